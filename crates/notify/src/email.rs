@@ -18,7 +18,7 @@ use crate::{
     error::NotifyError,
     escape::inert,
     message::Notification,
-    sender::Rendering,
+    rendering::Rendering,
     target::{NotifyTarget, is_local},
     wording,
 };

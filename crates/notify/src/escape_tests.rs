@@ -5,14 +5,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::{
-    dingtalk, email,
-    escape::inert,
-    feishu,
-    message::{Notification, NotifyDetail},
-    sender::Rendering,
-    slack,
-    target::NotifyTarget,
-    teams, wecom,
+    detail::NotifyDetail, dingtalk, email, escape::inert, feishu, message::Notification,
+    rendering::Rendering, slack, target::NotifyTarget, teams, wecom,
 };
 
 const RUN: &str = "https://github.com/acme/konfig/actions/runs/1";

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::{
-    answer::AnswerCodes, escape::plain, message::Notification, sender::Rendering, webhook::hmac_sha256,
+    answer::AnswerCodes, escape::plain, message::Notification, rendering::Rendering, webhook::hmac_sha256,
     wording,
 };
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use konverge_base::model::{NotifyEvent, NotifyLanguage, StackId};
 
-use crate::wording;
+use crate::{detail::NotifyDetail, wording};
 
 /// One notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,22 +19,6 @@ pub struct Notification {
     pub stacks: Vec<StackId>,
     /// The URL of the run.
     pub url: Option<String>,
-}
-
-/// What there is to say besides the stacks.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum NotifyDetail {
-    /// Nothing.
-    #[default]
-    None,
-    /// The apply failed before any stack was processed, with an error of this kind.
-    NotStarted(String),
-    /// So many of the stacks with drift were restored.
-    Restored(usize),
-    /// So many findings were overridden.
-    Findings(usize),
-    /// Nothing happened: somebody tests the receiver.
-    Sample,
 }
 
 /// The maximum number of stacks that are named.
@@ -107,6 +91,6 @@ impl Notification {
             [one] => escape(one.as_str()),
             many => wording::count(language, many.len()),
         };
-        wording::title(self, language, &stacks)
+        wording::title(self.topic, &self.detail, language, &stacks)
     }
 }

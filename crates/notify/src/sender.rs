@@ -6,12 +6,12 @@ use reqwest::{Response, header::CONTENT_TYPE};
 use url::Url;
 
 use crate::{
-    dingtalk, email, error::NotifyError, feishu, message::Notification, slack, target::NotifyTarget, teams,
-    webhook, wecom,
+    dingtalk, email, error::NotifyError, feishu, message::Notification, rendering::Rendering, slack,
+    target::NotifyTarget, teams, webhook, wecom,
 };
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
-    model::{NotifyKind, NotifyLanguage},
+    model::NotifyKind,
     retry::{self, RetryDecision, RetryPolicy},
     secrets::Secrets,
 };
@@ -21,16 +21,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The maximum size of an answer that is read.
 const ANSWER_BYTES: usize = 64 * 1024;
-
-/// How a message is rendered for a receiver.
-pub(crate) struct Rendering<'a> {
-    /// The language.
-    pub(crate) language: NotifyLanguage,
-    /// Who is mentioned in this message.
-    pub(crate) mention: &'a [String],
-    /// Masks secrets in a name.
-    pub(crate) mask: &'a (dyn Fn(&str) -> String + Sync),
-}
 
 /// Sends messages to the configured receivers.
 #[derive(Clone)]

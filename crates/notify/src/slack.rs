@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     escape::{inert, plain},
     message::Notification,
-    sender::Rendering,
+    rendering::Rendering,
     wording,
 };
 

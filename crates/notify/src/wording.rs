@@ -2,18 +2,23 @@
 
 use konverge_base::model::{NotifyEvent, NotifyLanguage};
 
-use crate::message::{Notification, NotifyDetail};
+use crate::detail::NotifyDetail;
 
 /// What happened, in one line; `stacks` is their name or their number.
-pub(crate) fn title(message: &Notification, language: NotifyLanguage, stacks: &str) -> String {
+pub(crate) fn title(
+    topic: NotifyEvent,
+    detail: &NotifyDetail,
+    language: NotifyLanguage,
+    stacks: &str,
+) -> String {
     match language {
-        NotifyLanguage::En => english(message, stacks),
-        NotifyLanguage::Zh => chinese(message, stacks),
+        NotifyLanguage::En => english(topic, detail, stacks),
+        NotifyLanguage::Zh => chinese(topic, detail, stacks),
     }
 }
 
-fn english(message: &Notification, stacks: &str) -> String {
-    let (what, note) = match (&message.detail, message.topic) {
+fn english(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
+    let (what, note) = match (detail, topic) {
         (NotifyDetail::Sample, _) => return "a test message; notifications work".to_owned(),
         (NotifyDetail::NotStarted(kind), _) => {
             return format!("apply failed before any stack was processed: {kind}");
@@ -39,8 +44,8 @@ fn english(message: &Notification, stacks: &str) -> String {
     format!("{what}: {stacks}{}", note.unwrap_or_default())
 }
 
-fn chinese(message: &Notification, stacks: &str) -> String {
-    let (what, note) = match (&message.detail, message.topic) {
+fn chinese(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
+    let (what, note) = match (detail, topic) {
         (NotifyDetail::Sample, _) => return "测试消息，通知可以送达".to_owned(),
         (NotifyDetail::NotStarted(kind), _) => return format!("部署失败，尚未处理任何 stack：{kind}"),
         (NotifyDetail::Restored(count), _) => {
