@@ -170,6 +170,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Health(args) => super::health::run(&args, context).await,
         Command::Portal(args) => super::portal::run(&args, context).await,
         Command::Serve(args) => super::serve::run(&args, context).await,
+        Command::Notify(args) => super::notify::run(&args, context).await,
         Command::State(args) => super::state::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Doctor(args) => super::doctor::run(&args, context).await,

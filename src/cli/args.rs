@@ -71,11 +71,13 @@ pub enum Command {
     Portal(super::portal::Args),
     /// Serve these pages and their JSON from the store
     Serve(super::serve::Args),
+    /// Test the receivers of notifications
+    Notify(super::notify::Args),
     /// Inspect and manage recorded state
     State(super::state::Args),
     /// Print the JSON Schema of konverge.yaml, or validate the file
     Config(super::config::Args),
-    /// Diagnose the environment and suggest fixes (git, core, Terraform, clusters, store, token, permissions)
+    /// Diagnose the environment and suggest fixes (git, core, Terraform, clusters, store, receivers, token, permissions)
     Doctor(super::doctor::Args),
     /// Print completions for a shell
     Completions(super::completions::Args),

@@ -14,6 +14,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
         "For the platform team",
         &[
             "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "portal", "serve",
+            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "notify",
         ],
     ),
     (

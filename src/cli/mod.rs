@@ -31,6 +31,7 @@ mod kcl;
 mod kcl_lock;
 mod kcl_worker;
 mod list;
+mod notify;
 mod option_groups;
 mod portal;
 mod preview;

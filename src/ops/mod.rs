@@ -13,6 +13,7 @@ pub mod health;
 pub mod init;
 pub mod machine_key;
 pub mod manual_approver;
+pub mod notify_test;
 pub mod package_lock_update;
 pub mod portal;
 pub mod selected_stacks;

@@ -74,7 +74,7 @@ impl RetryPolicy {
                 RetryDecision::Retry => jitter(backoff),
                 RetryDecision::RetryAfter(asked) => asked,
             };
-            if attempt >= self.attempts || start.elapsed() + wait > self.total {
+            if attempt >= self.attempts || start.elapsed().saturating_add(wait) > self.total {
                 return Err(error);
             }
             tracing::debug!(attempt, ?wait, "retrying");

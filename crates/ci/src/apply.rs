@@ -12,6 +12,7 @@ use crate::{
     environments::{EnvironmentScope, ScopedTargets},
     github_history::GithubHistory,
     job::{Job, JobResult},
+    news::ApplyDecisions,
     notifications::Notifications,
     policy::{
         active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate,
@@ -146,7 +147,14 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         .await;
     // They come last: a receiver that does not answer delays nothing else.
     match (&notices, &result) {
-        (Some(notices), Ok(applied)) => notices.applied(&applied.report, &applied.stopped_stacks()).await,
+        (Some(notices), Ok(applied)) => {
+            let decisions = ApplyDecisions {
+                unreviewed: &applied.stopped_stacks(),
+                denied: &applied.decisions.denied,
+                rotated: &applied.decisions.rotated,
+            };
+            notices.applied(&applied.report, decisions).await;
+        }
         (Some(notices), Err(failure)) => notices.not_applied(failure).await,
         (None, _) => {}
     }

@@ -23,6 +23,7 @@ mod environments;
 mod github_history;
 mod job;
 mod newer_status;
+mod news;
 mod notifications;
 mod open_revisions;
 mod page_link;

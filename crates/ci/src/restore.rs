@@ -12,6 +12,7 @@ use crate::{
     drift_schedule::DriftSchedule,
     environments::EnvironmentScope,
     job::{Job, JobResult},
+    news::ApplyDecisions,
     notifications::Notifications,
     policy::{active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate},
     publisher::Publisher,
@@ -156,7 +157,12 @@ async fn restore_known(
         info: &info,
     };
     after.run(publisher, &targets, &report, history).await;
-    notices.applied(&report, &[]).await;
+    let told = ApplyDecisions {
+        unreviewed: &[],
+        denied: &decisions.denied,
+        rotated: &decisions.rotated,
+    };
+    notices.applied(&report, told).await;
     Ok(Some(Restoration {
         digests: drifted.into_values().chain(decisions.matched).collect(),
         result: JobResult {

@@ -207,7 +207,7 @@ impl StackRules<'_> {
 
 /// Compiles a glob: `*` stays inside one component, `**` crosses. `None` for an invalid glob, which matches
 /// nothing.
-fn matcher(pattern: &str) -> Option<GlobMatcher> {
+pub(super) fn matcher(pattern: &str) -> Option<GlobMatcher> {
     let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
     glob.ok().map(|glob| glob.compile_matcher())
 }
@@ -222,7 +222,7 @@ fn matches_folder(glob: Option<&GlobMatcher>, folder: &RepoPath) -> bool {
 }
 
 /// Returns true if a glob matches a stack's folder or identity.
-fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool {
+pub(super) fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool {
     glob.is_some_and(|glob| glob.is_match(folder.as_str()) || glob.is_match(id.as_str()))
 }
 

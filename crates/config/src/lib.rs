@@ -12,6 +12,8 @@ mod effective;
 mod hooks;
 mod key_recipients;
 mod logins;
+mod notify;
+mod notify_receivers;
 mod parse;
 mod permission_changes;
 mod policy_sets;
@@ -29,6 +31,7 @@ pub use effective::{ClusterChoice, EffectiveStack};
 pub use hooks::{HookTool, Hooks};
 pub use key_recipients::StateRecipient;
 pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};
+pub use notify::Notify;
 pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
 pub use secrets::{
@@ -36,5 +39,5 @@ pub use secrets::{
     SecretTarget, SecretsConfig,
 };
 pub use types::{
-    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, PortalConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, PortalConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };

@@ -1,7 +1,7 @@
 //! What is wrong in a `konverge.yaml` whose keys and types are right: an unknown scheme, a name of nothing, rules
 //! that contradict each other.
 
-use super::{Config, DriftPolicy, Reconcile, StackRule, logins};
+use super::{Config, DriftPolicy, Notify, Reconcile, StackRule, logins};
 use konverge_base::{
     model::{ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name},
     secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
@@ -19,7 +19,7 @@ const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
 const PAGE_STORES: [&str; 5] = ["file", "s3", "gs", "az", "oss"];
 
 /// A message, and what to do next.
-type Problem = (String, String);
+pub(super) type Problem = (String, String);
 
 impl Config {
     /// The first problem of the file.
@@ -29,6 +29,7 @@ impl Config {
             // Before all that show a value.
             .or_else(|| self.credentials_problem())
             .or_else(|| self.variable_problem())
+            .or_else(|| self.notify.iter().find_map(Notify::problem))
             .or_else(|| self.store_problem())
             .or_else(|| self.store_options_problem())
             .or_else(|| self.release_store_problem())

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConflictsConfig, Hooks, LoginConfig, Span, core_install::CoreInstall, secrets::SecretsConfig};
-use konverge_base::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
+use super::{
+    ConflictsConfig, Hooks, LoginConfig, Span, core_install::CoreInstall, notify::Notify, secrets::SecretsConfig,
+};
+use konverge_base::model::{ClusterName, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
 pub(crate) const DEFAULT_CORE: &str = "0.13.2";
@@ -568,30 +570,4 @@ pub enum Reconcile {
     Leave,
     /// The values of the last apply are restored.
     Restore,
-}
-
-/// A receiver of notifications. Its URL is a secret and comes from the environment.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Notify {
-    /// `slack` (and compatible incoming webhooks) or `webhook` (signed).
-    pub kind: NotifyKind,
-    /// The environment variable with the URL.
-    pub url_env: String,
-    /// The environment variable with the signing key of a `webhook`.
-    #[serde(default)]
-    pub key_env: Option<String>,
-    /// Events to send; default: everything.
-    #[serde(default)]
-    pub on: Vec<NotifyEvent>,
-}
-
-/// The protocol of a notification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum NotifyKind {
-    /// An incoming webhook of Slack or a compatible chat.
-    Slack,
-    /// A JSON POST with an HMAC signature.
-    Webhook,
 }

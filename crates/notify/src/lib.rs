@@ -1,9 +1,31 @@
-//! Notifications: a chat's incoming webhook, or a signed webhook. They contain names, counts and a link to
+//! Notifications: the chat that people use, a mail, or a signed webhook. They contain names, counts and a link to
 //! the run, but never a value of a resource, and so never a secret.
+//!
+//! A kind of receiver is one file: its signature, its limits, its escaping, and how it says no.
 
+mod answer;
+mod detail;
+mod dingtalk;
+mod email;
+mod error;
+mod escape;
+#[cfg(test)]
+mod escape_tests;
+mod feishu;
 mod message;
+mod rendering;
 mod sender;
+mod slack;
+mod target;
+mod teams;
+mod webhook;
+mod wecom;
+mod wording;
 
-pub use konverge_base::model::NotifyEvent;
+pub use detail::NotifyDetail;
+pub use error::NotifyError;
+pub use konverge_base::model::{NotifyEvent, NotifyKind, NotifyLanguage};
 pub use message::Notification;
-pub use sender::{Kind, NotifyError, NotifyTarget, Sender, signature};
+pub use sender::Sender;
+pub use target::NotifyTarget;
+pub use webhook::signature;

@@ -1,18 +1,20 @@
-//! The content of notifications, and how each protocol writes it.
+//! The content of a notification, and its text as the kinds render it.
 
 use serde_json::{Value, json};
 
-use konverge_base::model::{NotifyEvent, StackId};
+use konverge_base::model::{NotifyEvent, NotifyLanguage, StackId};
+
+use crate::{detail::NotifyDetail, wording};
 
 /// One notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
     /// The event.
     pub topic: NotifyEvent,
+    /// What there is to say besides the stacks.
+    pub detail: NotifyDetail,
     /// `owner/name`.
     pub repository: String,
-    /// One line: `3 stacks applied, 1 failed`.
-    pub title: String,
     /// The stacks concerned.
     pub stacks: Vec<StackId>,
     /// The URL of the run.
@@ -22,67 +24,73 @@ pub struct Notification {
 /// The maximum number of stacks that are named.
 const MOST: usize = 20;
 
+/// The characters of a link to a run. Others end a link somewhere.
+const LINK: &str = "-._~:/?#@!$&+,;=%";
+
+/// The text of a notification, whose names are escaped for one kind.
+pub(crate) struct MessageText {
+    /// `owner/name`.
+    pub(crate) repository: String,
+    /// What happened.
+    pub(crate) title: String,
+    /// The stacks that are named.
+    pub(crate) stacks: Vec<String>,
+    /// The number of those that are not, as a sentence.
+    pub(crate) more: Option<String>,
+}
+
 impl Notification {
-    /// The document of a signed webhook; `"version":1` first.
-    pub(super) fn document(&self) -> Value {
-        json!({
-            "version": 1, "topic": self.topic, "repository": self.repository, "title": self.title,
-            "stacks": self.stacks, "url": self.url,
-        })
+    /// The document of a signed webhook; `"version":1` first. `mask` masks secrets.
+    pub(crate) fn document(&self, mask: &dyn Fn(&str) -> String) -> Value {
+        let stacks: Vec<_> = self.stacks.iter().map(|stack| mask(stack.as_str())).collect();
+        let mut document = json!({
+            "version": 1, "topic": self.topic, "repository": mask(&self.repository),
+            "title": self.title(NotifyLanguage::En, mask), "stacks": stacks, "url": self.url,
+        });
+        if self.detail == NotifyDetail::Sample {
+            document["test"] = true.into();
+        }
+        document
     }
 
-    /// The body of an incoming webhook of Slack and of compatible chats (Mattermost, Rocket.Chat, Discord's
-    /// `/slack`).
-    pub(super) fn slack(&self) -> Value {
-        let mut text = format!("*{}*: {}", slack(&self.repository), slack(&self.title));
-        for stack in self.stacks.iter().take(MOST) {
-            text.push_str(&format!("\n• `{}`", slack(stack.as_str()).replace('`', "'")));
+    /// The text with at most so many stacks by name.
+    pub(crate) fn text(
+        &self,
+        language: NotifyLanguage,
+        named: usize,
+        escape: &dyn Fn(&str) -> String,
+    ) -> MessageText {
+        let stacks: Vec<_> = self.stacks.iter().take(named).collect();
+        let left = self.stacks.len() - stacks.len();
+        MessageText {
+            repository: escape(&self.repository),
+            title: self.title(language, escape),
+            stacks: stacks.into_iter().map(|stack| escape(stack.as_str())).collect(),
+            more: (left > 0).then(|| wording::more(language, left)),
         }
-        if self.stacks.len() > MOST {
-            text.push_str(&format!("\nand {} more", self.stacks.len() - MOST));
-        }
-        if let Some(url) = self
-            .url
-            .as_ref()
-            .filter(|url| url.starts_with("https://") || url.starts_with("http://"))
-        {
-            text.push_str(&format!("\n<{}|the run>", slack(url).replace('|', "%7C")));
-        }
-        json!({"text": text, "unfurl_links": false})
     }
-}
 
-/// Slack reads `<…>` as mentions and links, and nothing else once these three are escaped.
-fn slack(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect::<String>()
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('*', "∗")
-}
+    /// The rendering with as many stacks by name as fit into `limit` bytes: a text is cut at a stack.
+    pub(crate) fn fit(&self, limit: usize, render: impl Fn(usize) -> String) -> String {
+        let most = self.stacks.len().min(MOST);
+        let fitting = (1..=most).rev().map(&render).find(|text| text.len() <= limit);
+        fitting.unwrap_or_else(|| render(0))
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_mentions_nobody() {
-        let message = Notification {
-            topic: NotifyEvent::ApplyFailed,
-            repository: "acme/konfig".into(),
-            title: "failed <!channel> *x*\n<https://evil.example|run>".into(),
-            stacks: vec!["p<!here>`x`/dev".parse().unwrap()],
-            url: Some("https://github.com/acme/konfig/actions/runs/1".into()),
+    /// The URL of the run, if no kind reads something else in it.
+    pub(crate) fn link(&self) -> Option<&str> {
+        let is_safe = |url: &&str| {
+            let starts = url.starts_with("https://") || url.starts_with("http://");
+            starts && url.len() <= 500 && url.chars().all(|c| c.is_ascii_alphanumeric() || LINK.contains(c))
         };
-        let body = message.slack();
-        let text = body["text"].as_str().unwrap();
-        assert_eq!(text.matches('<').count(), 1, "{text}");
-        assert!(text.ends_with("<https://github.com/acme/konfig/actions/runs/1|the run>"));
-        assert_eq!(
-            message.document().as_object().unwrap().keys().next().unwrap(),
-            "version"
-        );
+        self.url.as_deref().filter(is_safe)
+    }
+
+    fn title(&self, language: NotifyLanguage, escape: &dyn Fn(&str) -> String) -> String {
+        let stacks = match self.stacks.as_slice() {
+            [one] => escape(one.as_str()),
+            many => wording::count(language, many.len()),
+        };
+        wording::title(self.topic, &self.detail, language, &stacks)
     }
 }

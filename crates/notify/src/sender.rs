@@ -2,71 +2,25 @@
 
 use std::time::Duration;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha256;
+use reqwest::{Response, header::CONTENT_TYPE};
+use url::Url;
 
-use super::message::Notification;
+use crate::{
+    dingtalk, email, error::NotifyError, feishu, message::Notification, rendering::Rendering, slack,
+    target::NotifyTarget, teams, webhook, wecom,
+};
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
+    model::NotifyKind,
     retry::{self, RetryDecision, RetryPolicy},
     secrets::Secrets,
 };
 
-/// The protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// An incoming webhook of Slack or a compatible chat.
-    Slack,
-    /// A JSON POST with an HMAC signature.
-    Webhook,
-}
+/// The deadline of an attempt.
+const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A receiver. The URL is a secret, because everybody who knows it may post.
-#[derive(Clone)]
-pub struct NotifyTarget {
-    /// The form of the message.
-    pub kind: Kind,
-    /// Its name in messages: the environment variable with the URL.
-    pub name: String,
-    /// The address that is posted to; it is a secret.
-    pub url: String,
-    /// The signing key of a webhook.
-    pub key: Option<String>,
-}
-
-/// A notification was not delivered. Never contains the URL.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what each field is")]
-pub enum NotifyError {
-    /// The URL is invalid, or not HTTPS.
-    #[error("{name} is not a URL that starts with https://")]
-    Address { name: String },
-    /// Without a key anybody could forge a webhook.
-    #[error("the webhook in {name} has no signing key")]
-    NoKey { name: String },
-    /// No answer.
-    #[error("no answer from the address in {name}")]
-    Unreachable { name: String },
-    /// A negative answer.
-    #[error("the address in {name} answered {status}")]
-    Refused {
-        name: String,
-        status: u16,
-        /// How long the receiver asks to wait.
-        wait: Option<Duration>,
-    },
-}
-
-impl From<NotifyError> for UserError {
-    fn from(error: NotifyError) -> Self {
-        let failure = UserError::new(ErrorKind::Config, error.to_string());
-        match error {
-            NotifyError::NoKey { .. } => failure.hint("name the variable with the key in `notify[].key_env`"),
-            NotifyError::Address { .. } => failure.hint("set the variable from a secret in the job's `env:`"),
-            _ => failure,
-        }
-    }
-}
+/// The maximum size of an answer that is read.
+const ANSWER_BYTES: usize = 64 * 1024;
 
 /// Sends messages to the configured receivers.
 #[derive(Clone)]
@@ -83,7 +37,7 @@ impl Sender {
     /// No HTTP client can be built.
     pub fn new(secrets: Secrets) -> Result<Self, UserError> {
         let http = reqwest::Client::builder()
-            .timeout(Duration::from_secs(10))
+            .timeout(DEADLINE)
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| {
@@ -91,7 +45,8 @@ impl Sender {
             })?;
         let patience = RetryPolicy {
             attempts: 3,
-            total: Duration::from_secs(30),
+            // Some limits of chats last a minute.
+            total: Duration::from_secs(90),
             ..RetryPolicy::default()
         };
         Ok(Self {
@@ -102,7 +57,7 @@ impl Sender {
     }
 
     /// Sends a notification. A signed webhook is retried with the same delivery id, by which its receiver
-    /// recognizes duplicates. A chat message is retried only if it certainly did not arrive.
+    /// recognizes duplicates. A chat message and a mail are retried only if they certainly did not arrive.
     ///
     /// # Errors
     /// It was not delivered.
@@ -110,82 +65,104 @@ impl Sender {
         for secret in [Some(&target.url), target.key.as_ref()].into_iter().flatten() {
             self.secrets.learn(secret);
         }
-        let local = target.url.starts_with("http://127.0.0.1:");
-        if !target.url.starts_with("https://") && !local {
-            return Err(NotifyError::Address {
-                name: target.name.clone(),
-            });
-        }
-        let (document, key) = match (target.kind, &target.key) {
-            (Kind::Slack, _) => (message.slack(), None),
-            (Kind::Webhook, Some(key)) => (message.document(), Some(key)),
-            (Kind::Webhook, None) => {
-                return Err(NotifyError::NoKey {
-                    name: target.name.clone(),
-                });
-            }
+        let url = target.check()?;
+        let mask = |name: &str| self.secrets.mask_finished(name);
+        let rendering = Rendering {
+            language: target.language,
+            mention: match message.topic.is_failure() {
+                true => &target.mention,
+                false => &[],
+            },
+            mask: &mask,
         };
-        let body = self.secrets.mask_finished(&document.to_string());
         let delivery = uuid::Uuid::new_v4().to_string();
-        let repeatable = key.is_some();
+        let is_repeatable = target.kind == NotifyKind::Webhook;
         let classify = |error: &NotifyError| match error {
-            NotifyError::Refused { wait: Some(wait), .. } => RetryDecision::RetryAfter(*wait),
-            NotifyError::Refused { status: 500.., .. } | NotifyError::Unreachable { .. } if repeatable => {
+            NotifyError::Refused { wait: Some(wait), .. }
+            | NotifyError::Rejected { wait: Some(wait), .. } => RetryDecision::RetryAfter(*wait),
+            NotifyError::Refused { status: 500.., .. } | NotifyError::Unreachable { .. } if is_repeatable => {
                 RetryDecision::Retry
             }
             _ => RetryDecision::GiveUp,
         };
-        self.patience
-            .run(classify, || {
-                self.send_once(target, key.map(String::as_str), &delivery, &body)
-            })
-            .await
+        if target.kind == NotifyKind::Email {
+            let mail = email::mail(target, message, &rendering)?;
+            let send = || email::send(target, &url, mail.clone(), DEADLINE);
+            return self.patience.run(classify, send).await;
+        }
+        let post = || self.post(target, &url, message, &rendering, &delivery);
+        self.patience.run(classify, post).await
     }
 
-    async fn send_once(
+    /// Posts once. A signature holds the time, so each attempt has its own.
+    async fn post(
         &self,
         target: &NotifyTarget,
-        key: Option<&str>,
+        url: &Url,
+        message: &Notification,
+        rendering: &Rendering<'_>,
         delivery: &str,
-        body: &str,
     ) -> Result<(), NotifyError> {
-        let mut request = self
-            .http
-            .post(&target.url)
-            .header("content-type", "application/json");
-        if let Some(key) = key {
-            let timestamp = jiff::Timestamp::now().as_second().to_string();
-            request = request
-                .header("x-konverge-delivery", delivery)
-                .header("x-konverge-timestamp", &timestamp)
-                .header("x-konverge-signature-256", signature(key, &timestamp, body));
+        let now = jiff::Timestamp::now();
+        let key = target.key.as_deref().unwrap_or_default();
+        let mut url = url.clone();
+        let mut signed = Vec::new();
+        let body = match target.kind {
+            NotifyKind::Slack => slack::body(message, rendering),
+            NotifyKind::Teams => teams::body(message, rendering),
+            NotifyKind::Wecom => wecom::body(message, rendering),
+            NotifyKind::Feishu => feishu::body(message, rendering, key, now.as_second()),
+            NotifyKind::Dingtalk => {
+                url = dingtalk::signed(url, key, now.as_millisecond());
+                dingtalk::body(message, rendering)
+            }
+            NotifyKind::Webhook | NotifyKind::Email => {
+                let body = message.document(rendering.mask).to_string();
+                let body = self.secrets.mask_finished(&body);
+                let time = now.as_second().to_string();
+                signed.push(("x-konverge-delivery", delivery.to_owned()));
+                signed.push(("x-konverge-signature-256", webhook::signature(key, &time, &body)));
+                signed.push(("x-konverge-timestamp", time));
+                body
+            }
+        };
+        let mut request = self.http.post(url).header(CONTENT_TYPE, "application/json");
+        for (name, value) in signed {
+            request = request.header(name, value);
         }
-        let response = request
-            .body(body.to_owned())
-            .send()
-            .await
-            .map_err(|_| NotifyError::Unreachable {
-                name: target.name.clone(),
-            })?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(());
-        }
-        let wait = retry::retry_after(response.headers());
-        Err(NotifyError::Refused {
+        let unreachable = |_: reqwest::Error| NotifyError::Unreachable {
             name: target.name.clone(),
-            status: status.as_u16(),
-            wait: wait.filter(|_| status == 429),
-        })
+        };
+        let response = request.body(body).send().await.map_err(unreachable)?;
+        let status = response.status();
+        if !status.is_success() {
+            let wait = retry::retry_after(response.headers());
+            return Err(NotifyError::Refused {
+                name: target.name.clone(),
+                status: status.as_u16(),
+                wait: wait.filter(|_| status == 429),
+            });
+        }
+        let answers = match target.kind {
+            NotifyKind::Dingtalk => dingtalk::ANSWERS,
+            NotifyKind::Feishu => feishu::ANSWERS,
+            NotifyKind::Wecom => wecom::ANSWERS,
+            NotifyKind::Teams => {
+                return teams::read(&target.name, &first_bytes(response).await.map_err(unreachable)?);
+            }
+            NotifyKind::Slack | NotifyKind::Webhook | NotifyKind::Email => return Ok(()),
+        };
+        answers.read(&target.name, &first_bytes(response).await.map_err(unreachable)?)
     }
 }
 
-/// `sha256=` and the HMAC-SHA-256 of `timestamp.body` in hexadecimal: a receiver verifies it and refuses old
-/// timestamps.
-pub fn signature(key: &str, timestamp: &str, body: &str) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of any length");
-    mac.update(timestamp.as_bytes());
-    mac.update(b".");
-    mac.update(body.as_bytes());
-    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+/// The beginning of an answer.
+async fn first_bytes(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
+    let mut body = Vec::new();
+    while body.len() < ANSWER_BYTES
+        && let Some(chunk) = response.chunk().await?
+    {
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
 }

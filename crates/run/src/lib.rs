@@ -28,6 +28,7 @@ pub mod manual_policy_sets;
 mod module_binaries;
 pub mod module_runner;
 mod newer_commits;
+pub mod notify_receivers;
 mod object_conflicts;
 mod other_stack_claims;
 pub mod package_locks;

@@ -16,6 +16,7 @@
 pub mod apps;
 pub mod audit;
 pub mod browser;
+pub mod chats;
 pub mod closable_proxy;
 pub mod clouds;
 pub mod cluster;
@@ -33,6 +34,7 @@ pub mod kcl;
 pub mod key_clouds;
 pub mod konfig_history;
 pub mod konfigs;
+pub mod mails;
 pub mod minio;
 pub mod moto;
 pub mod objects;

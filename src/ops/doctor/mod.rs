@@ -3,6 +3,7 @@
 mod finding;
 mod logins;
 mod module;
+mod receivers;
 mod secret_stores;
 mod workflow;
 
@@ -64,6 +65,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
             findings.push(core(run, &config).await);
             findings.extend(connections(run, &config, &repository).await);
             findings.extend(logins::coverage(repository.root(), &config, &stacks));
+            findings.extend(receivers::findings(run, &config));
         }
         None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",

@@ -1,31 +1,41 @@
 //! Notifications against a server of the test's own.
 
 use konverge_base::secrets::{HashKey, Secrets};
-use konverge_notify::{Kind, Notification, NotifyError, NotifyEvent, NotifyTarget, Sender, signature};
+use konverge_notify::{
+    Notification, NotifyDetail, NotifyError, NotifyEvent, NotifyKind, NotifyLanguage, NotifyTarget, Sender,
+    signature,
+};
 use serde_json::Value;
 
 use crate::support::webhook_receiver::receiver;
 
-fn message() -> Notification {
+pub(super) fn message() -> Notification {
     Notification {
         topic: NotifyEvent::ApplyFailed,
-        repository: "acme/konfig".into(),
-        title: "1 stack failed: hunter2-hunter2 refused".into(),
-        stacks: vec!["shop/prod".parse().unwrap()],
+        detail: NotifyDetail::None,
+        repository: "acme/konfig-hunter2-hunter2".into(),
+        stacks: vec![
+            "shop/prod".parse().unwrap(),
+            "hunter2-hunter2/dev".parse().unwrap(),
+        ],
         url: Some("https://github.com/acme/konfig/actions/runs/1".into()),
     }
 }
 
-fn target(kind: Kind, url: &str) -> NotifyTarget {
+pub(super) fn target(kind: NotifyKind, url: &str) -> NotifyTarget {
     NotifyTarget {
         kind,
         name: "HOOK_URL".into(),
         url: url.into(),
-        key: (kind == Kind::Webhook).then(|| "signing-key".into()),
+        key: (kind == NotifyKind::Webhook).then(|| "signing-key".into()),
+        language: NotifyLanguage::En,
+        mention: Vec::new(),
+        from: None,
+        to: Vec::new(),
     }
 }
 
-fn sender() -> Sender {
+pub(super) fn sender() -> Sender {
     let secrets = Secrets::new(HashKey::derive("test"));
     secrets.learn("hunter2-hunter2");
     Sender::new(secrets).unwrap()
@@ -35,7 +45,7 @@ fn sender() -> Sender {
 async fn a_webhook_is_signed_repeated_under_its_id_and_holds_no_secret() {
     let (url, seen) = receiver(vec![503]).await;
     sender()
-        .send(&target(Kind::Webhook, &url), &message())
+        .send(&target(NotifyKind::Webhook, &url), &message())
         .await
         .unwrap();
     let seen = seen.lock().unwrap();
@@ -58,13 +68,13 @@ async fn a_webhook_is_signed_repeated_under_its_id_and_holds_no_secret() {
 async fn a_chat_message_is_repeated_only_where_it_did_not_arrive() {
     let (url, seen) = receiver(vec![429]).await;
     sender()
-        .send(&target(Kind::Slack, &url), &message())
+        .send(&target(NotifyKind::Slack, &url), &message())
         .await
         .unwrap();
     assert_eq!(seen.lock().unwrap().len(), 2);
     let (url, seen) = receiver(vec![500, 500]).await;
     let error = sender()
-        .send(&target(Kind::Slack, &url), &message())
+        .send(&target(NotifyKind::Slack, &url), &message())
         .await
         .unwrap_err();
     assert!(matches!(error, NotifyError::Refused { status: 500, .. }));
@@ -77,12 +87,12 @@ async fn a_chat_message_is_repeated_only_where_it_did_not_arrive() {
 
 #[tokio::test]
 async fn an_unsafe_target_is_refused() {
-    let plain = target(Kind::Slack, "http://chat.example/hook");
+    let plain = target(NotifyKind::Slack, "http://chat.example/hook");
     assert!(matches!(
         sender().send(&plain, &message()).await,
         Err(NotifyError::Address { .. })
     ));
-    let mut unsigned = target(Kind::Webhook, "https://hook.example");
+    let mut unsigned = target(NotifyKind::Webhook, "https://hook.example");
     unsigned.key = None;
     assert!(matches!(
         sender().send(&unsigned, &message()).await,

@@ -19,6 +19,7 @@ pub mod kcl_errors;
 pub mod konfigs;
 pub mod kusion_modules;
 pub mod migration;
+pub mod notify;
 pub mod output;
 pub mod package_locks;
 pub mod selection;

@@ -16,4 +16,33 @@ pub enum NotifyEvent {
     Drift,
     /// An apply was stopped because a part of the plan was not reviewed.
     Unreviewed,
+    /// An apply was stopped by a policy or a freeze. A receiver of `apply-failed` without `denied` is sent it as
+    /// `apply-failed`.
+    Denied,
+    /// A stack was applied although a policy set denied it, because somebody overrode the finding.
+    Overridden,
+    /// A hook around a change failed. Nothing sends it yet.
+    HookFailed,
+    /// A secret has a new version: an apply wrote it, or a drift check found it.
+    SecretRotated,
+    /// A stack waits for somebody to promote a paused rollout. Nothing else sends it yet.
+    Waiting,
+}
+
+impl NotifyEvent {
+    /// Returns true if something failed or was stopped: only then people are mentioned.
+    pub fn is_failure(self) -> bool {
+        matches!(
+            self,
+            Self::ApplyFailed | Self::Unreviewed | Self::Denied | Self::HookFailed
+        )
+    }
+
+    /// The event as which a receiver gets this one, if it does not ask for this one.
+    pub fn wider(self) -> Option<Self> {
+        match self {
+            Self::Denied => Some(Self::ApplyFailed),
+            _ => None,
+        }
+    }
 }

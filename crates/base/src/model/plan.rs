@@ -235,6 +235,12 @@ impl StackPlan {
         }
     }
 
+    /// Returns true if a resource gets a new version of a secret.
+    pub fn rotates_secret(&self) -> bool {
+        let mut changes = self.resources.iter().flat_map(|resource| &resource.changes);
+        changes.any(|change| change.origin == ChangeOrigin::Rotation)
+    }
+
     /// Returns true if only a part of the stack could not be planned, so that an apply changes the rest.
     pub fn fails_in_part(&self) -> bool {
         self.error.is_some() && !self.held_back.is_empty()

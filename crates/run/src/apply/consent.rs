@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, Digest,
+        CommitId, Digest, StackId,
         authorization::{Authorization, PolicyOverride},
         plan::StackPlan,
         plan_document::StackDocument,
@@ -85,6 +85,10 @@ pub struct Decisions {
     pub matched: BTreeSet<Digest>,
     /// The plans that were stopped as unreviewed.
     pub stopped: Vec<StoppedPlan>,
+    /// The stacks that a policy or a freeze stopped.
+    pub denied: BTreeSet<StackId>,
+    /// The stacks whose approved plan writes a new version of a secret.
+    pub rotated: BTreeSet<StackId>,
 }
 
 /// A plan that was stopped as unreviewed.
@@ -110,6 +114,8 @@ impl Decisions {
         self.findings.extend(other.findings);
         self.matched.extend(other.matched);
         self.stopped.extend(other.stopped);
+        self.denied.extend(other.denied);
+        self.rotated.extend(other.rotated);
     }
 
     /// The refusal that stops the plan.

@@ -101,7 +101,12 @@ async fn apply_stack(
     };
     let result = match apply_freeze::check(backend).await {
         Ok(()) => leased.apply(wanted, input_digest, decisions).await,
-        Err(frozen) => Err(frozen),
+        Err(frozen) => {
+            if frozen.kind.is_stop() {
+                decisions.denied.insert(target.id.clone());
+            }
+            Err(frozen)
+        }
     };
     // A lease that cannot be released expires by itself; the result matters more.
     if let Err(error) = lease.release().await {
@@ -188,15 +193,23 @@ impl LeasedStack<'_> {
         } = match options.approver.stack(&proposed, &past).await {
             Ok(approval) => approval,
             Err(refusal) => {
+                let is_unreviewed = !refusal.decisions.stopped.is_empty();
                 decisions.extend(refusal.decisions);
-                return Ok(StackOutcome {
+                let outcome = StackOutcome {
                     // The digest of what can be approved.
                     digest: public.digest,
                     ..not_started(target, &refusal.error)
-                });
+                };
+                if outcome.result == StackResult::Stopped && !is_unreviewed {
+                    decisions.denied.insert(target.id.clone());
+                }
+                return Ok(outcome);
             }
         };
         decisions.extend(of_plan);
+        if public.rotates_secret() {
+            decisions.rotated.insert(target.id.clone());
+        }
         let late = LateReview::new(late);
         let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
         let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();

@@ -1,0 +1,338 @@
+//! What there is to tell of an apply and of a drift check, and which of it a receiver is told.
+
+use std::collections::BTreeSet;
+
+use konverge_base::{
+    error::UserError,
+    model::{
+        RepoPath, StackId,
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+        plan::{Plan, StackPlan},
+    },
+};
+use konverge_config::Notify;
+use konverge_notify::{NotifyDetail, NotifyEvent};
+use konverge_run::apply;
+
+/// What was decided about the stacks of an apply, and is not in its report.
+pub(super) struct ApplyDecisions<'a> {
+    /// The stacks that were stopped as unreviewed.
+    pub(super) unreviewed: &'a [StackId],
+    /// The stacks that a policy or a freeze stopped.
+    pub(super) denied: &'a BTreeSet<StackId>,
+    /// The stacks whose approved plan writes a new version of a secret.
+    pub(super) rotated: &'a BTreeSet<StackId>,
+}
+
+/// Something that happened. Without stacks it concerns all of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct News {
+    pub(super) topic: NotifyEvent,
+    pub(super) stacks: Vec<NewsStack>,
+    fact: Fact,
+}
+
+/// A stack of the news.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct NewsStack {
+    pub(super) id: StackId,
+    folder: RepoPath,
+    /// The number of things that [`Fact`] counts.
+    count: usize,
+}
+
+/// What there is to say besides the stacks.
+#[derive(Debug, Clone, PartialEq)]
+enum Fact {
+    None,
+    /// The kind of the error.
+    NotStarted(String),
+    Restored,
+    Overridden,
+}
+
+impl News {
+    fn new(topic: NotifyEvent, stacks: Vec<NewsStack>) -> Self {
+        Self {
+            topic,
+            stacks,
+            fact: Fact::None,
+        }
+    }
+
+    /// An apply without a report. The message of the error may contain values, so only its kind is told.
+    pub(super) fn not_started(failure: &UserError) -> Self {
+        let kind = serde_json::to_value(failure.kind).ok();
+        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
+        Self {
+            fact: Fact::NotStarted(kind.to_owned()),
+            ..Self::new(NotifyEvent::ApplyFailed, Vec::new())
+        }
+    }
+
+    /// What there is to say besides the stacks.
+    pub(super) fn detail(&self) -> NotifyDetail {
+        let count = self.stacks.iter().map(|stack| stack.count).sum();
+        match &self.fact {
+            Fact::NotStarted(kind) => NotifyDetail::NotStarted(kind.clone()),
+            Fact::Restored if count > 0 => NotifyDetail::Restored(count),
+            Fact::Overridden => NotifyDetail::Findings(count),
+            Fact::None | Fact::Restored => NotifyDetail::None,
+        }
+    }
+}
+
+/// What a receiver is told: the events that it asks for, about the stacks that it selects.
+pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
+    let mut told: Vec<News> = Vec::new();
+    for news in news {
+        let Some(topic) = receiver.event_for(news.topic) else {
+            continue;
+        };
+        let mut news = News {
+            topic,
+            ..news.clone()
+        };
+        let concerns_all = news.stacks.is_empty();
+        news.stacks
+            .retain(|stack| receiver.selects(&stack.id, &stack.folder));
+        if news.stacks.is_empty() && !concerns_all {
+            continue;
+        }
+        // What is told as another event is told with it.
+        match told.iter_mut().find(|earlier| earlier.topic == topic) {
+            Some(earlier) => earlier.stacks.extend(news.stacks),
+            None => told.push(news),
+        }
+    }
+    told
+}
+
+/// The news of an apply. Skipped stacks follow from the others and are not named.
+pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> Vec<News> {
+    let select = |wanted: &dyn Fn(&StackOutcome) -> bool| -> Vec<_> {
+        let those = report.stacks.iter().filter(|stack| wanted(stack));
+        let those = those.map(|stack| NewsStack {
+            id: stack.id.clone(),
+            folder: stack.stack.clone(),
+            count: stack.grounds.overrides.len(),
+        });
+        those.collect()
+    };
+    let is_unreviewed = |stack: &StackOutcome| decisions.unreviewed.contains(&stack.id);
+    let is_denied =
+        |stack: &StackOutcome| stack.result == StackResult::Stopped && decisions.denied.contains(&stack.id);
+    let has_failed = |stack: &StackOutcome| {
+        matches!(stack.result, StackResult::Failed | StackResult::Stopped) && !is_denied(stack)
+    };
+    let has_begun = |stack: &StackOutcome| {
+        use StackResult::{Applied, Failed, Waiting};
+        matches!(stack.result, Applied | Failed | Waiting)
+    };
+    let is_written =
+        |stack: &StackOutcome| matches!(stack.result, StackResult::Applied | StackResult::Waiting);
+    let ended_well = apply::ended_well(report) || apply::only_waits(report);
+    let mut all = vec![
+        News::new(NotifyEvent::Unreviewed, {
+            let stacks = decisions.unreviewed.iter();
+            let folder = |id: &StackId| {
+                let outcome = report.stacks.iter().find(|stack| stack.id == *id);
+                outcome.map_or_else(RepoPath::root, |stack| stack.stack.clone())
+            };
+            let stacks = stacks.map(|id| NewsStack {
+                id: id.clone(),
+                folder: folder(id),
+                count: 0,
+            });
+            stacks.collect()
+        }),
+        News::new(
+            NotifyEvent::ApplyFailed,
+            select(&|stack| has_failed(stack) && !is_unreviewed(stack)),
+        ),
+        News::new(
+            NotifyEvent::Denied,
+            select(&|stack| is_denied(stack) && !is_unreviewed(stack)),
+        ),
+        News::new(
+            NotifyEvent::ApplyDone,
+            select(&|stack| ended_well && stack.result == StackResult::Applied),
+        ),
+        News {
+            fact: Fact::Overridden,
+            ..News::new(
+                NotifyEvent::Overridden,
+                select(&|stack| has_begun(stack) && !stack.grounds.overrides.is_empty()),
+            )
+        },
+        News::new(
+            NotifyEvent::SecretRotated,
+            select(&|stack| is_written(stack) && decisions.rotated.contains(&stack.id)),
+        ),
+        News::new(
+            NotifyEvent::Waiting,
+            select(&|stack| stack.result == StackResult::Waiting),
+        ),
+    ];
+    all.retain(|news| !news.stacks.is_empty());
+    all
+}
+
+/// The news of a drift check. A new version of a secret is a difference until it is applied.
+pub(super) fn of_drift(plan: &Plan, restored: &[StackId]) -> Vec<News> {
+    let select = |wanted: &dyn Fn(&StackPlan) -> bool| -> Vec<_> {
+        let those = plan.stacks.iter().filter(|stack| wanted(stack));
+        let those = those.map(|stack| NewsStack {
+            id: stack.id.clone(),
+            folder: stack.stack.clone(),
+            count: usize::from(restored.contains(&stack.id)),
+        });
+        those.collect()
+    };
+    let mut all = vec![
+        News {
+            fact: Fact::Restored,
+            ..News::new(NotifyEvent::Drift, select(&|stack| stack.summary.changed() > 0))
+        },
+        News::new(NotifyEvent::SecretRotated, select(&StackPlan::rotates_secret)),
+    ];
+    all.retain(|news| !news.stacks.is_empty());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::{
+        error::ErrorKind,
+        model::{
+            Digest,
+            authorization::{Authorization, PolicyOverride},
+        },
+    };
+    use konverge_config::Config;
+
+    fn outcome(id: &str, result: StackResult) -> StackOutcome {
+        StackOutcome {
+            stack: RepoPath::normalize(&format!("appops/{id}")).unwrap(),
+            id: id.parse().unwrap(),
+            result,
+            digest: Digest::of_bytes(b""),
+            serial: None,
+            grounds: Authorization::default(),
+            waiting: None,
+            resources: Vec::new(),
+            error: None,
+        }
+    }
+
+    fn news(stacks: Vec<StackOutcome>, unreviewed: &[&str], denied: &[&str], rotated: &[&str]) -> Vec<News> {
+        let report = ApplyReport { version: 1, stacks };
+        let set = |ids: &[&str]| ids.iter().map(|id| id.parse().unwrap()).collect();
+        let unreviewed: Vec<_> = unreviewed.iter().map(|id| id.parse().unwrap()).collect();
+        let decisions = ApplyDecisions {
+            unreviewed: &unreviewed,
+            denied: &set(denied),
+            rotated: &set(rotated),
+        };
+        of_apply(&report, &decisions)
+    }
+
+    fn names(news: &[News]) -> Vec<(NotifyEvent, Vec<String>)> {
+        let one = |news: &News| {
+            let ids = news.stacks.iter().map(|stack| stack.id.to_string());
+            (news.topic, ids.collect())
+        };
+        news.iter().map(one).collect()
+    }
+
+    fn told(results: &[(&str, StackResult)], unreviewed: &[&str]) -> Vec<(NotifyEvent, Vec<String>)> {
+        let stacks = results.iter().map(|(id, result)| outcome(id, *result));
+        names(&news(stacks.collect(), unreviewed, &[], &[]))
+    }
+
+    fn one(topic: NotifyEvent, stack: &str) -> (NotifyEvent, Vec<String>) {
+        (topic, vec![stack.to_owned()])
+    }
+
+    #[test]
+    fn each_topic_names_its_own_stacks() {
+        use StackResult::{Applied, Failed, HeldBack, Stopped, Unchanged, Waiting};
+        assert_eq!(told(&[("a/dev", Unchanged)], &[]), []);
+        let done = [("a/dev", Applied), ("b/dev", Unchanged)];
+        assert_eq!(told(&done, &[]), [one(NotifyEvent::ApplyDone, "a/dev")]);
+        let waits = [("a/dev", Applied), ("b/dev", Waiting), ("c/dev", HeldBack)];
+        assert_eq!(
+            told(&waits, &[]),
+            [
+                one(NotifyEvent::ApplyDone, "a/dev"),
+                one(NotifyEvent::Waiting, "b/dev")
+            ]
+        );
+        let failed = [("a/dev", Applied), ("b/dev", Failed), ("c/dev", HeldBack)];
+        assert_eq!(told(&failed, &[]), [one(NotifyEvent::ApplyFailed, "b/dev")]);
+        let stopped = [("a/dev", Stopped), ("b/dev", Stopped), ("c/dev", Applied)];
+        assert_eq!(
+            told(&stopped, &["a/dev"]),
+            [
+                one(NotifyEvent::Unreviewed, "a/dev"),
+                one(NotifyEvent::ApplyFailed, "b/dev")
+            ]
+        );
+        assert_eq!(
+            told(&[("a/dev", Stopped)], &["a/dev"]),
+            [one(NotifyEvent::Unreviewed, "a/dev")]
+        );
+    }
+
+    #[test]
+    fn denials_overrides_and_rotations_are_told_apart() {
+        let mut overridden = outcome("c/dev", StackResult::Applied);
+        overridden.grounds.overrides = vec![PolicyOverride {
+            finding: Digest::of_bytes(b""),
+            rule: "maps/main.deny".into(),
+            message: "no".into(),
+            by: vec!["grace".into()],
+            why: None,
+        }];
+        let all = || {
+            vec![
+                outcome("a/dev", StackResult::Stopped),
+                outcome("b/dev", StackResult::Failed),
+                overridden.clone(),
+            ]
+        };
+        let news = news(all(), &[], &["a/dev", "b/dev"], &["b/dev", "c/dev"]);
+        assert_eq!(
+            names(&news),
+            [
+                one(NotifyEvent::ApplyFailed, "b/dev"),
+                one(NotifyEvent::Denied, "a/dev"),
+                one(NotifyEvent::Overridden, "c/dev"),
+                one(NotifyEvent::SecretRotated, "c/dev"),
+            ]
+        );
+        assert_eq!(news[2].detail(), NotifyDetail::Findings(1));
+
+        let receiver = |settings: &str| {
+            let text = format!("notify: [{{kind: slack, url_env: U, {settings}}}]");
+            Config::parse(&text).unwrap().notify.remove(0)
+        };
+        let of = |settings: &str| names(&for_receiver(&receiver(settings), &news));
+        // Who asked for failures before denials were told apart misses none, and gets one message.
+        let both = (
+            NotifyEvent::ApplyFailed,
+            vec!["b/dev".to_owned(), "a/dev".to_owned()],
+        );
+        assert_eq!(of("on: [apply-failed]"), [both]);
+        assert_eq!(of("on: [denied]"), [one(NotifyEvent::Denied, "a/dev")]);
+        assert_eq!(
+            of("match: 'appops/b/*'"),
+            [one(NotifyEvent::ApplyFailed, "b/dev")]
+        );
+        // An apply that did not start concerns every stack.
+        let early = [News::not_started(&UserError::new(ErrorKind::Store, "secret"))];
+        let told = for_receiver(&receiver("match: 'appops/b/*'"), &early);
+        assert_eq!(told[0].detail(), NotifyDetail::NotStarted("store".into()));
+    }
+}

@@ -1,0 +1,132 @@
+//! A mail over SMTP. <https://www.rfc-editor.org/rfc/rfc5321> It is plain text: a mail client shows it without reading
+//! it as anything.
+
+use std::time::Duration;
+
+use lettre::{
+    Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
+    message::{
+        Mailbox,
+        header::{ContentType, HeaderName, HeaderValue},
+    },
+    transport::smtp::{Error, authentication::Credentials},
+};
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::{
+    error::NotifyError,
+    escape::inert,
+    message::Notification,
+    rendering::Rendering,
+    target::{NotifyTarget, is_local},
+    wording,
+};
+
+/// Longer mails are cut at a stack.
+const LIMIT: usize = 20_000;
+
+/// How long to wait after an answer of the class *try again later*.
+const LATER: Duration = Duration::from_secs(5);
+
+type Transport = AsyncSmtpTransport<Tokio1Executor>;
+
+/// The mail, with an id by which a server recognizes it if it is sent again.
+pub(crate) fn mail(
+    target: &NotifyTarget,
+    message: &Notification,
+    rendering: &Rendering<'_>,
+) -> Result<Message, NotifyError> {
+    let wrong = || NotifyError::MailAddress {
+        name: target.name.clone(),
+    };
+    let mailbox = |address: &str| {
+        address
+            .parse::<Address>()
+            .map(|address| Mailbox::new(None, address))
+    };
+    let from = target.from.as_deref().ok_or_else(wrong)?;
+    let subject = message.text(rendering.language, 0, &|name| inert(&(rendering.mask)(name)));
+    let mut mail = Message::builder()
+        .from(mailbox(from).map_err(|_| wrong())?)
+        .subject(format!("[Konverge {}] {}", subject.repository, subject.title))
+        .message_id(None)
+        .header(ContentType::TEXT_PLAIN)
+        // Nobody's absence note answers it.
+        .raw_header(HeaderValue::new(
+            HeaderName::new_from_ascii_str("Auto-Submitted"),
+            "auto-generated".to_owned(),
+        ));
+    for address in &target.to {
+        mail = mail.to(mailbox(address).map_err(|_| wrong())?);
+    }
+    mail.body(text(message, rendering)).map_err(|_| wrong())
+}
+
+pub(crate) fn text(message: &Notification, rendering: &Rendering<'_>) -> String {
+    message.fit(LIMIT, |named| {
+        let shown = message.text(rendering.language, named, &|name| inert(&(rendering.mask)(name)));
+        let mut text = format!("{}: {}\n", shown.repository, shown.title);
+        for stack in &shown.stacks {
+            text.push_str(&format!("\n- {stack}"));
+        }
+        if let Some(line) = &shown.more {
+            text.push_str(&format!("\n{line}"));
+        }
+        if let Some(url) = message.link() {
+            text.push_str(&format!("\n\n{}: {url}", wording::link(rendering.language)));
+        }
+        text.push('\n');
+        text
+    })
+}
+
+/// Sends a mail once.
+pub(crate) async fn send(
+    target: &NotifyTarget,
+    url: &Url,
+    mail: Message,
+    timeout: Duration,
+) -> Result<(), NotifyError> {
+    let transport = transport(target, url, timeout).map_err(|error| failure(target, &error))?;
+    let sent = tokio::time::timeout(timeout * 2, transport.send(mail)).await;
+    match sent {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(failure(target, &error)),
+        Err(_) => Err(NotifyError::Unreachable {
+            name: target.name.clone(),
+        }),
+    }
+}
+
+/// The server, with TLS from the start (`smtps`) or before anything is said (`smtp`).
+fn transport(target: &NotifyTarget, url: &Url, timeout: Duration) -> Result<Transport, Error> {
+    let host = url.host_str().unwrap_or_default();
+    let (builder, port) = match url.scheme() {
+        "smtps" => (Transport::relay(host)?, 465),
+        _ if is_local(url, "smtp") => (Transport::builder_dangerous(host), 25),
+        _ => (Transport::starttls_relay(host)?, 587),
+    };
+    let builder = builder.port(url.port().unwrap_or(port)).timeout(Some(timeout));
+    let user = percent_decode_str(url.username()).decode_utf8_lossy();
+    Ok(match &target.key {
+        Some(password) if !user.is_empty() => {
+            let credentials = Credentials::new(user.into_owned(), password.clone());
+            builder.credentials(credentials).build()
+        }
+        _ => builder.build(),
+    })
+}
+
+/// A server that answers anything but a success did not take the mail.
+fn failure(target: &NotifyTarget, error: &Error) -> NotifyError {
+    let name = target.name.clone();
+    match error.status() {
+        Some(code) => NotifyError::Refused {
+            name,
+            status: code.into(),
+            wait: error.is_transient().then_some(LATER),
+        },
+        None => NotifyError::Unreachable { name },
+    }
+}

@@ -1,0 +1,85 @@
+//! Why a notification was not delivered.
+
+use std::time::Duration;
+
+use konverge_base::error::{ErrorKind, UserError};
+
+/// A notification was not delivered. Never contains the address or the key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
+pub enum NotifyError {
+    /// The variable with the address is not set.
+    #[error("{name} is not set")]
+    NotSet { name: String },
+    /// The URL is invalid, or not HTTPS.
+    #[error("{name} is not a URL that starts with https://")]
+    Address { name: String },
+    /// The URL is not that of a mail server.
+    #[error("{name} is not a URL such as smtps://USER@HOST, without a password")]
+    MailServer { name: String },
+    /// The URL is one of an Office 365 connector.
+    #[error("{name} is the address of an Office 365 connector, which Microsoft has retired")]
+    Retired { name: String },
+    /// Without a key anybody could forge a message.
+    #[error("the receiver in {name} has no key")]
+    NoKey { name: String },
+    /// `from` or `to` is not a mail address.
+    #[error("the receiver in {name} has a `from` or `to` that is not a mail address")]
+    MailAddress { name: String },
+    /// No answer. Whether the message arrived is not known.
+    #[error("no answer from the address in {name}")]
+    Unreachable { name: String },
+    /// A negative answer.
+    #[error("the address in {name} answered {status}")]
+    Refused {
+        name: String,
+        status: u16,
+        /// How long to wait before the next attempt, if the receiver has a limit.
+        wait: Option<Duration>,
+    },
+    /// A negative answer with status 200.
+    #[error("the receiver in {name} answered code {code}: {says}")]
+    Rejected {
+        name: String,
+        code: i64,
+        /// What the receiver says, in one line.
+        says: String,
+        /// What to do about this code.
+        hint: Option<&'static str>,
+        /// How long to wait before the next attempt, if it is the code of a limit.
+        wait: Option<Duration>,
+    },
+    /// A positive status, and nothing that says that the message was taken.
+    #[error("the answer from the address in {name} is not one of its kind; the message may not have arrived")]
+    Unclear { name: String },
+}
+
+impl From<NotifyError> for UserError {
+    fn from(error: NotifyError) -> Self {
+        let hint = match &error {
+            NotifyError::NotSet { .. } | NotifyError::Address { .. } => {
+                Some("set the variable from a secret in the job's `env:`")
+            }
+            NotifyError::MailServer { .. } => {
+                Some("the password is in the variable that `notify[].key_env` names; `smtp://` uses STARTTLS")
+            }
+            NotifyError::Retired { .. } => Some(
+                "create a workflow in Teams that posts when a webhook request is received, and use its URL",
+            ),
+            NotifyError::NoKey { .. } => {
+                Some("name the variable with the key in `notify[].key_env`, and set it")
+            }
+            NotifyError::Refused { status: 535, .. } => {
+                Some("check the user in the URL, and the password in the variable of `notify[].key_env`")
+            }
+            NotifyError::Unclear { .. } => Some("check that the address is that of this `kind`"),
+            NotifyError::Rejected { hint, .. } => *hint,
+            _ => None,
+        };
+        let failure = UserError::new(ErrorKind::Config, error.to_string());
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}

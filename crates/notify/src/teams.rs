@@ -1,0 +1,67 @@
+//! A workflow of Microsoft Teams that posts an adaptive card. <https://adaptivecards.io/explorer/AdaptiveCard.html>
+
+use serde_json::{Value, json};
+
+use crate::{error::NotifyError, escape::plain, message::Notification, rendering::Rendering, wording};
+
+/// The maximum size of a message is 28 KB; smaller ones were refused as well.
+const LIMIT: usize = 18_000;
+
+/// What a connector says with status 200 when nothing was posted.
+const NOT_POSTED: &str = "Webhook message delivery failed";
+
+/// The body of a message. Names are runs of text, which know no Markdown; a block of text would.
+pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String {
+    message.fit(LIMIT, |named| {
+        let shown = message.text(rendering.language, named, &|name| plain(&(rendering.mask)(name)));
+        let color = match message.topic.is_failure() {
+            true => "attention",
+            false => "default",
+        };
+        let title = json!({"type": "TextRun", "text": shown.title, "weight": "bolder", "color": color});
+        let mut blocks = vec![line(title), line(run(&format!("Konverge {}", shown.repository)))];
+        let stacks = shown.stacks.iter().map(|stack| format!("• {stack}"));
+        blocks.extend(stacks.chain(shown.more).map(|text| line(run(&text))));
+        let members = rendering.mention.iter();
+        let entities: Vec<_> = members
+            .map(|member| {
+                json!({
+                    "type": "mention", "text": format!("<at>{member}</at>"),
+                    "mentioned": {"id": member, "name": member},
+                })
+            })
+            .collect();
+        for entity in &entities {
+            blocks.push(json!({"type": "TextBlock", "text": entity["text"], "wrap": true}));
+        }
+        let mut card = json!({
+            "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+            "type": "AdaptiveCard", "version": "1.4", "body": blocks,
+            "msteams": {"width": "Full", "entities": entities},
+        });
+        if let Some(url) = message.link() {
+            let label = wording::link(rendering.language);
+            card["actions"] = json!([{"type": "Action.OpenUrl", "title": label, "url": url}]);
+        }
+        let attachment = json!({"contentType": "application/vnd.microsoft.card.adaptive", "content": card});
+        json!({"type": "message", "attachments": [attachment]}).to_string()
+    })
+}
+
+/// Reads an answer with a good status: a workflow answers 202 and nothing else.
+pub(crate) fn read(name: &str, body: &[u8]) -> Result<(), NotifyError> {
+    match String::from_utf8_lossy(body).contains(NOT_POSTED) {
+        true => Err(NotifyError::Unclear {
+            name: name.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+fn run(text: &str) -> Value {
+    json!({"type": "TextRun", "text": text})
+}
+
+fn line(run: Value) -> Value {
+    json!({"type": "RichTextBlock", "inlines": [run]})
+}

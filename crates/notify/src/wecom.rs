@@ -1,0 +1,43 @@
+//! A group robot of WeCom. <https://developer.work.weixin.qq.com/document/path/91770>
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::{answer::AnswerCodes, escape::inert, message::Notification, rendering::Rendering, wording};
+
+/// The maximum size of a text is 2,048 bytes; the body around it is longer.
+const LIMIT: usize = 2_000;
+
+/// 20 messages a minute.
+pub(crate) const ANSWERS: AnswerCodes = AnswerCodes {
+    keys: &["errcode"],
+    says: &["errmsg"],
+    limits: &[45_009],
+    wait: Duration::from_secs(60),
+    hints: &[(93_000, "the key in the URL is not that of a robot")],
+};
+
+/// The body of a message. Of the two forms this is the one that can mention everybody, and that knows no markup.
+pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String {
+    let text = message.fit(LIMIT, |named| {
+        let shown = message.text(rendering.language, named, &|name| inert(&(rendering.mask)(name)));
+        let mut text = format!("Konverge {}: {}", shown.repository, shown.title);
+        for stack in &shown.stacks {
+            text.push_str(&format!("\n- {stack}"));
+        }
+        if let Some(line) = &shown.more {
+            text.push_str(&format!("\n{line}"));
+        }
+        if let Some(url) = message.link() {
+            text.push_str(&format!("\n{} {url}", wording::link(rendering.language)));
+        }
+        text
+    });
+    let members = rendering.mention.iter().map(|member| match member.as_str() {
+        "all" => "@all",
+        member => member,
+    });
+    let members: Vec<_> = members.collect();
+    json!({"msgtype": "text", "text": {"content": text, "mentioned_list": members}}).to_string()
+}

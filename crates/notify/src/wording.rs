@@ -1,0 +1,90 @@
+//! The words of a notification, in each language.
+
+use konverge_base::model::{NotifyEvent, NotifyLanguage};
+
+use crate::detail::NotifyDetail;
+
+/// What happened, in one line; `stacks` is their name or their number.
+pub(crate) fn title(
+    topic: NotifyEvent,
+    detail: &NotifyDetail,
+    language: NotifyLanguage,
+    stacks: &str,
+) -> String {
+    match language {
+        NotifyLanguage::En => english(topic, detail, stacks),
+        NotifyLanguage::Zh => chinese(topic, detail, stacks),
+    }
+}
+
+fn english(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
+    let (what, note) = match (detail, topic) {
+        (NotifyDetail::Sample, _) => return "a test message; notifications work".to_owned(),
+        (NotifyDetail::NotStarted(kind), _) => {
+            return format!("apply failed before any stack was processed: {kind}");
+        }
+        (NotifyDetail::Restored(count), _) => (
+            "differs from what was applied",
+            Some(format!(" ({count} restored)")),
+        ),
+        (NotifyDetail::Findings(1), _) => ("a policy finding was overridden", None),
+        (NotifyDetail::Findings(count), _) => {
+            ("policy findings were overridden", Some(format!(" ({count})")))
+        }
+        (NotifyDetail::None, NotifyEvent::ApplyFailed) => ("the apply failed", None),
+        (NotifyDetail::None, NotifyEvent::ApplyDone) => ("applied", None),
+        (NotifyDetail::None, NotifyEvent::Drift) => ("differs from what was applied", None),
+        (NotifyDetail::None, NotifyEvent::Unreviewed) => ("blocked: unreviewed change", None),
+        (NotifyDetail::None, NotifyEvent::Denied) => ("blocked by a policy or a freeze", None),
+        (NotifyDetail::None, NotifyEvent::Overridden) => ("a policy finding was overridden", None),
+        (NotifyDetail::None, NotifyEvent::HookFailed) => ("a hook failed", None),
+        (NotifyDetail::None, NotifyEvent::SecretRotated) => ("a secret has a new version", None),
+        (NotifyDetail::None, NotifyEvent::Waiting) => ("waits for promotion", None),
+    };
+    format!("{what}: {stacks}{}", note.unwrap_or_default())
+}
+
+fn chinese(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
+    let (what, note) = match (detail, topic) {
+        (NotifyDetail::Sample, _) => return "测试消息，通知可以送达".to_owned(),
+        (NotifyDetail::NotStarted(kind), _) => return format!("部署失败，尚未处理任何 stack：{kind}"),
+        (NotifyDetail::Restored(count), _) => {
+            ("与上次部署的内容不一致", Some(format!("（已恢复 {count} 个）")))
+        }
+        (NotifyDetail::Findings(count), _) => ("策略检查结果被豁免", Some(format!("（{count} 项）"))),
+        (NotifyDetail::None, NotifyEvent::ApplyFailed) => ("部署失败", None),
+        (NotifyDetail::None, NotifyEvent::ApplyDone) => ("部署成功", None),
+        (NotifyDetail::None, NotifyEvent::Drift) => ("与上次部署的内容不一致", None),
+        (NotifyDetail::None, NotifyEvent::Unreviewed) => ("已阻止，变更未经评审", None),
+        (NotifyDetail::None, NotifyEvent::Denied) => ("已被策略或冻结阻止", None),
+        (NotifyDetail::None, NotifyEvent::Overridden) => ("策略检查结果被豁免", None),
+        (NotifyDetail::None, NotifyEvent::HookFailed) => ("钩子执行失败", None),
+        (NotifyDetail::None, NotifyEvent::SecretRotated) => ("密钥有新版本", None),
+        (NotifyDetail::None, NotifyEvent::Waiting) => ("等待推进", None),
+    };
+    format!("{what}：{stacks}{}", note.unwrap_or_default())
+}
+
+/// The number of stacks.
+pub(crate) fn count(language: NotifyLanguage, stacks: usize) -> String {
+    match language {
+        NotifyLanguage::En => format!("{stacks} stacks"),
+        NotifyLanguage::Zh => format!("{stacks} 个 stack"),
+    }
+}
+
+/// The number of stacks that are not named.
+pub(crate) fn more(language: NotifyLanguage, stacks: usize) -> String {
+    match language {
+        NotifyLanguage::En => format!("and {stacks} more"),
+        NotifyLanguage::Zh => format!("另有 {stacks} 个"),
+    }
+}
+
+/// The text of the link to the run.
+pub(crate) fn link(language: NotifyLanguage) -> &'static str {
+    match language {
+        NotifyLanguage::En => "the run",
+        NotifyLanguage::Zh => "查看运行",
+    }
+}

@@ -1,0 +1,67 @@
+//! The receivers of notifications, with the addresses and keys of the environment.
+
+use crate::RunContext;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    interrupt::{Interrupt, StopTimeouts},
+};
+use konverge_config::Notify;
+use konverge_notify::{Notification, NotifyDetail, NotifyError, NotifyEvent, NotifyTarget, Sender};
+
+/// A receiver, complete and checked. Nothing is sent.
+///
+/// # Errors
+/// A variable is not set, or something may not be sent to the address in it.
+pub fn target(run: &RunContext, notify: &Notify) -> Result<NotifyTarget, NotifyError> {
+    let set = |name: &str| {
+        let value = run.var(name).map(str::to_owned);
+        value.ok_or_else(|| NotifyError::NotSet {
+            name: name.to_owned(),
+        })
+    };
+    let target = NotifyTarget {
+        kind: notify.kind,
+        name: notify.url_env.clone(),
+        url: set(&notify.url_env)?,
+        key: notify.key_env.as_deref().map(set).transpose()?,
+        language: notify.lang,
+        mention: notify.mention.clone(),
+        from: notify.from.clone(),
+        to: notify.to.clone(),
+    };
+    target.check()?;
+    Ok(target)
+}
+
+/// Sends a notification to a receiver. A run that was asked to stop does not wait for it.
+///
+/// # Errors
+/// It was not delivered.
+pub async fn send(
+    run: &RunContext,
+    sender: &Sender,
+    notify: &Notify,
+    message: &Notification,
+) -> Result<(), UserError> {
+    let target = target(run, notify)?;
+    let interrupt = Interrupt::with(run.cancel.clone(), StopTimeouts::RECEIVER);
+    match interrupt.unless_silent(sender.send(&target, message)).await {
+        Ok(sent) => Ok(sent?),
+        Err(stopped) => Err(UserError::new(ErrorKind::Interrupted, stopped.to_string())),
+    }
+}
+
+/// Sends a message to a receiver that says that nothing happened.
+///
+/// # Errors
+/// It was not delivered.
+pub async fn send_sample(run: &RunContext, notify: &Notify) -> Result<(), UserError> {
+    let message = Notification {
+        topic: NotifyEvent::ApplyDone,
+        detail: NotifyDetail::Sample,
+        repository: run.var("GITHUB_REPOSITORY").unwrap_or("konverge").to_owned(),
+        stacks: Vec::new(),
+        url: run.var("GITHUB_RUN_ID").map(|_| run.url()),
+    };
+    send(run, &Sender::new(run.secrets.clone())?, notify, &message).await
+}
