@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
     (
         "For the platform team",
         &[
-            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health",
+            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "export",
         ],
     ),
     (
