@@ -18,6 +18,7 @@ use konverge_engine::spec::graph::{Edge, ResourceGraph};
 use crate::{
     error::{ExportError, Refusal, Why},
     names::ObjectNames,
+    object_text::sorted_map,
     scopes::{Scopes, text},
     values::{ValueFinder, ValuePlace, holds_secret_data},
 };
@@ -209,7 +210,8 @@ impl Bundle {
         let mut levels: HashMap<&ResourceId, usize> = HashMap::new();
         for id in graph.order() {
             let Some(resource) = kept.get(id) else { continue };
-            let mut body = resource.attributes.clone();
+            // The numbers of the tokens do not depend on the order of the keys either.
+            let mut body = sorted_map(&resource.attributes);
             if !scopes.set_namespace(&mut body) {
                 self.without_namespace.push(id.clone());
             }

@@ -9,7 +9,7 @@ const LONGEST: usize = 100;
 
 /// The name of a stack where slashes and capitals are not allowed: `shop/prod` is `shop-prod`.
 pub fn stack_slug(stack: &StackId) -> String {
-    plain(stack.as_str())
+    plain(&stack.as_str().replace('/', "-"))
 }
 
 /// A text of lower-case letters, digits, dots and dashes that begins and ends with a letter or a digit. A text that
@@ -23,7 +23,7 @@ fn plain(text: &str) -> String {
             _ => '-',
         })
         .collect();
-    let is_whole = text.chars().all(|c| allowed(c) || matches!(c, '-' | '/')) && name.len() <= LONGEST;
+    let is_whole = text.chars().all(|c| allowed(c) || c == '-') && name.len() <= LONGEST;
     name.truncate(LONGEST);
     let name = name.trim_matches(['-', '.']);
     match is_whole && name.len() == text.len() {

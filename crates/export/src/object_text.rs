@@ -26,17 +26,17 @@ pub(crate) fn documents_text(documents: &[Value]) -> String {
     texts.join("---\n")
 }
 
-/// The value with the keys of each map sorted.
-pub(crate) fn sorted(value: &Value) -> Value {
+/// The map with the keys of each map in it sorted.
+pub(crate) fn sorted_map(map: &Map<String, Value>) -> Map<String, Value> {
+    let mut entries: Vec<_> = map.iter().collect();
+    entries.sort_unstable_by_key(|(key, _)| key.as_str());
+    let entries = entries.into_iter();
+    entries.map(|(key, value)| (key.clone(), sorted(value))).collect()
+}
+
+fn sorted(value: &Value) -> Value {
     match value {
-        Value::Object(map) => {
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_unstable_by_key(|(key, _)| key.as_str());
-            let entries = entries
-                .into_iter()
-                .map(|(key, value)| (key.clone(), sorted(value)));
-            Value::Object(entries.collect())
-        }
+        Value::Object(map) => Value::Object(sorted_map(map)),
         Value::Array(items) => items.iter().map(sorted).collect(),
         other => other.clone(),
     }
