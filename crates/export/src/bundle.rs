@@ -20,7 +20,7 @@ use crate::{
     names::ObjectNames,
     object_text::sorted_map,
     scopes::{Scopes, text},
-    values::{ValueFinder, ValuePlace, holds_secret_data},
+    values::{ValueFinder, ValuePlace, holds_secret_data, without_secret_data},
 };
 
 /// What is left out on request. Each resource is listed.
@@ -131,7 +131,7 @@ pub struct Bundle {
     pub stack: StackId,
     /// The commit that was compiled.
     pub commit: Option<CommitId>,
-    /// The digest of the Spec.
+    /// The digest of the Spec, without what is left out and without data of Secrets.
     pub digest: Digest,
     /// The cluster that the resources name.
     pub cluster: Option<String>,
@@ -160,12 +160,15 @@ impl Bundle {
         let mut resources: Vec<_> = request.spec.resources.clone();
         resources.sort_by(|a, b| a.id.cmp(&b.id));
         let graph = ResourceGraph::from_spec(&resources)?;
-        let digest = request.spec.digest();
         let mut sorter = Sorter::default();
         resources
             .iter()
             .for_each(|resource| sorter.sort(resource, request.leave_out));
         let cluster = one_cluster(request.stack, sorter.kept.values().copied())?;
+        let carried = sorter.kept.values();
+        let carried =
+            carried.map(|resource| resource.with(without_secret_data(&resource.attributes)).digest());
+        let digest = Digest::of_set(carried);
         let mut bundle = Self {
             stack: request.stack.clone(),
             commit: request.commit.cloned(),

@@ -20,7 +20,7 @@ pub struct Document {
     /// The commit that was compiled. An artifact has none: it depends on the Spec alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The digest of the Spec.
+    /// The digest of the Spec, without what is left out and without data of Secrets.
     pub spec_digest: Digest,
     /// The cluster that the resources name.
     #[serde(skip_serializing_if = "Option::is_none")]

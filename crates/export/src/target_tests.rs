@@ -217,6 +217,22 @@ fn what_a_target_cannot_carry_is_refused_by_name_or_left_out_and_listed() {
     assert_eq!(without.objects.len(), 1);
 }
 
+/// Whoever reads a chart could try out short passwords by a digest of them.
+#[test]
+fn a_chart_tells_nothing_about_data_of_secrets() {
+    let chart = |password: &str| {
+        let secret = object("v1", "Secret", "s", json!({"stringData": {"p": password}}));
+        let config = kubernetes("v1:ConfigMap:ns:a", config("a", json!({"x": "1"})), &[]);
+        let all = spec(vec![config, kubernetes("v1:Secret:ns:s", secret, &[])]);
+        let exported = exported(&all, &TARGETS[0]()).unwrap();
+        (exported.files, json!(exported.document))
+    };
+    assert_eq!(chart("hunter2"), chart("12345"));
+    let all = spec(vec![kubernetes("v1:ConfigMap:ns:a", config("a", json!({"x": "1"})), &[])]);
+    let whole = exported(&all, &TARGETS[0]()).unwrap();
+    assert_eq!(whole.document.spec_digest, all.digest());
+}
+
 #[test]
 fn what_cannot_be_one_object_of_one_cluster_is_refused() {
     let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}});

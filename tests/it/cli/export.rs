@@ -710,6 +710,7 @@ fn check_template(part: &str) {
         config(
             "both",
             json!({
+                "tab": "\t'",
                 "uid": "$kusion_path.v1:ConfigMap:default:c0.metadata.uid",
                 "text": "<$kusion_path.v1:ConfigMap:default:c0.metadata.uid>\n---\n{{ ref+vault://db#/p }}\t",
             }),
@@ -759,7 +760,7 @@ fn check_template(part: &str) {
         for resource in &resources {
             let mut expected = resource["attributes"].clone();
             if name == "odd" && expected["metadata"]["name"] == "both" {
-                expected["data"] = json!({"uid": 17, "text": "<17>\n---\n{{ a\n---\n{{ \"<&>\" }} }}\t"});
+                expected["data"] = json!({"tab": "\t'", "uid": 17, "text": "<17>\n---\n{{ a\n---\n{{ \"<&>\" }} }}\t"});
             }
             let found = printed.iter().find(|((kind, _, object), document)| {
                 let namespaces = [

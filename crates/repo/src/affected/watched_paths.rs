@@ -18,7 +18,9 @@ impl Analysis {
         let at = self.position(stack)?;
         let inputs = &self.inputs[at];
         let mut paths = BTreeSet::new();
-        let mut add = |path: &RepoPath| drop(paths.insert(plain(path)));
+        let mut add = |path: &RepoPath| {
+            paths.insert(plain(path));
+        };
         inputs.files.iter().for_each(|(_, path, _)| add(path));
         inputs.settings_files.iter().for_each(|(path, _)| add(path));
         OWN_FILES.iter().for_each(|name| add(&stack.folder.child(name)));
