@@ -57,7 +57,7 @@ pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result
                 false => {
                     let kinds = (bundle.objects[from].kind(), bundle.objects[to].kind());
                     let is_before = edge.kind == Edge::Order && KindOrder::ArgoCd.is_before(kinds.0, kinds.1);
-                    sorted_by_kind(edge, is_before)
+                    sorted_by_kind(edge, kinds.0, is_before)
                 }
             }
         },

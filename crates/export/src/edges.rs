@@ -92,13 +92,32 @@ impl KindOrder {
     }
 }
 
-/// What sorting by kind does with an edge. An edge of kinds needs the order alone; others need that the first object is
-/// ready.
-pub(crate) fn sorted_by_kind(edge: &BundleEdge, is_before: bool) -> Result<Holds, Loss> {
+/// Kinds that are ready as soon as they exist.
+const READY_AT_ONCE: [&str; 14] = [
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "IngressClass",
+    "LimitRange",
+    "Namespace",
+    "NetworkPolicy",
+    "PriorityClass",
+    "Role",
+    "RoleBinding",
+    "RuntimeClass",
+    "Secret",
+    "ServiceAccount",
+    "StorageClass",
+];
+
+/// What sorting by kind does with an edge from an object of a kind. An edge of kinds needs the order alone; others need
+/// that the object is ready.
+pub(crate) fn sorted_by_kind(edge: &BundleEdge, first: &str, is_before: bool) -> Result<Holds, Loss> {
     match (is_before, edge.kind) {
-        (true, Edge::Order) => Ok(Holds::Created),
-        (true, _) => Err(Loss::Readiness),
         (false, _) => Err(Loss::Order),
+        (true, Edge::Order) => Ok(Holds::Created),
+        (true, _) if READY_AT_ONCE.contains(&first) => Ok(Holds::Created),
+        (true, _) => Err(Loss::Readiness),
     }
 }
 

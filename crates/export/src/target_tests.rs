@@ -228,7 +228,11 @@ fn a_chart_tells_nothing_about_data_of_secrets() {
         (exported.files, json!(exported.document))
     };
     assert_eq!(chart("hunter2"), chart("12345"));
-    let all = spec(vec![kubernetes("v1:ConfigMap:ns:a", config("a", json!({"x": "1"})), &[])]);
+    let all = spec(vec![kubernetes(
+        "v1:ConfigMap:ns:a",
+        config("a", json!({"x": "1"})),
+        &[],
+    )]);
     let whole = exported(&all, &TARGETS[0]()).unwrap();
     assert_eq!(whole.document.spec_digest, all.digest());
 }
@@ -295,7 +299,10 @@ fn names_and_versions_that_helm_refuses_are_refused_before_it_does() {
     }
     let chart = chart(Some("web"), Some("1.2.3")).unwrap();
     let description: Value = yaml::from_str(text(&chart, "web/Chart.yaml")).unwrap();
-    assert_eq!((&description["name"], &description["version"]), (&json!("web"), &json!("1.2.3")));
+    assert_eq!(
+        (&description["name"], &description["version"]),
+        (&json!("web"), &json!("1.2.3"))
+    );
 }
 
 #[test]
@@ -336,6 +343,11 @@ fn each_target_keeps_what_it_says_and_the_rest_is_lost_by_name() {
             object("apps/v1", "Deployment", "e", mounts),
             &["apps/v1:Deployment:ns:d"],
         ),
+        kubernetes(
+            "batch/v1:Job:ns:j",
+            object("batch/v1", "Job", "j", json!({})),
+            &["apps/v1:Deployment:ns:d", "v1:ConfigMap:ns:a"],
+        ),
     ]);
     let outcome = |exported: &Exported| {
         let kept = exported
@@ -358,6 +370,12 @@ fn each_target_keeps_what_it_says_and_the_rest_is_lost_by_name() {
     assert_eq!(helm["a>b"], Err(Loss::Order), "both are ConfigMaps");
     assert_eq!(helm["b>d"], Ok(Holds::Created));
     assert_eq!(helm["d>e"], Err(Loss::Order));
+    assert_eq!(
+        helm["d>j"],
+        Err(Loss::Readiness),
+        "Helm does not wait for a Deployment"
+    );
+    assert_eq!(helm["a>j"], Ok(Holds::Created), "a ConfigMap is ready at once");
     // The value of `b` is not known to the others.
     let crossplane = exported(&all, &TARGETS[4]()).unwrap();
     let found = outcome(&crossplane);
@@ -393,7 +411,7 @@ fn each_target_keeps_what_it_says_and_the_rest_is_lost_by_name() {
     for target in [2, 3] {
         let found = outcome(&exported(&known, &TARGETS[target]()).unwrap());
         assert!(
-            found.len() == 4 && found.values().all(|outcome| *outcome == Ok(Holds::Ready)),
+            found.len() == 6 && found.values().all(|outcome| *outcome == Ok(Holds::Ready)),
             "{found:?}"
         );
     }

@@ -11,7 +11,7 @@ use konverge_base::model::masked_value::join_path;
 use self::{chart::Chart, release_size::release_size};
 use crate::{
     bundle::{Bundle, BundleObject},
-    document::{Document, Holds, Place},
+    document::{Document, Holds, Loss, Place},
     edges::{KindOrder, positions, sorted_by_kind},
     error::{ExportError, Refusal, Why},
     exported::{Exported, Files, obeyed_annotations, refuse},
@@ -128,10 +128,11 @@ fn finish(bundle: &Bundle, charts: Vec<Chart>) -> Exported {
         &|edge| match places[&edge.from].0.cmp(&places[&edge.to].0) {
             // The charts are installed one after the other, with `--wait`.
             std::cmp::Ordering::Less => Ok(Holds::Ready),
-            std::cmp::Ordering::Greater => sorted_by_kind(edge, false),
+            std::cmp::Ordering::Greater => Err(Loss::Order),
             std::cmp::Ordering::Equal => {
                 let kind = |id| bundle.objects[at[id]].kind();
-                sorted_by_kind(edge, KindOrder::Helm.is_before(kind(&edge.from), kind(&edge.to)))
+                let (from, to) = (kind(&edge.from), kind(&edge.to));
+                sorted_by_kind(edge, from, KindOrder::Helm.is_before(from, to))
             }
         },
         &|at| places[&bundle.objects[at].id].1.clone(),
