@@ -15,7 +15,9 @@ use konverge_base::{
     model::StackId,
     secrets::without_secrets,
 };
-use konverge_export::{ChartOptions, DeliverySource, Document, Exported, LeaveOut, Loss, Target, stack_slug};
+use konverge_export::{
+    ChartOptions, DeliverySource, Document, ExportTarget, Exported, LeaveOut, Loss, stack_slug,
+};
 use konverge_publish::{ArtifactReference, Published};
 use konverge_report::escape::log;
 use konverge_run::{
@@ -88,7 +90,7 @@ enum LeftOutKind {
 
 impl Args {
     /// The target of a stack. Only with its folder is the path in the source known.
-    fn target(&self, stack: &StackId) -> Result<Target, UserError> {
+    fn target(&self, stack: &StackId) -> Result<ExportTarget, UserError> {
         let wrong = |what: &str| Err(UserError::new(ErrorKind::Usage, what));
         if self.tool != Tool::Helm && (self.name.is_some() || self.chart_version.is_some()) {
             return wrong("`--name` and `--chart-version` are for `konverge export helm`");
@@ -110,14 +112,14 @@ impl Args {
             }
         });
         Ok(match self.tool {
-            Tool::Helm => Target::Helm(ChartOptions {
+            Tool::Helm => ExportTarget::Helm(ChartOptions {
                 name: self.name.clone(),
                 version: self.chart_version.clone(),
             }),
-            Tool::Argocd => Target::ArgoCd(source),
-            Tool::Flux => Target::Flux(source),
-            Tool::Oam => Target::Oam,
-            Tool::Crossplane => Target::Crossplane,
+            Tool::Argocd => ExportTarget::ArgoCd(source),
+            Tool::Flux => ExportTarget::Flux(source),
+            Tool::Oam => ExportTarget::Oam,
+            Tool::Crossplane => ExportTarget::Crossplane,
         })
     }
 

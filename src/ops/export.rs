@@ -12,7 +12,9 @@ use konverge_base::{
     model::{CommitId, StackId, spec::Spec},
 };
 use konverge_cloud::RegistryLogin;
-use konverge_export::{Bundle, BundleRequest, Document, Exported, LeaveOut, Target, export, stack_slug};
+use konverge_export::{
+    Bundle, BundleRequest, Document, ExportTarget, Exported, LeaveOut, export, stack_slug,
+};
 use konverge_publish::{Artifact, ArtifactReference, Published, publish};
 use konverge_report::json;
 use konverge_run::{RunContext, repository_root};
@@ -34,7 +36,11 @@ pub struct CompiledStack {
 ///
 /// # Errors
 /// What the target cannot carry, by name.
-pub fn wrap(stack: &CompiledStack, target: &Target, leave_out: LeaveOut) -> Result<Exported, UserError> {
+pub fn wrap(
+    stack: &CompiledStack,
+    target: &ExportTarget,
+    leave_out: LeaveOut,
+) -> Result<Exported, UserError> {
     let request = BundleRequest {
         stack: &stack.id,
         commit: stack.commit.as_ref(),

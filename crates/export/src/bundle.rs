@@ -16,10 +16,10 @@ use konverge_base::{
 use konverge_engine::spec::graph::{Edge, ResourceGraph};
 
 use crate::{
-    error::{ExportError, Refusal, Why},
+    error::{ExportError, ExportRefusal, Why},
     names::ObjectNames,
     object_text::sorted_map,
-    scopes::{Scopes, text},
+    scopes::{KindScopes, text},
     values::{ValueFinder, ValuePlace, holds_secret_data, without_secret_data},
 };
 
@@ -34,14 +34,14 @@ pub struct LeaveOut {
 
 /// A resource that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct OmittedResource {
     /// The resource.
     pub id: ResourceId,
     /// The word of `--leave-out` that left it out.
     pub because: &'static str,
 }
 
-impl LeftOut {
+impl OmittedResource {
     pub(crate) fn new(id: &ResourceId, because: &'static str) -> Self {
         Self {
             id: id.clone(),
@@ -142,7 +142,7 @@ pub struct Bundle {
     /// The edges of what is left out, sorted.
     pub(crate) open_edges: Vec<BundleEdge>,
     /// What is left out, and why.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedResource>,
     /// The places of values that are called like secrets, and are carried as the Spec has them.
     pub in_clear: Vec<(ResourceId, String)>,
     /// The objects whose namespace is that of the tool that applies them.
@@ -205,9 +205,9 @@ impl Bundle {
         &mut self,
         graph: &ResourceGraph,
         kept: &BTreeMap<&ResourceId, &Resource>,
-        refusals: &mut Vec<Refusal>,
+        refusals: &mut Vec<ExportRefusal>,
     ) {
-        let scopes = Scopes::new(&kept.values().copied().collect::<Vec<_>>());
+        let scopes = KindScopes::new(&kept.values().copied().collect::<Vec<_>>());
         let secrets = Secrets::new(HashKey::random());
         let mut finder = ValueFinder::new(graph.ids(), &self.digest);
         let mut levels: HashMap<&ResourceId, usize> = HashMap::new();
@@ -282,17 +282,17 @@ impl Bundle {
 #[derive(Default)]
 struct Sorter<'a> {
     kept: BTreeMap<&'a ResourceId, &'a Resource>,
-    left_out: Vec<LeftOut>,
-    refusals: Vec<Refusal>,
+    left_out: Vec<OmittedResource>,
+    refusals: Vec<ExportRefusal>,
 }
 
 impl<'a> Sorter<'a> {
     fn sort(&mut self, resource: &'a Resource, leave_out: LeaveOut) {
         let id = &resource.id;
-        let refusal = |why| Refusal { id: id.clone(), why };
+        let refusal = |why| ExportRefusal { id: id.clone(), why };
         if resource.runtime == RuntimeKind::Terraform {
             match leave_out.terraform {
-                true => self.left_out.push(LeftOut::new(id, "terraform")),
+                true => self.left_out.push(OmittedResource::new(id, "terraform")),
                 false => self.refusals.push(refusal(Why::Terraform)),
             }
             return;
@@ -307,7 +307,7 @@ impl<'a> Sorter<'a> {
         if let Some((_, name)) = missing.into_iter().find(|(path, _)| is_missing(path)) {
             self.refusals.push(refusal(Why::NotAnObject(name)));
         } else if leave_out.secrets && holds_secret_data(body) {
-            self.left_out.push(LeftOut::new(id, "secrets"));
+            self.left_out.push(OmittedResource::new(id, "secrets"));
         } else {
             self.kept.insert(id, resource);
         }

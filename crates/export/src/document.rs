@@ -5,7 +5,7 @@ use serde::Serialize;
 use konverge_base::model::{CommitId, Digest, ResourceId, StackId};
 use konverge_engine::spec::graph::Edge;
 
-use crate::bundle::{Bundle, BundleEdge, BundleObject, LeftOut};
+use crate::bundle::{Bundle, BundleEdge, BundleObject, OmittedResource};
 
 /// The document.
 #[derive(Debug, Clone, Serialize)]
@@ -36,7 +36,7 @@ pub struct Document {
     pub values: Vec<NeededValue>,
     /// The resources that are left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedResource>,
     /// The values that are called like secrets, and stand in the files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub in_clear: Vec<Place>,

@@ -22,7 +22,7 @@ pub enum ExportError {
         /// The name of the target.
         target: &'static str,
         /// One for each place, sorted.
-        refusals: Vec<Refusal>,
+        refusals: Vec<ExportRefusal>,
     },
     /// The resources belong to more than one cluster.
     #[error("`{stack}` has resources of {} clusters ({}), and an export is for one", .clusters.len(), .clusters.join(", "))]
@@ -55,7 +55,7 @@ pub enum ExportError {
 
 /// One resource that cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Refusal {
+pub struct ExportRefusal {
     /// The resource.
     pub id: ResourceId,
     /// Why.
@@ -83,7 +83,7 @@ pub enum Why {
     TooLarge(usize, usize),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ExportRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` {}", self.id, self.why)
     }
@@ -148,7 +148,7 @@ impl Why {
 /// The maximum number of refusals that a message shows.
 const SHOWN: usize = 20;
 
-fn list(refusals: &[Refusal]) -> String {
+fn list(refusals: &[ExportRefusal]) -> String {
     let mut shown: Vec<_> = refusals.iter().take(SHOWN).map(ToString::to_string).collect();
     if refusals.len() > SHOWN {
         shown.push(format!("and {} more", refusals.len() - SHOWN));

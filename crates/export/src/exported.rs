@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     bundle::Bundle,
     document::Document,
-    error::{ExportError, Refusal, Why},
+    error::{ExportError, ExportRefusal, Why},
     values::{ValueGroup, ValuePlace},
 };
 
@@ -25,7 +25,7 @@ pub struct Exported {
 pub(crate) fn refuse(
     bundle: &Bundle,
     target: &'static str,
-    mut refusals: Vec<Refusal>,
+    mut refusals: Vec<ExportRefusal>,
 ) -> Result<(), ExportError> {
     if refusals.is_empty() {
         return Ok(());
@@ -39,14 +39,14 @@ pub(crate) fn refuse(
 }
 
 /// The values that only a chart can ask its user for. `takes` says which ones the target takes.
-pub(crate) fn unknown_values(bundle: &Bundle, takes: &dyn Fn(&ValuePlace) -> bool) -> Vec<Refusal> {
+pub(crate) fn unknown_values(bundle: &Bundle, takes: &dyn Fn(&ValuePlace) -> bool) -> Vec<ExportRefusal> {
     let places = bundle
         .objects
         .iter()
         .flat_map(|object| object.values.iter().map(move |place| (&object.id, place)));
     let unknown = places.filter(|(_, place)| !takes(place));
     let refusals = unknown.flat_map(|(id, place)| {
-        place.values().map(|value| Refusal {
+        place.values().map(|value| ExportRefusal {
             id: id.clone(),
             why: match value.group {
                 ValueGroup::Secrets => Why::SecretData(place.path.clone()),
@@ -58,11 +58,11 @@ pub(crate) fn unknown_values(bundle: &Bundle, takes: &dyn Fn(&ValuePlace) -> boo
 }
 
 /// The objects with annotations that a tool obeys: an apply of Konverge does not.
-pub(crate) fn obeyed_annotations(bundle: &Bundle, names: &[&str]) -> Vec<Refusal> {
+pub(crate) fn obeyed_annotations(bundle: &Bundle, names: &[&str]) -> Vec<ExportRefusal> {
     let objects = bundle.objects.iter();
     let refusals = objects.flat_map(|object| {
         let found = object.annotations().filter(|name| names.contains(name));
-        found.map(|name| Refusal {
+        found.map(|name| ExportRefusal {
             id: object.id.clone(),
             why: Why::Annotation(name.to_owned()),
         })

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     bundle::Bundle,
     document::{Document, Holds},
-    error::{ExportError, Refusal, Why},
+    error::{ExportError, ExportRefusal, Why},
     exported::{Exported, Files, refuse, unknown_values},
     names::stack_slug,
     object_text::document_text,
@@ -26,7 +26,7 @@ pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
             .objects
             .iter()
             .max_by_key(|object| document_text(&json!(object.body)).len());
-        refusals.extend(largest.map(|object| Refusal {
+        refusals.extend(largest.map(|object| ExportRefusal {
             id: object.id.clone(),
             why: Why::TooLarge(size, MOST),
         }));

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use konverge_base::model::{built_in_groups, spec::Resource};
 
 /// The scopes of the kinds of a Spec: Kubernetes' own, and those that the Spec defines.
-pub(crate) struct Scopes<'a>(HashMap<(&'a str, &'a str), bool>);
+pub(crate) struct KindScopes<'a>(HashMap<(&'a str, &'a str), bool>);
 
 /// A text at a path of an object; empty if there is none.
 pub(crate) fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
@@ -18,7 +18,7 @@ pub(crate) fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
     value.flatten().and_then(Value::as_str).unwrap_or_default()
 }
 
-impl<'a> Scopes<'a> {
+impl<'a> KindScopes<'a> {
     pub(crate) fn new(resources: &[&'a Resource]) -> Self {
         let definitions = resources
             .iter()

@@ -12,7 +12,7 @@ use crate::{
 
 /// A target with its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum ExportTarget {
     /// One chart or more for Helm 3 and 4.
     Helm(ChartOptions),
     /// Objects with sync waves for Argo CD, and an Application if the source is known.
@@ -25,7 +25,7 @@ pub enum Target {
     Crossplane,
 }
 
-impl Target {
+impl ExportTarget {
     /// The word for the target.
     pub fn name(&self) -> &'static str {
         match self {
@@ -42,13 +42,13 @@ impl Target {
 ///
 /// # Errors
 /// The target cannot carry an object, or refuses its name or version.
-pub fn export(bundle: &Bundle, target: &Target) -> Result<Exported, ExportError> {
+pub fn export(bundle: &Bundle, target: &ExportTarget) -> Result<Exported, ExportError> {
     match target {
-        Target::Helm(options) => helm::export(bundle, options),
-        Target::ArgoCd(source) => argocd::export(bundle, source.as_ref()),
-        Target::Flux(source) => flux::export(bundle, source.as_ref()),
-        Target::Oam => oam::export(bundle),
-        Target::Crossplane => crossplane::export(bundle),
+        ExportTarget::Helm(options) => helm::export(bundle, options),
+        ExportTarget::ArgoCd(source) => argocd::export(bundle, source.as_ref()),
+        ExportTarget::Flux(source) => flux::export(bundle, source.as_ref()),
+        ExportTarget::Oam => oam::export(bundle),
+        ExportTarget::Crossplane => crossplane::export(bundle),
     }
 }
 

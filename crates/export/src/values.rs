@@ -15,7 +15,7 @@ use konverge_base::{
     secrets::{SecretTemplate, TemplatePart, is_last_applied, rewrite_texts},
 };
 
-use crate::error::{Refusal, Why};
+use crate::error::{ExportRefusal, Why};
 
 /// Which part of a chart's values a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ impl ValueFinder {
         &mut self,
         id: &ResourceId,
         body: Map<String, Value>,
-    ) -> Result<FilledObject, Vec<Refusal>> {
+    ) -> Result<FilledObject, Vec<ExportRefusal>> {
         let mut refusals: Vec<Why> = copies_and_numbers(&body);
         let mut secret = secret_places(&body);
         let mut texts = Vec::new();
@@ -147,7 +147,9 @@ impl ValueFinder {
         }
         self.known.insert(id.clone(), known);
         if !refusals.is_empty() {
-            let refusals = refusals.into_iter().map(|why| Refusal { id: id.clone(), why });
+            let refusals = refusals
+                .into_iter()
+                .map(|why| ExportRefusal { id: id.clone(), why });
             return Err(refusals.collect());
         }
         let Value::Object(body) = whole else {

@@ -5,7 +5,7 @@ fn finder(ids: &[&str]) -> ValueFinder {
     ValueFinder::new(ids.iter(), &Digest::of_bytes(b"spec"))
 }
 
-fn fill(finder: &mut ValueFinder, id: &str, body: Value) -> Result<FilledObject, Vec<Refusal>> {
+fn fill(finder: &mut ValueFinder, id: &str, body: Value) -> Result<FilledObject, Vec<ExportRefusal>> {
     finder.fill(&id.parse().unwrap(), body.as_object().unwrap().clone())
 }
 

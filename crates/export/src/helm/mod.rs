@@ -13,7 +13,7 @@ use crate::{
     bundle::{Bundle, BundleObject},
     document::{Document, Holds, Loss, Place},
     edges::{KindOrder, positions, sorted_by_kind},
-    error::{ExportError, Refusal, Why},
+    error::{ExportError, ExportRefusal, Why},
     exported::{Exported, Files, obeyed_annotations, refuse},
     names::stack_slug,
     options::ChartOptions,
@@ -21,7 +21,7 @@ use crate::{
 
 const TARGET: &str = "helm";
 
-/// Annotations that make an object a hook, which is no part of the release.
+/// Annotations that make an object a hook, and hooks are outside the release.
 const OBEYED: [&str; 2] = ["helm.sh/hook", "helm.sh/hook-weight"];
 
 /// The label that Helm writes into each object.
@@ -60,7 +60,7 @@ pub(crate) fn export(bundle: &Bundle, options: &ChartOptions) -> Result<Exported
     Ok(finish(bundle, charts))
 }
 
-fn refused(bundle: &Bundle, refusal: Refusal) -> ExportError {
+fn refused(bundle: &Bundle, refusal: ExportRefusal) -> ExportError {
     ExportError::Refused {
         stack: bundle.stack.clone(),
         target: TARGET,
@@ -73,7 +73,7 @@ fn split(
     objects: &[&BundleObject],
     name: &str,
     new: &dyn Fn(String, &[&BundleObject]) -> Chart,
-) -> Result<Vec<Chart>, Refusal> {
+) -> Result<Vec<Chart>, ExportRefusal> {
     let fits = |chart: &Chart| {
         let is_small = chart.files.values().all(|file| file.len() <= MOST_FILE);
         is_small && release_size(chart) <= MOST
@@ -100,7 +100,7 @@ fn split(
             }
         }
         if low == 0 {
-            return Err(Refusal {
+            return Err(ExportRefusal {
                 id: rest[0].id.clone(),
                 why: Why::TooLarge(release_size(&one(1)), MOST),
             });

@@ -68,7 +68,7 @@ impl Analysis {
 /// The files of a package. `*` matches no slash.
 fn code_of(folder: &RepoPath) -> String {
     match folder.as_str().contains(['*', '?', '[', '\\', ';']) {
-        // Such a folder is no pattern: all of it counts.
+        // Such a folder cannot stand in a pattern: all of it counts.
         true => plain(folder),
         false => format!("{}/*.k", plain(folder).trim_end_matches('/')),
     }
