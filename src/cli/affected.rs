@@ -5,11 +5,18 @@ use std::num::NonZeroU32;
 use super::{
     CliContext,
     common_args::{Revisions, head_by_default},
+    completers,
 };
-use crate::ops::github_matrix::Matrix;
-use konverge_base::{error::UserError, model::affected::InputKind};
+use crate::ops::{github_matrix::Matrix, selected_stacks};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::affected::InputKind,
+};
 use konverge_report::{escape::log, json, mermaid, terminal};
-use konverge_run::affected::{AffectedAnswer, AffectedRequest, run as answer};
+use konverge_run::{
+    OpenRequest, Selection, StackSelector,
+    affected::{AffectedAnswer, AffectedRequest, run as answer},
+};
 
 /// The maximum number of boxes in a requested diagram: more than a comment shows, but still readable.
 const DRAWN: usize = 2_000;
@@ -21,9 +28,13 @@ const DRAWN: usize = 2_000;
   konverge affected                               what HEAD changes against the default branch
   konverge affected --worktree                    include uncommitted changes
   konverge affected --base v1.0 --head v1.1
-  konverge affected --output matrix --shards 8    the jobs of a matrix"
+  konverge affected --output matrix --shards 8    the jobs of a matrix
+  konverge affected storefront/dev --output argocd-paths"
 )]
 pub struct Args {
+    /// With `--output argocd-paths`: the stacks, affected or not
+    #[arg(value_name = "STACK", conflicts_with_all = ["all", "exact", "base"], add = completers::stacks())]
+    names: Vec<StackSelector>,
     #[command(flatten)]
     revisions: Revisions,
     /// Select every stack, whatever changed
@@ -60,6 +71,8 @@ enum Output {
     Mermaid,
     /// Only the folders, one per line
     Folders,
+    /// The value of `argocd.argoproj.io/manifest-generate-paths` of each stack, after its identity and a tab
+    ArgocdPaths,
 }
 
 impl Args {
@@ -73,6 +86,16 @@ impl Args {
 /// # Errors
 /// A revision cannot be found or read, or there is no `kcl.mod`.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    if !args.names.is_empty() && args.output != Output::ArgocdPaths {
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "STACK is for `--output argocd-paths`: this command finds the stacks itself",
+        )
+        .hint("`konverge affected` shows what a change affects; `konverge preview STACK` takes stacks"));
+    }
+    if args.output == Output::ArgocdPaths {
+        return argocd_paths(args, context).await;
+    }
     let question = AffectedRequest {
         base: args.revisions.base.clone(),
         head: args.revisions.rev.clone(),
@@ -102,6 +125,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         Output::Mermaid => {
             context.print(&mermaid::why(affected, DRAWN).unwrap_or_else(|| "graph LR\n".to_owned()))
         }
+        Output::ArgocdPaths => {}
         Output::Folders => {
             let folders = affected
                 .stacks
@@ -117,6 +141,34 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     };
     answer.finish_leaking();
     Ok(code)
+}
+
+/// Prints which paths affect stacks: the named ones, or those that the change affects.
+async fn argocd_paths(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let request = OpenRequest {
+        selection: match (args.all, args.names.is_empty()) {
+            (true, _) => Selection::All,
+            (false, true) => Selection::Affected,
+            (false, false) => Selection::Named(args.names.clone()),
+        },
+        rev: match args.revisions.worktree {
+            true => None,
+            false => args.revisions.rev.clone().or_else(|| Some("HEAD".to_owned())),
+        },
+        base: args.revisions.base.clone(),
+        ..OpenRequest::default()
+    };
+    let selected = selected_stacks::open(&context.run(), &request).await?;
+    let mut lines = String::new();
+    for stack in &selected.stacks {
+        let paths = selected.workspace.analysis.argocd_paths(stack)?;
+        lines.push_str(&format!("{}\t{}\n", stack.id, log(&paths)));
+    }
+    context.print(&lines);
+    Ok(match args.exit_code && !selected.stacks.is_empty() {
+        true => 2,
+        false => 0,
+    })
 }
 
 /// Shows the errors in single files, unless the stack's own line shows them.

@@ -157,6 +157,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Affected(args) => super::affected::run(&args, context).await,
         Command::Graph(args) => super::graph::run(&args, context),
         Command::Build(args) => super::build::run(&args, context).await,
+        Command::Export(args) => super::export::run(&args, context).await,
         Command::Check(args) => super::check::run(&args, context).await,
         Command::Cache(args) => super::cache::run(&args, context),
         Command::Preview(args) => super::preview::run(&args, context).await,

@@ -43,6 +43,8 @@ pub enum Command {
     Graph(super::graph::Args),
     /// Compile stacks and print their Specs
     Build(super::build::Args),
+    /// Write stacks for another tool: Helm, Argo CD, Flux, KubeVela, Crossplane
+    Export(super::export::Args),
     /// Show or prune the caches of this machine
     Cache(super::cache::Args),
     /// Check structure, format, lint, tests and golden files

@@ -15,6 +15,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
         &[
             "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "portal", "serve",
             "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "notify",
+            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "export",
         ],
     ),
     (

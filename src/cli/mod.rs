@@ -21,6 +21,7 @@ mod destroy;
 mod docs_gen;
 mod doctor;
 mod drift;
+mod export;
 mod freeze;
 mod global_args;
 mod graph;

@@ -13,6 +13,7 @@ pub mod destroy;
 pub mod doctor;
 pub mod empty_repository;
 pub mod example;
+pub mod export;
 pub mod first_run;
 pub mod freeze;
 pub mod kcl_errors;

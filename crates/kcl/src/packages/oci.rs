@@ -3,17 +3,13 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use base64::Engine;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
 use serde::Deserialize;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    PackageTrust, bounds::Bounds, fetcher::PackageFetcher, platform::platform, source::is_local,
-    unpack::unpack,
-};
+use super::{PackageTrust, bounds::Bounds, fetcher::PackageFetcher, platform::platform, unpack::unpack};
 use konverge_base::error::chain;
+use konverge_cloud::{RegistryLogin, is_local_registry};
 
 /// The accepted media types of a manifest, and of an index of manifests by platform.
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json";
@@ -60,13 +56,7 @@ struct Registry {
     host: String,
     /// `https://HOST/v2/NAME`.
     base: String,
-    login: Option<Login>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Login {
-    user: String,
-    password: String,
+    login: Option<RegistryLogin>,
 }
 
 /// The authentication of a request.
@@ -136,7 +126,7 @@ impl Registry {
             return Err(wrong());
         }
         // As in Docker: a registry on this machine may use plain HTTP.
-        let scheme = if is_local(host) { "http" } else { "https" };
+        let scheme = if is_local_registry(host) { "http" } else { "https" };
         let server = if host == "docker.io" {
             "registry-1.docker.io"
         } else {
@@ -148,7 +138,7 @@ impl Registry {
             .build()
             .map_err(|error| chain(&error))?;
         let login = match packages.asker {
-            PackageTrust::Own => credentials(&packages.environment, host),
+            PackageTrust::Own => RegistryLogin::find(&packages.environment, host),
             PackageTrust::Outside(_) => None,
         };
         Ok(Self {
@@ -250,7 +240,7 @@ impl Registry {
         let mut realm: url::Url = realm
             .parse()
             .map_err(|_| "its token service has no address".to_owned())?;
-        if realm.scheme() != "https" && !is_local(&self.host) {
+        if realm.scheme() != "https" && !is_local_registry(&self.host) {
             return Err("its token service does not speak TLS".to_owned());
         }
         for name in ["service", "scope"] {
@@ -346,50 +336,6 @@ fn said(error: reqwest::Error) -> String {
     chain(&error.without_url())
 }
 
-/// The credentials: `KONVERGE_OCI_USERNAME` and `KONVERGE_OCI_PASSWORD` for the one registry in
-/// `KONVERGE_OCI_REGISTRY` (a `kcl.mod` must not be able to send them elsewhere), or else Docker's config.
-fn credentials(environment: &BTreeMap<String, String>, registry: &str) -> Option<Login> {
-    let var = |name: &str| environment.get(name).filter(|value| !value.is_empty());
-    if var("KONVERGE_OCI_REGISTRY").map(String::as_str) == Some(registry)
-        && let (Some(user), Some(password)) = (var("KONVERGE_OCI_USERNAME"), var("KONVERGE_OCI_PASSWORD"))
-    {
-        return Some(Login {
-            user: user.clone(),
-            password: password.clone(),
-        });
-    }
-    let folder = var("DOCKER_CONFIG").cloned();
-    let file = folder
-        .or_else(|| var("HOME").map(|home| format!("{home}/.docker")))
-        .map(|folder| Path::new(&folder).join("config.json"));
-    file.and_then(|file| std::fs::read_to_string(file).ok())
-        .and_then(|text| docker_auth(&text, registry))
-}
-
-/// `auths.<registry>.auth` of Docker's config: `user:password` in base64.
-fn docker_auth(text: &str, registry: &str) -> Option<Login> {
-    let config: Value = serde_json::from_str(text).ok()?;
-    let auths = config.get("auths")?.as_object()?;
-    let host = |key: &str| {
-        let key = key.trim_start_matches("https://").trim_start_matches("http://");
-        key.split('/').next().unwrap_or_default().to_owned()
-    };
-    let (_, entry) = auths.iter().find(|(key, _)| host(key) == registry)?;
-    let text = |key: &str| Some(entry.get(key)?.as_str()?.to_owned());
-    if let (Some(user), Some(password)) = (text("username"), text("password")) {
-        return Some(Login { user, password });
-    }
-    let bytes = base64::engine::general_purpose::STANDARD
-        .decode(text("auth")?)
-        .ok()?;
-    let decoded = String::from_utf8(bytes).ok()?;
-    let (user, password) = decoded.split_once(':')?;
-    Some(Login {
-        user: user.to_owned(),
-        password: password.to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -420,36 +366,6 @@ mod tests {
             none.contains("nothing for linux/arm64: only darwin/arm64"),
             "{none}"
         );
-    }
-
-    #[test]
-    fn credentials_go_to_their_registry_alone() {
-        let environment: BTreeMap<String, String> = [
-            ("KONVERGE_OCI_REGISTRY", "ghcr.io"),
-            ("KONVERGE_OCI_USERNAME", "u"),
-            ("KONVERGE_OCI_PASSWORD", "p"),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-        let login = Login {
-            user: "u".to_owned(),
-            password: "p".to_owned(),
-        };
-        assert_eq!(credentials(&environment, "ghcr.io"), Some(login));
-        assert_eq!(credentials(&environment, "evil.example"), None);
-    }
-
-    #[test]
-    fn dockers_config_is_read() {
-        let text = r#"{"auths": {"https://ghcr.io/v2/": {"auth": "dTpwOnE="}, "other:5000": {"username": "a", "password": "b"}}}"#;
-        let found = |registry| match docker_auth(text, registry) {
-            Some(Login { user, password }) => format!("{user} {password}"),
-            None => "none".to_owned(),
-        };
-        assert_eq!(found("ghcr.io"), "u p:q");
-        assert_eq!(found("other:5000"), "a b");
-        assert_eq!(found("docker.io"), "none");
     }
 
     #[test]

@@ -225,12 +225,6 @@ fn check_credentials(address: &str, user: bool) -> Result<(), String> {
     ))
 }
 
-/// Returns true for a registry on this machine.
-pub(super) fn is_local(registry: &str) -> bool {
-    let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
-    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

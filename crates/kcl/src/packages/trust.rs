@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::source::{self, PackageSource};
+use super::source::PackageSource;
 use crate::KclError;
 use konverge_base::model::{
     package_lock::{LockedPackage, PackageLock},
@@ -127,7 +127,7 @@ impl PackageTrust {
             // `git://` is fetched over TLS.
             PackageSource::Git { url, .. } => url.starts_with("https://") || url.starts_with("git://"),
             PackageSource::Oci { repository, .. } => {
-                !source::is_local(repository.split('/').next().unwrap_or_default())
+                !konverge_cloud::is_local_registry(repository.split('/').next().unwrap_or_default())
             }
         };
         if open || matches!(self, Self::Own) {

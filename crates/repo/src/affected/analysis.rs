@@ -234,7 +234,7 @@ impl Analysis {
     }
 
     /// What the entries of a stack read through each other's imports.
-    fn shared_reads(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
+    pub(super) fn shared_reads(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
         shared_reads::shared_reads(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
     }
 

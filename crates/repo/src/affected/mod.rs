@@ -39,6 +39,7 @@ mod shared_reads;
 mod snapshot;
 mod snapshot_codec;
 mod stack_inputs;
+mod watched_paths;
 mod workspace_input;
 
 pub use analysis::Analysis;

@@ -1,0 +1,108 @@
+//! The login at an OCI registry, as other tools of this machine have it.
+
+use std::{collections::BTreeMap, path::Path};
+
+use base64::Engine as _;
+use serde_json::Value;
+
+/// A user and a password for one registry.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RegistryLogin {
+    /// The user.
+    pub user: String,
+    /// The password or token.
+    pub password: String,
+}
+
+impl std::fmt::Debug for RegistryLogin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RegistryLogin(..)")
+    }
+}
+
+impl RegistryLogin {
+    /// The credentials: `KONVERGE_OCI_USERNAME` and `KONVERGE_OCI_PASSWORD` for the one registry in
+    /// `KONVERGE_OCI_REGISTRY` (a `kcl.mod` must not be able to send them elsewhere), or else Docker's config.
+    pub fn find(environment: &BTreeMap<String, String>, registry: &str) -> Option<Self> {
+        let var = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+        if var("KONVERGE_OCI_REGISTRY").map(String::as_str) == Some(registry)
+            && let (Some(user), Some(password)) = (var("KONVERGE_OCI_USERNAME"), var("KONVERGE_OCI_PASSWORD"))
+        {
+            return Some(RegistryLogin {
+                user: user.clone(),
+                password: password.clone(),
+            });
+        }
+        let folder = var("DOCKER_CONFIG").cloned();
+        let file = folder
+            .or_else(|| var("HOME").map(|home| format!("{home}/.docker")))
+            .map(|folder| Path::new(&folder).join("config.json"));
+        file.and_then(|file| std::fs::read_to_string(file).ok())
+            .and_then(|text| docker_auth(&text, registry))
+    }
+}
+
+/// True for a registry on this machine. As in Docker, it may use plain HTTP.
+pub fn is_local_registry(registry: &str) -> bool {
+    let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+/// `auths.<registry>.auth` of Docker's config: `user:password` in base64.
+fn docker_auth(text: &str, registry: &str) -> Option<RegistryLogin> {
+    let config: Value = serde_json::from_str(text).ok()?;
+    let auths = config.get("auths")?.as_object()?;
+    let host = |key: &str| {
+        let key = key.trim_start_matches("https://").trim_start_matches("http://");
+        key.split('/').next().unwrap_or_default().to_owned()
+    };
+    let (_, entry) = auths.iter().find(|(key, _)| host(key) == registry)?;
+    let text = |key: &str| Some(entry.get(key)?.as_str()?.to_owned());
+    if let (Some(user), Some(password)) = (text("username"), text("password")) {
+        return Some(RegistryLogin { user, password });
+    }
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(text("auth")?)
+        .ok()?;
+    let decoded = String::from_utf8(bytes).ok()?;
+    let (user, password) = decoded.split_once(':')?;
+    Some(RegistryLogin {
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_go_to_their_registry_alone() {
+        let environment: BTreeMap<String, String> = [
+            ("KONVERGE_OCI_REGISTRY", "ghcr.io"),
+            ("KONVERGE_OCI_USERNAME", "u"),
+            ("KONVERGE_OCI_PASSWORD", "p"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+        let login = RegistryLogin {
+            user: "u".to_owned(),
+            password: "p".to_owned(),
+        };
+        assert_eq!(RegistryLogin::find(&environment, "ghcr.io"), Some(login));
+        assert_eq!(RegistryLogin::find(&environment, "evil.example"), None);
+    }
+
+    #[test]
+    fn dockers_config_is_read() {
+        let text = r#"{"auths": {"https://ghcr.io/v2/": {"auth": "dTpwOnE="}, "other:5000": {"username": "a", "password": "b"}}}"#;
+        let found = |registry| match docker_auth(text, registry) {
+            Some(RegistryLogin { user, password }) => format!("{user} {password}"),
+            None => "none".to_owned(),
+        };
+        assert_eq!(found("ghcr.io"), "u p:q");
+        assert_eq!(found("other:5000"), "a b");
+        assert_eq!(found("docker.io"), "none");
+    }
+}

@@ -1,0 +1,91 @@
+//! Files for Argo CD: the objects with sync waves, and the Application that names them.
+
+use serde_json::{Value, json};
+
+use konverge_engine::spec::graph::Edge;
+
+use crate::{
+    bundle::Bundle,
+    document::{Document, Holds},
+    edges::{KindOrder, positions, sorted_by_kind, waves},
+    error::ExportError,
+    exported::{Exported, Files, level_file, obeyed_annotations, refuse, unknown_values},
+    names::stack_slug,
+    object_text::{document_text, object_text},
+    options::DeliverySource,
+};
+
+const TARGET: &str = "argocd";
+
+/// The annotation that orders objects.
+const WAVE: &str = "argocd.argoproj.io/sync-wave";
+
+/// Annotations by which Argo CD treats an object in another way. It obeys Helm's hooks too.
+const OBEYED: [&str; 5] = [
+    WAVE,
+    "argocd.argoproj.io/hook",
+    "argocd.argoproj.io/hook-delete-policy",
+    "helm.sh/hook",
+    "helm.sh/hook-weight",
+];
+
+pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result<Exported, ExportError> {
+    let mut refusals = unknown_values(bundle, &|_| false);
+    refusals.extend(obeyed_annotations(bundle, &OBEYED));
+    refuse(bundle, TARGET, refusals)?;
+    let (at, waves) = (positions(bundle), waves(bundle));
+    let mut files = Files::new();
+    for (index, (object, wave)) in bundle.objects.iter().zip(&waves).enumerate() {
+        // Objects without an annotation are in the first wave.
+        let text = match wave {
+            0 => object_text(&object.body),
+            wave => object_text(&object.annotated(WAVE, wave.to_string())),
+        };
+        files.insert(level_file(bundle, index), text.into_bytes());
+    }
+    if let Some(source) = source {
+        let application = document_text(&application(bundle, source));
+        files.insert("delivery/application.yaml".to_owned(), application.into_bytes());
+    }
+    let document = Document::new(
+        bundle,
+        TARGET,
+        &|edge| {
+            let (from, to) = (at[&edge.from], at[&edge.to]);
+            match waves[from] < waves[to] {
+                true => Ok(Holds::Ready),
+                false => {
+                    let kinds = (bundle.objects[from].kind(), bundle.objects[to].kind());
+                    let is_before = edge.kind == Edge::Order && KindOrder::ArgoCd.is_before(kinds.0, kinds.1);
+                    sorted_by_kind(edge, kinds.0, is_before)
+                }
+            }
+        },
+        &|at| level_file(bundle, at),
+    );
+    Ok(Exported { files, document })
+}
+
+fn application(bundle: &Bundle, source: &DeliverySource) -> Value {
+    let destination = match &bundle.cluster {
+        Some(cluster) => json!({"name": cluster, "namespace": "default"}),
+        None => json!({"server": "https://kubernetes.default.svc", "namespace": "default"}),
+    };
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": stack_slug(&bundle.stack), "namespace": "argocd"},
+        "spec": {
+            "project": "default",
+            "source": {
+                "repoURL": source.url,
+                "targetRevision": source.revision.as_deref().unwrap_or("HEAD"),
+                "path": source.join("."),
+                // konverge.json and the delivery itself are no manifests.
+                "directory": {"recurse": true, "include": "manifests/*"},
+            },
+            "destination": destination,
+            "syncPolicy": {"syncOptions": ["ServerSideApply=true"]},
+        },
+    })
+}

@@ -1,0 +1,173 @@
+//! The order in which tools create objects: by a fixed list of kinds, where nothing else says more.
+
+use std::collections::HashMap;
+
+use konverge_base::model::ResourceId;
+use konverge_engine::spec::graph::Edge;
+
+use crate::{
+    bundle::{Bundle, BundleEdge},
+    document::{Holds, Loss},
+};
+
+/// Helm 3's order of kinds. Helm 4 has two more at the end. Argo CD's is the same, without the first one and the
+/// `List` kinds.
+const KINDS: [&str; 36] = [
+    "PriorityClass",
+    "Namespace",
+    "NetworkPolicy",
+    "ResourceQuota",
+    "LimitRange",
+    "PodSecurityPolicy",
+    "PodDisruptionBudget",
+    "ServiceAccount",
+    "Secret",
+    "SecretList",
+    "ConfigMap",
+    "StorageClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "CustomResourceDefinition",
+    "ClusterRole",
+    "ClusterRoleList",
+    "ClusterRoleBinding",
+    "ClusterRoleBindingList",
+    "Role",
+    "RoleList",
+    "RoleBinding",
+    "RoleBindingList",
+    "Service",
+    "DaemonSet",
+    "Pod",
+    "ReplicationController",
+    "ReplicaSet",
+    "Deployment",
+    "HorizontalPodAutoscaler",
+    "StatefulSet",
+    "Job",
+    "CronJob",
+    "IngressClass",
+    "Ingress",
+    "APIService",
+];
+
+/// What Helm 4 adds to the end of the list; in Helm 3 they are among the unknown kinds.
+const WEBHOOKS: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+
+/// A tool that sorts by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KindOrder {
+    /// Helm 3 and 4: what both of them do. Unknown kinds come last, by name.
+    Helm,
+    /// Argo CD in a wave. Unknown kinds come last, in any order.
+    ArgoCd,
+}
+
+impl KindOrder {
+    /// Returns true if the tool creates each object of the first kind before any of the second.
+    pub(crate) fn is_before(self, first: &str, second: &str) -> bool {
+        let rank = |kind: &str| KINDS.iter().position(|known| *known == kind);
+        match self {
+            Self::Helm => {
+                let three = |kind: &str| {
+                    (
+                        rank(kind).unwrap_or(KINDS.len()),
+                        rank(kind).map_or(kind, |_| "").to_owned(),
+                    )
+                };
+                let four = |kind: &str| {
+                    let webhook = WEBHOOKS.iter().position(|known| *known == kind);
+                    let known = rank(kind).or(webhook.map(|at| KINDS.len() + at));
+                    let last = KINDS.len() + WEBHOOKS.len();
+                    (known.unwrap_or(last), known.map_or(kind, |_| "").to_owned())
+                };
+                three(first) < three(second) && four(first) < four(second)
+            }
+            // Argo CD does not know the first kind of the list.
+            Self::ArgoCd => {
+                let rank = |kind: &str| rank(kind).filter(|rank| *rank > 0).unwrap_or(KINDS.len());
+                rank(first) < rank(second)
+            }
+        }
+    }
+}
+
+/// Kinds that are ready as soon as they exist.
+const READY_AT_ONCE: [&str; 14] = [
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "IngressClass",
+    "LimitRange",
+    "Namespace",
+    "NetworkPolicy",
+    "PriorityClass",
+    "Role",
+    "RoleBinding",
+    "RuntimeClass",
+    "Secret",
+    "ServiceAccount",
+    "StorageClass",
+];
+
+/// What sorting by kind does with an edge from an object of a kind. An edge of kinds needs the order alone; others need
+/// that the object is ready.
+pub(crate) fn sorted_by_kind(edge: &BundleEdge, first: &str, is_before: bool) -> Result<Holds, Loss> {
+    match (is_before, edge.kind) {
+        (false, _) => Err(Loss::Order),
+        (true, Edge::Order) => Ok(Holds::Created),
+        (true, _) if READY_AT_ONCE.contains(&first) => Ok(Holds::Created),
+        (true, _) => Err(Loss::Readiness),
+    }
+}
+
+/// The positions of the objects by id.
+pub(crate) fn positions(bundle: &Bundle) -> HashMap<&ResourceId, usize> {
+    let objects = bundle.objects.iter().enumerate();
+    objects.map(|(at, object)| (&object.id, at)).collect()
+}
+
+/// The waves of the objects: as few as keep every edge. Within a wave the order of kinds holds.
+pub(crate) fn waves(bundle: &Bundle) -> Vec<usize> {
+    let at = positions(bundle);
+    let mut waves = vec![0; bundle.objects.len()];
+    let mut incoming: HashMap<usize, Vec<&BundleEdge>> = HashMap::new();
+    for edge in &bundle.edges {
+        incoming.entry(at[&edge.to]).or_default().push(edge);
+    }
+    // The objects are sorted by level, so dependencies come first.
+    for index in 0..bundle.objects.len() {
+        let kind = bundle.objects[index].kind();
+        for edge in incoming.get(&index).into_iter().flatten() {
+            let before = at[&edge.from];
+            let is_sorted = KindOrder::ArgoCd.is_before(bundle.objects[before].kind(), kind);
+            let step = usize::from(edge.kind != Edge::Order || !is_sorted);
+            waves[index] = waves[index].max(waves[before] + step);
+        }
+    }
+    waves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_both_helms_do_is_an_order() {
+        let helm = |first, second| KindOrder::Helm.is_before(first, second);
+        assert!(helm("Namespace", "ConfigMap") && !helm("ConfigMap", "Namespace"));
+        assert!(!helm("ConfigMap", "ConfigMap") && helm("APIService", "Gateway"));
+        assert!(helm("Gateway", "HTTPRoute") && !helm("HTTPRoute", "Gateway"));
+        assert!(helm("Deployment", "ValidatingWebhookConfiguration"));
+        assert!(
+            !helm("ValidatingWebhookConfiguration", "Gateway"),
+            "Helm 3 sorts both by name"
+        );
+        assert!(
+            !helm("Gateway", "ValidatingWebhookConfiguration"),
+            "Helm 4 knows one of them"
+        );
+        let argo = |first, second| KindOrder::ArgoCd.is_before(first, second);
+        assert!(argo("Namespace", "Pod") && !argo("PriorityClass", "Pod") && !argo("Gateway", "HTTPRoute"));
+    }
+}

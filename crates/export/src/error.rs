@@ -1,0 +1,182 @@
+//! Why a stack cannot be exported. Each reason names the resource, and what to do.
+
+use std::fmt;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ResourceId, StackId},
+};
+use konverge_engine::spec::graph::GraphError;
+
+/// The error of an export.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The resources of the Spec have no valid order.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// What the target cannot carry.
+    #[error("`{stack}` cannot be exported for {target}: {}", list(.refusals))]
+    Refused {
+        /// The stack.
+        stack: StackId,
+        /// The name of the target.
+        target: &'static str,
+        /// One for each place, sorted.
+        refusals: Vec<ExportRefusal>,
+    },
+    /// The resources belong to more than one cluster.
+    #[error("`{stack}` has resources of {} clusters ({}), and an export is for one", .clusters.len(), .clusters.join(", "))]
+    Clusters {
+        /// The stack.
+        stack: StackId,
+        /// The names of the clusters, sorted.
+        clusters: Vec<String>,
+    },
+    /// Nothing is left to export.
+    #[error("`{0}` has no Kubernetes object that can be exported")]
+    Empty(StackId),
+    /// Helm refuses this chart name.
+    #[error("`{}` is not a name of a chart: {why}", .name.escape_debug())]
+    ChartName {
+        /// The name.
+        name: String,
+        /// The rule that it breaks.
+        why: &'static str,
+    },
+    /// Helm refuses this version.
+    #[error("`{}` is not a version of a chart: {why}", .version.escape_debug())]
+    ChartVersion {
+        /// The version.
+        version: String,
+        /// The rule that it breaks.
+        why: String,
+    },
+}
+
+/// One resource that cannot be exported.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExportRefusal {
+    /// The resource.
+    pub id: ResourceId,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a resource cannot be exported.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// It is a resource of Terraform.
+    Terraform,
+    /// It holds a value that only an apply knows: its path, and the reference.
+    Unknown(String, String),
+    /// It holds data of a Secret, at this path.
+    SecretData(String),
+    /// A value of a Secret is not a text.
+    NotText(String),
+    /// A reference cannot be read, or cannot stand where it stands.
+    Reference(String),
+    /// It is not an object: what is missing.
+    NotAnObject(&'static str),
+    /// It has an annotation by which the target would treat it in another way.
+    Annotation(String),
+    /// It is larger than the target can store: bytes, and the most that there may be.
+    TooLarge(usize, usize),
+}
+
+impl fmt::Display for ExportRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}", self.id, self.why)
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Terraform => f.write_str("is a Terraform resource"),
+            Self::Unknown(path, name) => write!(
+                f,
+                "needs a value at `{}` that only an apply knows: `{}`",
+                path.escape_debug(),
+                name.escape_debug()
+            ),
+            Self::SecretData(path) => write!(f, "holds data of a Secret at `{}`", path.escape_debug()),
+            Self::NotText(path) => write!(
+                f,
+                "has a value at `{}` that must be a string",
+                path.escape_debug()
+            ),
+            Self::Reference(why) => f.write_str(why),
+            Self::NotAnObject(what) => write!(f, "has no `{what}`"),
+            Self::Annotation(name) => write!(
+                f,
+                "has the annotation `{}`, by which the tool would treat it in another way",
+                name.escape_debug()
+            ),
+            Self::TooLarge(bytes, most) => {
+                write!(
+                    f,
+                    "makes a document of {bytes} bytes, and at most {most} can be stored"
+                )
+            }
+        }
+    }
+}
+
+impl Why {
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Terraform => {
+                "apply Terraform resources with Konverge, and add `--leave-out terraform`: they are then listed in konverge.json"
+            }
+            Self::Unknown(..) => "a Helm chart takes such a value from its user: `konverge export helm`",
+            Self::SecretData(_) => {
+                "a Helm chart takes the data from its user: `konverge export helm`; `--leave-out secrets` leaves the Secrets out and lists them"
+            }
+            Self::NotText(_) => "write the value as text",
+            Self::Reference(_) => "write the reference as the page on the Spec shows",
+            Self::NotAnObject(_) => {
+                "`attributes` of a Kubernetes resource is the whole object, with a name of its own"
+            }
+            Self::Annotation(_) => "remove the annotation, or leave this stack to `konverge apply`",
+            Self::TooLarge(..) => {
+                "move large data out of the stack; objects that Argo CD or Flux reads may be larger"
+            }
+        }
+    }
+}
+
+/// The maximum number of refusals that a message shows.
+const SHOWN: usize = 20;
+
+fn list(refusals: &[ExportRefusal]) -> String {
+    let mut shown: Vec<_> = refusals.iter().take(SHOWN).map(ToString::to_string).collect();
+    if refusals.len() > SHOWN {
+        shown.push(format!("and {} more", refusals.len() - SHOWN));
+    }
+    shown.join("; ")
+}
+
+impl From<ExportError> for UserError {
+    fn from(error: ExportError) -> Self {
+        let failure = |kind| UserError::new(kind, error.to_string());
+        match &error {
+            ExportError::Graph(graph) => graph.clone().into(),
+            ExportError::Refused { refusals, .. } => {
+                let mut hints: Vec<_> = refusals.iter().map(|refusal| refusal.why.hint()).collect();
+                hints.sort_unstable();
+                hints.dedup();
+                hints.into_iter().fold(failure(ErrorKind::Spec), UserError::hint)
+            }
+            ExportError::Clusters { .. } => {
+                failure(ErrorKind::Spec).hint("split the stack: one stack for each cluster can be exported")
+            }
+            ExportError::Empty(_) => {
+                failure(ErrorKind::Spec).hint("`konverge build STACK` shows the resources of a stack")
+            }
+            ExportError::ChartName { .. } => failure(ErrorKind::Usage).hint("choose another with `--name`"),
+            ExportError::ChartVersion { .. } => {
+                failure(ErrorKind::Usage).hint("write a version like `1.2.3`, or leave `--chart-version` out")
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! One chart: its description, the objects, the template that prints them, and the values that it needs.
+
+use serde_json::{Map, Value, json};
+
+use konverge_base::model::ResourceId;
+
+use crate::{
+    bundle::{Bundle, BundleObject},
+    error::ExportError,
+    exported::Files,
+    object_text::{document_text, object_text},
+    values::{ValuePart, empty_values},
+};
+
+/// The template. It is the same in each chart.
+const TEMPLATE: &str = include_str!("objects.yaml");
+
+/// What `values.yaml` begins with.
+const VALUES: &str = "# Every value is required. Those of `references` are what the Spec does not know; those of \
+`secrets` are\n# the data of Secrets: in base64 below `/data/`, as text below `/stringData/`. Do not commit them.\n";
+
+/// Helm's annotation of what an uninstall leaves.
+const POLICY: &str = "helm.sh/resource-policy";
+
+/// A chart.
+pub(super) struct Chart {
+    pub(super) name: String,
+    /// The objects with their files.
+    pub(super) objects: Vec<(ResourceId, String)>,
+    /// By path in the chart.
+    pub(super) files: Files,
+}
+
+impl Chart {
+    /// A chart with these objects. `keep`: an uninstall leaves them, because with a definition all its objects go.
+    pub(super) fn new(
+        bundle: &Bundle,
+        name: String,
+        version: &str,
+        objects: &[&BundleObject],
+        keep: bool,
+    ) -> Self {
+        let mut files = Files::new();
+        let mut places = Map::new();
+        let mut listed = Vec::new();
+        for object in objects {
+            let file = format!("manifests/{:03}-{}.yaml", object.level, object.file);
+            let text = match keep {
+                true => object_text(&object.annotated(POLICY, "keep".to_owned())),
+                false => object_text(&object.body),
+            };
+            let of_object = object.values.iter().map(|place| {
+                let parts = place.parts.iter().map(|part| match part {
+                    ValuePart::Text(text) => json!({"text": text}),
+                    ValuePart::Value(value) => json!({"group": value.group.key(), "name": value.name}),
+                });
+                json!({"token": place.token, "parts": parts.collect::<Vec<_>>()})
+            });
+            let of_object: Vec<_> = of_object.collect();
+            if !of_object.is_empty() {
+                places.insert(file.clone(), Value::Array(of_object));
+            }
+            files.insert(file.clone(), text.into_bytes());
+            listed.push((object.id.clone(), file));
+        }
+        let values = empty_values(objects.iter().flat_map(|object| &object.values));
+        let values = match values.is_empty() {
+            true => "{}\n".to_owned(),
+            false => format!("{VALUES}{}", document_text(&Value::Object(values))),
+        };
+        let mut add = |path: &str, text: String| drop(files.insert(path.to_owned(), text.into_bytes()));
+        add("Chart.yaml", description(bundle, &name, version));
+        add("values.yaml", values);
+        add("places.json", format!("{}\n", Value::Object(places)));
+        add("templates/objects.yaml", TEMPLATE.to_owned());
+        Self {
+            name,
+            objects: listed,
+            files,
+        }
+    }
+}
+
+fn description(bundle: &Bundle, name: &str, version: &str) -> String {
+    document_text(&json!({
+        "apiVersion": "v2",
+        "name": name,
+        "version": version,
+        "type": "application",
+        "description": format!("The stack {}, as Konverge compiled it", bundle.stack),
+        "annotations": {
+            "konverge/stack": bundle.stack,
+            "konverge/spec-digest": bundle.digest,
+        },
+    }))
+}
+
+/// Checks a name as `helm lint` does. A release is often called after its chart, and has at most 53 characters.
+pub(super) fn check_name(name: &str) -> Result<(), ExportError> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let why = match () {
+        () if !name.chars().all(allowed) => "it is made of lower-case letters, digits, `-` and `.`",
+        () if !edge(name.chars().next()) || !edge(name.chars().last()) => {
+            "it begins and ends with a letter or a digit"
+        }
+        () if name.len() > 250 => "it has at most 250 characters",
+        () => return Ok(()),
+    };
+    Err(ExportError::ChartName {
+        name: name.to_owned(),
+        why,
+    })
+}
+
+/// Checks a version as Helm does: strict SemVer.
+pub(super) fn check_version(version: &str) -> Result<(), ExportError> {
+    let parsed = semver::Version::parse(version);
+    parsed.map(drop).map_err(|error| ExportError::ChartVersion {
+        version: version.to_owned(),
+        why: error.to_string(),
+    })
+}

@@ -1,0 +1,32 @@
+//! A compiled stack for other tools: a Helm chart, and files for Argo CD, Flux, KubeVela and Crossplane.
+//!
+//! A [`Bundle`] comes first: the objects by level, the values that the Spec does not hold, the edges, and what is
+//! left out. A [`ExportTarget`] only wraps it. Two rules hold for all of them. Nothing is dropped in silence: what a
+//! target cannot carry is a required value, is left out on request and listed, or is refused by name. The files
+//! depend on the Spec and the options alone: the same Spec gives the same bytes.
+
+mod argocd;
+mod bundle;
+mod crossplane;
+mod document;
+mod edges;
+mod error;
+mod exported;
+mod flux;
+mod helm;
+mod names;
+mod oam;
+mod object_text;
+mod options;
+mod scopes;
+mod target;
+mod values;
+
+pub use bundle::{Bundle, BundleObject, BundleRequest, LeaveOut, OmittedResource};
+pub use document::{Document, Holds, KeptEdge, Loss, LostEdge, Place};
+pub use error::{ExportError, ExportRefusal, Why};
+pub use exported::{Exported, Files};
+pub use names::stack_slug;
+pub use options::{ChartOptions, DeliverySource};
+pub use target::{ExportTarget, export};
+pub use values::{RequiredValue, ValueGroup, ValuePart, ValuePlace};

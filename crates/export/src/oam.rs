@@ -1,0 +1,61 @@
+//! An Application of the Open Application Model, as KubeVela reads it: one component a level, each after the one before.
+
+use serde_json::{Value, json};
+
+use crate::{
+    bundle::Bundle,
+    document::{Document, Holds},
+    error::{ExportError, ExportRefusal, Why},
+    exported::{Exported, Files, refuse, unknown_values},
+    names::stack_slug,
+    object_text::document_text,
+};
+
+const TARGET: &str = "oam";
+
+/// What etcd stores of one object, with room for what the controller adds.
+const MOST: usize = 1_300_000;
+
+pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
+    const FILE: &str = "application.yaml";
+    let application = application(bundle);
+    let size = application.to_string().len();
+    let mut refusals = unknown_values(bundle, &|_| false);
+    if size > MOST {
+        let largest = bundle
+            .objects
+            .iter()
+            .max_by_key(|object| document_text(&json!(object.body)).len());
+        refusals.extend(largest.map(|object| ExportRefusal {
+            id: object.id.clone(),
+            why: Why::TooLarge(size, MOST),
+        }));
+    }
+    refuse(bundle, TARGET, refusals)?;
+    let files = Files::from([(FILE.to_owned(), document_text(&application).into_bytes())]);
+    // A component waits until the one before it is healthy.
+    let document = Document::new(bundle, TARGET, &|_| Ok(Holds::Ready), &|_| FILE.to_owned());
+    Ok(Exported { files, document })
+}
+
+fn application(bundle: &Bundle) -> Value {
+    let mut components: Vec<Value> = Vec::new();
+    for level in bundle.levels() {
+        let objects: Vec<_> = level.iter().map(|object| &object.body).collect();
+        let mut component = json!({
+            "name": format!("level-{:03}", level[0].level),
+            "type": "k8s-objects",
+            "properties": {"objects": objects},
+        });
+        if let Some(before) = components.last() {
+            component["dependsOn"] = json!([before["name"]]);
+        }
+        components.push(component);
+    }
+    json!({
+        "apiVersion": "core.oam.dev/v1beta1",
+        "kind": "Application",
+        "metadata": {"name": stack_slug(&bundle.stack), "namespace": "default"},
+        "spec": {"components": components},
+    })
+}

@@ -1,0 +1,98 @@
+//! The text of an object: YAML that each reader reads as the same values.
+
+use serde_json::{Map, Value};
+
+use konverge_base::yaml;
+
+/// The text of an object, with sorted keys, so that it does not depend on the order in which a program wrote them.
+pub(crate) fn object_text(body: &Map<String, Value>) -> String {
+    document_text(&Value::Object(body.clone()))
+}
+
+/// As [`object_text`], of any document.
+pub(crate) fn document_text(document: &Value) -> String {
+    let sorted = sorted(document);
+    // Blocks are easy to read and compare. Quotes keep what readers of blocks change: tabs, spaces at the ends, line
+    // breaks of other systems.
+    match is_tame(&sorted) {
+        true => yaml::to_string(&sorted),
+        false => yaml::to_quoted_string(&sorted),
+    }
+}
+
+/// Several documents in one text.
+pub(crate) fn documents_text(documents: &[Value]) -> String {
+    let texts: Vec<_> = documents.iter().map(document_text).collect();
+    texts.join("---\n")
+}
+
+/// The map with the keys of each map in it sorted.
+pub(crate) fn sorted_map(map: &Map<String, Value>) -> Map<String, Value> {
+    let mut entries: Vec<_> = map.iter().collect();
+    entries.sort_unstable_by_key(|(key, _)| key.as_str());
+    let entries = entries.into_iter();
+    entries.map(|(key, value)| (key.clone(), sorted(value))).collect()
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(sorted_map(map)),
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Returns true if no text of the value needs quotes for its characters.
+fn is_tame(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_tame_text(text),
+        Value::Array(items) => items.iter().all(is_tame),
+        Value::Object(map) => map.iter().all(|(key, value)| is_tame_text(key) && is_tame(value)),
+        _ => true,
+    }
+}
+
+fn is_tame_text(text: &str) -> bool {
+    const BREAKS: [char; 4] = ['\u{85}', '\u{2028}', '\u{2029}', '\u{feff}'];
+    let is_plain = |c: char| c == '\n' || !(c.is_control() || BREAKS.contains(&c));
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    text.chars().all(is_plain)
+        && !text.starts_with(char::is_whitespace)
+        && !body.ends_with(char::is_whitespace)
+        && !body
+            .lines()
+            .any(|line| line.ends_with(' ') || line.starts_with("---"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_text_is_a_block_only_if_every_reader_reads_it_back() {
+        let text = |data: &str| object_text(json!({"data": {"a": data}}).as_object().unwrap());
+        assert!(text("one\ntwo\n").contains("|\n"));
+        for data in [
+            "a\tb\n", "a\r\nb\n", "a\n\n", " a\nb\n", "a \nb\n", "---\na\n", "\u{85}\n",
+        ] {
+            let written = text(data);
+            assert!(
+                written.contains("a\":") || !written.contains("|"),
+                "{data:?} as {written}"
+            );
+            assert_eq!(
+                yaml::from_str::<Value>(&written).unwrap()["data"]["a"],
+                data,
+                "{written}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_order_of_keys_does_not_matter() {
+        let one = json!({"b": 1, "a": {"d": 1, "c": [{"f": 1, "e": 2}]}});
+        let two = json!({"a": {"c": [{"e": 2, "f": 1}], "d": 1}, "b": 1});
+        assert_eq!(document_text(&one), document_text(&two));
+    }
+}

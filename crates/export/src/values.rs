@@ -1,0 +1,357 @@
+//! The values that a Spec does not hold, or must not be copied: references whose value only an apply knows, references
+//! to secret stores, and the data of Secrets. Each place gets a token, which a chart replaces by what its user gives.
+
+use std::{collections::HashMap, convert::Infallible};
+
+use serde_json::{Map, Value, json};
+
+use konverge_base::{
+    model::{
+        Digest, ResourceId,
+        masked_value::{self, join_path},
+        reference::{MARK, Reference, Targets},
+        resolve::KnownValue,
+    },
+    secrets::{SecretTemplate, TemplatePart, is_last_applied, rewrite_texts},
+};
+
+use crate::error::{ExportRefusal, Why};
+
+/// Which part of a chart's values a value belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ValueGroup {
+    /// What a reference stands for.
+    References,
+    /// Data of a Secret. A value of `data` is in base64, as in the Secret.
+    Secrets,
+}
+
+impl ValueGroup {
+    /// The key in the values.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::References => "references",
+            Self::Secrets => "secrets",
+        }
+    }
+}
+
+/// One value that the user of a chart must give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequiredValue {
+    /// The part of the values.
+    pub group: ValueGroup,
+    /// The key: the reference as written, or the place in the Secret.
+    pub name: String,
+    /// For a reference to another resource of the Spec: the resource, and the path in it.
+    pub target: Option<(ResourceId, Vec<String>)>,
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValuePart {
+    /// It stays.
+    Text(String),
+    /// It is replaced.
+    Value(RequiredValue),
+}
+
+/// A place in an object whose value is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValuePlace {
+    /// The place, as a path of RFC 6901.
+    pub path: String,
+    /// What stands there in the text of the object. Nothing else in the Spec holds this text: it is made of the digest
+    /// of the whole Spec.
+    pub token: String,
+    /// What the value is made of. One part that is a value keeps its type.
+    pub parts: Vec<ValuePart>,
+}
+
+impl ValuePlace {
+    /// The values of the place.
+    pub fn values(&self) -> impl Iterator<Item = &RequiredValue> {
+        self.parts.iter().filter_map(|part| match part {
+            ValuePart::Value(value) => Some(value),
+            ValuePart::Text(_) => None,
+        })
+    }
+}
+
+/// Looks for such values in one object after the other, dependencies first.
+pub(crate) struct ValueFinder {
+    targets: Targets,
+    digest: String,
+    count: usize,
+    /// The objects so far, with the marker of what is unknown.
+    known: HashMap<ResourceId, Value>,
+}
+
+/// An object with tokens.
+pub(crate) struct FilledObject {
+    pub(crate) body: Map<String, Value>,
+    pub(crate) places: Vec<ValuePlace>,
+}
+
+impl ValueFinder {
+    pub(crate) fn new<'a>(ids: impl Iterator<Item = &'a ResourceId>, digest: &Digest) -> Self {
+        Self {
+            targets: ids.collect(),
+            digest: digest.to_string()[..32].to_owned(),
+            count: 0,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Resolves the references of an object, and puts tokens where a value is not known.
+    pub(crate) fn fill(
+        &mut self,
+        id: &ResourceId,
+        body: Map<String, Value>,
+    ) -> Result<FilledObject, Vec<ExportRefusal>> {
+        let mut refusals: Vec<Why> = copies_and_numbers(&body);
+        let mut secret = secret_places(&body);
+        let mut texts = Vec::new();
+        gather_texts(&body, "", &mut texts);
+        let mut whole = Value::Object(body);
+        let mut places = Vec::new();
+        for (path, text) in texts {
+            let parts = match secret.remove(&path) {
+                Some(true) if text.is_empty() => continue,
+                Some(true) => vec![ValuePart::Value(RequiredValue {
+                    group: ValueGroup::Secrets,
+                    name: format!("{id}{path}"),
+                    target: None,
+                })],
+                _ if !text.contains(MARK) && !text.contains("ref") => continue,
+                _ => match self.parts(&text) {
+                    Ok(Filled::Value(value)) => {
+                        set(&mut whole, &path, value);
+                        continue;
+                    }
+                    Ok(Filled::Parts(parts)) => parts,
+                    Err(why) => {
+                        refusals.push(Why::Reference(format!("at `{}`: {why}", path.escape_debug())));
+                        continue;
+                    }
+                },
+            };
+            let token = format!("konverge-value-{}-{}", self.count, self.digest);
+            self.count += 1;
+            places.push(ValuePlace { path, token, parts });
+        }
+        let mut known = whole.clone();
+        for place in &places {
+            set(&mut known, &place.path, masked_value::unknown());
+            set(&mut whole, &place.path, Value::String(place.token.clone()));
+        }
+        self.known.insert(id.clone(), known);
+        if !refusals.is_empty() {
+            let refusals = refusals
+                .into_iter()
+                .map(|why| ExportRefusal { id: id.clone(), why });
+            return Err(refusals.collect());
+        }
+        let Value::Object(body) = whole else {
+            unreachable!("it was made of a map");
+        };
+        Ok(FilledObject { body, places })
+    }
+
+    /// The value of a text, or its parts if one of them is not known.
+    fn parts(&self, text: &str) -> Result<Filled, String> {
+        let references = self.targets.scan(text).map_err(|error| error.to_string())?;
+        if let [only] = references.as_slice()
+            && only.place == (0..text.len())
+        {
+            let value = self.resolve(text, only)?;
+            return Ok(match masked_value::is_unknown(&value) {
+                true => Filled::Parts(vec![ValuePart::Value(reference_value(text, only))]),
+                false => Filled::Value(value),
+            });
+        }
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for reference in &references {
+            secret_parts(&text[at..reference.place.start], &mut parts)?;
+            at = reference.place.end;
+            match self.resolve(text, reference)? {
+                value if masked_value::is_unknown(&value) => {
+                    parts.push(ValuePart::Value(reference_value(text, reference)));
+                }
+                Value::String(text) => parts.push(ValuePart::Text(text)),
+                value @ (Value::Number(_) | Value::Bool(_)) => parts.push(ValuePart::Text(value.to_string())),
+                _ => {
+                    let path = reference.path.join(".");
+                    return Err(format!(
+                        "what `{}` has at `{path}` cannot stand inside a longer string",
+                        reference.target
+                    ));
+                }
+            }
+        }
+        secret_parts(&text[at..], &mut parts)?;
+        let is_text = |part: &ValuePart| matches!(part, ValuePart::Text(_));
+        if !parts.iter().all(is_text) {
+            return Ok(Filled::Parts(parts));
+        }
+        let texts = parts.into_iter().map(|part| match part {
+            ValuePart::Text(text) => text,
+            ValuePart::Value(_) => String::new(),
+        });
+        Ok(Filled::Value(Value::String(texts.collect())))
+    }
+
+    /// What stands at a reference; the marker of the unknown if the Spec does not say so.
+    fn resolve(&self, text: &str, reference: &Reference) -> Result<Value, String> {
+        let one = Map::from_iter([("x".to_owned(), Value::from(&text[reference.place.clone()]))]);
+        let lookup = |id: &ResourceId| {
+            self.known
+                .get(id)
+                .map_or(KnownValue::Nothing, KnownValue::Expected)
+        };
+        let mut resolved = self
+            .targets
+            .resolve(&one, &|_| false, &lookup)
+            .map_err(|error| error.to_string())?;
+        Ok(resolved.remove("x").unwrap_or_else(masked_value::unknown))
+    }
+}
+
+enum Filled {
+    Value(Value),
+    Parts(Vec<ValuePart>),
+}
+
+fn reference_value(text: &str, reference: &Reference) -> RequiredValue {
+    RequiredValue {
+        group: ValueGroup::References,
+        name: text[reference.place.clone()].trim_start_matches(MARK).to_owned(),
+        target: Some((reference.target.clone(), reference.path.clone())),
+    }
+}
+
+/// The parts of a text that has no reference to another resource.
+fn secret_parts(text: &str, parts: &mut Vec<ValuePart>) -> Result<(), String> {
+    let Some(template) = SecretTemplate::parse(text).map_err(|error| error.to_string())? else {
+        if !text.is_empty() {
+            parts.push(ValuePart::Text(text.to_owned()));
+        }
+        return Ok(());
+    };
+    parts.extend(template.parts.into_iter().map(|part| match part {
+        TemplatePart::Text(text) => ValuePart::Text(text),
+        TemplatePart::Reference(reference) => ValuePart::Value(RequiredValue {
+            group: ValueGroup::References,
+            name: reference.to_string(),
+            target: None,
+        }),
+    }));
+    Ok(())
+}
+
+/// The places of data of Secrets (true), and of encoded texts with references to a store.
+fn secret_places(body: &Map<String, Value>) -> HashMap<String, bool> {
+    let mut places = HashMap::new();
+    let visited = rewrite_texts(&mut body.clone(), &mut |place, text| {
+        let refers = || SecretTemplate::parse(text).ok().flatten().is_some();
+        if place.is_secret || (!place.is_text && refers()) {
+            places.insert(place.path.to_owned(), true);
+        }
+        Ok::<_, Infallible>(None)
+    });
+    visited.unwrap_or_else(|never| match never {});
+    places
+}
+
+/// Returns true if an object has data of a Secret.
+pub(crate) fn holds_secret_data(body: &Map<String, Value>) -> bool {
+    let mut texts = Vec::new();
+    gather_texts(body, "", &mut texts);
+    let secret = secret_places(body);
+    texts
+        .iter()
+        .any(|(path, text)| !text.is_empty() && secret.contains_key(path))
+}
+
+/// A copy whose digest tells nothing about the data of Secrets: whoever reads a digest could try out short values.
+pub(crate) fn without_secret_data(body: &Map<String, Value>) -> Map<String, Value> {
+    let secret = secret_places(body);
+    let mut whole = Value::Object(body.clone());
+    for path in secret.keys() {
+        if let Some(place) = whole.pointer_mut(path).filter(|place| place.as_str() != Some("")) {
+            *place = masked_value::secret("");
+        }
+    }
+    match whole {
+        Value::Object(body) => body,
+        _ => Map::new(),
+    }
+}
+
+/// Copies of an object that hold its secrets, and values of a Secret that no reader of texts sees.
+fn copies_and_numbers(body: &Map<String, Value>) -> Vec<Why> {
+    let mut found = Vec::new();
+    let annotations = body
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations"));
+    for name in annotations
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::keys)
+    {
+        if is_last_applied(name) {
+            found.push(Why::Annotation(name.clone()));
+        }
+    }
+    let is = |key: &str, text: &str| body.get(key).and_then(Value::as_str) == Some(text);
+    if is("apiVersion", "v1") && is("kind", "Secret") {
+        for part in ["data", "stringData"] {
+            let values = body.get(part).and_then(Value::as_object).into_iter().flatten();
+            let other = values.filter(|(_, value)| !(value.is_string() || value.is_null()));
+            found.extend(other.map(|(key, _)| Why::NotText(join_path(&format!("/{part}"), key))));
+        }
+    }
+    found
+}
+
+fn gather_texts(map: &Map<String, Value>, path: &str, texts: &mut Vec<(String, String)>) {
+    for (key, value) in map {
+        gather_value(value, join_path(path, key), texts);
+    }
+}
+
+fn gather_value(value: &Value, path: String, texts: &mut Vec<(String, String)>) {
+    match value {
+        Value::String(text) => texts.push((path, text.clone())),
+        Value::Object(map) => gather_texts(map, &path, texts),
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                gather_value(item, format!("{path}/{at}"), texts);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn set(whole: &mut Value, path: &str, value: Value) {
+    if let Some(place) = whole.pointer_mut(path) {
+        *place = value;
+    }
+}
+
+/// The values as a chart's `values.yaml` has them: each is empty, and each is required.
+pub(crate) fn empty_values<'a>(places: impl Iterator<Item = &'a ValuePlace>) -> Map<String, Value> {
+    let mut values = Map::new();
+    for value in places.flat_map(ValuePlace::values) {
+        let group = values.entry(value.group.key()).or_insert_with(|| json!({}));
+        if let Some(group) = group.as_object_mut() {
+            group.insert(value.name.clone(), "".into());
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+#[path = "values_tests.rs"]
+mod tests;

@@ -1,0 +1,13 @@
+//! Files as an artifact in an OCI registry, as Argo CD and Flux read them: one layer, whose type Argo CD knows, and
+//! Flux's annotations. The bytes depend on the files alone, so equal files have equal digests. A tag never gets other
+//! content.
+
+mod artifact;
+mod error;
+mod reference;
+mod registry;
+
+pub use artifact::Artifact;
+pub use error::PublishError;
+pub use reference::ArtifactReference;
+pub use registry::{Published, publish};

@@ -1,0 +1,151 @@
+//! The paths whose changes can affect a stack, as Argo CD's annotation `argocd.argoproj.io/manifest-generate-paths` takes
+//! them: files, folders and patterns, from the root of the repository, with `;` between them.
+
+use std::collections::BTreeSet;
+
+use super::{AffectedError, Analysis, resolve::ResolvedImport};
+use konverge_base::model::{RepoPath, stack::Stack};
+
+/// Where a file that is added later can become an input.
+const OWN_FILES: [&str; 4] = ["stack.yaml", "kcl.yaml", "kcl.mod", "kcl.mod.lock"];
+
+impl Analysis {
+    /// The value of the annotation. A change of another file cannot affect the stack.
+    ///
+    /// # Errors
+    /// The stack does not belong to this revision.
+    pub fn argocd_paths(&self, stack: &Stack) -> Result<String, AffectedError> {
+        let at = self.position(stack)?;
+        let inputs = &self.inputs[at];
+        let mut paths = BTreeSet::new();
+        let mut add = |path: &RepoPath| {
+            paths.insert(plain(path));
+        };
+        inputs.files.iter().for_each(|(_, path, _)| add(path));
+        inputs.settings_files.iter().for_each(|(path, _)| add(path));
+        OWN_FILES.iter().for_each(|name| add(&stack.folder.child(name)));
+        add(&stack.folder.child("ci-test").child("settings.yaml"));
+        add(&stack.project_folder.child("project.yaml"));
+        // A folder: each file below it counts.
+        add(&stack.project_folder.child("crd"));
+        add(&RepoPath::root().child("konverge.yaml"));
+        let workspace = self.workspaces[at].iter();
+        workspace.for_each(|workspace| {
+            workspace
+                .files
+                .iter()
+                .chain(&workspace.secret_files)
+                .for_each(&mut add)
+        });
+        self.shared_reads(at)
+            .iter()
+            .for_each(|(readable, _)| add(readable));
+        let mut packages = BTreeSet::new();
+        for id in self.graph.reachable(inputs.entries.iter().copied()) {
+            let node = &self.graph.nodes[id];
+            node.files.iter().for_each(|file| add(&file.path));
+            node.links.iter().for_each(&mut add);
+            node.data.iter().for_each(|(readable, _)| add(readable));
+            if let ResolvedImport::Package(folder) | ResolvedImport::EntryFolder(folder) = &node.place {
+                packages.insert(folder);
+            }
+        }
+        // A new file of a package is an input too.
+        paths.extend(packages.into_iter().map(code_of));
+        if paths.contains("/") {
+            return Ok("/".to_owned());
+        }
+        // What lies in a folder that counts as a whole needs no mention.
+        let within = |path: &&String| {
+            let mut folders = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
+            !folders.any(|folder| paths.contains(folder))
+        };
+        let kept: Vec<_> = paths.iter().filter(within).map(String::as_str).collect();
+        Ok(kept.join(";"))
+    }
+}
+
+/// The files of a package. `*` matches no slash.
+fn code_of(folder: &RepoPath) -> String {
+    match folder.as_str().contains(['*', '?', '[', '\\', ';']) {
+        // Such a folder cannot stand in a pattern: all of it counts.
+        true => plain(folder),
+        false => format!("{}/*.k", plain(folder).trim_end_matches('/')),
+    }
+}
+
+/// A path from the root. One that the annotation cannot hold is that of the folder around it.
+fn plain(path: &RepoPath) -> String {
+    let text = format!("/{}", path.as_str());
+    match text.split_once(';') {
+        None => text,
+        Some((before, _)) => {
+            let folder = before.rsplit_once('/').map_or("", |(folder, _)| folder);
+            format!("{folder}/")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::analysis;
+    use super::*;
+
+    fn paths(texts: &[(&str, &str)]) -> String {
+        let analysis = analysis(texts);
+        let stack = analysis.layout().stacks[0].clone();
+        analysis.argocd_paths(&stack).unwrap()
+    }
+
+    #[test]
+    fn the_stack_its_packages_and_what_could_join_them_are_watched() {
+        let found = paths(&[
+            (
+                "shop/dev/main.k",
+                "import base.pkg.app\nimport base.one\na = app.x + one.y\n",
+            ),
+            ("base/pkg/app/app.k", "x = 1\n"),
+            ("base/one.k", "y = 1\n"),
+            ("base/other/other.k", "z = 1\n"),
+        ]);
+        assert_eq!(
+            found.split(';').collect::<Vec<_>>(),
+            [
+                "/base/one.k",
+                "/base/pkg/app/*.k",
+                "/base/pkg/app/app.k",
+                "/kcl.mod",
+                "/konverge.yaml",
+                "/shop/crd",
+                "/shop/dev/ci-test/settings.yaml",
+                "/shop/dev/kcl.mod",
+                "/shop/dev/kcl.mod.lock",
+                "/shop/dev/kcl.yaml",
+                "/shop/dev/main.k",
+                "/shop/dev/stack.yaml",
+                "/shop/project.yaml",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_folder_that_is_read_as_a_whole_counts_as_a_whole() {
+        let main = "import file\nname = \"x\"\na = file.read(name + \".txt\")\n";
+        let found = paths(&[("shop/dev/main.k", main), ("data/a.txt", "a")]);
+        assert!(
+            found == "/" || found.split(';').any(|path| path == "/shop/dev"),
+            "{found}"
+        );
+        assert!(found == "/" || !found.contains("/shop/dev/main.k"), "{found}");
+    }
+
+    #[test]
+    fn a_path_that_the_annotation_cannot_hold_is_its_folder() {
+        let path = |text: &str| RepoPath::normalize(text).unwrap();
+        assert_eq!(plain(&path("a/b;c/d.k")), "/a/");
+        assert_eq!(plain(&path("a;b")), "/");
+        assert_eq!(code_of(&path("a/[b]")), "/a/[b]");
+        assert_eq!(code_of(&path("a/b")), "/a/b/*.k");
+        assert_eq!(code_of(&RepoPath::root()), "/*.k");
+    }
+}

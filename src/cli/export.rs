@@ -1,0 +1,341 @@
+//! `konverge export`: writes compiled stacks for other tools.
+
+use std::path::PathBuf;
+
+use super::{
+    CliContext,
+    common_args::{Revisions, Stacks},
+};
+use crate::ops::{
+    export::{self, CompiledStack},
+    selected_stacks::{self, SelectedStacks},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::StackId,
+    secrets::without_secrets,
+};
+use konverge_export::{
+    ChartOptions, DeliverySource, Document, ExportTarget, Exported, LeaveOut, Loss, stack_slug,
+};
+use konverge_publish::{ArtifactReference, Published};
+use konverge_report::escape::log;
+use konverge_run::{
+    OpenRequest, Selection,
+    compiler::{self, Compiler},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge export helm storefront/dev --to charts
+  konverge export flux --all --rev HEAD --to deploy --source https://github.com/acme/deploy --path deploy
+  konverge export argocd storefront/dev --rev HEAD --to oci://ghcr.io/acme/storefront-dev:1.4.0
+  konverge export helm storefront/dev --to charts --leave-out terraform")]
+pub struct Args {
+    /// The tool that will apply the stack
+    #[arg(value_enum, value_name = "TOOL")]
+    tool: Tool,
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    revisions: Revisions,
+    /// A Spec file instead of stacks; needs neither a repository nor KCL
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "rev", "worktree", "base"])]
+    spec: Option<PathBuf>,
+    /// A folder, in which each stack gets a folder of its own; for argocd and flux also `oci://HOST/NAME:TAG`
+    #[arg(long, value_name = "DIR|URL")]
+    to: String,
+    /// Leave out what the tool cannot carry, and list it in konverge.json; may be repeated
+    #[arg(long, value_enum, value_name = "WHAT")]
+    leave_out: Vec<LeftOutKind>,
+    /// The name of the chart; default: the stack's
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The version of the chart; default: made of the digest of the Spec
+    #[arg(long, value_name = "VERSION")]
+    chart_version: Option<String>,
+    /// Where argocd or flux will find the files: a git repository, or `oci://HOST/NAME`. With it, the objects that
+    /// tell the tool so are written to `delivery/`
+    #[arg(long, value_name = "URL")]
+    source: Option<String>,
+    /// The branch or tag of --source
+    #[arg(long, value_name = "REV", requires = "source")]
+    source_revision: Option<String>,
+    /// The folder in --source that gets what --to gets
+    #[arg(long, value_name = "DIR", requires = "source")]
+    path: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tool {
+    /// A chart for Helm 3 and 4
+    Helm,
+    /// Objects with sync waves for Argo CD
+    Argocd,
+    /// A folder a level for Flux
+    Flux,
+    /// An Application for KubeVela
+    Oam,
+    /// Objects of Crossplane's provider for Kubernetes
+    Crossplane,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LeftOutKind {
+    /// Terraform resources
+    Terraform,
+    /// Objects with data of Secrets
+    Secrets,
+}
+
+impl Args {
+    /// The target of a stack. Only with its folder is the path in the source known.
+    fn target(&self, stack: &StackId) -> Result<ExportTarget, UserError> {
+        let wrong = |what: &str| Err(UserError::new(ErrorKind::Usage, what));
+        if self.tool != Tool::Helm && (self.name.is_some() || self.chart_version.is_some()) {
+            return wrong("`--name` and `--chart-version` are for `konverge export helm`");
+        }
+        if !matches!(self.tool, Tool::Argocd | Tool::Flux) && self.source.is_some() {
+            return wrong("`--source` is for `konverge export argocd` and `flux`");
+        }
+        let source = self.source.as_ref().map(|url| {
+            let folder = self.path.as_deref().unwrap_or(".").trim_matches('/');
+            DeliverySource {
+                url: url.clone(),
+                revision: self.source_revision.clone(),
+                // A repository has the folder that `--to` has; an artifact is one stack.
+                path: match (url.starts_with("oci://"), folder) {
+                    (true, folder) => folder.to_owned(),
+                    (false, "" | ".") => stack_slug(stack),
+                    (false, folder) => format!("{folder}/{}", stack_slug(stack)),
+                },
+            }
+        });
+        Ok(match self.tool {
+            Tool::Helm => ExportTarget::Helm(ChartOptions {
+                name: self.name.clone(),
+                version: self.chart_version.clone(),
+            }),
+            Tool::Argocd => ExportTarget::ArgoCd(source),
+            Tool::Flux => ExportTarget::Flux(source),
+            Tool::Oam => ExportTarget::Oam,
+            Tool::Crossplane => ExportTarget::Crossplane,
+        })
+    }
+
+    /// The artifact to push; `None` for a folder.
+    fn artifact(&self) -> Result<Option<ArtifactReference>, UserError> {
+        let usage = |what: &str| UserError::new(ErrorKind::Usage, what);
+        if !self.to.starts_with("oci://") {
+            return match self.to.contains("://") {
+                true => Err(usage(
+                    "`--to` is a folder, or an address that begins with `oci://`",
+                )),
+                false => Ok(None),
+            };
+        }
+        if !matches!(self.tool, Tool::Argocd | Tool::Flux) {
+            return Err(
+                usage("only `konverge export argocd` and `flux` push to a registry")
+                    .hint("write a chart to a folder, then `helm package` and `helm push` it"),
+            );
+        }
+        if self.source.is_some() {
+            return Err(usage("an artifact does not hold the objects that point at it")
+                .hint("write them to a folder, with `--to DIR --source oci://HOST/NAME`"));
+        }
+        Ok(Some(self.to.parse()?))
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The first stack that does not compile or cannot be exported, after the others have been written.
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let run = context.run();
+    let artifact = args.artifact()?;
+    let leave_out = LeaveOut {
+        terraform: args.leave_out.contains(&LeftOutKind::Terraform),
+        secrets: args.leave_out.contains(&LeftOutKind::Secrets),
+    };
+    let (stacks, mut failures) = compiled(args, context).await?;
+    export::check_names(stacks.iter().map(|stack| &stack.id))?;
+    let given = [
+        (args.name.is_some(), "--name"),
+        (artifact.is_some(), "--to oci://…"),
+    ];
+    if let Some((_, option)) = given
+        .iter()
+        .find(|(given, _)| *given && stacks.len() + failures.len() > 1)
+    {
+        return Err(
+            UserError::new(ErrorKind::Usage, format!("`{option}` is for one stack"))
+                .hint("name the stack, or export the stacks one by one"),
+        );
+    }
+    for stack in &stacks {
+        run.check_interrupted()?;
+        for note in &stack.spec.notes {
+            context.note(&format!("{}: warning: {}", stack.id, log(&without_secrets(note))));
+        }
+        let target = args.target(&stack.id)?;
+        let exported = match export::wrap(stack, &target, leave_out) {
+            Ok(exported) => exported,
+            Err(failure) => {
+                failures.push((stack.id.clone(), failure));
+                continue;
+            }
+        };
+        note_losses(context, &exported.document);
+        let place = match &artifact {
+            Some(artifact) => {
+                let (published, digest) = export::push(&run, artifact, &exported).await?;
+                match published {
+                    Published::Pushed => format!("{artifact}@{digest}"),
+                    Published::Unchanged => format!("{artifact}@{digest} (unchanged)"),
+                }
+            }
+            None => export::write(&run, &context.current_dir.join(&args.to), &exported)?
+                .display()
+                .to_string(),
+        };
+        context.print(&summary(&exported, &place));
+    }
+    let failures = failures.iter().map(|(id, failure)| (id, failure.clone()));
+    let mut failures = compiler::join_failures(failures);
+    let Some(last) = failures.pop() else {
+        return Ok(0);
+    };
+    failures.iter().for_each(|failure| context.print_failure(failure));
+    Err(last)
+}
+
+type Compiled = (Vec<CompiledStack>, Vec<(StackId, UserError)>);
+
+async fn compiled(args: &Args, context: &CliContext) -> Result<Compiled, UserError> {
+    let run = context.run();
+    if let Some(file) = &args.spec {
+        let spec = compiler::read_spec_file(&run.dir.join(file))?;
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        let id = StackId::new(None, "spec", &name).map_err(|error| {
+            UserError::new(ErrorKind::Usage, error.to_string()).hint("give the file a name without spaces")
+        })?;
+        return Ok((
+            vec![CompiledStack {
+                id,
+                commit: None,
+                spec,
+            }],
+            Vec::new(),
+        ));
+    }
+    let request = OpenRequest {
+        selection: args.stacks.selection(),
+        shard: args.stacks.shard,
+        rev: args.revisions.rev.clone(),
+        base: args.revisions.base.clone(),
+        ..OpenRequest::default()
+    };
+    let SelectedStacks {
+        workspace, stacks, ..
+    } = selected_stacks::open(&run, &request).await?;
+    if stacks.is_empty() && !workspace.layout.stacks.is_empty() {
+        context.note(match args.stacks.selection() {
+            Selection::Affected if args.stacks.shard.is_none() => {
+                "no stack is affected: name one, or use --all"
+            }
+            _ => "this shard has no stack",
+        });
+    }
+    let compiler = Compiler::new(&run, &workspace.config);
+    let results = compiler.specs(&workspace, &stacks).await;
+    run.check_interrupted()?;
+    let (mut compiled, mut failures) = (Vec::new(), Vec::new());
+    for (stack, result) in stacks.iter().zip(results) {
+        match result {
+            Ok(spec) => compiled.push(CompiledStack {
+                id: stack.id.clone(),
+                commit: workspace.commit().cloned(),
+                spec,
+            }),
+            Err(failure) => failures.push((stack.id.clone(), failure)),
+        }
+    }
+    Ok((compiled, failures))
+}
+
+fn summary(exported: &Exported, place: &str) -> String {
+    let document = &exported.document;
+    let objects: usize = document.levels.iter().map(Vec::len).sum();
+    let plural = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let levels = plural(document.levels.len(), "level");
+    format!(
+        "{}: {} in {levels} to {}\n",
+        document.stack,
+        plural(objects, "object"),
+        log(place)
+    )
+}
+
+/// Says what an apply of Konverge does and the tool does not. All of it stands in `konverge.json` too.
+fn note_losses(context: &CliContext, document: &Document) {
+    let stack = &document.stack;
+    let note = |text: String| context.note(&format!("{stack}: {text}"));
+    for left in &document.left_out {
+        note(format!("left out ({}): {}", left.because, left.id));
+    }
+    for edge in &document.lost {
+        let (from, to) = (&edge.from, &edge.to);
+        note(match edge.lost {
+            Loss::Order => format!(
+                "order lost: {from} comes first here, and {to} may come first there ({})",
+                edge.edge
+            ),
+            Loss::Readiness => format!(
+                "wait lost: {to} does not wait until {from} is ready ({})",
+                edge.edge
+            ),
+            Loss::LeftOut => format!(
+                "order lost: {from} comes before {to}, and one of them is left out ({})",
+                edge.edge
+            ),
+        });
+    }
+    for value in &document.values {
+        note(format!(
+            "required value: {} in `{}`, for {} at {}",
+            log(&value.name),
+            value.group,
+            value.id,
+            log(&value.path)
+        ));
+    }
+    for place in &document.in_clear {
+        note(format!(
+            "carried in clear although it is called like a secret: {} at {}",
+            place.id,
+            log(&place.path)
+        ));
+    }
+    for place in &document.changed {
+        note(format!(
+            "overwritten by the tool: {} at {}",
+            place.id,
+            log(&place.path)
+        ));
+    }
+    for id in &document.without_namespace {
+        note(format!(
+            "no namespace: {id} gets the one of the tool, if its kind has one"
+        ));
+    }
+    for id in &document.unprotected {
+        note(format!(
+            "not protected: the tool does not know the annotations of Konverge on {id}"
+        ));
+    }
+}

@@ -1,0 +1,181 @@
+//! The `export` use case: bundles of compiled stacks, written into folders or pushed as an artifact.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use konverge_base::{
+    checkout::{self, Existing},
+    error::{ErrorKind, UserError},
+    model::{CommitId, StackId, spec::Spec},
+};
+use konverge_cloud::RegistryLogin;
+use konverge_export::{
+    Bundle, BundleRequest, Document, ExportTarget, Exported, LeaveOut, export, stack_slug,
+};
+use konverge_publish::{Artifact, ArtifactReference, Published, publish};
+use konverge_report::json;
+use konverge_run::{RunContext, repository_root};
+
+/// What each export says of itself.
+const DOCUMENT: &str = "konverge.json";
+
+/// A compiled stack.
+pub struct CompiledStack {
+    /// Its identity.
+    pub id: StackId,
+    /// The commit, if a commit was compiled.
+    pub commit: Option<CommitId>,
+    /// Its Spec.
+    pub spec: Spec,
+}
+
+/// Wraps a compiled stack.
+///
+/// # Errors
+/// What the target cannot carry, by name.
+pub fn wrap(
+    stack: &CompiledStack,
+    target: &ExportTarget,
+    leave_out: LeaveOut,
+) -> Result<Exported, UserError> {
+    let request = BundleRequest {
+        stack: &stack.id,
+        commit: stack.commit.as_ref(),
+        spec: &stack.spec,
+        leave_out,
+        target: target.name(),
+    };
+    Ok(export(&Bundle::new(&request)?, target)?)
+}
+
+/// Checks that each stack has a folder of its own.
+///
+/// # Errors
+/// Two identities give one name.
+pub fn check_names<'a>(stacks: impl IntoIterator<Item = &'a StackId>) -> Result<(), UserError> {
+    let mut names: BTreeMap<String, &StackId> = BTreeMap::new();
+    for id in stacks {
+        let name = stack_slug(id);
+        if let Some(other) = names.insert(name.clone(), id) {
+            let what = format!("`{other}` and `{id}` would both be written to `{name}`");
+            return Err(UserError::new(ErrorKind::Usage, what)
+                .hint("export them one by one, with another `--to` for each"));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the files of a stack into a folder of its own, in place of what an earlier export of the stack left there.
+///
+/// # Errors
+/// The folder holds something else, a link leads there, or the system refuses.
+pub fn write(run: &RunContext, to: &Path, exported: &Exported) -> Result<PathBuf, UserError> {
+    let failed = |place: &Path, error: io::Error| {
+        UserError::new(ErrorKind::Usage, format!("the export cannot be written: {error}"))
+            .at(place.display().to_string(), None, None)
+            .hint("choose another folder with `--to`")
+    };
+    refuse_links(run, to)?;
+    fs::create_dir_all(to).map_err(|error| failed(to, error))?;
+    let place = to.join(stack_slug(&exported.document.stack));
+    let is_there = check_replaced(&place, &exported.document)?;
+    // A reader of the folder sees one export or the other, and a run that is killed leaves the earlier one.
+    let fresh = to.join(format!(".konverge-{}", uuid::Uuid::new_v4().simple()));
+    let written = write_files(&fresh, exported).and_then(|()| match is_there {
+        true => {
+            let old = fresh.with_extension("old");
+            fs::rename(&place, &old)?;
+            fs::rename(&fresh, &place)?;
+            fs::remove_dir_all(&old)
+        }
+        false => fs::rename(&fresh, &place),
+    });
+    if written.is_err() {
+        // It may not have been created.
+        let _ = fs::remove_dir_all(&fresh);
+    }
+    written
+        .map(|()| place.clone())
+        .map_err(|error| failed(&place, error))
+}
+
+fn write_files(folder: &Path, exported: &Exported) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    for (path, content) in &exported.files {
+        checkout::write(folder, Path::new(path), content, Existing::Keep)?;
+    }
+    let document = json::document(&exported.document);
+    checkout::write(folder, Path::new(DOCUMENT), document.as_bytes(), Existing::Keep).map(drop)
+}
+
+/// Nothing is written through a link of the repository: whoever proposes a change may place one.
+fn refuse_links(run: &RunContext, to: &Path) -> Result<(), UserError> {
+    let Ok(root) = repository_root(&run.dir) else {
+        return Ok(());
+    };
+    let below = to
+        .ancestors()
+        .take_while(|folder| folder.starts_with(&root) && *folder != root);
+    let link = below.filter(|folder| folder.is_symlink()).last();
+    let Some(link) = link else { return Ok(()) };
+    Err(
+        UserError::new(ErrorKind::Usage, "`--to` leads through a link of the repository")
+            .at(link.display().to_string(), None, None)
+            .hint("name the folder itself, or one outside the repository"),
+    )
+}
+
+/// Returns true if an earlier export of the stack is there.
+fn check_replaced(place: &Path, document: &Document) -> Result<bool, UserError> {
+    let refuse = |what: &str| {
+        UserError::new(ErrorKind::Usage, format!("{what}, and it would be replaced"))
+            .at(place.display().to_string(), None, None)
+            .hint("choose an empty folder with `--to`, or remove this one")
+    };
+    match fs::symlink_metadata(place) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Ok(found) if found.is_dir() => {}
+        _ => return Err(refuse("this is not a folder")),
+    }
+    let text = fs::read(place.join(DOCUMENT)).unwrap_or_default();
+    let earlier: Option<serde_json::Value> = serde_json::from_slice(&text).ok();
+    let is_ours = earlier.is_some_and(|earlier| {
+        earlier["stack"] == document.stack.as_str() && earlier["target"] == document.target
+    });
+    match is_ours {
+        true => Ok(true),
+        false => Err(refuse(
+            "this folder holds no earlier export of the stack for the same tool",
+        )),
+    }
+}
+
+/// Pushes the files of a stack. The artifact depends on the Spec alone: it does not name the commit.
+///
+/// # Errors
+/// The tag has other content, or the registry refuses.
+pub async fn push(
+    run: &RunContext,
+    to: &ArtifactReference,
+    exported: &Exported,
+) -> Result<(Published, String), UserError> {
+    let mut document = exported.document.clone();
+    document.commit = None;
+    let mut files = exported.files.clone();
+    files.insert(DOCUMENT.to_owned(), json::document(&document).into_bytes());
+    let annotations = [
+        (
+            "org.opencontainers.image.revision",
+            format!("spec@blake3:{}", document.spec_digest),
+        ),
+        ("org.opencontainers.image.title", document.stack.to_string()),
+    ];
+    let annotations = annotations.map(|(name, value)| (name.to_owned(), value));
+    let artifact = Artifact::new(&files, &annotations.into());
+    let login = RegistryLogin::find(&run.env, &to.host);
+    let published = publish(to, &artifact, login.as_ref()).await?;
+    Ok((published, artifact.digest()))
+}
