@@ -35,6 +35,7 @@ mod option_groups;
 mod preview;
 mod progress;
 mod rule_worker;
+mod set;
 mod state;
 mod status;
 

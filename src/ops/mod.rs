@@ -15,5 +15,6 @@ pub mod machine_key;
 pub mod manual_approver;
 pub mod package_lock_update;
 pub mod selected_stacks;
+pub mod set;
 pub mod status;
 pub mod toolchains;

@@ -18,6 +18,7 @@ mod kubernetes;
 mod meta;
 mod policy;
 mod security;
+mod set;
 mod state;
 mod store;
 mod terraform;

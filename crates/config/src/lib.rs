@@ -5,6 +5,7 @@
 //! [`Config::with_power_from`].
 
 mod addresses;
+mod code_changes;
 mod core_install;
 mod duration;
 mod effective;
@@ -19,6 +20,7 @@ mod state_recipients;
 mod token_address;
 mod types;
 
+pub use code_changes::{SetConfig, SetRule};
 pub use core_install::CoreInstall;
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Span, core_install::CoreInstall, secrets::SecretsConfig};
+use super::{Span, code_changes::SetConfig, core_install::CoreInstall, secrets::SecretsConfig};
 use konverge_base::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
@@ -51,6 +51,8 @@ pub struct Config {
     pub drift: Drift,
     /// The receivers of notifications.
     pub notify: Vec<Notify>,
+    /// Edits of the code that other repositories may ask for.
+    pub set: SetConfig,
 }
 
 /// The state store and the lease.
