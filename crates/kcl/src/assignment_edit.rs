@@ -19,17 +19,17 @@ impl Pool {
     /// # Errors
     /// The worker is lost.
     pub async fn is_literal(&self, text: &str) -> Result<bool, KclError> {
-        const VARIABLE: &str = "_konverge_value";
         let path = RepoPath::root().child("value.k");
-        let program = format!("{VARIABLE} = {text}\n");
+        // In a block, as in the file: there the indentation of further lines is free.
+        let program = format!("_konverge = {{\nvalue = {text}\n}}\n");
         match self.parse(&path, &program).await {
-            Ok(parsed) => Ok(match parsed.assignments.first() {
-                // A comment or a second statement would follow the value into the file.
-                Some(first) => {
-                    parsed.statements == 1 && first.is_literal() && program[first.span.clone()] == *text
-                }
-                None => false,
-            }),
+            Ok(parsed) => {
+                let mut found = parsed.assignments.iter();
+                let value = found.find(|found| found.path.keys() == ["_konverge", "value"]);
+                // A comment or another entry would follow the value into the file.
+                Ok(parsed.statements == 1
+                    && value.is_some_and(|found| found.is_literal() && parsed.value_text(found) == text))
+            }
             Err(KclError::Code(_)) => Ok(false),
             Err(other) => Err(other),
         }

@@ -1,6 +1,6 @@
 //! Where a file sets which attribute, read from the syntax tree of the core's own parser.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use serde_json::{Number, Value};
 
@@ -63,6 +63,12 @@ impl Pool {
     pub async fn parse(&self, path: &RepoPath, text: &str) -> Result<ParsedFile, KclError> {
         let request = CompileRequest {
             label: path.to_string(),
+            // The core looks for what relative imports lead to, from the root of the module on, and ends where there is
+            // none.
+            files: vec![
+                (RepoPath::root().child("kcl.mod"), Arc::default()),
+                (path.clone(), Arc::from(text.as_bytes())),
+            ],
             ..CompileRequest::default()
         };
         let message = |root: &std::path::Path| ParseFileArgs {

@@ -28,7 +28,7 @@ fn the_attribute_is_found_by_the_image_of_the_spec() {
     let done = set(
         &repository,
         &[
-            "sessions/*",
+            "appops/sessions/*",
             "--image",
             valkey,
             "--in",

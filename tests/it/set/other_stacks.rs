@@ -7,7 +7,7 @@ use crate::support::{git::Repository, process::Konverge, random::Random};
 
 /// The Specs of all stacks, compiled anew.
 fn specs(repository: &Repository) -> Vec<(String, Value)> {
-    let built = Konverge::new(["build", "--all", "--output", "json"])
+    let built = Konverge::new(["build", "--all", "--output", "json", "--show-secrets"])
         .dir(repository.path())
         .env("KONVERGE_CACHE", "off")
         .env("TF_VAR_none", "")
@@ -39,7 +39,7 @@ fn random_edits_change_the_named_stack_alone() {
         ("storefront/staging", "server.liveness.delay=30"),
         ("orders/dev", "server.config.env.LOG_LEVEL=\"error\""),
         ("orders/prod", "server.replicas=5"),
-        ("sessions/prod", "server.volumes.data.size=\"9Gi\""),
+        ("platform/sessions/prod", "server.volumes.data.size=\"9Gi\""),
         ("alerts/dev", "rules.interval=\"7m\""),
         ("billing/prod", "server.replicas=4"),
     ];
@@ -82,5 +82,9 @@ fn a_file_that_another_stack_reads_is_not_edited_for_one() {
     );
     assert_eq!(repository.git(["status", "--porcelain"]), "");
     // Whoever names both means both.
-    set(&repository, &["storefront/dev", "storefront/staging", level]).expect(0);
+    repository.write(
+        "edits.yaml",
+        "- {stacks: [storefront/dev], set: {server.env.LOG_LEVEL: info}}\n- {stacks: [storefront/staging], images: {ghcr.io/example/storefront: 'ghcr.io/example/storefront:9'}}\n",
+    );
+    set(&repository, &["--from", "edits.yaml"]).expect(0);
 }

@@ -71,7 +71,11 @@ fn a_place_that_is_not_one_literal_is_named_with_its_line() {
         ("server.env.TWICE=\"c\"", ":13", "set in 2 places"),
         ("server.env={A = \"b\"}", ":7", "set in parts"),
         ("server={}", ":5", "set in 2 places"),
-        ("server.env.NOWHERE=\"c\"", ":15", "no file of storefront/dev sets"),
+        (
+            "server.env.NOWHERE=\"c\"",
+            ":15",
+            "no file of storefront/dev sets",
+        ),
         ("server.imag=\"c\"", ":15", "did you mean `server.image`"),
     ] {
         let code = if words.contains("no file") || words.contains("did you") {
