@@ -1,4 +1,4 @@
-//! Keeps a hotfix: what somebody changed on the cluster by hand becomes the code.
+//! Keeps a hotfix: what was changed outside Konverge, on the cluster, becomes the code.
 
 use serde_json::Value;
 
