@@ -160,6 +160,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Export(args) => super::export::run(&args, context).await,
         Command::Check(args) => super::check::run(&args, context).await,
         Command::Cache(args) => super::cache::run(&args, context),
+        Command::Set(args) => super::set::run(&args, context).await,
         Command::Preview(args) => super::preview::run(&args, context).await,
         Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Destroy(args) => super::destroy::run(&args, context).await,
@@ -198,6 +199,7 @@ impl Command {
                 matches!(args.output, PlanOutput::Json | PlanOutput::Plan)
             }
             Self::Health(args) => args.wants_json(),
+            Self::Set(args) => args.wants_json(),
             Self::Adopt(args) => args.output == super::apply::ApplyOutput::Json,
             Self::Destroy(args) => args.output == super::apply::ApplyOutput::Json,
             Self::Status(args) => args.output == super::status::StatusOutput::Json,

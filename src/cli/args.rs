@@ -49,6 +49,8 @@ pub enum Command {
     Cache(super::cache::Args),
     /// Check structure, format, lint, tests and golden files
     Check(super::check::Args),
+    /// Set attributes and images of stacks in their KCL files
+    Set(super::set::Args),
     /// Show planned changes (live, or base vs head)
     #[command(visible_aliases = ["plan", "diff"])]
     Preview(super::preview::Args),

@@ -39,6 +39,7 @@ mod preview;
 mod progress;
 mod rule_worker;
 mod serve;
+mod set;
 mod state;
 mod status;
 

@@ -18,5 +18,6 @@ pub mod notify_test;
 pub mod package_lock_update;
 pub mod portal;
 pub mod selected_stacks;
+pub mod set;
 pub mod status;
 pub mod toolchains;

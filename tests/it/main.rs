@@ -19,6 +19,7 @@ mod meta;
 mod policy;
 mod portal;
 mod security;
+mod set;
 mod state;
 mod store;
 mod terraform;

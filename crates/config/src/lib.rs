@@ -5,6 +5,7 @@
 //! [`Config::with_power_from`].
 
 mod addresses;
+mod code_changes;
 mod conflicts;
 mod core_install;
 mod duration;
@@ -24,6 +25,7 @@ mod state_recipients;
 mod token_address;
 mod types;
 
+pub use code_changes::{SetConfig, SetRule};
 pub use conflicts::ConflictsConfig;
 pub use core_install::CoreInstall;
 pub use duration::Span;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConflictsConfig, Hooks, LoginConfig, Span, core_install::CoreInstall, notify::Notify,
+    ConflictsConfig, Hooks, LoginConfig, Span, code_changes::SetConfig, core_install::CoreInstall, notify::Notify,
     secrets::SecretsConfig,
 };
 use konverge_base::model::{ClusterName, RepoPath, StackId, stack::SettingsOrder};
@@ -55,6 +55,8 @@ pub struct Config {
     pub drift: Drift,
     /// The receivers of notifications.
     pub notify: Vec<Notify>,
+    /// Edits of the code that other repositories may ask for.
+    pub set: SetConfig,
     /// The pages that show what stands.
     pub portal: PortalConfig,
 }

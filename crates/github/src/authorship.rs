@@ -86,6 +86,15 @@ impl Client {
         Ok(texts)
     }
 
+    /// Returns false for the job's GITHUB_TOKEN: a pull request that it opens starts no workflow.
+    ///
+    /// # Errors
+    /// Errors of GitHub.
+    pub async fn starts_workflows(&self) -> Result<bool, GithubError> {
+        let us = self.identity.0.get_or_try_init(|| self.viewer()).await?;
+        Ok(!us.eq_ignore_ascii_case(ACTIONS))
+    }
+
     /// REST returns the login only for a person (`GET /user`); GraphQL also for an App installation, which
     /// GITHUB_TOKEN is. If the query is not allowed, the token is assumed to be GITHUB_TOKEN.
     async fn viewer(&self) -> Result<String, GithubError> {

@@ -157,6 +157,11 @@ impl Client {
         format!("/repos/{}{rest}", self.repository)
     }
 
+    /// The owner of the repository.
+    pub(super) fn owner(&self) -> &str {
+        self.repository.split('/').next().unwrap_or_default()
+    }
+
     /// The path on the server: GraphQL is beside the REST API of a GitHub Enterprise Server (`/api/v3`),
     /// everything else in it.
     fn place(&self, path: &str) -> String {

@@ -45,7 +45,7 @@ const OF_THE_SYSTEM: [&str; 9] = [
 ];
 
 impl KclDiagnostic {
-    fn new(code: Option<&str>, name: &str) -> Self {
+    pub(super) fn new(code: Option<&str>, name: &str) -> Self {
         Self {
             code: code.map(str::to_owned),
             name: name.to_owned(),

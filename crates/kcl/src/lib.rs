@@ -8,6 +8,9 @@
 //! This room knows KCL. It does not know which files a stack needs (`crates/repo/src/affected/`), what a compiled value means
 //! (`crates/engine/src/spec/`), or who asked.
 
+mod assignment_edit;
+mod assignments;
+mod attribute_path;
 mod cache;
 mod compile;
 mod core_hints;
@@ -16,6 +19,7 @@ mod error;
 mod fmt_test;
 mod install;
 mod language_hints;
+mod literal;
 mod packages;
 mod pool;
 mod pool_options;
@@ -27,6 +31,8 @@ mod workdir;
 mod worker;
 
 pub use self::{
+    assignments::{AssignedValue, Assignment, ParsedFile},
+    attribute_path::{AttributePath, InvalidAttributePath},
     cache::{Cache, CacheAccess, CacheUse, Kept, SharedCache, cache_use, prune_cache},
     compile::{CompileRequest, Compiled},
     core_hints::CoreRange,
@@ -34,6 +40,7 @@ pub use self::{
     error::{CoreReach, KclError},
     fmt_test::{TestCase, TestOutcome},
     install::{InstallOptions, InstallStep, install, versions},
+    literal::literal,
     packages::{
         Bounds, KnownPackages, LockUpdate, PackageFetcher, PackageTrust, PathEntry, ResolvedPackage,
         UnlockedPackage, clear_packages, packages_use, platform,

@@ -169,6 +169,64 @@ pub struct ValidateCodeResult {
     pub err_message: String,
 }
 
+/// `KclService.ParseFile`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ParseFileArgs {
+    /// The path of the file, for messages; it need not exist.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// The text of the file.
+    #[prost(string, tag = "2")]
+    pub source: String,
+}
+
+/// The answer of `KclService.ParseFile`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ParseFileResult {
+    /// The syntax tree as JSON.
+    #[prost(string, tag = "1")]
+    pub ast_json: String,
+    /// What the parser says.
+    #[prost(message, repeated, tag = "3")]
+    pub errors: Vec<ParseProblem>,
+}
+
+/// An error of the parser, or a suggestion.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ParseProblem {
+    /// `error`, `warning` or `suggestions`.
+    #[prost(string, tag = "1")]
+    pub level: String,
+    /// `Error(InvalidSyntax)` and the like.
+    #[prost(string, tag = "2")]
+    pub code: String,
+    /// The words, each with its place.
+    #[prost(message, repeated, tag = "3")]
+    pub messages: Vec<ParseMessage>,
+}
+
+/// A message of the parser.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ParseMessage {
+    /// The words.
+    #[prost(string, tag = "1")]
+    pub msg: String,
+    /// The place.
+    #[prost(message, optional, tag = "2")]
+    pub pos: Option<ParsePosition>,
+}
+
+/// A place in a file.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ParsePosition {
+    /// The line, from 1.
+    #[prost(int64, tag = "1")]
+    pub line: i64,
+    /// The column, from 0.
+    #[prost(int64, tag = "2")]
+    pub column: i64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

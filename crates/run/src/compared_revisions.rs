@@ -1,16 +1,18 @@
 //! [`ComparedRevisions`]: the head of a run and the base that it is compared with, opened with one cache.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use crate::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, SpecSource, Target, compiler::Compiler};
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId,
+        CommitId, RepoPath,
         affected::{Affected, AffectedStack, InputChange},
         stack::Stack,
     },
 };
 use konverge_config::Config;
-use konverge_repo::git::Repository;
+use konverge_repo::git::{EditedSource, Repository};
 
 /// A head, and its base if there is one.
 pub struct ComparedRevisions {
@@ -60,6 +62,15 @@ impl ComparedRevisions {
         self.known.keep(&base);
         self.base = Some(base);
         Ok(self)
+    }
+
+    /// The head with other contents of some files. Nothing is written.
+    ///
+    /// # Errors
+    /// The files cannot be analyzed.
+    pub fn edited(&self, edits: &BTreeMap<RepoPath, Arc<[u8]>>) -> Result<OpenRevision, UserError> {
+        let source = EditedSource::new(&self.head.source, edits)?;
+        self.head.with_source(&self.known, Arc::new(source))
     }
 
     /// Saves the head for the next run. With a base, that one is saved already.

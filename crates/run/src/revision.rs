@@ -233,6 +233,28 @@ impl OpenRevision {
             Some(config) => config.clone(),
             None => Config::load(source.as_ref())?,
         };
+        Self::analyze(known, source, near, config)
+    }
+
+    /// This revision with the contents of another source, which differs in a few files.
+    pub(crate) fn with_source(
+        &self,
+        known: &AnalysisCache,
+        source: Arc<dyn Source>,
+    ) -> Result<Self, UserError> {
+        let near = CachedRevision {
+            rules: self.config.layout_rules(),
+            analysis: Arc::clone(&self.analysis),
+        };
+        Self::analyze(known, source, Some(near), self.config.clone())
+    }
+
+    fn analyze(
+        known: &AnalysisCache,
+        source: Arc<dyn Source>,
+        near: Option<CachedRevision>,
+        config: Config,
+    ) -> Result<Self, UserError> {
         let (core, layout_rules) = (config.kcl.core(), config.layout_rules());
         let tree = FileTreeView::new(source.clone());
         let analysis = match near.filter(|near| near.rules == layout_rules) {

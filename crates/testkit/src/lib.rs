@@ -30,6 +30,7 @@ pub mod github;
 pub mod golden;
 pub mod hiding;
 pub mod identities;
+pub mod job_tokens;
 pub mod kcl;
 pub mod key_clouds;
 pub mod konfig_history;

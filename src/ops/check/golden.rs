@@ -93,18 +93,9 @@ impl<'a> GoldenFiles<'a> {
     /// Writes the golden file of a stack if it is not what `build` prints, in the layout that it has. Returns its path if
     /// it was written.
     pub(super) fn update(&self, stack: &Stack, printed: &Spec) -> Result<Option<RepoPath>, UserError> {
-        let path = path_of(stack);
-        let text = self.read(&path)?;
-        if let Some(text) = &text
-            && self.differences(text, &path, printed).is_none()
-        {
+        let Some((path, text)) = self.updated(stack, printed)? else {
             return Ok(None);
-        }
-        let like = match &text {
-            Some(_) => None,
-            None => self.any_golden()?,
         };
-        let text = golden_text::write(text.as_deref(), like.as_deref(), printed);
         let written = write(
             self.root,
             path.as_str().as_ref(),
@@ -120,6 +111,27 @@ impl<'a> GoldenFiles<'a> {
             .hint("put a plain file there, or remove the link, and run it again")
         })?;
         Ok(Some(path))
+    }
+
+    /// The golden file of a stack with its new text, if it is not what `build` prints.
+    pub(super) fn updated(
+        &self,
+        stack: &Stack,
+        printed: &Spec,
+    ) -> Result<Option<(RepoPath, String)>, UserError> {
+        let path = path_of(stack);
+        let text = self.read(&path)?;
+        if let Some(text) = &text
+            && self.differences(text, &path, printed).is_none()
+        {
+            return Ok(None);
+        }
+        let like = match &text {
+            Some(_) => None,
+            None => self.any_golden()?,
+        };
+        let text = golden_text::write(text.as_deref(), like.as_deref(), printed);
+        Ok(Some((path, text)))
     }
 
     fn any_golden(&self) -> Result<Option<String>, UserError> {

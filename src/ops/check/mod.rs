@@ -32,6 +32,7 @@ use konverge_base::{
         check_run::Annotation,
         event::Step,
         lint::{Diagnostic, LintReport, LintRule, LintSeverity},
+        spec::Spec,
         stack::Stack,
     },
 };
@@ -39,7 +40,7 @@ use konverge_engine::spec;
 use konverge_github::workflow_commands;
 use konverge_kcl::KclError;
 use konverge_run::{
-    RunContext, StepCounter,
+    OpenRevision, RunContext, StepCounter,
     compiler::{self, Compiler},
 };
 
@@ -151,6 +152,23 @@ pub async fn run(
     found.extend(data_files::check(run, &compiler, selected, &checked).await?);
     found.retain(|found| !scope.skip.contains(&found.rule));
     Ok(LintReport::new(stacks.len(), found))
+}
+
+/// The golden file of a stack with the text for a Spec. `None` if it has that text already, or does not exist.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn updated_golden(
+    run: &RunContext,
+    workspace: &OpenRevision,
+    root: &Path,
+    stack: &Stack,
+    printed: &Spec,
+) -> Result<Option<(RepoPath, String)>, UserError> {
+    match workspace.source.files().contains_key(&golden::path_of(stack)) {
+        true => GoldenFiles::new(workspace, root, &run.secrets).updated(stack, printed),
+        false => Ok(None),
+    }
 }
 
 /// The selected stacks, and those whose golden file the change touches.

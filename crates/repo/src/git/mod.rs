@@ -7,6 +7,7 @@
 mod blobs;
 mod commit_source;
 mod earlier_files;
+mod edited_source;
 mod error;
 mod fetch;
 mod object_ids;
@@ -19,6 +20,7 @@ mod tree_diff;
 mod tree_walk;
 mod worktree_source;
 
+pub use edited_source::EditedSource;
 pub use error::GitError;
 pub use fetch::GitCredentials;
 pub use remote_url::normalize_url;

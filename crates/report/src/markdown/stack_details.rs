@@ -113,7 +113,11 @@ pub fn drift_issue(
         }
     };
     let footer = format!(
-        "{advice}To keep the difference: add it to the code of the stack and merge. This issue closes by itself when the difference is gone.\n",
+        "{advice}To keep the difference: {} finds the attributes and opens a pull request, or add it to the code of the stack. Merge it: this issue closes by itself when the difference is gone.\n",
+        escape::code(&format!(
+            "konverge set {} --keep {} --pull-request",
+            plan.id, plan.digest
+        )),
     );
     let differences = plan.resources.iter();
     let differences = differences.map(|resource| drift_difference(resource, diff::DiffContext::Tree(3)));

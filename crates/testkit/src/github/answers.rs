@@ -53,6 +53,8 @@ pub(super) fn issue_json(issue: &Issue) -> Value {
 pub(super) fn pull_json(pull: &Pull) -> Value {
     json!({
         "number": pull.number, "state": pull.state(), "user": {"login": "ada"},
+        "title": pull.title, "body": pull.body, "node_id": format!("PR_{}", pull.number),
+        "html_url": format!("https://github.com/acme/konfig/pull/{}", pull.number),
         "merged_at": pull.merged_at, "merge_commit_sha": pull.merge_commit,
         "head": {"ref": pull.branch, "sha": pull.head, "repo": pull.head_repository.as_ref().map(|name| json!({"full_name": name}))},
         "base": {"ref": pull.base, "sha": "0".repeat(40), "repo": {"full_name": HERE}},

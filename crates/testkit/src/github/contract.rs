@@ -33,10 +33,14 @@ pub(super) fn check(
 ) -> Result<(), String> {
     if route == "/graphql" {
         let query = body["query"].as_str().unwrap_or_default();
-        let is_known = query == "query { viewer { login } }" || query.contains("on PullRequestReview");
+        let is_known = query == "query { viewer { login } }"
+            || query.contains("on PullRequestReview")
+            || query.contains("enablePullRequestAutoMerge(");
         return match method == "POST" && is_known {
             true => Ok(()),
-            false => Err("GraphQL is asked for nothing but who we are, and who edited a review".to_owned()),
+            false => Err(
+                "GraphQL is asked for nothing but who we are, who edited a review, and to merge".to_owned(),
+            ),
         };
     }
     let contract = &*CONTRACT;

@@ -1,6 +1,10 @@
 //! What GitHub knows of the repository's history: read from the real one by git.
 
-use std::{collections::BTreeMap, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::{Value, json};
 
@@ -13,13 +17,19 @@ pub struct History {
 }
 
 impl History {
-    fn git(&self, arguments: &[&str]) -> Option<String> {
-        let output = Command::new("git")
-            .arg("-C")
-            .arg(&self.folder)
-            .args(arguments)
-            .output()
-            .expect("git runs");
+    pub(super) fn git(&self, arguments: &[&str]) -> Option<String> {
+        self.run(Command::new("git").arg("-C").arg(&self.folder).args(arguments))
+    }
+
+    /// As [`History::git`], with an index of its own.
+    pub(super) fn git_in(&self, index: &Path, arguments: &[&str]) -> Option<String> {
+        let mut command = Command::new("git");
+        command.env("GIT_INDEX_FILE", index).arg("-C").arg(&self.folder);
+        self.run(command.args(arguments))
+    }
+
+    fn run(&self, command: &mut Command) -> Option<String> {
+        let output = command.output().expect("git runs");
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         output.status.success().then_some(text)
     }

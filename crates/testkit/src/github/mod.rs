@@ -4,6 +4,7 @@
 
 mod answers;
 mod contract;
+mod git_data;
 mod history;
 mod routes;
 mod world;

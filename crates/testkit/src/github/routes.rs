@@ -25,6 +25,12 @@ impl World {
         let parts: Vec<&str> = route.trim_start_matches('/').split('/').collect();
         let rest = match parts.as_slice() {
             ["graphql"] => {
+                if body["query"]
+                    .as_str()
+                    .is_some_and(|query| query.contains("enablePullRequestAutoMerge"))
+                {
+                    return Some(self.merge_when_ready(body["variables"]["id"].as_str()?));
+                }
                 if let Some(id) = body["variables"]["id"].as_str() {
                     let mut reviews = self.reviews.iter().map(|(_, review)| review);
                     let review = reviews.find(|review| review["node_id"] == id);
@@ -194,6 +200,9 @@ impl World {
                     )
                 })
             }
+            ("POST", ["pulls"]) => self.open_pull(body)?,
+            ("PATCH", ["pulls", pull]) => self.edit_pull(number(pull), body),
+            (_, ["git", rest @ ..]) => self.git_data(method, rest, body)?,
             ("GET", ["pulls", pull]) => {
                 let found = self.pulls.iter().find(|p| p.number == number(pull));
                 found.map_or_else(not_found, |p| (200, pull_json(p)))
@@ -238,7 +247,8 @@ impl World {
             ("GET", ["branches", branch]) => {
                 let protected = self.protected.iter().any(|b| b == branch);
                 let answer = |sha| json!({"name": branch, "commit": {"sha": sha}, "protected": protected});
-                self.tip(branch).map_or_else(not_found, |sha| (200, answer(sha)))
+                self.tip(&branch.replace("%2F", "/"))
+                    .map_or_else(not_found, |sha| (200, answer(sha)))
             }
             ("GET", ["actions", "runs", _, "approvals"]) => {
                 (200, self.run_approvals.iter().cloned().collect())
@@ -281,6 +291,7 @@ fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
         ["pulls", ..] | ["commits", _, "pulls"] => &["pull_requests"],
         [] | ["collaborators", _, "permission"] => &["metadata"],
         ["branches", _] | ["compare", _] | ["commits"] | ["activity"] => &["contents"],
+        ["git", ..] => &["contents"],
         ["deployments", ..] => &["deployments"],
         ["actions", ..] => &["actions"],
         _ => {

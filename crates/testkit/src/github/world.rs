@@ -48,6 +48,10 @@ pub struct Pull {
     /// Closed without a merge.
     pub closed: bool,
     pub head_repository: Option<String>,
+    pub title: String,
+    pub body: String,
+    /// Somebody asked to merge it as soon as it may be.
+    pub auto_merge: bool,
 }
 
 impl Pull {
@@ -62,6 +66,9 @@ impl Pull {
             merge_commit: None,
             closed: false,
             head_repository: Some(HERE.into()),
+            title: String::new(),
+            body: String::new(),
+            auto_merge: false,
         }
     }
 
@@ -111,6 +118,8 @@ pub struct World {
     pub main: Vec<String>,
     /// Who let a run go on in its environment.
     pub run_approvals: Vec<Value>,
+    /// The setting "Allow auto-merge".
+    pub allows_auto_merge: bool,
     /// Runs of workflows, by id.
     pub runs: BTreeMap<u64, Value>,
     last: u64,

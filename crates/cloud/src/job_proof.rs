@@ -1,0 +1,111 @@
+//! Verifies the OIDC token of a job: GitHub signs which repository it runs in, and for whom the token is.
+
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
+use serde::Deserialize;
+use url::Url;
+
+use super::{
+    CloudError, addresses,
+    http_client::{self, LoginClient},
+    sigv4::sha256,
+};
+
+const WHAT: &str = "the proof of the calling job";
+
+/// Seconds by which the clocks of two machines may differ.
+const LEEWAY: u64 = 30;
+
+/// What GitHub says of the job that a token was made for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct JobProof {
+    /// The repository that the job runs in, as `owner/name`.
+    pub repository: String,
+    /// The id of the token, which no other token has.
+    #[serde(rename = "jti")]
+    pub id: String,
+    /// When it expires, in seconds since 1970.
+    #[serde(rename = "exp")]
+    pub expires: u64,
+}
+
+/// The audience of a token that stands for these words, in this order, and for no others.
+pub fn bound_audience(purpose: &str, words: &[&str]) -> String {
+    format!("{purpose}:{}", sha256(words.join("\n").as_bytes()))
+}
+
+/// The issuer of the tokens of a GitHub server.
+pub fn token_issuer(server_url: &str) -> String {
+    match server_url.trim_end_matches('/') {
+        "https://github.com" => "https://token.actions.githubusercontent.com".to_owned(),
+        server => format!("{server}/_services/token"),
+    }
+}
+
+/// Verifies a token: signed by the issuer, for this audience, and not expired.
+///
+/// # Errors
+/// The token proves nothing, or the keys of the issuer cannot be read.
+pub async fn verify_job(token: &str, issuer: &str, audience: &str) -> Result<JobProof, CloudError> {
+    let refused = |why: String| CloudError::refused(WHAT, why);
+    let header = decode_header(token).map_err(|error| refused(error.to_string()))?;
+    if header.alg != Algorithm::RS256 {
+        return Err(refused("it is not signed with RS256".to_owned()));
+    }
+    let key = header.kid.ok_or_else(|| refused("it names no key".to_owned()))?;
+    let place: Option<Url> = format!("{issuer}/.well-known/jwks").parse().ok();
+    let place = place.filter(|url| url.scheme() == "https" || addresses::is_this_machine(url));
+    let Some(place) = place else {
+        return Err(CloudError::setting(
+            "GITHUB_SERVER_URL",
+            "it is not an HTTPS address",
+        ));
+    };
+    let client = LoginClient::new()?;
+    let keys = http_client::json(client.get(place), "the keys of the issuer").await?;
+    let keys: JwkSet = serde_json::from_value(keys).map_err(|error| refused(error.to_string()))?;
+    let key = keys
+        .find(&key)
+        .ok_or_else(|| refused("its key is not one of the issuer's".to_owned()))?;
+    let key = DecodingKey::from_jwk(key).map_err(|error| refused(error.to_string()))?;
+    let mut validation = Validation::new(Algorithm::RS256);
+    validation.set_audience(&[audience]);
+    validation.set_issuer(&[issuer]);
+    validation.set_required_spec_claims(&["exp", "aud", "iss"]);
+    validation.validate_nbf = true;
+    validation.leeway = LEEWAY;
+    let proof = decode::<JobProof>(token, &key, &validation);
+    proof
+        .map(|proof| proof.claims)
+        .map_err(|error| refused(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audience_stands_for_its_words_alone() {
+        let audience = |words: &[&str]| bound_audience("konverge-set", words);
+        let all = audience(&["acme/konfig", "storefront/dev", "nginx", "sha256:00"]);
+        assert!(all.starts_with("konverge-set:") && all.len() == "konverge-set:".len() + 64);
+        assert_ne!(
+            all,
+            audience(&["acme/konfig", "storefront/prod", "nginx", "sha256:00"])
+        );
+        // As the workflow computes it: printf '%s\n%s' a b | sha256sum
+        assert_eq!(
+            audience(&["a", "b"]),
+            "konverge-set:7e18f737311b2dc3b2f269dd78396b0351f14fb66efa879f768cb23181883c78"
+        );
+    }
+
+    #[test]
+    fn servers_have_issuers_of_their_own() {
+        let issuer = "https://token.actions.githubusercontent.com";
+        assert_eq!(token_issuer("https://github.com/"), issuer);
+        assert_eq!(
+            token_issuer("https://git.example.com"),
+            "https://git.example.com/_services/token"
+        );
+    }
+}

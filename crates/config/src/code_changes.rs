@@ -1,0 +1,135 @@
+//! `set` of `konverge.yaml`: which other repositories may ask for an edit, of which stacks and attributes.
+
+use globset::GlobBuilder;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use konverge_base::model::RepoPath;
+
+/// Edits of the code that other repositories ask for by `repository_dispatch`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Set")]
+pub struct SetConfig {
+    /// What is allowed; everything else is refused.
+    pub allow: Vec<SetRule>,
+}
+
+/// One rule of `set.allow`.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetRule {
+    /// A glob for the folders of stacks: `appops/storefront/*`.
+    pub stacks: String,
+    /// The attributes, as `konverge set` prints them: `server.image`.
+    pub paths: Vec<String>,
+    /// The repositories that may ask, as `owner/name`.
+    pub from: Vec<String>,
+}
+
+impl SetConfig {
+    /// Returns true if a repository may set an attribute of the stack in a folder. Without an attribute: any one.
+    pub fn allows(&self, repository: &str, folder: &RepoPath, path: Option<&str>) -> bool {
+        let is_in = |glob: &str| {
+            let glob = GlobBuilder::new(glob).literal_separator(true).build();
+            glob.is_ok_and(|glob| glob.compile_matcher().is_match(folder.as_str()))
+        };
+        self.allow.iter().any(|rule| {
+            // GitHub's names are case-insensitive.
+            rule.from
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(repository))
+                && is_in(&rule.stacks)
+                && path.is_none_or(|path| rule.paths.iter().any(|known| known == path))
+        })
+    }
+
+    pub(super) fn problem(&self) -> Option<(String, String)> {
+        self.allow.iter().find_map(|rule| {
+            if let Err(error) = GlobBuilder::new(&rule.stacks).build() {
+                let what = format!(
+                    "set.allow: `{}` is not a glob: {error}",
+                    rule.stacks.escape_debug()
+                );
+                return Some((what, "such as `appops/storefront/*`".to_owned()));
+            }
+            if rule.paths.is_empty() || rule.from.is_empty() {
+                let what = "set.allow: a rule without `paths` or `from` allows nothing".to_owned();
+                return Some((
+                    what,
+                    "name attributes (`server.image`) and repositories (`owner/name`)".to_owned(),
+                ));
+            }
+            let wrong = rule.from.iter().find(|name| !is_repository(name))?;
+            let what = format!("set.allow: `{}` is not a repository", wrong.escape_debug());
+            Some((what, "write `owner/name`; patterns are not known here".to_owned()))
+        })
+    }
+}
+
+fn is_repository(name: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    name.split_once('/')
+        .is_some_and(|(owner, name)| is_part(owner) && is_part(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(stacks: &str, paths: &[&str], from: &[&str]) -> SetConfig {
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        let rule = SetRule {
+            stacks: stacks.to_owned(),
+            paths: owned(paths),
+            from: owned(from),
+        };
+        SetConfig { allow: vec![rule] }
+    }
+
+    #[test]
+    fn only_what_a_rule_names_is_allowed() {
+        let rules = config("appops/shop/*", &["server.image"], &["acme/shop"]);
+        let allows = |from: &str, folder: &str, path: &str| {
+            rules.allows(from, &RepoPath::normalize(folder).unwrap(), Some(path))
+        };
+        assert!(allows("acme/shop", "appops/shop/dev", "server.image"));
+        assert!(allows("Acme/Shop", "appops/shop/dev", "server.image"));
+        for (from, folder, path) in [
+            ("acme/shop2", "appops/shop/dev", "server.image"),
+            ("evil/shop", "appops/shop/dev", "server.image"),
+            ("acme/shop", "appops/shop/dev/x", "server.image"),
+            ("acme/shop", "appops/other/dev", "server.image"),
+            ("acme/shop", "appops/shop/dev", "server.replicas"),
+            ("acme/shop", "appops/shop/dev", "server.image.x"),
+        ] {
+            assert!(!allows(from, folder, path), "{from} {folder} {path}");
+        }
+        assert!(!SetConfig::default().allows("acme/shop", &RepoPath::root(), None));
+    }
+
+    #[test]
+    fn wrong_rules_are_named() {
+        for rules in [
+            config("a[", &["a.b"], &["a/b"]),
+            config("a/*", &[], &["a/b"]),
+            config("a/*", &["a.b"], &[]),
+            config("a/*", &["a.b"], &["a/*"]),
+            config("a/*", &["a.b"], &["a"]),
+            config("a/*", &["a.b"], &["a/b/c"]),
+        ] {
+            assert!(
+                rules
+                    .problem()
+                    .is_some_and(|(what, _)| what.starts_with("set.allow")),
+                "{rules:?}"
+            );
+        }
+        assert_eq!(config("a/*", &["a.b"], &["a/b"]).problem(), None);
+    }
+}

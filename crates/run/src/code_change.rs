@@ -1,0 +1,219 @@
+//! Changes of the code by machine: an attribute gets another value in the file of a stack that sets it. The files are
+//! edited in memory; the Specs before and after decide whether the edit is what was asked for.
+
+mod attribute_edit;
+mod hotfix;
+mod program_files;
+mod spec_fields;
+mod value_search;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{ComparedRevisions, OpenRevision, RunContext, compiler::Compiler, redact};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        RepoPath, StackId,
+        plan::{Plan, StackPlan},
+        spec::Spec,
+        stack::Stack,
+    },
+    secrets::mask_resource,
+};
+use konverge_engine as engine;
+use konverge_kcl::AttributePath;
+
+/// Where an attribute is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EditPlace {
+    /// In the stack's own files. An attribute that only the base sets is added to them.
+    #[default]
+    Stack,
+    /// In the files of the project that its stacks share.
+    Base,
+}
+
+/// What was done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EditKind {
+    /// The value was replaced.
+    Replaced,
+    /// The attribute was added.
+    Added,
+    /// The file sets the value already.
+    Unchanged,
+}
+
+/// One edit of one stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditedLine {
+    /// The stack.
+    pub stack: StackId,
+    /// The file.
+    pub file: RepoPath,
+    /// The line of the value, from 1.
+    pub line: u32,
+    /// The attribute.
+    pub path: AttributePath,
+    /// What was done.
+    pub kind: EditKind,
+}
+
+/// A file with its content before and after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditedFile {
+    /// The file.
+    pub path: RepoPath,
+    /// Its content in the revision.
+    pub before: Arc<[u8]>,
+    /// The content to write.
+    pub after: Arc<[u8]>,
+}
+
+/// Edits with what they do to the Specs. Nothing is written yet.
+pub struct CodeChange {
+    /// The files, sorted by path.
+    pub files: Vec<EditedFile>,
+    /// The differences of the Specs, masked.
+    pub plan: Plan,
+    /// The stacks whose Specs differ.
+    pub stacks: Vec<Stack>,
+    /// The revision with the edits.
+    pub revision: OpenRevision,
+}
+
+/// Edits files of one revision, in memory.
+#[derive(Clone)]
+pub struct CodeEditor<'a> {
+    run: &'a RunContext,
+    revisions: &'a ComparedRevisions,
+    compiler: &'a Compiler,
+    /// The contents that were edited so far.
+    contents: BTreeMap<RepoPath, Arc<[u8]>>,
+}
+
+impl<'a> CodeEditor<'a> {
+    /// An editor of the head of these revisions.
+    pub fn new(run: &'a RunContext, revisions: &'a ComparedRevisions, compiler: &'a Compiler) -> Self {
+        Self {
+            run,
+            revisions,
+            compiler,
+            contents: BTreeMap::new(),
+        }
+    }
+
+    /// The content of a file that was edited.
+    pub fn edited(&self, path: &RepoPath) -> Option<Arc<[u8]>> {
+        self.contents.get(path).map(Arc::clone)
+    }
+
+    fn content(&self, path: &RepoPath) -> Result<Option<Arc<[u8]>>, UserError> {
+        match self.contents.get(path) {
+            Some(edited) => Ok(Some(Arc::clone(edited))),
+            None => self.content_before(path),
+        }
+    }
+
+    fn content_before(&self, path: &RepoPath) -> Result<Option<Arc<[u8]>>, UserError> {
+        let content = self.revisions.head.source.read_path(path);
+        content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))
+    }
+
+    /// The Spec of a stack with the edits so far.
+    async fn spec(&self, stack: &StackId) -> Result<Spec, UserError> {
+        let edited = match self.contents.is_empty() {
+            true => None,
+            false => Some(self.revisions.edited(&self.contents)?),
+        };
+        let revision = edited.as_ref().unwrap_or(&self.revisions.head);
+        let stack = find_stack(revision, stack)?;
+        self.compiler.spec(revision, &stack).await
+    }
+
+    /// Compiles what the edits affect. Only the Specs of the stacks in `named` may differ, unless `shared` allows it for
+    /// others.
+    ///
+    /// # Errors
+    /// A stack does not compile, or the edits change another stack.
+    pub async fn finish(self, named: &BTreeSet<StackId>, shared: bool) -> Result<CodeChange, UserError> {
+        let head = &self.revisions.head;
+        let mut files = Vec::new();
+        for (path, after) in &self.contents {
+            let before = self.content_before(path)?.unwrap_or_default();
+            if before != *after {
+                files.push(EditedFile {
+                    path: path.clone(),
+                    before,
+                    after: Arc::clone(after),
+                });
+            }
+        }
+        let revision = self.revisions.edited(&self.contents)?;
+        let affected = revision.analysis.compare(&head.analysis);
+        let ids = affected.stacks.into_iter().map(|stack| stack.id);
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for id in ids {
+            before.push(find_stack(head, &id)?);
+            after.push(find_stack(&revision, &id)?);
+        }
+        let olds = self.compiler.specs(head, &before).await;
+        let news = self.compiler.specs(&revision, &after).await;
+        self.run.check_interrupted()?;
+        let (mut plans, mut stacks, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for ((stack, old), new) in after.into_iter().zip(olds).zip(news) {
+            let is_named = named.contains(&stack.id);
+            let (old, new) = match (old, new) {
+                (Ok(old), Ok(new)) => (old, new),
+                (Err(failure), _) | (_, Err(failure)) if is_named => return Err(failure),
+                // It does not compile with or without the edits.
+                (Err(_), Err(_)) => continue,
+                (_, Err(failure)) if shared => return Err(failure),
+                _ => {
+                    others.push(stack.id.to_string());
+                    continue;
+                }
+            };
+            if old.digest() == new.digest() {
+                continue;
+            }
+            if !is_named && !shared {
+                others.push(stack.id.to_string());
+                continue;
+            }
+            plans.push(self.difference(&stack, &old, &new));
+            stacks.push(stack);
+        }
+        if !others.is_empty() {
+            let what = format!("the edit would change other stacks: {}", others.join(", "));
+            return Err(UserError::new(ErrorKind::Layout, what)
+                .hint("nothing was written; name these stacks too, or allow it with `--in base`"));
+        }
+        plans.sort_by(|a, b| a.stack.cmp(&b.stack));
+        let mut plan = Plan {
+            version: 1,
+            stacks: plans,
+        };
+        redact::plan(&mut plan, &self.run.secrets);
+        Ok(CodeChange {
+            files,
+            plan,
+            stacks,
+            revision,
+        })
+    }
+
+    fn difference(&self, stack: &Stack, old: &Spec, new: &Spec) -> StackPlan {
+        let mask = mask_resource as engine::ResourceMask;
+        let masked = (&self.run.secrets, mask);
+        engine::plan_against_spec(&stack.id, &stack.folder, old, new, None, masked)
+    }
+}
+
+fn find_stack(revision: &OpenRevision, id: &StackId) -> Result<Stack, UserError> {
+    let stack = revision.layout.stack(id).cloned();
+    stack.ok_or_else(|| UserError::new(ErrorKind::Layout, format!("there is no stack {id} with the edit")))
+}

@@ -1,0 +1,275 @@
+//! Sets one attribute of one stack: finds the one place that sets it as a literal, or the block that it is added to.
+
+use std::sync::Arc;
+
+use super::{CodeEditor, EditKind, EditPlace, EditedLine, program_files::ProgramFiles};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, stack::Stack},
+};
+use konverge_kcl::{AssignedValue, Assignment, AttributePath, CompileRequest, KclError, ParsedFile, Pool};
+
+const UNTOUCHED: &str = "nothing was written";
+
+/// A file of the program with what it sets.
+pub(super) struct ProgramFile {
+    pub path: RepoPath,
+    text: String,
+    pub parsed: ParsedFile,
+}
+
+impl CodeEditor<'_> {
+    /// Gives an attribute of a stack another value, which is a literal of KCL.
+    ///
+    /// # Errors
+    /// The value is not a literal; no file or several places set the attribute; the place is computed, conditional or
+    /// a block; a file is a link or does not parse.
+    pub async fn set_attribute(
+        &mut self,
+        stack: &Stack,
+        path: &AttributePath,
+        value: &str,
+        place: EditPlace,
+    ) -> Result<EditedLine, UserError> {
+        let value = value.trim();
+        let pool = self.compiler.pool().await?;
+        if !pool.is_literal(value).await? {
+            return Err(UserError::new(
+                ErrorKind::Usage,
+                format!("the value for `{path}` is not a literal of KCL"),
+            )
+            .hint(format!(
+                "a text has quotes of its own: `{path}='\"text\"'`; {UNTOUCHED}"
+            )));
+        }
+        let files = ProgramFiles::read(&self.revisions.head, stack)?;
+        let edited = self
+            .parse_all(pool, files.editable(&self.revisions.head, place)?)
+            .await?;
+        let found = match places(&edited, path).as_slice() {
+            [(file, at)] => Some((*file, *at)),
+            [] => None,
+            several => return Err(ambiguous(path, several)),
+        };
+        let (file, text, kind) = match found {
+            Some((file, at)) if file.parsed.value_text(at) == value => {
+                return Ok(line(stack, file, at, path, EditKind::Unchanged));
+            }
+            Some((file, at)) if at.is_literal() => (file, file.parsed.replace(at, value), EditKind::Replaced),
+            Some((file, at)) => return Err(not_literal(path, file, at)),
+            None => {
+                let base = match place {
+                    EditPlace::Stack => self.parse_all(pool, &files.base).await?,
+                    EditPlace::Base => Vec::new(),
+                };
+                let (file, text) = add(stack, &edited, &base, path, value)?;
+                (file, text, EditKind::Added)
+            }
+        };
+        let (text, parsed) = check(pool, file, text, path, value).await?;
+        let set = parsed.assignments.iter().find(|found| found.path == *path);
+        let line = EditedLine {
+            stack: stack.id.clone(),
+            file: file.path.clone(),
+            line: set.map_or(1, |found| found.line),
+            path: path.clone(),
+            kind,
+        };
+        self.contents
+            .insert(line.file.clone(), Arc::from(text.into_bytes()));
+        Ok(line)
+    }
+
+    pub(super) async fn parse_all(
+        &self,
+        pool: &Pool,
+        paths: &[RepoPath],
+    ) -> Result<Vec<ProgramFile>, UserError> {
+        let mut files = Vec::new();
+        for path in paths {
+            let Some(content) = self.content(path)? else {
+                continue;
+            };
+            let text = String::from_utf8(content.to_vec()).map_err(|_| {
+                UserError::new(ErrorKind::Kcl, "the file is not UTF-8").at(path.to_string(), None, None)
+            })?;
+            let parsed = pool.parse(path, &text).await?;
+            let path = path.clone();
+            files.push(ProgramFile { path, text, parsed });
+        }
+        Ok(files)
+    }
+}
+
+type EditPoint<'f> = (&'f ProgramFile, &'f Assignment);
+
+/// Every place that sets an attribute.
+fn places<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Vec<EditPoint<'f>> {
+    matching(files, |found| found.path == *path)
+}
+
+fn matching<'f>(files: &'f [ProgramFile], wanted: impl Fn(&Assignment) -> bool) -> Vec<EditPoint<'f>> {
+    let mut found = Vec::new();
+    for file in files {
+        let all = file.parsed.assignments.iter().filter(|at| wanted(at));
+        found.extend(all.map(|at| (file, at)));
+    }
+    found
+}
+
+/// The file to which an attribute is added that only the base sets, and its text with it.
+fn add<'f>(
+    stack: &Stack,
+    own: &'f [ProgramFile],
+    base: &[ProgramFile],
+    path: &AttributePath,
+    value: &str,
+) -> Result<(&'f ProgramFile, String), UserError> {
+    let keys = path.keys();
+    for files in [own, base] {
+        let parts = matching(files, |found| {
+            found.path.keys().len() > keys.len() && found.path.keys().starts_with(keys)
+        });
+        if let Some((file, part)) = parts.first().filter(|_| places(files, path).is_empty()) {
+            let what = format!(
+                "`{path}` is set in parts, such as `{}`: set these one by one",
+                part.path
+            );
+            return Err(refused(what, file, part.line));
+        }
+    }
+    let above = matching(own, |found| {
+        found.value == AssignedValue::Computed && keys.starts_with(found.path.keys())
+    });
+    if let Some((file, at)) = above.first() {
+        let what = format!("`{}`, which holds `{path}`, is computed", at.path);
+        return Err(refused(what, file, at.line));
+    }
+    let blocks = own
+        .iter()
+        .filter_map(|file| Some((file, file.parsed.block_for(path)?)));
+    let block = blocks.max_by_key(|(_, block)| block.path.keys().len());
+    if places(base, path).is_empty() {
+        let mut failure = UserError::new(ErrorKind::Usage, format!("no file of {} sets `{path}`", stack.id));
+        if let Some((file, block)) = block {
+            failure = failure.at(file.path.to_string(), Some(block.line), None);
+        } else if let Some(file) = own.last() {
+            failure = failure.at(file.path.to_string(), None, None);
+        }
+        let known = [own, base].map(|files| matching(files, |found| found.value != AssignedValue::Block));
+        let known = known.iter().flatten().map(|(_, found)| found.path.to_string());
+        let wanted = path.to_string();
+        let nearest = known
+            .map(|known| (strsim::damerau_levenshtein(&known, &wanted), known))
+            .min();
+        if let Some((_, known)) = nearest.filter(|(distance, _)| *distance <= wanted.len() / 2) {
+            failure = failure.hint(format!("did you mean `{known}`?"));
+        }
+        return Err(failure.hint(format!(
+            "write it by hand once, and `konverge set` keeps it; {UNTOUCHED}"
+        )));
+    }
+    let Some((file, block)) = block else {
+        let what = format!(
+            "the files of {} have no block to which `{path}` could be added",
+            stack.id
+        );
+        let failure = UserError::new(ErrorKind::Kcl, what);
+        let failure = match own.last() {
+            Some(file) => failure.at(file.path.to_string(), None, None),
+            None => failure,
+        };
+        return Err(failure.hint(format!(
+            "the base sets it: `--in base` changes it for every stack of the project; {UNTOUCHED}"
+        )));
+    };
+    let text = file.parsed.add(block, path, value);
+    let text = text.ok_or_else(|| refused(format!("`{path}` cannot be written as KCL"), file, block.line))?;
+    Ok((file, text))
+}
+
+/// Formats the edited text if the file was formatted, and confirms that it sets nothing else.
+async fn check(
+    pool: &Pool,
+    file: &ProgramFile,
+    text: String,
+    path: &AttributePath,
+    value: &str,
+) -> Result<(String, ParsedFile), UserError> {
+    let changed_more = || {
+        let what = format!("the edit of `{path}` would change more than its value");
+        refused(what, file, 1)
+    };
+    let parsed = match pool.parse(&file.path, &text).await {
+        Ok(parsed) => parsed,
+        Err(KclError::Code(_)) => return Err(changed_more()),
+        Err(other) => return Err(other.into()),
+    };
+    if !file.parsed.differs_only_at(&parsed, path, value) {
+        return Err(changed_more());
+    }
+    let request = CompileRequest {
+        label: file.path.to_string(),
+        ..CompileRequest::default()
+    };
+    let formatted = pool.format(&request, &file.text).await?;
+    if formatted != file.text.as_bytes() {
+        return Ok((text, parsed));
+    }
+    let formatted = String::from_utf8(pool.format(&request, &text).await?).map_err(|_| changed_more())?;
+    let parsed = pool.parse(&file.path, &formatted).await?;
+    let set = parsed.assignments.iter().find(|found| found.path == *path);
+    let value = set
+        .map(|found| parsed.value_text(found).to_owned())
+        .unwrap_or_default();
+    match file.parsed.differs_only_at(&parsed, path, &value) {
+        true => Ok((formatted, parsed)),
+        false => Err(changed_more()),
+    }
+}
+
+fn line(
+    stack: &Stack,
+    file: &ProgramFile,
+    at: &Assignment,
+    path: &AttributePath,
+    kind: EditKind,
+) -> EditedLine {
+    EditedLine {
+        stack: stack.id.clone(),
+        file: file.path.clone(),
+        line: at.line,
+        path: path.clone(),
+        kind,
+    }
+}
+
+fn refused(what: String, file: &ProgramFile, line: u32) -> UserError {
+    UserError::new(ErrorKind::Kcl, what)
+        .at(file.path.to_string(), Some(line), None)
+        .hint(format!("{UNTOUCHED}; edit the file by hand"))
+}
+
+fn ambiguous(path: &AttributePath, places: &[EditPoint<'_>]) -> UserError {
+    let names = places
+        .iter()
+        .map(|(file, at)| format!("{}:{}", file.path, at.line));
+    let what = format!(
+        "`{path}` is set in {} places: {}",
+        places.len(),
+        names.collect::<Vec<_>>().join(", ")
+    );
+    let (file, at) = places[0];
+    refused(what, file, at.line)
+}
+
+fn not_literal(path: &AttributePath, file: &ProgramFile, at: &Assignment) -> UserError {
+    let what = match at.value {
+        AssignedValue::Block => format!("`{path}` is a block: set its attributes one by one"),
+        AssignedValue::Conditional => format!("`{path}` is set under a condition"),
+        AssignedValue::Computed | AssignedValue::Literal(_) => {
+            format!("`{path}` is computed: it is not a literal")
+        }
+    };
+    refused(what, file, at.line)
+}

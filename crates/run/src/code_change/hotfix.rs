@@ -1,0 +1,85 @@
+//! Keeps a hotfix: what was changed outside Konverge, on the cluster, becomes the code.
+
+use serde_json::Value;
+
+use super::{
+    CodeEditor, EditPlace, EditedLine,
+    spec_fields::{SpecField, WantedField},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        masked_value,
+        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+        stack::Stack,
+    },
+};
+
+/// What stands for a part of a text that is a secret.
+const MASK: &str = "***";
+
+impl CodeEditor<'_> {
+    /// Edits the attributes of a stack so that its Spec has the live values of a drift check's difference, and nothing
+    /// else changes.
+    ///
+    /// # Errors
+    /// An object was created or deleted by hand, a field was added or removed, a value is a secret, or a field has no
+    /// attribute or several.
+    pub async fn keep(&mut self, stack: &Stack, drift: &StackPlan) -> Result<Vec<EditedLine>, UserError> {
+        let mut wanted = Vec::new();
+        for resource in &drift.resources {
+            wanted.extend(wanted_fields(resource)?);
+        }
+        if wanted.is_empty() {
+            return Err(not_kept(format!("no field of {} differs", stack.id)));
+        }
+        let mut lines = Vec::new();
+        while !wanted.is_empty() {
+            let (line, left) = self.set_field(stack, &wanted, EditPlace::Stack).await?;
+            lines.push(line);
+            wanted = left;
+        }
+        Ok(lines)
+    }
+}
+
+/// The fields of a resource with their live values.
+fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError> {
+    if resource.action != Action::Update {
+        return Err(not_kept(format!(
+            "{} was created or deleted by hand",
+            resource.id
+        )));
+    }
+    let by_server =
+        |change: &&FieldChange| matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
+    let changes = resource.changes.iter().filter(|change| !by_server(change));
+    changes
+        .map(|change| {
+            let name = format!("{} {}", resource.id, change.path.escape_debug());
+            let (Some(live), Some(recorded)) = (&change.from, &change.to) else {
+                return Err(not_kept(format!("{name} was added or removed by hand")));
+            };
+            if [live, recorded].into_iter().any(is_hidden) {
+                return Err(not_kept(format!("{name} is a secret, which never becomes code")));
+            }
+            let field = SpecField {
+                resource: resource.id.clone(),
+                path: change.path.clone(),
+                value: live.clone(),
+            };
+            let current = recorded.clone();
+            Ok(WantedField { field, current })
+        })
+        .collect()
+}
+
+/// Returns true if a value is not shown as it is.
+fn is_hidden(value: &Value) -> bool {
+    masked_value::holds_mark(value) || value.to_string().contains(MASK)
+}
+
+fn not_kept(why: String) -> UserError {
+    UserError::new(ErrorKind::Kcl, format!("the difference is not kept: {why}"))
+        .hint("nothing was written; edit the code by hand, or restore what was applied last")
+}

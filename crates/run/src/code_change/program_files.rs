@@ -1,0 +1,96 @@
+//! The files that an edit of a stack may change: those of the stack, and those of its project that its stacks share.
+
+use std::collections::BTreeSet;
+
+use super::EditPlace;
+use crate::OpenRevision;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        RepoPath,
+        file_source::FileKind,
+        stack::{EntryPackage, Stack},
+    },
+};
+
+/// The files of a stack's program that belong to it or to its project.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ProgramFiles {
+    /// In the folder of the stack, in the order of the program.
+    pub own: Vec<RepoPath>,
+    /// In the folder of the project, and in no stack.
+    pub base: Vec<RepoPath>,
+}
+
+impl ProgramFiles {
+    /// Reads the entries of a stack.
+    pub(super) fn read(revision: &OpenRevision, stack: &Stack) -> Result<Self, UserError> {
+        let setup = stack.compile.as_ref().map_err(|error| {
+            UserError::new(ErrorKind::Layout, error.message.clone()).at(
+                error.file.to_string(),
+                error.line,
+                error.column,
+            )
+        })?;
+        let (mut files, mut seen) = (Self::default(), BTreeSet::new());
+        let in_other_stack = |path: &RepoPath| {
+            let mut stacks = revision.layout.stacks.iter();
+            stacks.any(|other| other.folder != stack.project_folder && path.is_within(&other.folder))
+        };
+        for entry in &setup.entries {
+            if matches!(entry.package, EntryPackage::Dependency(_)) {
+                continue;
+            }
+            for path in entry_files(revision, &entry.path) {
+                if !seen.insert(path.clone()) {
+                    continue;
+                }
+                if path.is_within(&stack.folder) {
+                    files.own.push(path);
+                } else if path.is_within(&stack.project_folder) && !in_other_stack(&path) {
+                    files.base.push(path);
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// The files that an edit at this place may change. None of them is a link.
+    pub(super) fn editable(
+        &self,
+        revision: &OpenRevision,
+        place: EditPlace,
+    ) -> Result<&[RepoPath], UserError> {
+        let files = match place {
+            EditPlace::Stack => &self.own,
+            EditPlace::Base => &self.base,
+        };
+        let kind = |path: &RepoPath| revision.source.files().get(path).map(|entry| entry.kind);
+        match files.iter().find(|path| kind(path) != Some(FileKind::File)) {
+            Some(link) => Err(UserError::new(
+                ErrorKind::Layout,
+                format!(
+                    "`{}` is a link, and only plain files are edited",
+                    link.as_str().escape_debug()
+                ),
+            )
+            .at(link.to_string(), None, None)
+            .hint("nothing was written; edit the file that it leads to by hand")),
+            None => Ok(files),
+        }
+    }
+}
+
+/// The file of an entry, or the files of the folder that it names.
+fn entry_files(revision: &OpenRevision, entry: &RepoPath) -> Vec<RepoPath> {
+    let files = revision.source.files();
+    if files.contains_key(entry) {
+        return vec![entry.clone()];
+    }
+    let in_folder = |path: &&RepoPath| {
+        path.parent().as_ref() == Some(entry)
+            && path.file_name().ends_with(".k")
+            && !path.file_name().ends_with("_test.k")
+    };
+    files.keys().filter(in_folder).cloned().collect()
+}

@@ -1,0 +1,213 @@
+//! Finds the attribute behind a field of the Spec: of the literals that equal its value, the one whose edit changes that
+//! field, and nothing else.
+
+use serde_json::Value;
+
+use super::{
+    CodeEditor, EditPlace, EditedLine,
+    program_files::ProgramFiles,
+    spec_fields::{SpecField, WantedField, changes_within, image_name, images, is_image_reference},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::stack::Stack,
+};
+use konverge_kcl::{AssignedValue, AttributePath, literal};
+
+/// The maximum number of attributes that are tried for one field.
+const MOST_TRIED: usize = 50;
+
+/// The maximum number of names in a message.
+const MOST_NAMED: usize = 5;
+
+impl CodeEditor<'_> {
+    /// Gives the image `name` of a stack another reference: edits the one attribute that makes exactly that image
+    /// change. `None` if it has the reference already.
+    ///
+    /// # Errors
+    /// No container or several use the image; no attribute or several make it change alone.
+    pub async fn set_image(
+        &mut self,
+        stack: &Stack,
+        name: &str,
+        reference: &str,
+        place: EditPlace,
+    ) -> Result<Option<EditedLine>, UserError> {
+        if !is_image_reference(reference) {
+            let shown = reference.escape_debug();
+            return Err(UserError::new(
+                ErrorKind::Usage,
+                format!("`{shown}` is not a reference of an image"),
+            )
+            .hint("such as `ghcr.io/example/storefront:2.5.0`"));
+        }
+        let before = self.spec(&stack.id).await?;
+        let all = images(&before);
+        let is_named = |field: &&SpecField| {
+            field
+                .value
+                .as_str()
+                .is_some_and(|image| image_name(image) == name)
+        };
+        let named: Vec<_> = all.iter().filter(is_named).collect();
+        let place_of = |field: &SpecField| format!("{} {}", field.resource, field.path.escape_debug());
+        let field = match named.as_slice() {
+            [field] => *field,
+            [] => {
+                let mut known: Vec<_> = all
+                    .iter()
+                    .filter_map(|field| field.value.as_str())
+                    .map(image_name)
+                    .collect();
+                known.sort_unstable();
+                known.dedup();
+                let failure = UserError::new(
+                    ErrorKind::Usage,
+                    format!(
+                        "no container of {} has the image `{}`",
+                        stack.id,
+                        name.escape_debug()
+                    ),
+                );
+                return Err(match known.is_empty() {
+                    true => failure.hint("its Spec has no images"),
+                    false => failure.hint(format!(
+                        "its images are {}",
+                        listed(known.iter().map(|known| format!("`{}`", known.escape_debug())))
+                    )),
+                });
+            }
+            several => {
+                let what = format!(
+                    "{} containers of {} have the image `{}`: {}",
+                    several.len(),
+                    stack.id,
+                    name.escape_debug(),
+                    listed(several.iter().map(|field| place_of(field)))
+                );
+                return Err(UserError::new(ErrorKind::Kcl, what)
+                    .hint("nothing was written; name the attribute: `konverge set STACK PATH=VALUE`"));
+            }
+        };
+        let wanted = SpecField {
+            value: Value::from(reference),
+            ..field.clone()
+        };
+        if wanted == *field {
+            return Ok(None);
+        }
+        let wanted = WantedField {
+            current: field.value.clone(),
+            field: wanted,
+        };
+        let (line, _) = self.set_field(stack, &[wanted], place).await?;
+        Ok(Some(line))
+    }
+
+    /// Gives one of the fields in `wanted` its value, and with the same edit others of them if they come from the same
+    /// attribute. Returns the edit and the fields that are left.
+    ///
+    /// # Errors
+    /// No attribute or several change the first field and nothing beside `wanted`.
+    pub(super) async fn set_field(
+        &mut self,
+        stack: &Stack,
+        wanted: &[WantedField],
+        place: EditPlace,
+    ) -> Result<(EditedLine, Vec<WantedField>), UserError> {
+        let WantedField { field, current } = &wanted[0];
+        let name = format!("{} {}", field.resource, field.path.escape_debug());
+        let text = literal(&field.value).ok_or_else(|| {
+            let what = format!("the value for {name} cannot be written as a literal of KCL");
+            UserError::new(ErrorKind::Kcl, what)
+        })?;
+        let tried = self.attributes_with(stack, current).await?;
+        if tried.len() > MOST_TRIED {
+            let what = format!(
+                "{} attributes have the value of {name}, and at most {MOST_TRIED} are tried",
+                tried.len()
+            );
+            return Err(UserError::new(ErrorKind::Kcl, what)
+                .hint("set the attribute by its path; nothing was written"));
+        }
+        let before = self.spec(&stack.id).await?;
+        let fields: Vec<_> = wanted.iter().map(|wanted| wanted.field.clone()).collect();
+        let mut kept = Vec::new();
+        for path in &tried {
+            self.run.check_interrupted()?;
+            let mut trial = self.clone();
+            let Ok(line) = trial.set_attribute(stack, path, &text, place).await else {
+                continue;
+            };
+            let Ok(after) = trial.spec(&stack.id).await else {
+                continue;
+            };
+            let changed = changes_within(&before, &after, &fields);
+            if let Some(changed) = changed.filter(|changed| changed.contains(&0)) {
+                kept.push((trial.contents, line, changed));
+            }
+        }
+        let names = listed(tried.iter().map(|path| format!("`{path}`")));
+        let failure = match kept.len() {
+            1 => {
+                let (contents, line, changed) = kept.swap_remove(0);
+                self.contents = contents;
+                let left = wanted.iter().enumerate().filter(|(at, _)| !changed.contains(at));
+                return Ok((line, left.map(|(_, field)| field.clone()).collect()));
+            }
+            0 if tried.is_empty() => {
+                let what = format!("no file of {} sets the value of {name} as a literal", stack.id);
+                UserError::new(ErrorKind::Kcl, what).hint("it may be computed: edit the code by hand")
+            }
+            0 => UserError::new(
+                ErrorKind::Kcl,
+                format!(
+                    "no attribute of {} changes {name} alone; tried: {names}",
+                    stack.id
+                ),
+            ),
+            _ => {
+                let places = kept.iter();
+                let places =
+                    places.map(|(_, line, _)| format!("`{}` ({}:{})", line.path, line.file, line.line));
+                let what = format!(
+                    "several attributes of {} change {name}: {}",
+                    stack.id,
+                    listed(places)
+                );
+                UserError::new(ErrorKind::Kcl, what)
+            }
+        };
+        Err(failure
+            .hint("nothing was written; set the attribute by its path: `konverge set STACK PATH=VALUE`"))
+    }
+
+    /// The attributes that the files of a stack and of its base set to a literal of this value.
+    async fn attributes_with(&self, stack: &Stack, value: &Value) -> Result<Vec<AttributePath>, UserError> {
+        let pool = self.compiler.pool().await?;
+        let files = ProgramFiles::read(&self.revisions.head, stack)?;
+        let mut found = Vec::new();
+        for paths in [&files.own, &files.base] {
+            for file in self.parse_all(pool, paths).await? {
+                let equal =
+                    file.parsed.assignments.into_iter().filter(
+                        |at| matches!(&at.value, AssignedValue::Literal(Some(known)) if known == value),
+                    );
+                found.extend(equal.map(|at| at.path));
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+}
+
+fn listed(names: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<_> = names.collect();
+    let more = names.len().saturating_sub(MOST_NAMED);
+    names.truncate(MOST_NAMED);
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    names.join(", ")
+}

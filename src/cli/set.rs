@@ -1,0 +1,317 @@
+//! `konverge set`: edits attributes of stacks.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::{CliContext, common_args::ClusterArg, completers};
+use crate::ops::set::{self, EditTarget, PreparedEdits, Proposal, ProposalResult, SetRequest, WantedEdit};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::Digest,
+};
+use konverge_repo::git::Repository;
+use konverge_report::{self as report, escape::log, json, terminal::Style};
+use konverge_run::{
+    RevisionSpec, StackSelector,
+    code_change::{EditKind, EditPlace, EditedLine},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("kubeconfig", only_to_keep),
+    after_help = "Examples:
+  konverge set storefront/dev server.replicas=3                       one attribute of one stack
+  konverge set storefront/* --image ghcr.io/example/storefront=ghcr.io/example/storefront:2.5.0
+  konverge set storefront/prod server.liveness.delay=20 --in base     for every stack of the project
+  konverge set --from edits.yaml --update                             many edits, and golden files
+  konverge set storefront/dev server.replicas=3 --check               show it, and write nothing
+  konverge set storefront/dev server.replicas=3 --pull-request        on GitHub, from HEAD
+  konverge set storefront/prod --keep 94ee059335e587e501cc4bf90613e0814f00a7b08bc7c648fd865a2af6a22cc2 --pull-request
+
+A value is a literal of KCL: a text has quotes of its own, as in server.image='\"nginx:1.27\"'. Keys that are not
+plain words are quoted too: server.env.\"a-b\". The file of the stack that sets the attribute is edited; an attribute
+that only the base sets is added to it. If another stack's Spec would change, nothing is written."
+)]
+pub struct Args {
+    /// Stacks, by identity, folder, project or glob, and attributes with their values
+    #[arg(value_name = "STACK|PATH=VALUE", add = completers::stacks())]
+    words: Vec<String>,
+    /// An image by its name without tag, and its new reference; may be repeated
+    #[arg(long = "image", value_name = "NAME=REF")]
+    images: Vec<String>,
+    /// Where an attribute is set: in the stack's own files, or in the base that the stacks of a project share
+    #[arg(long = "in", value_name = "PLACE", value_enum, default_value_t = Place::Stack)]
+    place: Place,
+    /// A YAML file with many edits: a list of {stacks, set, images, in}
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["words", "images", "place"])]
+    from: Option<PathBuf>,
+    /// Keep what was changed on the cluster by hand: set the live values of the drift that this digest of a drift issue
+    /// stands for
+    #[arg(long, value_name = "DIGEST", conflicts_with_all = ["images", "place", "from"])]
+    keep: Option<Digest>,
+    #[command(flatten)]
+    cluster: ClusterArg,
+    /// Make the edit that another repository asks for by `repository_dispatch`, if `set.allow` on the default branch
+    /// lets it
+    #[arg(long, requires = "pull_request", conflicts_with_all = ["words", "images", "place", "from", "keep"])]
+    dispatch: bool,
+    /// Show what would change, and write nothing
+    #[arg(long)]
+    check: bool,
+    /// Write the golden files of the changed stacks too
+    #[arg(long)]
+    update: bool,
+    /// Commit to a branch of GitHub and open one pull request, or update the one for the same stacks and attributes;
+    /// made from HEAD, with GITHUB_TOKEN and GITHUB_REPOSITORY. The files here stay
+    #[arg(long, conflicts_with = "check")]
+    pull_request: bool,
+    /// Ask GitHub to merge the pull request as soon as its rules allow it
+    #[arg(long, requires = "pull_request")]
+    auto_merge: bool,
+    /// The output format
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+/// Only `--keep` looks at a cluster.
+fn only_to_keep(argument: clap::Arg) -> clap::Arg {
+    argument.requires("keep")
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Place {
+    /// The stack's own files
+    Stack,
+    /// The project's shared files
+    Base,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+}
+
+impl Args {
+    pub fn wants_json(&self) -> bool {
+        self.output == Output::Json
+    }
+
+    fn edits(&self) -> Result<Vec<WantedEdit>, UserError> {
+        if let Some(file) = &self.from {
+            return set::read_edits(file);
+        }
+        let (stacks, mut targets) = self.words()?;
+        for image in &self.images {
+            let Some((name, reference)) = image.split_once('=') else {
+                let what = format!("`{}` is not NAME=REF", image.escape_debug());
+                return Err(usage(what, "such as `--image nginx=nginx:1.27`"));
+            };
+            targets.push(EditTarget::Image(name.to_owned(), reference.to_owned()));
+        }
+        if targets.is_empty() {
+            return Err(usage(
+                "nothing is set".to_owned(),
+                "add `PATH=VALUE` or `--image NAME=REF`",
+            ));
+        }
+        let place = match self.place {
+            Place::Stack => EditPlace::Stack,
+            Place::Base => EditPlace::Base,
+        };
+        let edit = |target| WantedEdit {
+            stacks: stacks.clone(),
+            target,
+            place,
+        };
+        Ok(targets.into_iter().map(edit).collect())
+    }
+
+    /// The stacks and the attributes of the command line.
+    fn words(&self) -> Result<(Vec<StackSelector>, Vec<EditTarget>), UserError> {
+        let (mut stacks, mut targets) = (Vec::new(), Vec::new());
+        for word in &self.words {
+            let Some((path, value)) = word.split_once('=') else {
+                let stack = word.parse::<StackSelector>();
+                stacks.push(
+                    stack.map_err(|error| usage(error.to_string(), "`konverge list` shows every stack"))?,
+                );
+                continue;
+            };
+            let path = path
+                .parse()
+                .map_err(|error: konverge_kcl::InvalidAttributePath| {
+                    usage(
+                        error.to_string(),
+                        "such as `server.image`, or `server.env.\"a-b\"`",
+                    )
+                })?;
+            targets.push(EditTarget::Attribute(path, value.to_owned()));
+        }
+        if stacks.is_empty() {
+            return Err(usage(
+                "no stack is named".to_owned(),
+                "`konverge set STACK PATH=VALUE`; `konverge list` shows every stack",
+            ));
+        }
+        Ok((stacks, targets))
+    }
+}
+
+fn usage(what: String, hint: &str) -> UserError {
+    UserError::new(ErrorKind::Usage, what).hint(hint)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// An edit is refused; then no file is written.
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let run = context.run();
+    let repository = Repository::discover(&run.dir)?;
+    let github = args.pull_request.then(|| set::github(&run)).transpose()?;
+    let mut dispatched = None;
+    let mut commit = None;
+    let request = match (&github, args.keep) {
+        (Some(github), None) if args.dispatch => {
+            let edit = set::read_dispatch(&run, github, &repository).await?;
+            commit = Some(edit.commit.clone());
+            let request = edit.request.clone();
+            dispatched = Some(edit);
+            request
+        }
+        (_, None) => SetRequest::Edits(args.edits()?),
+        (_, Some(digest)) => {
+            let (stacks, targets) = args.words()?;
+            if !targets.is_empty() {
+                let what = "`--keep` takes its values from the cluster".to_owned();
+                return Err(usage(what, "leave `PATH=VALUE` out"));
+            }
+            let drift = set::find_drift(&run, &stacks, digest, args.cluster.given()).await?;
+            SetRequest::Keep(Box::new(drift))
+        }
+    };
+    if github.is_some() && commit.is_none() {
+        commit = Some(repository.resolve("HEAD")?);
+    }
+    let at = commit
+        .clone()
+        .map_or(RevisionSpec::Worktree, RevisionSpec::Commit);
+    let prepared = set::prepare(&run, &repository, &at, &request, args.update).await?;
+    let mut result = None;
+    if let Some(edit) = &dispatched {
+        edit.admit(&run, &repository, &prepared).await?;
+    }
+    match (&github, &commit) {
+        (Some(github), Some(commit)) => {
+            let proposal = Proposal {
+                commit,
+                prepared: &prepared,
+                auto_merge: args.auto_merge,
+            };
+            result = Some(set::propose(&run, github, &proposal).await?);
+        }
+        _ if args.check => {}
+        _ => set::write(&run, repository.root(), &prepared.files)?,
+    }
+    match args.output {
+        Output::Text => print(args, context, &prepared),
+        Output::Json => context.print(&json::document(&document(args, &prepared, result.as_ref()))),
+    }
+    if let Some(result) = result {
+        context.note(&tell(&result));
+    }
+    Ok(0)
+}
+
+fn tell(result: &ProposalResult) -> String {
+    match result {
+        ProposalResult::Opened(url) => format!("opened {}", log(url)),
+        ProposalResult::Updated(url) => format!("updated {}", log(url)),
+        ProposalResult::Unchanged(url) => format!("unchanged: {} proposes this already", log(url)),
+        ProposalResult::Closed(url) => {
+            format!(
+                "somebody closed {} with these values, so it is not opened again",
+                log(url)
+            )
+        }
+        ProposalResult::Nothing => {
+            "the default branch has these values: there is nothing to propose".to_owned()
+        }
+    }
+}
+
+fn print(args: &Args, context: &CliContext, prepared: &PreparedEdits) {
+    for line in &prepared.lines {
+        let place = format!("{}:{}", line.file, line.line);
+        context.print(&format!(
+            "{:9} {}  {}  {}\n",
+            word(line.kind),
+            log(&place),
+            log(&line.path.to_string()),
+            line.stack
+        ));
+    }
+    let edited: Vec<_> = prepared.lines.iter().map(|line| &line.file).collect();
+    for golden in prepared.files.iter().filter(|file| !edited.contains(&&file.path)) {
+        context.print(&format!("golden    {}\n", log(golden.path.as_str())));
+    }
+    if prepared.files.is_empty() {
+        return context.note("every file sets these values already");
+    }
+    match prepared.plan.stacks.is_empty() {
+        true => context.note("no Spec changes"),
+        false => {
+            let style = Style {
+                color: context.color(),
+            };
+            context.print(&format!("\n{}", report::terminal::plan(&prepared.plan, style)));
+        }
+    }
+    if args.check {
+        context.note("nothing was written (`--check`)");
+    }
+}
+
+fn document(args: &Args, prepared: &PreparedEdits, result: Option<&ProposalResult>) -> Value {
+    let edit = |line: &EditedLine| {
+        json!({
+            "stack": line.stack,
+            "file": line.file,
+            "line": line.line,
+            "path": line.path.to_string(),
+            "result": word(line.kind),
+        })
+    };
+    let edits: Vec<_> = prepared.lines.iter().map(edit).collect();
+    let files: Vec<_> = prepared.files.iter().map(|file| &file.path).collect();
+    json!({
+        "version": 1,
+        "written": !args.check && !args.pull_request,
+        "pullRequest": result.map(proposal_json),
+        "edits": edits,
+        "files": files,
+        "stacks": prepared.plan.stacks,
+    })
+}
+
+fn proposal_json(result: &ProposalResult) -> Value {
+    match result {
+        ProposalResult::Opened(url) => json!({"result": "opened", "url": url}),
+        ProposalResult::Updated(url) => json!({"result": "updated", "url": url}),
+        ProposalResult::Unchanged(url) => json!({"result": "unchanged", "url": url}),
+        ProposalResult::Closed(url) => json!({"result": "closed", "url": url}),
+        ProposalResult::Nothing => json!({"result": "nothing"}),
+    }
+}
+
+fn word(kind: EditKind) -> &'static str {
+    match kind {
+        EditKind::Replaced => "replaced",
+        EditKind::Added => "added",
+        EditKind::Unchanged => "unchanged",
+    }
+}

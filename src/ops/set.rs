@@ -1,0 +1,267 @@
+//! The `set` use case: edits attributes of stacks in their files, shows what that does to the Specs, and writes it.
+
+mod dispatch;
+mod drift_lookup;
+mod edit_file;
+mod pull_request;
+
+use std::{collections::BTreeSet, path::Path};
+
+use super::check;
+use konverge_base::{
+    checkout::{self, Existing},
+    error::{ErrorKind, UserError},
+    model::{
+        RepoPath, StackId,
+        plan::{Plan, StackPlan},
+    },
+};
+use konverge_kcl::AttributePath;
+use konverge_repo::git::Repository;
+use konverge_run::{
+    ComparedRevisions, OpenRevision, RevisionSpec, RunContext, StackSelector,
+    code_change::{CodeChange, CodeEditor, EditPlace, EditedFile, EditedLine},
+    compiler::Compiler,
+};
+
+pub use dispatch::{DispatchedEdit, read_dispatch};
+pub use drift_lookup::find_drift;
+pub use edit_file::read_edits;
+pub use pull_request::{Proposal, ProposalResult, github, propose};
+
+/// The maximum number of characters of a title.
+const TITLE: usize = 120;
+
+/// What is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EditTarget {
+    /// An attribute, to a literal of KCL.
+    Attribute(AttributePath, String),
+    /// The image of this name, to a reference.
+    Image(String, String),
+}
+
+/// One wanted edit of some stacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedEdit {
+    /// The stacks.
+    pub stacks: Vec<StackSelector>,
+    /// What is set.
+    pub target: EditTarget,
+    /// Where it is set.
+    pub place: EditPlace,
+}
+
+impl WantedEdit {
+    /// What is set and where, without the value.
+    fn name(&self) -> String {
+        let place = match self.place {
+            EditPlace::Stack => "stack",
+            EditPlace::Base => "base",
+        };
+        match &self.target {
+            EditTarget::Attribute(path, _) => format!("{place} path {path}"),
+            EditTarget::Image(name, _) => format!("{place} image {name}"),
+        }
+    }
+}
+
+/// The prepared edits of a run.
+pub struct PreparedEdits {
+    /// Each stack with each attribute or image that was named for it, without the value.
+    pub targets: BTreeSet<String>,
+    /// What is done, in one line.
+    pub title: String,
+    /// The edits, one for each stack and target.
+    pub lines: Vec<EditedLine>,
+    /// The differences of the Specs, masked.
+    pub plan: Plan,
+    /// The files to write, golden files among them, sorted by path.
+    pub files: Vec<EditedFile>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SetRequest {
+    /// These edits.
+    Edits(Vec<WantedEdit>),
+    /// The live values of a drifted stack.
+    Keep(Box<StackPlan>),
+}
+
+/// Edits the files of a revision in memory. With `goldens`, the golden files of the stacks follow.
+///
+/// # Errors
+/// A stack is unknown, an edit is refused, a Spec does not compile, or the edits change other stacks.
+pub async fn prepare(
+    run: &RunContext,
+    repository: &Repository,
+    at: &RevisionSpec,
+    request: &SetRequest,
+    goldens: bool,
+) -> Result<PreparedEdits, UserError> {
+    let revisions = ComparedRevisions::open(run, repository, at, None)?;
+    let compiler = Compiler::new(run, &revisions.head.config);
+    let mut editor = CodeEditor::new(run, &revisions, &compiler);
+    let mut edited = match request {
+        SetRequest::Edits(edits) => apply_edits(run, repository, &revisions.head, &mut editor, edits).await?,
+        SetRequest::Keep(drift) => keep(&revisions.head, &mut editor, drift).await?,
+    };
+    let change = editor.finish(&edited.stacks, edited.shared).await?;
+    let mut files = change.files.clone();
+    if goldens {
+        files.extend(golden_files(run, repository, &compiler, &change).await?);
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+    edited.title.retain(|letter| !letter.is_control());
+    Ok(PreparedEdits {
+        targets: edited.targets,
+        title: edited.title.chars().take(TITLE).collect(),
+        lines: edited.lines,
+        plan: change.plan,
+        files,
+    })
+}
+
+/// What an editor was told.
+#[derive(Default)]
+struct Edited {
+    stacks: BTreeSet<StackId>,
+    targets: BTreeSet<String>,
+    title: String,
+    lines: Vec<EditedLine>,
+    shared: bool,
+}
+
+async fn apply_edits(
+    run: &RunContext,
+    repository: &Repository,
+    head: &OpenRevision,
+    editor: &mut CodeEditor<'_>,
+    edits: &[WantedEdit],
+) -> Result<Edited, UserError> {
+    let mut edited = Edited::default();
+    for edit in edits {
+        for stack in head.find_stacks(run, repository.root(), &edit.stacks)? {
+            run.check_interrupted()?;
+            let done = match &edit.target {
+                EditTarget::Attribute(path, value) => {
+                    let set = editor.set_attribute(&stack, path, value, edit.place);
+                    set.await.map(Some)
+                }
+                EditTarget::Image(name, reference) => {
+                    editor.set_image(&stack, name, reference, edit.place).await
+                }
+            };
+            let line = done.map_err(|failure| failure.context(format!("stack {}", stack.id)))?;
+            edited.lines.extend(line);
+            edited.targets.insert(format!("{} {}", stack.id, edit.name()));
+            edited.stacks.insert(stack.id);
+        }
+        edited.shared |= edit.place == EditPlace::Base;
+    }
+    let what = match edits {
+        [edit] => match &edit.target {
+            EditTarget::Attribute(path, _) => format!("Set {path}"),
+            EditTarget::Image(_, reference) => format!("Set the image {reference}"),
+        },
+        many => format!("Set {} attributes", many.len()),
+    };
+    let stacks: Vec<_> = edited.stacks.iter().collect();
+    edited.title = match stacks.as_slice() {
+        [stack] => format!("{what} of {stack}"),
+        many => format!("{what} of {} stacks", many.len()),
+    };
+    Ok(edited)
+}
+
+async fn keep(
+    head: &OpenRevision,
+    editor: &mut CodeEditor<'_>,
+    drift: &StackPlan,
+) -> Result<Edited, UserError> {
+    let id = &drift.id;
+    let stack = head.layout.stack(id).cloned().ok_or_else(|| {
+        UserError::new(
+            ErrorKind::Layout,
+            format!("the stack {id} is not in this revision"),
+        )
+        .hint("the difference can be restored, but not kept: there is no code of the stack")
+    })?;
+    let lines = editor.keep(&stack, drift).await?;
+    let target = |line: &EditedLine| format!("{id} stack path {}", line.path);
+    Ok(Edited {
+        stacks: BTreeSet::from([id.clone()]),
+        targets: lines.iter().map(target).collect(),
+        title: format!("Keep what was changed by hand in {id}"),
+        lines,
+        shared: false,
+    })
+}
+
+async fn golden_files(
+    run: &RunContext,
+    repository: &Repository,
+    compiler: &Compiler,
+    change: &CodeChange,
+) -> Result<Vec<EditedFile>, UserError> {
+    let mut files = Vec::new();
+    for stack in &change.stacks {
+        let spec = compiler.spec(&change.revision, stack).await?;
+        let golden = check::updated_golden(run, &change.revision, repository.root(), stack, &spec)?;
+        let Some((path, text)) = golden else { continue };
+        let before = change.revision.source.read_path(&path);
+        let before = before.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        files.push(EditedFile {
+            path,
+            before: before.unwrap_or_default(),
+            after: text.into_bytes().into(),
+        });
+    }
+    Ok(files)
+}
+
+/// Writes edited files into the checkout: all of them, or none.
+///
+/// # Errors
+/// A file differs from what was edited, a link is in its place, or it cannot be written.
+pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), UserError> {
+    for file in files {
+        let found = checkout::read(root, place(&file.path));
+        let found = found.map_err(|error| refused(&file.path, &error.to_string()))?;
+        if found.as_deref() != Some(&*file.before) {
+            return Err(refused(
+                &file.path,
+                "it changed on the disk meanwhile, or git filters its content",
+            ));
+        }
+    }
+    run.begin_writes()?;
+    for (index, file) in files.iter().enumerate() {
+        let Err(error) = checkout::write(root, place(&file.path), &file.after, Existing::Replace) else {
+            continue;
+        };
+        let mut failure = refused(&file.path, &error.to_string());
+        for written in &files[..index] {
+            let restored = checkout::write(root, place(&written.path), &written.before, Existing::Replace);
+            if restored.is_err() {
+                failure = failure.hint(format!(
+                    "`{}` was written, and could not be restored",
+                    written.path
+                ));
+            }
+        }
+        return Err(failure);
+    }
+    Ok(())
+}
+
+fn place(path: &RepoPath) -> &Path {
+    path.as_str().as_ref()
+}
+
+fn refused(path: &RepoPath, why: &str) -> UserError {
+    UserError::new(ErrorKind::Layout, format!("the edit is not written: {why}"))
+        .at(path.to_string(), None, None)
+        .hint("the files are as they were; put a plain file there that you may write, and run it again")
+}

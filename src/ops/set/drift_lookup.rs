@@ -1,0 +1,58 @@
+//! Finds the drift of a stack that a digest stands for, as the drift issue shows it.
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{Digest, plan::StackPlan},
+};
+use konverge_run::{
+    KeyUse, OpenRequest, RunContext, Selection, StackSelector,
+    cluster_selection::{GivenCluster, Live},
+    drift, session,
+};
+
+/// The difference of a stack from what was applied last, if it still has this digest.
+///
+/// # Errors
+/// The stacks cannot be compared, or none of them differs in this way.
+pub async fn find_drift(
+    run: &RunContext,
+    stacks: &[StackSelector],
+    digest: Digest,
+    given: GivenCluster,
+) -> Result<StackPlan, UserError> {
+    let request = OpenRequest {
+        selection: Selection::Named(stacks.to_vec()),
+        live: Live::Required,
+        given,
+        ..OpenRequest::default()
+    };
+    let session = session::open_named(run, &request, KeyUse::Look).await?;
+    let checked = drift::run(&session.planning, &session.targets, None).await?;
+    let mut plans = checked.plan.stacks;
+    if let Some(at) = plans
+        .iter()
+        .position(|plan| plan.digest == digest && plan.summary.changed() > 0)
+    {
+        return Ok(plans.swap_remove(at));
+    }
+    if let Some(failed) = plans
+        .iter()
+        .find_map(|plan| plan.error.as_ref().map(|error| (&plan.id, error)))
+    {
+        let (id, error) = failed;
+        return Err(UserError::new(error.kind, format!("{id}: {}", error.message)));
+    }
+    let now: Vec<_> = plans
+        .iter()
+        .filter(|plan| plan.summary.changed() > 0)
+        .map(|plan| format!("{} differs with the digest {}", plan.id, plan.digest))
+        .collect();
+    let failure = UserError::new(
+        ErrorKind::Usage,
+        format!("no difference of these stacks has the digest {digest}"),
+    );
+    Err(match now.is_empty() {
+        true => failure.hint("they do not differ from what was applied last"),
+        false => failure.hint(format!("it changed since it was shown: {}", now.join(", "))),
+    })
+}

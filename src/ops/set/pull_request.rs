@@ -1,0 +1,224 @@
+//! Edits as one pull request: the same stacks and attributes have the same branch, so that a later value updates it.
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{CommitId, digest::DigestBuilder},
+};
+use konverge_github::{BranchMove, Client, DefaultBranch, GithubError, ProposedPullRequest};
+use konverge_report::escape::cell;
+use konverge_run::{RunContext, code_change::EditedFile};
+
+use super::PreparedEdits;
+
+/// The maximum number of edits that the text of a pull request lists.
+const MOST_LISTED: usize = 50;
+
+/// Edits of a commit of the default branch that become a pull request.
+pub struct Proposal<'a> {
+    /// The commit that was edited.
+    pub commit: &'a CommitId,
+    /// The edits.
+    pub prepared: &'a PreparedEdits,
+    /// Ask GitHub to merge it as soon as its rules allow it.
+    pub auto_merge: bool,
+}
+
+/// What became of a proposal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProposalResult {
+    /// A pull request was opened.
+    Opened(String),
+    /// The pull request of an earlier call was updated.
+    Updated(String),
+    /// It is open with these files already.
+    Unchanged(String),
+    /// Somebody closed it with exactly these files, so it is not opened again.
+    Closed(String),
+    /// The default branch has the values.
+    Nothing,
+}
+
+/// GitHub, as the environment names it.
+///
+/// # Errors
+/// There is no token or no repository.
+pub fn github(run: &RunContext) -> Result<Client, UserError> {
+    let (Some(token), Some(repository)) = (run.github_token(), run.var("GITHUB_REPOSITORY")) else {
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "a pull request needs GITHUB_TOKEN and GITHUB_REPOSITORY (`owner/name`)",
+        )
+        .hint("a job has both; give the step `env: {GITHUB_TOKEN: …}` with the token of a GitHub App"));
+    };
+    let api = run.var("GITHUB_API_URL").unwrap_or("https://api.github.com");
+    let client = Client::new(api, repository, token, run.secrets.clone())?;
+    Ok(client.with_stop(run.cancel.clone()))
+}
+
+/// Commits the files to the branch of the proposal, and opens or updates its pull request.
+///
+/// # Errors
+/// The commit is not on the default branch, somebody else pushed to the branch, a file is not UTF-8, or errors of GitHub.
+pub async fn propose(
+    run: &RunContext,
+    client: &Client,
+    proposal: &Proposal<'_>,
+) -> Result<ProposalResult, UserError> {
+    let prepared = proposal.prepared;
+    let default = client.default_branch().await?;
+    require_published(client, proposal.commit, &default).await?;
+    if prepared.files.is_empty() {
+        return Ok(ProposalResult::Nothing);
+    }
+    run.begin_writes()?;
+    let digest = digest(prepared);
+    let branch = format!("konverge/set-{digest}");
+    let title = run.secrets.mask(&prepared.title);
+    let body = run.secrets.mask(&body(prepared));
+    let (tip, is_new) = push(client, proposal, &branch, &digest, &title).await?;
+    let known = client.proposals_of(&branch).await?;
+    let open = known.iter().find(|pull| pull.open);
+    let refused = known
+        .first()
+        .filter(|pull| !pull.merged && pull.head == tip.as_str());
+    let (pull, result) = match (open, refused) {
+        (Some(pull), _) if !is_new && pull.title == title && pull.body == body => {
+            (pull.clone(), ProposalResult::Unchanged(pull.url.clone()))
+        }
+        (Some(pull), _) => {
+            client.edit_proposal(pull.number, &title, &body).await?;
+            (pull.clone(), ProposalResult::Updated(pull.url.clone()))
+        }
+        (None, Some(pull)) if !is_new => return Ok(ProposalResult::Closed(pull.url.clone())),
+        (None, _) => {
+            let pull = client
+                .open_proposal(&branch, &default.name, &title, &body)
+                .await?;
+            let result = ProposalResult::Opened(pull.url.clone());
+            (pull, result)
+        }
+    };
+    if !client.starts_workflows().await? {
+        run.notes.note(
+            "warning: the pull request was written with the job's GITHUB_TOKEN, so it starts no preview\n  hint: give the step the token of a GitHub App (`actions/create-github-app-token`)",
+        );
+    }
+    if proposal.auto_merge {
+        auto_merge(client, &pull).await?;
+    }
+    Ok(result)
+}
+
+/// The edited commit is on the default branch: otherwise the pull request would bring more than the edit.
+async fn require_published(
+    client: &Client,
+    commit: &CommitId,
+    default: &DefaultBranch,
+) -> Result<(), UserError> {
+    let contained = match client.commits_after(commit, &default.tip).await {
+        Ok(after) => after.is_some(),
+        Err(GithubError::NotFound { .. }) => false,
+        Err(error) => return Err(error.into()),
+    };
+    match contained {
+        true => Ok(()),
+        false => Err(UserError::new(
+            ErrorKind::Git,
+            format!(
+                "the commit {commit} is not on GitHub's branch `{}`",
+                default.name.escape_debug()
+            ),
+        )
+        .hint("check out the default branch as GitHub has it: the pull request is made from HEAD")),
+    }
+}
+
+/// Commits the files to the branch. Returns its tip, and whether that is new.
+async fn push(
+    client: &Client,
+    proposal: &Proposal<'_>,
+    branch: &str,
+    digest: &str,
+    title: &str,
+) -> Result<(CommitId, bool), UserError> {
+    let base = client.proposed_commit(proposal.commit).await?;
+    let files = proposal.prepared.files.iter().map(|file: &EditedFile| {
+        let text = std::str::from_utf8(&file.after).map_err(|_| {
+            UserError::new(
+                ErrorKind::Layout,
+                "the file is not UTF-8, so no pull request can carry it",
+            )
+            .at(file.path.to_string(), None, None)
+        })?;
+        Ok((file.path.clone(), text.to_owned()))
+    });
+    let files = files.collect::<Result<Vec<_>, UserError>>()?;
+    let tree = client.make_tree(&base.tree, &files).await?;
+    let tip = client.branch_tip(branch).await?;
+    let mut parents = vec![proposal.commit];
+    if let Some(tip) = &tip {
+        let found = client.proposed_commit(tip).await?;
+        if !found.message.trim_end().ends_with(&trailers(digest, &found.tree)) {
+            return Err(moved(branch));
+        }
+        if found.tree == tree {
+            return Ok((tip.clone(), false));
+        }
+        parents = match client.commits_after(proposal.commit, tip).await? {
+            Some(_) => vec![tip],
+            None => vec![tip, proposal.commit],
+        };
+    }
+    let message = format!("{title}\n\n{}", trailers(digest, &tree));
+    let commit = client.make_commit(&message, &tree, &parents).await?;
+    match client.move_branch(branch, tip.as_ref(), &commit).await? {
+        BranchMove::Moved => Ok((commit, true)),
+        BranchMove::Conflict => Err(moved(branch)),
+    }
+}
+
+/// What tells our commits from those of others: nobody amends one and keeps its tree.
+fn trailers(digest: &str, tree: &str) -> String {
+    format!("Konverge-Set: {digest}\nKonverge-Tree: {tree}")
+}
+
+fn moved(branch: &str) -> UserError {
+    UserError::new(
+        ErrorKind::Git,
+        format!("somebody else pushed to the branch `{branch}`, and their commits are kept"),
+    )
+    .hint("merge or close its pull request and delete the branch; then run it again")
+}
+
+async fn auto_merge(client: &Client, pull: &ProposedPullRequest) -> Result<(), UserError> {
+    client.ask_for_merge(pull).await.map_err(|error| {
+        let failure = UserError::from(error).context(format!("{} is not merged automatically", pull.url));
+        failure.hint(
+            "allow auto-merge in the settings of the repository; without required checks GitHub refuses it",
+        )
+    })
+}
+
+/// The same for the same stacks and attributes, whatever the values.
+fn digest(prepared: &PreparedEdits) -> String {
+    let mut digest = DigestBuilder::new("konverge set");
+    for target in &prepared.targets {
+        digest.part(target.as_bytes());
+    }
+    digest.finish().short()
+}
+
+fn body(prepared: &PreparedEdits) -> String {
+    let mut text = String::from("| stack | attribute | place |\n|---|---|---|\n");
+    for line in prepared.lines.iter().take(MOST_LISTED) {
+        let place = format!("{}:{}", line.file, line.line);
+        let [stack, path, place] = [line.stack.as_str(), &line.path.to_string(), &place].map(cell);
+        text.push_str(&format!("| {stack} | {path} | {place} |\n"));
+    }
+    let more = prepared.lines.len().saturating_sub(MOST_LISTED);
+    if more > 0 {
+        text.push_str(&format!("\nand {more} more\n"));
+    }
+    text.push_str("\nWritten by `konverge set`. A later value for the same attributes updates this pull request. The preview shows what it does.\n");
+    text
+}

@@ -1,0 +1,158 @@
+//! Edits as a user types them: the line that changes, the base, golden files, many at once.
+
+use super::set;
+use crate::support::git::Repository;
+
+const DEV: &str = "appops/storefront/dev/main.k";
+
+fn difference(repository: &Repository) -> Vec<String> {
+    let text = repository.git(["diff", "--unified=0"]);
+    let lines = text.lines().filter(|line| {
+        (line.starts_with('+') || line.starts_with('-'))
+            && !line.starts_with("+++")
+            && !line.starts_with("---")
+    });
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn one_line_changes_and_the_spec_difference_is_shown() {
+    let repository = Repository::konfig_example();
+    let image = "server.image=\"ghcr.io/example/storefront:2.5.0\"";
+    let checked = set(&repository, &["storefront/dev", image, "--check"]).expect(0);
+    assert!(checked.stdout.contains("2.4.0-rc.1"), "{}", checked.stdout);
+    assert!(difference(&repository).is_empty());
+    let done = set(
+        &repository,
+        &["storefront/dev", image, "server.env.LOG_LEVEL=\"info\""],
+    )
+    .expect(0);
+    assert_eq!(
+        difference(&repository),
+        [
+            "-    image = \"ghcr.io/example/storefront:2.4.0-rc.1\"",
+            "-    env.LOG_LEVEL = \"debug\"",
+            "+    image = \"ghcr.io/example/storefront:2.5.0\"",
+            "+    env.LOG_LEVEL = \"info\"",
+        ]
+    );
+    assert!(
+        done.stdout
+            .contains(&format!("replaced  {DEV}:8  server.image  storefront/dev")),
+        "{}",
+        done.stdout
+    );
+    assert!(
+        done.stdout.contains("ghcr.io/example/storefront:2.5.0"),
+        "{}",
+        done.stdout
+    );
+    let again = set(&repository, &["storefront/dev", image]).expect(0);
+    assert!(
+        again.stderr.contains("sets these values already"),
+        "{}",
+        again.stderr
+    );
+}
+
+#[test]
+fn what_only_the_base_sets_is_added_to_the_stack_or_changed_for_all() {
+    let repository = Repository::konfig_example();
+    let delay = "server.liveness.delay=20";
+    let done = set(&repository, &["storefront/dev", delay, "--output", "json"])
+        .expect(0)
+        .json();
+    assert_eq!(difference(&repository), ["+    liveness.delay = 20"]);
+    assert_eq!(done["edits"][0]["result"], "added");
+    assert_eq!(done["edits"][0]["file"], DEV);
+    assert_eq!(done["stacks"].as_array().unwrap().len(), 1);
+    repository.git(["checkout", "--quiet", "."]);
+    let done = set(
+        &repository,
+        &["storefront/dev", delay, "--in", "base", "--output", "json"],
+    )
+    .expect(0)
+    .json();
+    assert_eq!(
+        difference(&repository),
+        ["-        delay = 10", "+        delay = 20"]
+    );
+    assert_eq!(done["edits"][0]["file"], "appops/storefront/base/base.k");
+    let changed: Vec<_> = done["stacks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stack| stack["id"].clone())
+        .collect();
+    assert_eq!(
+        changed,
+        ["storefront/dev", "storefront/prod", "storefront/staging"]
+    );
+}
+
+#[test]
+fn golden_files_follow_and_edits_come_from_a_file() {
+    let repository = Repository::konfig_example();
+    repository.write(
+        "edits.yaml",
+        "- stacks: [orders/dev]\n  set: {server.config.env.LOG_LEVEL: warning}\n- stacks: [orders/dev, storefront/dev]\n  set: {server.image: 'ghcr.io/example/x:1'}\n",
+    );
+    repository.commit("Edits");
+    let done = set(
+        &repository,
+        &["--from", "edits.yaml", "--update", "--output", "json"],
+    )
+    .expect(0)
+    .json();
+    let files: Vec<_> = done["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file.as_str().unwrap())
+        .collect();
+    assert_eq!(
+        files,
+        [
+            "appops/orders/dev/ci-test/stdout.golden.yaml",
+            "appops/orders/dev/main.k",
+            "appops/storefront/dev/ci-test/stdout.golden.yaml",
+            DEV,
+        ]
+    );
+    let golden = repository.read(files[0]);
+    assert!(
+        golden.contains("LOG_LEVEL: warning") && golden.contains("ghcr.io/example/x:1"),
+        "{golden}"
+    );
+    for stack in ["appops/orders/dev", "appops/storefront/dev"] {
+        crate::support::process::Konverge::new(["check", stack])
+            .dir(repository.path())
+            .with_kcl()
+            .run()
+            .expect(0);
+    }
+}
+
+/// A secret value reaches neither the terminal nor the document.
+#[test]
+fn a_secret_value_is_not_shown() {
+    let repository = Repository::konfig_example();
+    repository.write(
+        DEV,
+        repository.read(DEV).replace(
+            "    env.LOG_LEVEL = \"debug\"\n",
+            "    env.LOG_LEVEL = \"debug\"\n    env.API_PASSWORD = \"hunter2-before\"\n",
+        ),
+    );
+    repository.commit("A secret");
+    for output in ["text", "json"] {
+        let value = format!("server.env.API_PASSWORD=\"hunter2-{output}\"");
+        let done = set(&repository, &["storefront/dev", &value, "--output", output]).expect(0);
+        assert!(
+            !done.stdout.contains("hunter2") && !done.stderr.contains("hunter2"),
+            "{}",
+            done.stdout
+        );
+        assert!(repository.read(DEV).contains(&format!("hunter2-{output}")));
+    }
+}

@@ -1,0 +1,177 @@
+//! Every literal of the example, and of the published Konfig: set to another value exactly its line differs, and set back
+//! the file has its bytes again. What cannot be set is counted.
+
+use std::{collections::BTreeMap, path::Path};
+
+use konverge_base::model::{RepoPath, stack::Stack};
+use konverge_kcl::{AssignedValue, Assignment, literal};
+use konverge_repo::git;
+use konverge_run::{
+    ComparedRevisions, RevisionSpec,
+    code_change::{CodeEditor, EditPlace},
+    compiler::Compiler,
+};
+use serde_json::{Value, json};
+
+use super::context;
+use crate::support::{git::Repository, process::binary};
+
+/// How many literals were set, and why others were not.
+#[derive(Debug, Default)]
+struct Count {
+    set: usize,
+    refused: BTreeMap<String, usize>,
+    wrong: Vec<String>,
+}
+
+/// Another value of the same type, as KCL.
+fn other(value: &AssignedValue, text: &str) -> String {
+    match value {
+        AssignedValue::Literal(Some(Value::String(known))) if !known.contains('\n') => {
+            literal(&json!(format!("{known}-other"))).unwrap()
+        }
+        AssignedValue::Literal(Some(Value::Bool(known))) => literal(&json!(!known)).unwrap(),
+        AssignedValue::Literal(Some(Value::Number(known))) => match known.as_i64() {
+            Some(known) => (known + 1).to_string(),
+            None => "2.5".to_owned(),
+        },
+        _ if text.starts_with('[') => "[\"other\"]".to_owned(),
+        _ if text.starts_with('{') => "{other = \"other\"}".to_owned(),
+        _ => "\"other\"".to_owned(),
+    }
+}
+
+/// The lines of `after` instead of which `before` has others, as two numbers.
+fn differing_lines(before: &str, after: &str) -> (usize, usize) {
+    let (before, after): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
+    let start = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
+    let end = before[start..]
+        .iter()
+        .rev()
+        .zip(after[start..].iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    (before.len() - start - end, after.len() - start - end)
+}
+
+async fn sweep(repository: &Repository) -> Count {
+    let run = context(repository);
+    let git = git::Repository::discover(repository.path()).unwrap();
+    let revisions = ComparedRevisions::open(&run, &git, &RevisionSpec::Worktree, None).unwrap();
+    let compiler = Compiler::new(&run, &revisions.head.config).with_executable(binary());
+    let pool = compiler.pool().await.unwrap();
+    let mut count = Count::default();
+    let mut seen = std::collections::BTreeSet::new();
+    for stack in &revisions.head.layout.stacks {
+        let Ok(setup) = &stack.compile else { continue };
+        for entry in &setup.entries {
+            let place = match entry.path.is_within(&stack.folder) {
+                true => EditPlace::Stack,
+                false if entry.path.is_within(&stack.project_folder) => EditPlace::Base,
+                false => continue,
+            };
+            if !seen.insert(entry.path.clone()) || !repository.path().join(entry.path.as_str()).is_file() {
+                continue;
+            }
+            let text = repository.read(entry.path.as_str());
+            let parsed = pool.parse(&entry.path, &text).await.unwrap();
+            for at in &parsed.assignments {
+                if at.value == AssignedValue::Block {
+                    continue;
+                }
+                let file = (&entry.path, text.as_str());
+                let value = parsed.value_text(at);
+                let editor = CodeEditor::new(&run, &revisions, &compiler);
+                turn(editor, stack, place, file, (at, value), &mut count).await;
+            }
+        }
+    }
+    count
+}
+
+/// Sets one attribute and sets it back.
+async fn turn(
+    mut editor: CodeEditor<'_>,
+    stack: &Stack,
+    place: EditPlace,
+    (path, text): (&RepoPath, &str),
+    (at, value): (&Assignment, &str),
+    count: &mut Count,
+) {
+    let name = format!("{path}:{} {}", at.line, at.path);
+    let new = other(&at.value, value);
+    if let Err(refused) = editor.set_attribute(stack, &at.path, &new, place).await {
+        let reason = match &at.value {
+            AssignedValue::Computed => "computed",
+            AssignedValue::Conditional => "conditional",
+            _ if refused.message.contains("places") => "set in several places",
+            _ => "other",
+        };
+        *count.refused.entry(reason.to_owned()).or_default() += 1;
+        if reason == "other" {
+            count.wrong.push(format!("{name}: {refused}"));
+        }
+        return;
+    }
+    let edited = String::from_utf8(editor.edited(path).unwrap().to_vec()).unwrap();
+    let lines = value.lines().count();
+    let (removed, added) = differing_lines(text, &edited);
+    if removed > lines || removed == 0 || added == 0 || lines == 1 && added != 1 {
+        count
+            .wrong
+            .push(format!("{name}: {removed} lines became {added}"));
+    }
+    match editor.set_attribute(stack, &at.path, value, place).await {
+        Ok(_) if editor.edited(path).as_deref() == Some(text.as_bytes()) => count.set += 1,
+        Ok(_) => count
+            .wrong
+            .push(format!("{name}: other bytes after it was set back")),
+        Err(refused) => count.wrong.push(format!("{name}: back: {refused}")),
+    }
+}
+
+fn numbers(count: &Count) -> String {
+    let refused: Vec<_> = count
+        .refused
+        .iter()
+        .map(|(reason, number)| format!("{number} {reason}"))
+        .collect();
+    format!("{} set, {}", count.set, refused.join(", "))
+}
+
+#[tokio::test]
+async fn each_literal_of_the_example_changes_its_line_and_goes_back() {
+    let count = sweep(&Repository::konfig_example()).await;
+    assert!(count.wrong.is_empty(), "{}", count.wrong.join("\n"));
+    println!("{}", numbers(&count));
+    // The guide has these numbers.
+    let guide =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/code-changes.md"));
+    assert!(
+        guide.unwrap().contains(&numbers(&count)),
+        "the guide should say: {}",
+        numbers(&count)
+    );
+}
+
+/// `KONFIG=DIR cargo test … -- --ignored published`, with a clone of github.com/KusionStack/konfig. `KONFIG_REVISION` names
+/// another commit than its HEAD.
+#[tokio::test]
+#[ignore = "needs a clone of the published Konfig in KONFIG"]
+async fn each_literal_of_the_published_konfig_changes_its_line_and_goes_back() {
+    let source = std::env::var("KONFIG").expect("KONFIG names a clone");
+    let revision = std::env::var("KONFIG_REVISION").unwrap_or_else(|_| "refs/konfig/HEAD".to_owned());
+    let repository = Repository::init();
+    repository.git([
+        "fetch",
+        "--quiet",
+        &source,
+        "+HEAD:refs/konfig/HEAD",
+        "+refs/*:refs/konfig/*",
+    ]);
+    repository.git(["reset", "--quiet", "--hard", &revision]);
+    let count = sweep(&repository).await;
+    println!("{}", numbers(&count));
+    assert!(count.wrong.is_empty(), "{}", count.wrong.join("\n"));
+    assert!(count.set > 0);
+}
