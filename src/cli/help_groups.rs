@@ -7,7 +7,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Every day",
         &[
-            "list", "affected", "build", "check", "preview", "apply", "status", "drift",
+            "list", "affected", "build", "check", "test", "watch", "preview", "apply", "status", "drift",
         ],
     ),
     (

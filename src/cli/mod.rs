@@ -37,6 +37,8 @@ mod progress;
 mod rule_worker;
 mod state;
 mod status;
+mod test;
+mod watch;
 
 pub use app::main;
 pub use args::{Cli, Command};
