@@ -216,17 +216,21 @@ impl ObjectSelector {
             }
             _ => {}
         }
-        let mut texts = of_object.into_iter().chain([&self.id]).flatten();
-        if texts.any(|text| text.trim().is_empty()) {
+        let is_blank = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
+        if is_blank(&self.id) || of_object.into_iter().any(is_blank) {
             return Err("`id`, `apiVersion`, `kind`, `name` and `namespace` cannot be empty".to_owned());
         }
-        match &self.has {
-            None => Ok(self),
-            Some(Value::Object(fields)) if !fields.is_empty() => Ok(self),
+        let fault = match &self.has {
+            None => None,
+            Some(Value::Object(fields)) if !fields.is_empty() => None,
             Some(Value::Object(_)) => {
-                Err("`has` is empty, so every object would match: name a field, or remove it".to_owned())
+                Some("`has` is empty, so every object would match: name a field, or remove it")
             }
-            Some(_) => Err("`has` must be a mapping (`key: value`)".to_owned()),
+            Some(_) => Some("`has` must be a mapping (`key: value`)"),
+        };
+        match fault {
+            Some(fault) => Err(fault.to_owned()),
+            None => Ok(self),
         }
     }
 }
