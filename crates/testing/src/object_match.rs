@@ -62,7 +62,11 @@ fn compare_items(path: &str, name: &str, items: &[Value], all: &[Value], paths: 
         let same_key = all.iter().filter(|found| label(found, &keys) == wanted);
         let compared = same_key.map(|found| {
             let mut inside = Vec::new();
-            compare(&place, "", item, Some(found), &mut inside);
+            // The keys are equal already: a missing `protocol` means `TCP`.
+            let fields = item.as_object().into_iter().flatten();
+            for (key, value) in fields.filter(|(key, _)| !keys.contains(&key.as_str())) {
+                compare(&join_path(&place, key), key, value, found.get(key), &mut inside);
+            }
             inside
         });
         match compared.min_by_key(Vec::len) {
