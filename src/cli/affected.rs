@@ -7,7 +7,11 @@ use super::{
     common_args::{Revisions, head_by_default},
     completers,
 };
-use crate::ops::{github_matrix::Matrix, selected_stacks};
+use crate::ops::{
+    github_matrix::Matrix,
+    selected_stacks,
+    spec_difference::{ComparedSides, SpecDifference},
+};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::affected::InputKind,
@@ -16,6 +20,7 @@ use konverge_report::{escape::log, json, mermaid, terminal};
 use konverge_run::{
     OpenRequest, Selection, StackSelector,
     affected::{AffectedAnswer, AffectedRequest, run as answer},
+    compiler::Compiler,
 };
 
 /// The maximum number of boxes in a requested diagram: more than a comment shows, but still readable.
@@ -27,6 +32,7 @@ const DRAWN: usize = 2_000;
     after_help = "Examples:
   konverge affected                               what HEAD changes against the default branch
   konverge affected --worktree                    include uncommitted changes
+  konverge affected --diff                        and how their Specs differ
   konverge affected --base v1.0 --head v1.1
   konverge affected --output matrix --shards 8    the jobs of a matrix
   konverge affected storefront/dev --output argocd-paths"
@@ -43,6 +49,9 @@ pub struct Args {
     /// Compile both sides and compare the Specs, to find stacks whose Spec did not change
     #[arg(long)]
     exact: bool,
+    /// Compile both sides and show how the Specs differ; no cluster, state or store is read
+    #[arg(long, conflicts_with_all = ["all", "exact", "output", "exit_code"])]
+    diff: bool,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -107,6 +116,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let answer = answer(&run, &question).await?;
     say_problems(&answer, context);
     let affected = &answer.affected;
+    if args.diff {
+        return show_difference(&answer, context).await;
+    }
     match args.output {
         Output::Text => {
             if let (Some(base), Some(head)) = (&affected.base, &affected.head) {
@@ -169,6 +181,29 @@ async fn argocd_paths(args: &Args, context: &CliContext) -> Result<u8, UserError
         true => 2,
         false => 0,
     })
+}
+
+/// Shows the affected stacks with the difference of their Specs; returns 1 if one does not compile.
+async fn show_difference(answer: &AffectedAnswer, context: &CliContext) -> Result<u8, UserError> {
+    let style = terminal::Style {
+        color: context.color(),
+    };
+    let run = context.run();
+    context.print(&terminal::affected(&answer.affected, style));
+    let sides = ComparedSides {
+        head: &answer.head,
+        base: answer.base.as_ref(),
+    };
+    let targets = sides.targets(&answer.affected);
+    if targets.is_empty() {
+        return Ok(0);
+    }
+    let compiler = Compiler::new(&run, &answer.head.config);
+    let plan = SpecDifference::default()
+        .plan(&run, &compiler, sides, &targets)
+        .await?;
+    context.print(&terminal::plan(&plan, style));
+    Ok(u8::from(plan.stacks.iter().any(|stack| stack.error.is_some())))
 }
 
 /// Shows the errors in single files, unless the stack's own line shows them.

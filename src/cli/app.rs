@@ -159,9 +159,11 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Build(args) => super::build::run(&args, context).await,
         Command::Export(args) => super::export::run(&args, context).await,
         Command::Check(args) => super::check::run(&args, context).await,
+        Command::Test(args) => super::test::run(&args, context).await,
         Command::Cache(args) => super::cache::run(&args, context),
         Command::Set(args) => super::set::run(&args, context).await,
         Command::Preview(args) => super::preview::run(&args, context).await,
+        Command::Watch(args) => super::watch::run(&args, context).await,
         Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Destroy(args) => super::destroy::run(&args, context).await,
         Command::Freeze(args) => super::freeze::run(&args, context).await,
@@ -194,10 +196,12 @@ impl Command {
             Self::Graph(args) => args.wants_json(),
             Self::Build(args) => args.wants_json(),
             Self::Check(args) => args.wants_json(),
+            Self::Test(args) => args.wants_json(),
             Self::Preview(args) => {
                 use super::preview::PlanOutput;
                 matches!(args.output, PlanOutput::Json | PlanOutput::Plan)
             }
+            Self::Watch(args) => args.wants_json(),
             Self::Health(args) => args.wants_json(),
             Self::Set(args) => args.wants_json(),
             Self::Adopt(args) => args.output == super::apply::ApplyOutput::Json,

@@ -51,9 +51,13 @@ pub enum Command {
     Check(super::check::Args),
     /// Set attributes and images of stacks in their KCL files
     Set(super::set::Args),
+    /// Run the stack tests (`<stack>/test/*.test.yaml`) on compiled Specs, without a cluster
+    Test(super::test::Args),
     /// Show planned changes (live, or base vs head)
     #[command(visible_aliases = ["plan", "diff"])]
     Preview(super::preview::Args),
+    /// Show after each save which stacks it affects, and how their Specs differ; it writes nothing
+    Watch(super::watch::Args),
     /// Apply stacks, after showing the plan
     #[command(visible_alias = "up")]
     Apply(super::apply::Args),

@@ -8,6 +8,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
         "Every day",
         &[
             "list", "affected", "build", "check", "set", "preview", "apply", "status", "drift",
+            "list", "affected", "build", "check", "test", "watch", "preview", "apply", "status", "drift",
         ],
     ),
     (

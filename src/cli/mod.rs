@@ -42,6 +42,8 @@ mod serve;
 mod set;
 mod state;
 mod status;
+mod test;
+mod watch;
 
 pub use app::main;
 pub use args::{Cli, Command};

@@ -5,7 +5,7 @@
 
 mod json_layout;
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 pub use json_layout::{JsonDocument, json_documents};
@@ -74,6 +74,26 @@ fn without_place(message: &str) -> &str {
     match message.split_once(": ") {
         Some((place, rest)) if place.starts_with("line ") && place.contains(" column ") => rest,
         _ => message,
+    }
+}
+
+/// A value with the line where it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed<T> {
+    /// The line, from 1, if known.
+    pub line: Option<u32>,
+    /// The value.
+    pub value: T,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = serde_saphyr::Spanned::<T>::deserialize(deserializer)?;
+        let line = u32::try_from(spanned.referenced.line()).ok();
+        Ok(Self {
+            line: line.filter(|line| *line > 0),
+            value: spanned.value,
+        })
     }
 }
 

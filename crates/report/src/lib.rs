@@ -23,12 +23,14 @@ pub mod markdown;
 pub mod mermaid;
 pub mod outcome;
 pub mod progress;
+pub mod stack_tests;
 pub mod status;
 mod table;
 pub mod takeover;
 pub mod terminal;
 mod text_diff;
 mod view_model;
+pub mod watch;
 mod yaml_text;
 
 pub use input::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};

@@ -141,6 +141,7 @@ fn kind(kind: InputKind) -> &'static str {
         InputKind::Moved => "moved",
         InputKind::Unresolved => "unresolved",
         InputKind::Workspace => "workspace",
+        InputKind::Test => "test",
     }
 }
 

@@ -73,6 +73,21 @@ impl ComparedRevisions {
         self.head.with_source(&self.known, Arc::new(source))
     }
 
+    /// Reads the head again, derived from what is known of it. Returns the earlier one.
+    ///
+    /// # Errors
+    /// As [`ComparedRevisions::open`]; the earlier head stays.
+    pub fn reopen_head(
+        &mut self,
+        repository: &Repository,
+        at: &RevisionSpec,
+    ) -> Result<OpenRevision, UserError> {
+        let head = OpenRevision::open_knowing(&self.known, repository, at, None)?;
+        self.known.forget_earlier();
+        head.layout.require_module()?;
+        Ok(std::mem::replace(&mut self.head, head))
+    }
+
     /// Saves the head for the next run. With a base, that one is saved already.
     pub fn keep_head(&self) {
         self.known.keep(&self.head);

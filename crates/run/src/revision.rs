@@ -167,6 +167,14 @@ impl AnalysisCache {
         self.revisions().push(CachedRevision { rules, analysis });
     }
 
+    /// Forgets all revisions but the last one: a long run opens many.
+    pub fn forget_earlier(&self) {
+        let mut revisions = self.revisions();
+        let last = revisions.pop();
+        revisions.clear();
+        revisions.extend(last);
+    }
+
     fn revisions(&self) -> MutexGuard<'_, Vec<CachedRevision>> {
         self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -275,6 +283,13 @@ impl OpenRevision {
                     })?
             }
         };
+        let revision = Self::from_analysis(analysis, source, config);
+        known.remember(layout_rules, &revision.analysis);
+        Ok(revision)
+    }
+
+    /// Adds to an analysis what follows from the configuration.
+    fn from_analysis(analysis: Analysis, source: Arc<dyn Source>, config: Config) -> Self {
         let rules = config.rules();
         let apps = AppStacks::read(analysis.tree(), analysis.layout(), &config);
         let secret_files = SecretFiles::select(&config.secrets, source.as_ref());
@@ -282,14 +297,34 @@ impl OpenRevision {
             .with_config(|stack| rules.digest(stack))
             .with_workspaces(|stack| secret_files.added_to(apps.workspace_input(stack), stack));
         let analysis = Arc::new(analysis);
-        known.remember(layout_rules, &analysis);
-        Ok(Self {
+        Self {
             layout: Arc::clone(analysis.layout()),
             source,
             config,
             analysis,
             apps,
-        })
+        }
+    }
+
+    /// The same files and configuration with other stacks: variants of its own, for example with other options.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn with_stacks(&self, mut stacks: Vec<Stack>) -> Result<Self, UserError> {
+        stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
+        let layout = Layout {
+            stacks,
+            ..Layout::clone(&self.layout)
+        };
+        let tree = FileTreeView::new(Arc::clone(&self.source));
+        let unchanged = Changes::compute(self.analysis.tree(), &tree);
+        let (layout, core, index) = (Arc::new(layout), self.config.kcl.core(), ScanCache::new());
+        let analysis = Analysis::after(&self.analysis, &unchanged, tree, layout, core, &index)?;
+        Ok(Self::from_analysis(
+            analysis,
+            Arc::clone(&self.source),
+            self.config.clone(),
+        ))
     }
 
     /// Notes once what is unusual about the stacks of this revision.

@@ -24,7 +24,7 @@ use checked_files::{CheckedFiles, is_kcl};
 use futures::{StreamExt as _, stream};
 use golden::GoldenFiles;
 
-use super::selected_stacks::SelectedStacks;
+use super::{selected_stacks::SelectedStacks, stack_tests};
 use konverge_base::{
     error::{Location, UserError},
     model::{
@@ -39,6 +39,7 @@ use konverge_base::{
 use konverge_engine::spec;
 use konverge_github::workflow_commands;
 use konverge_kcl::KclError;
+use konverge_report::stack_tests as test_report;
 use konverge_run::{
     OpenRevision, RunContext, StepCounter,
     compiler::{self, Compiler},
@@ -129,6 +130,11 @@ pub async fn run(
         return Ok(LintReport::new(stacks.len(), found));
     }
     found.extend(secret_references::check(workspace, &compiled));
+    // What does not compile is reported already.
+    let tested: Vec<Stack> = match scope.skip.contains(&LintRule::Test) {
+        true => Vec::new(),
+        false => compiled.iter().map(|(stack, _)| (*stack).clone()).collect(),
+    };
     found.extend(shared_objects::check(workspace, &compiled));
     found.extend(schema::check(run, workspace, compiled)?);
     let checked = CheckedFiles::new(selected, stacks, scope.files)?;
@@ -149,6 +155,8 @@ pub async fn run(
         found.extend(imports::check(&files, &checked, workspace)?);
     }
     found.extend(kcl_tests::check(&compiler, &run.cancel, selected, &checked).await?);
+    let tests = stack_tests::run_in(run, &compiler, workspace, &tested).await?;
+    found.extend(tests.iter().flat_map(test_report::diagnostics));
     found.extend(data_files::check(run, &compiler, selected, &checked).await?);
     found.retain(|found| !scope.skip.contains(&found.rule));
     Ok(LintReport::new(stacks.len(), found))

@@ -1,22 +1,18 @@
 //! The policy sets of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
 //! created. The tests of the sets run, too.
 
-use std::sync::Arc;
-
+use crate::ops::spec_policies::SpecPolicies;
 use konverge_base::{
     model::{
         RepoPath,
         lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
-        plan_document::OtherNames,
         policy_finding::{Enforcement, PolicyFinding},
         spec::Spec,
         stack::Stack,
     },
-    secrets::{Secrets, mask_resource},
+    secrets::Secrets,
 };
-use konverge_engine as engine;
 use konverge_run::OpenRevision;
-use konverge_run::{plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator};
 
 /// The findings for the Specs, and the tests that fail.
 pub(super) async fn check(
@@ -24,28 +20,18 @@ pub(super) async fn check(
     compiled: &[(&Stack, Spec)],
     secrets: &Secrets,
 ) -> Vec<Diagnostic> {
-    let sets = policy_set_loader::load(&workspace.config, workspace.source.as_ref());
-    let evaluator = RuleEvaluator::new(secrets);
+    let policies = SpecPolicies::load(workspace, secrets);
     let mut found = Vec::new();
-    for (set, config) in sets.iter().zip(&workspace.config.policy.sets) {
-        for test in evaluator.failed_tests(set, &config.path).await {
+    for (set, config) in policies.sets.iter().zip(&workspace.config.policy.sets) {
+        for test in policies.evaluator.failed_tests(set, &config.path).await {
             let file = RepoPath::normalize(&test.file).unwrap_or_else(RepoPath::root);
             let message = format!("policy set `{}`: {}: {}", set.name(), test.name, test.why);
             found.push(Diagnostic::new(&file, LintRule::Policy, &message));
         }
     }
-    for (stack, spec) in compiled.iter().filter(|_| !sets.is_empty()) {
-        let (id, folder) = (&stack.id, &stack.folder);
-        let nothing = Spec::default();
-        let masked = (secrets, mask_resource as engine::ResourceMask);
-        let plan = engine::plan_against_spec(id, folder, &nothing, spec, None, masked);
-        let truth = engine::true_spec_plan(&plan, (&nothing, spec), None, secrets);
-        let document = Arc::new(plan_documents::for_rules(truth, OtherNames::default()));
+    for (stack, spec) in compiled.iter().filter(|_| !policies.sets.is_empty()) {
         // An unreadable set is already reported once, above.
-        let findings = evaluator
-            .judge(std::slice::from_ref(&sets), &document)
-            .await
-            .into_iter();
+        let findings = policies.findings(stack, spec).await.into_iter();
         let findings = findings.filter(|finding| !finding.rule.ends_with("/load"));
         found.extend(findings.filter_map(|finding| remark(stack, &finding, secrets)));
     }

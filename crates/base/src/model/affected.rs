@@ -44,7 +44,7 @@ pub enum InputChange {
     Added,
     /// The stack exists only at the base.
     Removed,
-    /// The input digest or the folder differs.
+    /// The input digest, the folder or a stack test differs.
     Modified,
 }
 
@@ -105,4 +105,6 @@ pub enum InputKind {
     Unresolved,
     /// The part of a workspace that concerns the stack.
     Workspace,
+    /// A stack test, `<stack>/test/**/*.test.yaml`. It changes no Spec.
+    Test,
 }

@@ -26,7 +26,7 @@ pub enum LintRule {
     Format,
     /// Imports are used, and written once.
     Lint,
-    /// A KCL test of the repository.
+    /// A KCL test or a stack test of the repository.
     Test,
     /// The Spec equals its golden file.
     Golden,

@@ -39,11 +39,13 @@ pub mod review_difference;
 pub mod shard;
 pub mod spec;
 pub mod stack;
+pub mod stack_test;
 pub mod state;
 pub mod status;
 pub mod store_setting;
 pub mod takeover;
 pub mod text;
+pub mod watch_event;
 pub mod workspace_name;
 
 pub use digest::Digest;

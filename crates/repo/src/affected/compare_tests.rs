@@ -411,3 +411,42 @@ fn another_core_is_the_reason_for_every_stack() {
         [("shop/dev".to_owned(), InputChange::Modified, reasons)]
     );
 }
+
+/// A test changes no Spec: its stack is affected, and the input digest stays.
+#[test]
+fn a_stack_test_makes_its_stack_affected_and_is_not_in_the_digest() {
+    let with = |tests: &[(&'static str, &'static str)]| {
+        let all: Vec<_> = [MAIN].into_iter().chain(tests.iter().copied()).collect();
+        analysis(&all)
+    };
+    let none = with(&[]);
+    let one = with(&[("shop/dev/test/a.test.yaml", "name: a\n")]);
+    let edited = with(&[("shop/dev/test/a.test.yaml", "name: b\n")]);
+    let other = with(&[
+        ("shop/dev/test/notes.yaml", "a: 1\n"),
+        ("shop/test/a.test.yaml", "name: a\n"),
+    ]);
+    let deep = with(&[
+        ("shop/dev/test/deep/a.test.yaml", "-> ../../../shared.yaml"),
+        ("shop/shared.yaml", "name: a\n"),
+    ]);
+    let row = |path: &str| {
+        vec![(
+            "shop/dev".to_owned(),
+            InputChange::Modified,
+            vec![(InputKind::Test, path.to_owned())],
+        )]
+    };
+    for (base, head, expected) in [
+        (&none, &one, row("shop/dev/test/a.test.yaml")),
+        (&one, &edited, row("shop/dev/test/a.test.yaml")),
+        (&edited, &none, row("shop/dev/test/a.test.yaml")),
+        (&none, &deep, row("shop/dev/test/deep/a.test.yaml")),
+        (&none, &other, Vec::new()),
+        (&one, &one, Vec::new()),
+    ] {
+        assert_eq!(affected(base, head), expected);
+        let digest = |of: &Analysis| of.input_digest(&of.layout().stacks[0]).unwrap();
+        assert_eq!(digest(base), digest(head));
+    }
+}

@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use super::{Analysis, explain::AnalysisDiff};
+use super::{Analysis, explain::AnalysisDiff, stack_tests};
 use konverge_base::model::{
     RepoPath, StackId,
     affected::{Affected, AffectedStack, InputChange, InputKind, InputReason, SpecChange},
@@ -54,10 +54,14 @@ impl Analysis {
             let old = &base.layout.stacks[before];
             let moved = old.folder != stack.folder;
             let renamed = old.id != stack.id && !broken;
-            if base.digests[before] == self.digests[at] && !moved && !broken && !renamed {
+            // Tests are no input of the Spec, so the digest does not have them.
+            let tests = stack_tests::changed(&base.tree, old, &self.tree, stack);
+            let same_inputs = base.digests[before] == self.digests[at] && tests.is_empty();
+            if same_inputs && !moved && !broken && !renamed {
                 continue;
             }
             let mut why = difference.reasons(before, at);
+            why.extend(tests);
             if moved {
                 why.retain(|reason| !moved_with_stack(&reason.path, old, stack));
                 why.push(InputReason {

@@ -39,6 +39,7 @@ mod shared_reads;
 mod snapshot;
 mod snapshot_codec;
 mod stack_inputs;
+mod stack_tests;
 mod watched_paths;
 mod workspace_input;
 
@@ -55,4 +56,5 @@ pub use mixed_imports::MixedImport;
 pub use option_reads::{OptionRead, option_reads};
 pub use scan_cache::ScanCache;
 pub use snapshot::Snapshot;
+pub use stack_tests::find_stack_tests;
 pub use workspace_input::WorkspaceInput;

@@ -32,6 +32,12 @@ impl BuiltIn {
     pub fn version(&self) -> &str {
         &self.version
     }
+
+    /// Returns true if a kind is part of Kubernetes, in any group and version.
+    pub fn has_kind(&self, kind: &str) -> bool {
+        let kinds = self.kinds.keys().filter_map(|key| key.split_once(' '));
+        kinds.into_iter().any(|(_, known)| known == kind)
+    }
 }
 
 #[cfg(test)]

@@ -43,6 +43,11 @@ impl CrdSchemas {
         }
     }
 
+    /// Returns true if a definition has a kind, in any group and version.
+    pub fn has_kind(&self, kind: &str) -> bool {
+        self.kinds.keys().any(|(_, known)| known == kind)
+    }
+
     /// The violations of an object by the definition that it matches best; `None` if its kind is not defined
     /// here.
     pub(super) fn faults(

@@ -1,0 +1,109 @@
+//! The results of `konverge test`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{RepoPath, ResourceId, StackId};
+
+/// The results of all tests. The JSON has `"version":1`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StackTestReport {
+    /// Version of this format.
+    pub version: u32,
+    /// The number of stacks whose tests were looked for.
+    pub stacks: usize,
+    /// Sorted by file.
+    pub tests: Vec<StackTestResult>,
+}
+
+/// The result of one test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StackTestResult {
+    /// Folder of the stack.
+    pub stack: RepoPath,
+    /// Its identity.
+    pub id: StackId,
+    /// The test file.
+    pub file: RepoPath,
+    /// The name in the file; the name of the file if it cannot be read.
+    pub name: String,
+    /// How it ended.
+    pub result: StackTestOutcome,
+    /// Every assertion that does not hold, or why the test was not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<StackTestFailure>,
+}
+
+/// How a test ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StackTestOutcome {
+    /// Every assertion holds.
+    Passed,
+    /// An assertion does not hold.
+    Failed,
+    /// The test was not run: its file is invalid, or its stack does not compile.
+    Error,
+}
+
+/// An assertion that does not hold. Values are masked.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StackTestFailure {
+    /// The line of the assertion, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// What does not hold.
+    pub message: String,
+    /// The resource that comes nearest to the expected one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<ResourceId>,
+    /// Where that resource differs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<FieldMismatch>,
+}
+
+/// A field that is not as expected.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FieldMismatch {
+    /// The path as in RFC 6901; items of keyed lists as `name=web`.
+    pub path: String,
+    /// What the test expects; absent if the field must be absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Value>,
+    /// What the resource has; absent if it has nothing there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Value>,
+}
+
+impl StackTestReport {
+    /// Sorts the results.
+    pub fn new(stacks: usize, mut tests: Vec<StackTestResult>) -> Self {
+        tests.sort_by(|a, b| (&a.file, &a.stack, &a.name).cmp(&(&b.file, &b.stack, &b.name)));
+        Self {
+            version: 1,
+            stacks,
+            tests,
+        }
+    }
+
+    /// The number of tests that ended so.
+    pub fn count(&self, result: StackTestOutcome) -> usize {
+        self.tests.iter().filter(|test| test.result == result).count()
+    }
+
+    /// Returns true if a test did not pass.
+    pub fn failed(&self) -> bool {
+        self.count(StackTestOutcome::Passed) < self.tests.len()
+    }
+}
+
+impl StackTestFailure {
+    /// A failure without a resource.
+    pub fn new(line: Option<u32>, message: impl Into<String>) -> Self {
+        Self {
+            line,
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+}

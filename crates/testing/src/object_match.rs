@@ -1,0 +1,189 @@
+//! Matches a partial object with an object.
+//!
+//! - A mapping may have more keys than are expected. `key: null` expects that the key is absent or null.
+//! - Items of a list are found by their keys, as Kubernetes merges them. Items of a list without keys are found wherever they
+//!   are. A list may have more items than are expected, in any order.
+//! - An empty mapping or list expects exactly that. Numbers are equal by value.
+
+use serde_json::Value;
+
+use konverge_base::model::{
+    diff::{label, list_keys, same},
+    masked_value::join_path,
+};
+
+/// The paths at which an object is not as expected, sorted. A path has the form of a plan: items of keyed lists as `name=web`.
+pub(crate) fn mismatches(expected: &Value, found: &Value) -> Vec<String> {
+    let mut paths = Vec::new();
+    compare("", "", expected, Some(found), &mut paths);
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn matches(name: &str, expected: &Value, found: &Value) -> bool {
+    let mut paths = Vec::new();
+    compare("", name, expected, Some(found), &mut paths);
+    paths.is_empty()
+}
+
+fn compare(path: &str, name: &str, expected: &Value, found: Option<&Value>, paths: &mut Vec<String>) {
+    match (expected, found) {
+        (Value::Null, None | Some(Value::Null)) => {}
+        (Value::Object(fields), Some(Value::Object(object))) if !fields.is_empty() => {
+            for (key, value) in fields {
+                compare(&join_path(path, key), key, value, object.get(key), paths);
+            }
+        }
+        (Value::Array(items), Some(Value::Array(all))) if !items.is_empty() => {
+            compare_items(path, name, items, all, paths);
+        }
+        (expected, Some(found)) if same(expected, found) => {}
+        _ => paths.push(path.to_owned()),
+    }
+}
+
+fn compare_items(path: &str, name: &str, items: &[Value], all: &[Value], paths: &mut Vec<String>) {
+    let keys = match items.iter().all(Value::is_object) {
+        true => list_keys(name, items, all),
+        false => None,
+    };
+    let Some(keys) = keys else {
+        let is_found = |item: &Value| all.iter().any(|found| matches("", item, found));
+        if !items.iter().all(is_found) {
+            paths.push(path.to_owned());
+        }
+        return;
+    };
+    for item in items {
+        let wanted = label(item, &keys);
+        let place = join_path(path, &wanted);
+        // A list may have two items of one key, although Kubernetes then refuses it.
+        let same_key = all.iter().filter(|found| label(found, &keys) == wanted);
+        let compared = same_key.map(|found| {
+            let mut inside = Vec::new();
+            // The keys are equal already: a missing `protocol` means `TCP`.
+            let fields = item.as_object().into_iter().flatten();
+            for (key, value) in fields.filter(|(key, _)| !keys.contains(&key.as_str())) {
+                compare(&join_path(&place, key), key, value, found.get(key), &mut inside);
+            }
+            inside
+        });
+        match compared.min_by_key(Vec::len) {
+            Some(inside) => paths.extend(inside),
+            None => paths.push(place),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn deployment() -> Value {
+        json!({"spec": {"replicas": 2, "template": {"spec": {
+            "containers": [
+                {"name": "proxy", "image": "envoy:1", "args": ["-c", "x"], "securityContext": {}},
+                {"name": "web", "image": "web:2", "ports": [
+                    {"containerPort": 53, "protocol": "UDP", "name": "dns"}, {"containerPort": 53, "name": "tcp"}
+                ], "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}
+            ],
+            "volumes": []
+        }}}})
+    }
+
+    fn of_pod(part: Value) -> Vec<String> {
+        mismatches(&json!({"spec": {"template": {"spec": part}}}), &deployment())
+    }
+
+    /// chainsaw compares lists by position and by length.
+    #[test]
+    fn items_are_found_by_their_keys_wherever_they_are() {
+        let web = |fields: Value| {
+            let mut web = json!({"name": "web"});
+            web.as_object_mut()
+                .unwrap()
+                .extend(fields.as_object().unwrap().clone());
+            of_pod(json!({"containers": [web]}))
+        };
+        assert_eq!(web(json!({"image": "web:2"})), Vec::<String>::new());
+        assert_eq!(
+            web(json!({"env": [{"name": "B", "value": "2"}]})),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            web(json!({"image": "web:3", "env": [{"name": "B", "value": "1"}, {"name": "C"}]})),
+            [
+                "/spec/template/spec/containers/name=web/env/name=B/value",
+                "/spec/template/spec/containers/name=web/env/name=C",
+                "/spec/template/spec/containers/name=web/image",
+            ]
+        );
+        assert_eq!(
+            web(json!({"ports": [{"containerPort": 53, "protocol": "TCP", "name": "tcp"}]})),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            web(json!({"ports": [{"containerPort": 53, "protocol": "UDP", "name": "tcp"}]})),
+            ["/spec/template/spec/containers/name=web/ports/containerPort=53,protocol=UDP/name"]
+        );
+        assert_eq!(
+            of_pod(json!({"containers": [{"name": "cache"}]})),
+            ["/spec/template/spec/containers/name=cache"]
+        );
+    }
+
+    #[test]
+    fn items_without_keys_are_found_in_any_order() {
+        let rules = json!({"tls": [{"hosts": ["a", "b"], "secretName": "s"}, {"hosts": ["c"]}]});
+        for (expected, fits) in [
+            (json!({"tls": [{"hosts": ["c"]}, {"hosts": ["b"]}]}), true),
+            (json!({"tls": [{"hosts": ["b", "a"], "secretName": "s"}]}), true),
+            (json!({"tls": [{"hosts": ["a", "c"]}]}), false),
+            (json!({"tls": [{"hosts": ["c"], "secretName": "s"}]}), false),
+        ] {
+            assert_eq!(mismatches(&expected, &rules).is_empty(), fits, "{expected}");
+        }
+    }
+
+    #[test]
+    fn nothing_expects_everything() {
+        for (expected, fits) in [
+            (json!({"volumes": []}), true),
+            (json!({"containers": []}), false),
+            (
+                json!({"containers": [{"name": "proxy", "securityContext": {}}]}),
+                true,
+            ),
+            (
+                json!({"containers": [{"name": "web", "securityContext": {}}]}),
+                false,
+            ),
+            (json!({"containers": {}}), false),
+            (json!({"containers": [{}]}), false),
+            (json!({"hostNetwork": null}), true),
+            (json!({"volumes": null}), false),
+        ] {
+            assert_eq!(of_pod(expected.clone()).is_empty(), fits, "{expected}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_equal_by_its_type() {
+        let replicas =
+            |value: Value| mismatches(&json!({"spec": {"replicas": value}}), &deployment()).is_empty();
+        assert!(replicas(json!(2)) && replicas(json!(2.0)));
+        assert!(!replicas(json!("2")) && !replicas(json!(3)) && !replicas(json!({"a": 1})));
+    }
+
+    #[test]
+    fn a_duplicate_key_matches_the_item_that_fits() {
+        let twice = json!({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]});
+        assert!(mismatches(&json!({"env": [{"name": "A", "value": "2"}]}), &twice).is_empty());
+        assert_eq!(
+            mismatches(&json!({"env": [{"name": "A", "value": "3"}]}), &twice),
+            ["/env/name=A/value"]
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! `konverge test`: stack tests on compiled Specs.
+
+use std::path::PathBuf;
+
+use super::{
+    CliContext,
+    common_args::{Revisions, Stacks},
+};
+use crate::ops::{selected_stacks, stack_tests};
+use konverge_base::{
+    atomic_file,
+    error::{ErrorKind, UserError},
+};
+use konverge_report::{json, stack_tests as report, terminal};
+use konverge_run::{OpenRequest, Selection};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge test                          the tests of the stacks that the change affects
+  konverge test storefront/prod          of one stack
+  konverge test --all --junit tests.xml  of all stacks, with a report for the CI service
+
+A test is a file <stack>/test/NAME.test.yaml:
+  name: production has an ingress with TLS
+  assert:
+    - {kind: Ingress, name: storefront, has: {spec: {tls: [{hosts: [shop.example.com]}]}}}")]
+pub struct Args {
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    revisions: Revisions,
+    /// Write the results as JUnit XML, too
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    junit: Option<PathBuf>,
+    /// The output format
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+}
+
+impl Args {
+    pub fn wants_json(&self) -> bool {
+        self.output == Output::Json
+    }
+}
+
+/// Runs the command; returns 1 if a test did not pass.
+///
+/// # Errors
+/// The repository or the core is not available, or the report cannot be written.
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let run = context.run();
+    let request = OpenRequest {
+        selection: args.stacks.selection(),
+        shard: args.stacks.shard,
+        rev: args.revisions.rev.clone(),
+        base: args.revisions.base.clone(),
+        ..OpenRequest::default()
+    };
+    let is_named = request.selection != Selection::Affected && request.shard.is_none();
+    let selected = selected_stacks::open(&run, &request).await?;
+    let report = stack_tests::run(&run, &selected, is_named).await?;
+    if let Some(file) = &args.junit {
+        let xml = context.secrets.mask_finished(&report::junit(&report));
+        let path = context.current_dir.join(file);
+        // A link at that place is replaced, never followed: it may come from the repository.
+        atomic_file::write(&path, xml.as_bytes()).map_err(|error| {
+            UserError::new(ErrorKind::Usage, format!("the report cannot be written: {error}"))
+                .at(file.display().to_string(), None, None)
+                .hint("`--junit` names a file in a folder that may be written")
+        })?;
+    }
+    let style = terminal::Style {
+        color: context.color(),
+    };
+    let text = match args.output {
+        Output::Text => report::text(&report, style),
+        Output::Json => json::document(&report),
+    };
+    context.print(&text);
+    Ok(u8::from(report.failed()))
+}

@@ -1,0 +1,168 @@
+//! How the Specs of stacks differ between two revisions: without a cluster, a state or a store.
+
+use std::collections::HashMap;
+
+use futures::{StreamExt as _, stream};
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        Digest,
+        affected::{Affected, InputChange},
+        plan::{Basis, Plan, StackPlan},
+        spec::Spec,
+        stack::Stack,
+    },
+    secrets::mask_resource,
+};
+use konverge_engine as engine;
+use konverge_policy::{self as policy, SecretReader};
+use konverge_run::{
+    OpenRevision, RunContext, Target,
+    compiler::{self, Compiler},
+    redact,
+};
+
+/// The number of stacks that are compiled at once; the pool has fewer workers.
+const AT_ONCE: usize = 8;
+
+/// The maximum number of Specs that are kept between two comparisons.
+const MOST: usize = 4_096;
+
+/// The revisions that are compared.
+#[derive(Clone, Copy)]
+pub struct ComparedSides<'a> {
+    /// The revision with the change.
+    pub head: &'a OpenRevision,
+    /// The revision that it is compared with.
+    pub base: Option<&'a OpenRevision>,
+}
+
+impl ComparedSides<'_> {
+    /// The affected stacks with their counterparts at the base. What came and went since the base has none.
+    pub fn targets(&self, affected: &Affected) -> Vec<Target> {
+        let base = self.base.map(|base| &base.layout);
+        let stacks = affected.stacks.iter();
+        stacks
+            .filter_map(|stack| match stack.change {
+                InputChange::Removed => base?.stack(&stack.id).map(Target::removed),
+                _ => self.head.layout.stack(&stack.id).map(|there| {
+                    let before = base.and_then(|base| self.head.layout.predecessor_of(base, there));
+                    Target::new(there, before)
+                }),
+            })
+            .collect()
+    }
+}
+
+/// Compares Specs. A stack whose inputs were compiled before is not compiled again.
+#[derive(Default)]
+pub struct SpecDifference {
+    compiled: HashMap<Digest, Result<Spec, UserError>>,
+}
+
+impl SpecDifference {
+    /// The differences of some stacks, masked. A stack that does not compile has an error.
+    ///
+    /// # Errors
+    /// The run is interrupted.
+    pub async fn plan(
+        &mut self,
+        run: &RunContext,
+        compiler: &Compiler,
+        sides: ComparedSides<'_>,
+        targets: &[Target],
+    ) -> Result<Plan, UserError> {
+        if self.compiled.len() + 2 * targets.len() > MOST {
+            self.compiled.clear();
+        }
+        let heads = targets.iter().filter_map(|target| target.head.as_ref());
+        self.compile(compiler, sides.head, heads).await;
+        if let Some(base) = sides.base {
+            let bases = targets.iter().filter_map(|target| target.base.as_ref());
+            self.compile(compiler, base, bases).await;
+        }
+        run.check_interrupted()?;
+        let plans = targets.iter().map(|target| {
+            let plan = self.plan_one(run, sides, target);
+            plan.unwrap_or_else(|failure| {
+                StackPlan::failed(
+                    target.folder.clone(),
+                    target.id.clone(),
+                    Basis::Spec,
+                    failure.body(),
+                )
+            })
+        });
+        let mut stacks: Vec<_> = plans.collect();
+        stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+        let mut plan = Plan { version: 1, stacks };
+        redact::plan(&mut plan, &run.secrets);
+        Ok(plan)
+    }
+
+    /// Compiles those stacks that are not known. A failure is tried again.
+    async fn compile<'s>(
+        &mut self,
+        compiler: &Compiler,
+        revision: &OpenRevision,
+        stacks: impl Iterator<Item = &'s Stack>,
+    ) {
+        let wanted = stacks.filter_map(|stack| {
+            let digest = revision.analysis.input_digest(stack).ok()?;
+            let is_known = self.compiled.get(&digest).is_some_and(Result::is_ok);
+            (!is_known).then_some((digest, stack))
+        });
+        let wanted: Vec<_> = wanted.collect();
+        let compiles = wanted
+            .into_iter()
+            .map(async |(digest, stack)| (digest, compiler.spec(revision, stack).await));
+        let compiled: Vec<_> = stream::iter(compiles).buffer_unordered(AT_ONCE).collect().await;
+        self.compiled.extend(compiled);
+    }
+
+    /// A Spec that was compiled; empty if there is no stack.
+    fn spec(&self, revision: &OpenRevision, stack: Option<&Stack>) -> Result<Spec, UserError> {
+        let Some(stack) = stack else {
+            return Ok(Spec::default());
+        };
+        let digest = revision.analysis.input_digest(stack)?;
+        self.compiled.get(&digest).cloned().unwrap_or_else(|| {
+            let what = format!("stack {} was not compiled", stack.id);
+            Err(UserError::new(ErrorKind::Internal, what))
+        })
+    }
+
+    fn plan_one(
+        &self,
+        run: &RunContext,
+        sides: ComparedSides<'_>,
+        target: &Target,
+    ) -> Result<StackPlan, UserError> {
+        let after = self.spec(sides.head, target.head.as_ref())?;
+        let before = match sides.base {
+            Some(base) => self.spec(base, target.base.as_ref()),
+            None => Ok(Spec::default()),
+        };
+        let (before, note) = match before {
+            Ok(before) => (before, None),
+            Err(failure) if compiler::is_of_the_code(&failure) => {
+                let note = "the base does not compile, so there is nothing to compare with".to_owned();
+                (Spec::default(), Some(note))
+            }
+            Err(failure) => return Err(failure),
+        };
+        let config = &sides.head.config.secrets;
+        let reader = SecretReader {
+            stack: &target.id,
+            folder: &target.folder,
+        };
+        let notes = after.notes.clone().into_iter().chain(note);
+        let after = policy::admit(config, reader, after)?.spec;
+        let before = policy::name_stores(config, before);
+        let masked = (&run.secrets, mask_resource as engine::ResourceMask);
+        let mut plan = engine::plan_against_spec(&target.id, &target.folder, &before, &after, None, masked);
+        plan.notes.splice(..0, notes);
+        Ok(plan)
+    }
+}

@@ -1,0 +1,43 @@
+//! The policy sets of a revision on Specs alone: no cluster is asked, and each resource is one that is created.
+
+use std::sync::Arc;
+
+use konverge_base::{
+    model::{plan_document::OtherNames, policy_finding::PolicyFinding, spec::Spec, stack::Stack},
+    secrets::{Secrets, mask_resource},
+};
+use konverge_engine as engine;
+use konverge_policy::sets::PolicySets;
+use konverge_run::{OpenRevision, plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator};
+
+/// The policy sets of a revision, for Specs alone.
+pub struct SpecPolicies<'a> {
+    /// The sets.
+    pub sets: PolicySets,
+    /// Evaluates them.
+    pub evaluator: RuleEvaluator,
+    secrets: &'a Secrets,
+}
+
+impl<'a> SpecPolicies<'a> {
+    /// Loads the sets.
+    pub fn load(workspace: &OpenRevision, secrets: &'a Secrets) -> Self {
+        Self {
+            sets: policy_set_loader::load(&workspace.config, workspace.source.as_ref()),
+            evaluator: RuleEvaluator::new(secrets),
+            secrets,
+        }
+    }
+
+    /// What the sets say of a Spec whose resources are all created.
+    pub async fn findings(&self, stack: &Stack, spec: &Spec) -> Vec<PolicyFinding> {
+        let nothing = Spec::default();
+        let masked = (self.secrets, mask_resource as engine::ResourceMask);
+        let plan = engine::plan_against_spec(&stack.id, &stack.folder, &nothing, spec, None, masked);
+        let truth = engine::true_spec_plan(&plan, (&nothing, spec), None, self.secrets);
+        let document = Arc::new(plan_documents::for_rules(truth, OtherNames::default()));
+        self.evaluator
+            .judge(std::slice::from_ref(&self.sets), &document)
+            .await
+    }
+}

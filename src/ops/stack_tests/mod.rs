@@ -1,0 +1,191 @@
+//! The `test` use case: runs stack tests on the compiled Specs of a revision. It queries no cluster and writes nothing.
+
+mod known_kinds;
+mod test_files;
+mod variants;
+
+use futures::{StreamExt as _, stream};
+
+use super::{selected_stacks::SelectedStacks, spec_policies::SpecPolicies};
+use known_kinds::KnownKinds;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        event::Step,
+        spec::Spec,
+        stack::Stack,
+        stack_test::{StackTestFailure, StackTestOutcome, StackTestReport, StackTestResult},
+    },
+};
+use konverge_kcl::KclError;
+use konverge_run::{
+    OpenRevision, RunContext, StepCounter,
+    compiler::{self, Compiler},
+    redact,
+};
+use konverge_testing::{TestedSpec, TestedStack, assertion};
+use test_files::{FoundTest, TestFiles};
+use variants::Variant;
+
+/// The number of stacks that are compiled at once; the pool has fewer workers.
+const AT_ONCE: usize = 8;
+
+/// Runs the tests of the selected stacks. `is_named`: the stacks were named, or are all of the repository.
+///
+/// # Errors
+/// The core is not available, an object cannot be read, the run is interrupted, or stacks were named and none has a test.
+pub async fn run(
+    run: &RunContext,
+    selected: &SelectedStacks,
+    is_named: bool,
+) -> Result<StackTestReport, UserError> {
+    let compiler = Compiler::new(run, &selected.workspace.config);
+    let tests = run_in(run, &compiler, &selected.workspace, &selected.stacks).await?;
+    if tests.is_empty() && is_named && !selected.stacks.is_empty() {
+        let what = match selected.stacks.as_slice() {
+            [stack] => format!("stack {} has no tests", stack.id),
+            _ => "none of these stacks has tests".to_owned(),
+        };
+        let example = selected
+            .stacks
+            .first()
+            .map(|stack| stack.folder.to_string())
+            .unwrap_or_default();
+        return Err(UserError::new(ErrorKind::Layout, what).hint(format!(
+            "a test is a file such as `{example}/test/replicas.test.yaml` with `name` and `assert`"
+        )));
+    }
+    Ok(StackTestReport::new(selected.stacks.len(), tests))
+}
+
+/// Runs the tests of some stacks of a revision.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_in(
+    run: &RunContext,
+    compiler: &Compiler,
+    workspace: &OpenRevision,
+    stacks: &[Stack],
+) -> Result<Vec<StackTestResult>, UserError> {
+    let files = TestFiles::find(workspace, stacks)?;
+    let mut results = files.invalid;
+    if files.tests.is_empty() {
+        return Ok(results);
+    }
+    let (rounds, unread) = variants::plan(workspace, files.tests)?;
+    results.extend(unread);
+    let counter = StepCounter::start(run, Step::Compile, rounds.iter().map(Vec::len).sum());
+    let judge = TestJudge {
+        run,
+        policies: SpecPolicies::load(workspace, &run.secrets),
+        kinds: KnownKinds::load(workspace)?,
+    };
+    for (round, variants) in rounds.iter().enumerate() {
+        // A stack is known by its folder, so the variants of one stack are compiled in different rounds.
+        let with_options = match round {
+            0 => None,
+            _ => Some(workspace.with_stacks(variants.iter().map(|variant| variant.stack.clone()).collect())?),
+        };
+        let revision = with_options.as_ref().unwrap_or(workspace);
+        let compiles = variants
+            .iter()
+            .map(|variant| compiler.spec(revision, &variant.stack));
+        let mut compiles = stream::iter(compiles).buffered(AT_ONCE);
+        for variant in variants {
+            let spec = compiles.next().await.expect("each variant is compiled");
+            results.extend(judge.results(variant, spec).await?);
+            counter.advance();
+        }
+    }
+    Ok(results)
+}
+
+/// What the tests of a revision are judged with.
+struct TestJudge<'a> {
+    run: &'a RunContext,
+    policies: SpecPolicies<'a>,
+    kinds: KnownKinds,
+}
+
+impl TestJudge<'_> {
+    /// The results of the tests of one variant of a stack.
+    async fn results(
+        &self,
+        variant: &Variant<'_>,
+        spec: Result<Spec, UserError>,
+    ) -> Result<Vec<StackTestResult>, UserError> {
+        let spec = match spec {
+            Ok(spec) => spec,
+            Err(failure) => return self.results_of_failure(variant, failure),
+        };
+        let secrets = &self.run.secrets;
+        let shown = redact::resources(&spec.resources, secrets);
+        let findings = match variant.tests.iter().any(|found| found.test.expects_refusal()) {
+            true => self.policies.findings(&variant.stack, &spec).await,
+            false => Vec::new(),
+        };
+        let is_known_kind = |api_version: Option<&str>, kind: &str| self.kinds.has(&spec, api_version, kind);
+        let tested = TestedStack::Compiled(TestedSpec {
+            resources: &spec.resources,
+            shown: &shown,
+            findings: &findings,
+            is_known_kind: &is_known_kind,
+        });
+        Ok(variant
+            .tests
+            .iter()
+            .map(|found| self.result(found, &tested))
+            .collect())
+    }
+
+    /// A test may expect that KCL refuses the stack. Any other failure is one of the run, and lets no test pass.
+    fn results_of_failure(
+        &self,
+        variant: &Variant<'_>,
+        failure: UserError,
+    ) -> Result<Vec<StackTestResult>, UserError> {
+        let is_of_the_core = failure.room_error().is_some_and(KclError::is_of_the_core);
+        if self.run.cancel.is_cancelled() || is_of_the_core {
+            return Err(failure);
+        }
+        let place = failure
+            .location
+            .as_ref()
+            .map(|place| format!(" ({place})"))
+            .unwrap_or_default();
+        let message = failure
+            .message
+            .strip_prefix(&format!("stack {}: ", variant.stack.id));
+        let message = format!("{}{place}", message.unwrap_or(&failure.message));
+        let refused = TestedStack::Refused(&message);
+        let is_of_the_code = compiler::is_of_the_code(&failure);
+        let results =
+            variant
+                .tests
+                .iter()
+                .map(|found| match is_of_the_code && found.test.expects_refusal() {
+                    true => self.result(found, &refused),
+                    false => {
+                        let shown =
+                            redact::failure(&UserError::new(failure.kind, &message), &self.run.secrets)
+                                .message;
+                        let why = format!("not run: the stack does not compile: {shown}");
+                        found.error(StackTestFailure::new(found.test.line, why))
+                    }
+                });
+        Ok(results.collect())
+    }
+
+    fn result(&self, found: &FoundTest<'_>, tested: &TestedStack<'_>) -> StackTestResult {
+        let failures = assertion::failures(&found.test, tested, &self.run.secrets);
+        let result = match failures.is_empty() {
+            true => StackTestOutcome::Passed,
+            false => StackTestOutcome::Failed,
+        };
+        StackTestResult {
+            failures,
+            ..found.result(result)
+        }
+    }
+}
