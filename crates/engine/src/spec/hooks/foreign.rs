@@ -106,7 +106,7 @@ pub(super) fn read(
             (None, _) => note(dialect.hook, word, "there is no such time here"),
         }
     }
-    let Some(time) = time else { return None };
+    let time = time?;
     if resource.attributes.get("kind").and_then(Value::as_str) != Some("Job") {
         note(
             dialect.hook,
