@@ -1,6 +1,6 @@
 //! Where a file sets which attribute, read from the syntax tree of the core's own parser.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use serde_json::{Number, Value};
 
@@ -63,17 +63,11 @@ impl Pool {
     pub async fn parse(&self, path: &RepoPath, text: &str) -> Result<ParsedFile, KclError> {
         let request = CompileRequest {
             label: path.to_string(),
-            // The core looks for what relative imports lead to, from the root of the module on, and ends where there is
-            // none.
-            files: vec![
-                (RepoPath::root().child("kcl.mod"), Arc::default()),
-                (path.clone(), Arc::from(text.as_bytes())),
-            ],
             ..CompileRequest::default()
         };
         let message = |root: &std::path::Path| ParseFileArgs {
             path: root.join(path).display().to_string(),
-            source: text.to_owned(),
+            source: without_relative_imports(text),
         };
         let called = self.call::<_, ParseFileResult>(&request, "ParseFile", message);
         let (result, _) = called.await?;
@@ -105,6 +99,22 @@ impl Pool {
             statements: statements.len(),
         })
     }
+}
+
+/// The text with `import __a` instead of `import ..a`. The core ends where it parses a file alone that has a relative
+/// import. Every byte keeps its place.
+fn without_relative_imports(text: &str) -> String {
+    let line = |line: &str| {
+        let after = line.trim_start().strip_prefix("import").map(str::trim_start);
+        match after.filter(|path| path.starts_with('.')) {
+            Some(path) => {
+                let (before, name) = (&line[..line.len() - path.len()], path.trim_start_matches('.'));
+                format!("{before}{}{name}", "_".repeat(path.len() - name.len()))
+            }
+            None => line.to_owned(),
+        }
+    };
+    text.split_inclusive('\n').map(line).collect()
 }
 
 /// Imports are not there while one file is parsed.
