@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 
 use konverge_base::{
     model::{
-        CommitId, Digest, ResourceId, StackId, masked_value,
+        CommitId, Digest, ResourceId, StackId,
+        hook::HOOK,
+        masked_value,
         masked_value::join_path,
         spec::{Resource, RuntimeKind, Spec},
     },
@@ -306,6 +308,9 @@ impl<'a> Sorter<'a> {
         ];
         if let Some((_, name)) = missing.into_iter().find(|(path, _)| is_missing(path)) {
             self.refusals.push(refusal(Why::NotAnObject(name)));
+        } else if !text(body, &["metadata", "annotations", HOOK]).is_empty() {
+            // A tool would run the Job as an ordinary one, at another time.
+            self.refusals.push(refusal(Why::Annotation(HOOK.to_owned())));
         } else if leave_out.secrets && holds_secret_data(body) {
             self.left_out.push(OmittedResource::new(id, "secrets"));
         } else {

@@ -140,6 +140,7 @@ pub(crate) fn word(edge: Edge) -> &'static str {
         Edge::Explicit => "dependsOn",
         Edge::Reference => "reference",
         Edge::Order => "kind",
+        Edge::Hook => "hook",
     }
 }
 

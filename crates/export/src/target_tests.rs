@@ -265,6 +265,7 @@ fn what_cannot_be_one_object_of_one_cluster_is_refused() {
         (1, "argocd.argoproj.io/hook"),
         (1, "argocd.argoproj.io/sync-wave"),
         (2, "kustomize.toolkit.fluxcd.io/ssa"),
+        (3, "konverge/hook"),
     ] {
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "annotations": {name: "x"}}});
         let found = refusals(exported(
