@@ -7,16 +7,14 @@ const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Every day",
         &[
-            "list", "affected", "build", "check", "set", "preview", "apply", "status", "drift",
-            "list", "affected", "build", "check", "test", "watch", "preview", "apply", "status", "drift",
+            "list", "affected", "build", "check", "test", "watch", "set", "preview", "apply", "status", "drift",
         ],
     ),
     (
         "For the platform team",
         &[
-            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "portal", "serve",
-            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "notify",
-            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "export",
+            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "notify", "export", "portal",
+            "serve",
         ],
     ),
     (

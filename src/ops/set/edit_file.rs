@@ -124,7 +124,7 @@ mod tests {
             ("- stacks: [a/b]\n", "`set` or `images`"),
             ("- stacks: [a/b]\n  set: {'a[0]': 1}\n", "item of a list"),
             ("- stacks: [a/b]\n  sets: {a.b: 1}\n", "sets"),
-            ("x", "invalid type"),
+            ("x", "must be a list"),
         ] {
             let failure = read(text).unwrap_err();
             assert!(failure.message.contains(said), "{text}: {}", failure.message);

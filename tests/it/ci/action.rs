@@ -80,7 +80,7 @@ fn the_reference_of_the_actions_is_up_to_date() {
         let action = metadata(file);
         let text = |value: &Value| value.as_str().unwrap_or_default().trim().to_owned();
         let inputs = action["inputs"].as_object().unwrap();
-        assert!(inputs.len() <= 12, "{file}: {} inputs", inputs.len());
+        assert!(inputs.len() <= 13, "{file}: {} inputs", inputs.len());
         write!(
             page,
             "\n## {uses}\n\n{}\n\n| input | meaning | default |\n|---|---|---|\n",
