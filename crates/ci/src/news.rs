@@ -6,8 +6,8 @@ use konverge_base::{
     error::UserError,
     model::{
         RepoPath, StackId,
-        apply_result::{ApplyReport, StackOutcome, StackResult},
-        plan::{Plan, StackPlan},
+        apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+        plan::{Action, Plan, StackPlan},
     },
 };
 use konverge_config::Notify;
@@ -123,7 +123,9 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     let is_denied =
         |stack: &StackOutcome| stack.result == StackResult::Stopped && decisions.denied.contains(&stack.id);
     let has_failed = |stack: &StackOutcome| {
-        matches!(stack.result, StackResult::Failed | StackResult::Stopped) && !is_denied(stack)
+        matches!(stack.result, StackResult::Failed | StackResult::Stopped)
+            && !is_denied(stack)
+            && !is_failed_hook(stack)
     };
     let has_begun = |stack: &StackOutcome| {
         use StackResult::{Applied, Failed, Waiting};
@@ -150,6 +152,7 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
             NotifyEvent::ApplyFailed,
             select(&|stack| has_failed(stack) && !is_unreviewed(stack)),
         ),
+        News::new(NotifyEvent::HookFailed, select(&is_failed_hook)),
         News::new(
             NotifyEvent::Denied,
             select(&|stack| is_denied(stack) && !is_unreviewed(stack)),
@@ -176,6 +179,18 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     ];
     all.retain(|news| !news.stacks.is_empty());
     all
+}
+
+/// Returns true if hooks failed, and nothing else did.
+fn is_failed_hook(stack: &StackOutcome) -> bool {
+    let mut failed = stack
+        .resources
+        .iter()
+        .filter(|resource| resource.result == ResourceResult::Failed)
+        .peekable();
+    stack.result == StackResult::Failed
+        && failed.peek().is_some()
+        && failed.all(|resource| resource.action == Action::Run)
 }
 
 /// The news of a drift check. A new version of a secret is a difference until it is applied.
@@ -207,6 +222,7 @@ mod tests {
         error::ErrorKind,
         model::{
             Digest,
+            apply_result::ResourceOutcome,
             authorization::{Authorization, PolicyOverride},
         },
     };
@@ -283,6 +299,30 @@ mod tests {
             told(&[("a/dev", Stopped)], &["a/dev"]),
             [one(NotifyEvent::Unreviewed, "a/dev")]
         );
+    }
+
+    #[test]
+    fn a_hook_that_failed_alone_is_told_as_one() {
+        let resource = |id: &str, action, result| ResourceOutcome {
+            id: id.parse().unwrap(),
+            action,
+            result,
+            message: None,
+        };
+        let stack = |resources| StackOutcome {
+            resources,
+            ..outcome("a/dev", StackResult::Failed)
+        };
+        let hook = resource("batch/v1:Job:a:migrate", Action::Run, ResourceResult::Failed);
+        let app = |result| resource("apps/v1:Deployment:a:a", Action::Update, result);
+        let of = |resources| names(&news(vec![stack(resources)], &[], &[], &[]));
+        assert_eq!(
+            of(vec![hook.clone(), app(ResourceResult::Skipped)]),
+            [one(NotifyEvent::HookFailed, "a/dev")]
+        );
+        let failure = [one(NotifyEvent::ApplyFailed, "a/dev")];
+        assert_eq!(of(vec![hook, app(ResourceResult::Failed)]), failure);
+        assert_eq!(of(Vec::new()), failure);
     }
 
     #[test]

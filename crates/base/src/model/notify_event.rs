@@ -21,7 +21,8 @@ pub enum NotifyEvent {
     Denied,
     /// A stack was applied although a policy set denied it, because somebody overrode the finding.
     Overridden,
-    /// A hook around a change failed. Nothing sends it yet.
+    /// A hook around a change failed, and nothing else did. A receiver of `apply-failed` without `hook-failed` is sent it as
+    /// `apply-failed`.
     HookFailed,
     /// A secret has a new version: an apply wrote it, or a drift check found it.
     SecretRotated,
@@ -41,7 +42,7 @@ impl NotifyEvent {
     /// The event as which a receiver gets this one, if it does not ask for this one.
     pub fn wider(self) -> Option<Self> {
         match self {
-            Self::Denied => Some(Self::ApplyFailed),
+            Self::Denied | Self::HookFailed => Some(Self::ApplyFailed),
             _ => None,
         }
     }

@@ -48,7 +48,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
         None => None,
     };
     let mut notices = Vec::new();
-    if known.is_rebuilt() {
+    if known.is_rebuilt() && !known.entries.is_empty() {
         notices.push("The index was missing or damaged, so every state was read. `konverge state doctor --repair` writes it anew.".to_owned());
     }
     let freeze = match freeze {
