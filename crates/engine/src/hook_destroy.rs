@@ -1,4 +1,4 @@
-//! `pre-destroy` hooks: they run from what is recorded of them, before anything else of the stack is deleted.
+//! `pre-destroy` hooks: they run from their record, before anything else of the stack is deleted.
 
 use super::{PlanRequest, plan_nodes::DraftNode};
 use crate::spec::hooks::pre_destroy_task;

@@ -106,7 +106,7 @@ pub fn digest(difference: &StackPlan, commit: Option<&CommitId>) -> Digest {
 /// The part of a plan for what was applied last that is drift: everything but values that the server fills in.
 pub fn difference(plan: &StackPlan) -> StackPlan {
     let differs = |resource: &&ResourcePlan| match resource.action {
-        // A hook that is due is no drift.
+        // A hook that is due is not drift.
         Action::Run => false,
         Action::Update => differs(resource),
         _ => true,

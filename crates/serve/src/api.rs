@@ -69,7 +69,8 @@ async fn stack(State(shared): State<Arc<Shared>>, Path(id): Path<String>, header
     let make = async {
         let id = parse(&id)?;
         let index = shared.index().await?;
-        let address = format!("json {id} {:?}", index.fingerprints.get(&id));
+        let version = index.fingerprints.get(&id).map(ToString::to_string);
+        let address = format!("json {id} {}", version.unwrap_or_default());
         if let Some(body) = shared.bodies.get(&address) {
             return Ok(body);
         }

@@ -137,7 +137,8 @@ async fn stack(
 async fn stack_page(shared: &Shared, folder: &str) -> Result<Body, RequestError> {
     let index = shared.index().await?;
     let id = stack_of(&index, folder)?;
-    let address = format!("page {id} {:?}", index.fingerprints.get(&id));
+    let version = index.fingerprints.get(&id).map(ToString::to_string);
+    let address = format!("page {id} {}", version.unwrap_or_default());
     if let Some(body) = shared.bodies.get(&address) {
         return Ok(body);
     }

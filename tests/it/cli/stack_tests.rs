@@ -18,14 +18,13 @@ _env = option("env", default="dev")
 _replicas = 3 if _env == "prod" else 1
 assert _env != "nowhere", "policy known-env: ${_env} is not an environment"
 
+_containers = [{"name": "proxy", "image": "envoy:1"}, {"name": "web", "image": "web:latest"}]
+_template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": _containers}}
+_spec = {"replicas": _replicas, "selector": {"matchLabels": {"app": "web"}}, "template": _template}
+
 resources = [
-    {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}, "spec": {
-        "replicas": _replicas, "selector": {"matchLabels": {"app": "web"}}, "template": {
-            "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
-                {"name": "proxy", "image": "envoy:1"}, {"name": "web", "image": "web:latest"}
-            ]}}}}
-    {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "shop"},
-        "stringData": {"password": "correct-horse-battery"}}
+    {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}, "spec": _spec}
+    {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "shop"}, "stringData": {"password": "correct-horse-battery"}}
 ]
 "#;
 

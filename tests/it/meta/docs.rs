@@ -9,6 +9,7 @@ use std::{
 use clap::CommandFactory;
 use konverge::cli::Cli;
 use konverge_config::Config;
+use konverge_testing::StackTest;
 
 use crate::support::{ci_stage::Stage, cluster::Cluster, git::Repository, process::Konverge};
 
@@ -168,8 +169,32 @@ fn configurations_that_are_shown_are_valid() {
     assert!(seen >= 2, "{seen} blocks");
 }
 
+#[test]
+fn stack_tests_and_hooks_that_are_shown_are_valid() {
+    let hooks = fs::read_to_string(root().join(".pre-commit-hooks.yaml")).unwrap();
+    let hooks: serde_json::Value = konverge_base::yaml::from_str(&hooks).unwrap();
+    let ids: Vec<_> = hooks.as_array().unwrap().iter().map(|hook| &hook["id"]).collect();
+    let (mut tests, mut shown_hooks) = (0, 0);
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap(), "yaml") {
+            let document: serde_json::Value = konverge_base::yaml::documents(&block).unwrap().remove(0);
+            if document["assert"].is_array() {
+                tests += 1;
+                StackTest::parse(&block).unwrap_or_else(|error| panic!("{}: {error}\n{block}", page.display()));
+            }
+            for hook in document["repos"].as_array().into_iter().flatten() {
+                for hook in hook["hooks"].as_array().unwrap() {
+                    shown_hooks += 1;
+                    assert!(ids.contains(&&hook["id"]), "{}: {hook}", page.display());
+                }
+            }
+        }
+    }
+    assert!(tests >= 2 && shown_hooks >= 2, "{tests} tests, {shown_hooks} hooks");
+}
+
 /// Every YAML block is one that a test looks at: a configuration, a workflow, manifests, GitLab's pipeline,
-/// rules in CEL, resources of a Spec.
+/// rules in CEL, resources of a Spec, stack tests, the hooks of pre-commit.
 #[test]
 fn blocks_that_are_shown_are_of_a_known_kind() {
     for page in pages() {
@@ -183,6 +208,8 @@ fn blocks_that_are_shown_are_of_a_known_kind() {
                     || document["stages"].is_array()
                     || document["rules"].is_array()
                     || document["resources"].is_array()
+                    || document["assert"].is_array()
+                    || document["repos"].is_array()
             };
             assert!(
                 documents.iter().all(known),

@@ -150,7 +150,7 @@ pub enum Action {
     Adopt,
     /// The resource is ours, no longer desired and already gone. Only the state changes.
     Forget,
-    /// The resource is the Job of a hook, which is made anew and runs to its end.
+    /// The resource is the Job of a hook, which is recreated and runs to its end.
     Run,
     /// There is nothing to do.
     Unchanged,

@@ -152,7 +152,8 @@ impl Run<'_> {
         let (ended, failure) = match waited.await {
             Ok(WaitEnd::Ready(ended)) => (ended, None),
             Ok(WaitEnd::Waiting(_, _, why)) => (live, Some(self.not_ended(&why))),
-            Err(failure) if failure.kind == ErrorKind::Interrupted => return Err(failure),
+            // An interrupted wait says nothing of the Job: the next run waits for it.
+            Err(failure) if self.sink.cancelled() => return Err(failure),
             Err(failure) => match self.how_it_ended(&live).await {
                 Ok(Some(ended)) => (ended, None),
                 Ok(None) => (live, Some(failure)),

@@ -138,11 +138,11 @@ fn history() -> Vec<HistoryRow> {
     rows
 }
 
-/// Writes the pages into the folder of `KONVERGE_PAGES`.
+/// Writes the pages into the folder of `SAMPLE_PAGES`.
 #[test]
-#[ignore = "writes pages; run it by hand with KONVERGE_PAGES"]
+#[ignore = "writes pages; run it by hand with SAMPLE_PAGES"]
 fn sample_pages() {
-    let folder = PathBuf::from(std::env::var("KONVERGE_PAGES").expect("KONVERGE_PAGES"));
+    let folder = PathBuf::from(std::env::var("SAMPLE_PAGES").expect("SAMPLE_PAGES"));
     let mut stacks = vec![
         row(
             "storefront/prod",

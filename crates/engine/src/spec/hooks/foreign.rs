@@ -20,7 +20,7 @@ struct Dialect {
     pairs: &'static [[&'static str; 2]],
     /// Its policies that delete a Job which has ended.
     deletes: [&'static str; 2],
-    /// The policy that is ours without a word.
+    /// The policy that always holds here.
     recreates: &'static str,
 }
 

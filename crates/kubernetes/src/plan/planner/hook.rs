@@ -1,5 +1,5 @@
-//! Plans the Job of a hook: it runs, or its run for this digest has ended well. A live Job of an earlier run is no
-//! object that changes: it is made anew.
+//! Plans the Job of a hook: it runs, or its run for this digest has ended well. A live Job of an earlier run is
+//! not changed: it is recreated.
 
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ impl ObjectPlanner<'_> {
             )
             .hint("give the hook another name, or delete that Job"));
         }
-        check_protected(subject, live, "made anew")
+        check_protected(subject, live, "recreated")
     }
 
     /// Lets the server check the Job under another name: the live one would refuse it.
