@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn every_stack_is_applied_once_and_in_order() {
         const NAMES: [&str; 4] = ["dev", "stage", "production", "edge"];
-        for seed in 0..400 {
+        const SEEDS: u64 = 40;
+        for seed in 0..SEEDS {
             let mut random = Random(seed);
             let count = 2 + random.below(9);
             let environments = 1 + random.below(NAMES.len());
