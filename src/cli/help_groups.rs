@@ -7,14 +7,15 @@ const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Every day",
         &[
-            "list", "affected", "build", "check", "test", "watch", "set", "preview", "apply", "status", "drift",
+            "list", "affected", "build", "check", "test", "watch", "set", "preview", "apply", "status",
+            "drift",
         ],
     ),
     (
         "For the platform team",
         &[
-            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "notify", "export", "portal",
-            "serve",
+            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "notify", "export",
+            "portal", "serve",
         ],
     ),
     (

@@ -104,7 +104,11 @@ mod tests {
         };
         let left = |age| answer.at_age(age).map(|result| result.unwrap().1);
         assert_eq!(left(minutes(44)), Some(minutes(16)));
-        assert_eq!(left(minutes(45)), None, "an apply may take longer than what is left");
+        assert_eq!(
+            left(minutes(45)),
+            None,
+            "an apply may take longer than what is left"
+        );
         let short = Answer {
             result: Ok(("key", minutes(4))),
             ..answer

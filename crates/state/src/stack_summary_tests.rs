@@ -217,7 +217,10 @@ async fn an_apply_that_wrote_no_state_is_in_the_index_and_survives_a_compaction(
     let known = run(&store).read_all().await.unwrap();
     assert!(!known.is_rebuilt());
     assert_eq!(known.stopped[&stack].result, StackResult::Stopped);
-    assert!(!known.entries.contains_key(&stack), "it is not a record of a state");
+    assert!(
+        !known.entries.contains_key(&stack),
+        "it is not a record of a state"
+    );
 }
 
 #[tokio::test]

@@ -104,7 +104,13 @@ fn a_failure_shows_the_nearest_object_and_no_secret() {
     assert_eq!(lines, [3, 5], "{tests:?}");
     konverge(
         &repository,
-        &["check", "shop/dev", "--skip=test", "--skip=schema"],
+        &[
+            "check",
+            "shop/dev",
+            "--skip=test",
+            "--skip=schema",
+            "--skip=format",
+        ],
     )
     .expect(0);
     for text in [&outcome.stdout, &outcome.stderr, &check.stdout, &check.stderr] {
@@ -298,6 +304,7 @@ fn a_test_makes_its_stack_affected_and_changes_no_spec() {
     let outcome = konverge(&repository, &["test", "--base=HEAD", "--output=json"]).expect(1);
     assert_eq!(results(&outcome).len(), 2);
     konverge(&repository, &["check", "--base=HEAD"]).expect(1);
+    repository.commit("Two tests");
     repository
         .remove("appops/shop/dev/test/two.test.yaml")
         .commit("One test");

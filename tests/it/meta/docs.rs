@@ -180,7 +180,8 @@ fn stack_tests_and_hooks_that_are_shown_are_valid() {
             let document: serde_json::Value = konverge_base::yaml::documents(&block).unwrap().remove(0);
             if document["assert"].is_array() {
                 tests += 1;
-                StackTest::parse(&block).unwrap_or_else(|error| panic!("{}: {error}\n{block}", page.display()));
+                StackTest::parse(&block)
+                    .unwrap_or_else(|error| panic!("{}: {error}\n{block}", page.display()));
             }
             for hook in document["repos"].as_array().into_iter().flatten() {
                 for hook in hook["hooks"].as_array().unwrap() {
@@ -190,7 +191,10 @@ fn stack_tests_and_hooks_that_are_shown_are_valid() {
             }
         }
     }
-    assert!(tests >= 2 && shown_hooks >= 2, "{tests} tests, {shown_hooks} hooks");
+    assert!(
+        tests >= 2 && shown_hooks >= 2,
+        "{tests} tests, {shown_hooks} hooks"
+    );
 }
 
 /// Every YAML block is one that a test looks at: a configuration, a workflow, manifests, GitLab's pipeline,

@@ -11,7 +11,8 @@ fn variables(pattern: &str) -> BTreeSet<String> {
     let pattern = Regex::new(pattern).unwrap();
     let mut found = BTreeSet::new();
     for file in source_files() {
-        if file.ends_with("tests.rs") || file.components().any(|part| part.as_os_str() == "tests") {
+        let is_of_tests = file.to_string_lossy().ends_with("tests.rs");
+        if is_of_tests || file.components().any(|part| part.as_os_str() == "tests") {
             continue;
         }
         let text = fs::read_to_string(&file).unwrap();
