@@ -11,13 +11,14 @@ use konverge_base::{
         apply_result::{StackOutcome, StackResult},
     },
 };
-use konverge_config::Config;
+use konverge_config::{Config, StackRules};
 use konverge_run::{Target, apply, stack_order::StackOrder};
 
 /// The stacks that a job applies.
 pub(crate) struct EnvironmentScope<'a> {
     environment: Option<&'a str>,
     config: &'a Config,
+    rules: StackRules<'a>,
 }
 
 /// The pending stacks of a job.
@@ -49,7 +50,11 @@ impl<'a> EnvironmentScope<'a> {
                 true => "give stacks an environment: `stacks: [{match: 'appops/*/prod', environment: production}]`".to_owned(),
                 false => format!("rules name {}", known.join(", ").escape_debug()),
             })),
-            _ => Ok(Self { environment, config }),
+            _ => Ok(Self {
+                environment,
+                config,
+                rules: config.rules(),
+            }),
         }
     }
 
@@ -58,7 +63,7 @@ impl<'a> EnvironmentScope<'a> {
         let Some(environment) = self.environment else {
             return true;
         };
-        environment_of(self.config, target).as_deref() == Some(environment)
+        environment_of(&self.rules, target).as_deref() == Some(environment)
     }
 
     /// Selects the stacks of the job among all that are pending.
@@ -105,7 +110,7 @@ impl<'a> EnvironmentScope<'a> {
     }
 
     fn held_back(&self, target: &Target, first: &BTreeSet<StackId>, elsewhere: &[Target]) -> StackOutcome {
-        let name = |target: &Target| match environment_of(self.config, target) {
+        let name = |target: &Target| match environment_of(&self.rules, target) {
             Some(environment) => format!("{} of the environment {}", target.id, environment.escape_debug()),
             None => format!("{} without an environment", target.id),
         };
@@ -124,8 +129,8 @@ impl<'a> EnvironmentScope<'a> {
 }
 
 /// The environment that a rule gives a stack. The folder counts, and no identity that a pull request chooses.
-fn environment_of(config: &Config, target: &Target) -> Option<String> {
-    config.for_place(&target.id, &target.folder).environment
+fn environment_of(rules: &StackRules<'_>, target: &Target) -> Option<String> {
+    rules.for_place(&target.id, &target.folder).environment
 }
 
 #[cfg(test)]

@@ -29,11 +29,11 @@ pub struct EffectiveStack {
 }
 
 impl EffectiveStack {
-    /// Returns true if another stack, by its identity and folder, comes before this one.
-    pub fn comes_after(&self, id: &StackId, folder: &RepoPath) -> bool {
-        self.after
-            .iter()
-            .any(|pattern| matches(matcher(pattern).as_ref(), id, folder))
+    /// Returns a function that is true for another stack, by its identity and folder, that comes before this one. The
+    /// globs are compiled once.
+    pub fn comes_after(&self) -> impl Fn(&StackId, &RepoPath) -> bool + use<> {
+        let globs: Vec<_> = self.after.iter().map(|pattern| matcher(pattern)).collect();
+        move |id, folder| globs.iter().any(|glob| matches(glob.as_ref(), id, folder))
     }
 }
 
@@ -166,7 +166,8 @@ impl StackRules<'_> {
         unmatched.map(|(_, rule)| rule.pattern.as_str()).collect()
     }
 
-    fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
+    /// The same by identity and folder, for a stack that was removed.
+    pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         self.for_names([id, id], folder)
     }
 

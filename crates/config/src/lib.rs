@@ -29,7 +29,7 @@ pub use code_changes::{SetConfig, SetRule};
 pub use conflicts::ConflictsConfig;
 pub use core_install::CoreInstall;
 pub use duration::Span;
-pub use effective::{ClusterChoice, EffectiveStack};
+pub use effective::{ClusterChoice, EffectiveStack, StackRules};
 pub use hooks::{HookTool, Hooks};
 pub use key_recipients::StateRecipient;
 pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};

@@ -23,10 +23,10 @@ impl StackOrder {
     /// The rules form a cycle among them.
     pub fn build(config: &Config, targets: &[Target]) -> Result<Self, UserError> {
         let mut before = BTreeMap::new();
+        let rules = config.rules();
         for stack in targets {
-            let rules = config.for_place(&stack.id, &stack.folder);
-            let matching =
-                |other: &&Target| other.id != stack.id && rules.comes_after(&other.id, &other.folder);
+            let comes_after = rules.for_place(&stack.id, &stack.folder).comes_after();
+            let matching = |other: &&Target| other.id != stack.id && comes_after(&other.id, &other.folder);
             let first: BTreeSet<_> = targets
                 .iter()
                 .filter(matching)

@@ -37,14 +37,11 @@ async fn a_denial_and_its_override_are_told() {
             world.collaborators.insert(login.into(), "write");
         }
     });
-    let env = || {
-        vec![
-            ("HOOK_URL", hook.clone()),
-            ("HOOK_KEY", "signing-key".to_owned()),
-            ("CHAT_URL", chat.clone()),
-        ]
-    };
-    stage.env = env();
+    stage.env = vec![
+        ("HOOK_URL", hook.clone()),
+        ("HOOK_KEY", "signing-key".to_owned()),
+        ("CHAT_URL", chat.clone()),
+    ];
     stage.reviewed(7, "told", |stage| {
         stage.stack("told/dev", &[("told-a", "bad-a")]);
     });

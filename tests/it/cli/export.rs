@@ -781,8 +781,8 @@ fn check_template(part: &str) {
                     &document["metadata"]["namespace"],
                     &expected["metadata"]["namespace"],
                 ];
-                *kind == expected["kind"].to_string()
-                    && *object == expected["metadata"]["name"].to_string()
+                expected["kind"] == *kind.trim_matches('"')
+                    && expected["metadata"]["name"] == *object.trim_matches('"')
                     && (namespaces[0] == namespaces[1] || namespaces[1].is_null())
             });
             let (_, found) = found.unwrap_or_else(|| panic!("{name}: {} is not printed", resource["id"]));

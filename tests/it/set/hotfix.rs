@@ -150,7 +150,7 @@ async fn a_wrong_attribute_is_never_edited() {
                         .to_owned()
                 })
                 .collect();
-            assert_eq!(changed, [name.clone()]);
+            assert_eq!(changed, std::slice::from_ref(&name));
         } else {
             assert_eq!(
                 stage.monorepo.git(["status", "--porcelain"]),

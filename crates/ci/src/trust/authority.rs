@@ -63,6 +63,7 @@ pub(crate) enum DefaultBranchAnswer<'a> {
 
 /// The decision for an event.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a job makes one of them")]
 pub(crate) enum Decision {
     /// Nothing to do, and why.
     Nothing(String),
