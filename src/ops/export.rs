@@ -111,7 +111,7 @@ fn write_files(folder: &Path, exported: &Exported) -> io::Result<()> {
     checkout::write(folder, Path::new(DOCUMENT), document.as_bytes(), Existing::Keep).map(drop)
 }
 
-/// Nothing is written through a link of the repository: whoever proposes a change may place one.
+/// Nothing is written through a link of the repository: the author of a change may place one.
 fn refuse_links(run: &RunContext, to: &Path) -> Result<(), UserError> {
     let Ok(root) = repository_root(&run.dir) else {
         return Ok(());

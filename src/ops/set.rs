@@ -186,7 +186,7 @@ async fn keep(
             ErrorKind::Layout,
             format!("the stack {id} is not in this revision"),
         )
-        .hint("the difference can be restored, but not kept: there is no code of the stack")
+        .hint("a removed stack has no code to edit, so the difference can be restored and not kept")
     })?;
     let lines = editor.keep(&stack, drift).await?;
     let target = |line: &EditedLine| format!("{id} stack path {}", line.path);

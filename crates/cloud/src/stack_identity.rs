@@ -12,7 +12,7 @@ const ALIBABA: [&str; 2] = ["ALICLOUD_", "ALIBABA_CLOUD_"];
 /// With these a process could ask for a token of its own, and trade it for any identity that trusts the job.
 const JOB_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_";
 
-/// The logins of a stack: at most one a cloud. Each is asked for its credentials once, whoever uses it.
+/// The logins of a stack: at most one a cloud. Each is asked for its credentials once, for all its users.
 #[derive(Debug, Clone, Default)]
 pub struct StackIdentity {
     /// Its name in the configuration, with what it is used for.

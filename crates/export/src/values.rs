@@ -274,7 +274,7 @@ pub(crate) fn holds_secret_data(body: &Map<String, Value>) -> bool {
         .any(|(path, text)| !text.is_empty() && secret.contains_key(path))
 }
 
-/// A copy whose digest tells nothing about the data of Secrets: whoever reads a digest could try out short values.
+/// A copy whose digest tells nothing about the data of Secrets: a reader of the digest could try out short values.
 pub(crate) fn without_secret_data(body: &Map<String, Value>) -> Map<String, Value> {
     let secret = secret_places(body);
     let mut whole = Value::Object(body.clone());
