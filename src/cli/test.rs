@@ -1,4 +1,4 @@
-//! `konverge test`: stack tests on compiled Specs.
+//! `konverge test`: stack tests on compiled Specs, or on a cluster.
 
 use std::path::PathBuf;
 
@@ -19,6 +19,8 @@ use konverge_run::{OpenRequest, Selection};
   konverge test                          the tests of the stacks that the change affects
   konverge test storefront/prod          of one stack
   konverge test --all --junit tests.xml  of all stacks, with a report for the CI service
+  konverge test storefront/dev --live    its live tests, in throw-away namespaces
+  konverge test --sweep                  delete what killed live tests left
 
 A test is a file <stack>/test/NAME.test.yaml:
   name: production has an ingress with TLS
@@ -29,6 +31,13 @@ pub struct Args {
     stacks: Stacks,
     #[command(flatten)]
     revisions: Revisions,
+    /// Run the live tests (those with `steps`) instead, on a cluster with `tests: true` in the konverge.yaml of the
+    /// default branch
+    #[arg(long)]
+    live: bool,
+    /// Delete what killed live tests left, and run nothing
+    #[arg(long, conflicts_with_all = ["live", "junit", "names", "all", "shard", "rev", "base"])]
+    sweep: bool,
     /// Write the results as JUnit XML, too
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     junit: Option<PathBuf>,
@@ -57,6 +66,15 @@ impl Args {
 /// The repository or the core is not available, or the report cannot be written.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
+    if args.sweep {
+        let swept = stack_tests::live::sweep(&run).await?;
+        context.note(&match swept {
+            0 => "no live test left anything".to_owned(),
+            1 => "cleaned up 1 live test".to_owned(),
+            n => format!("cleaned up {n} live tests"),
+        });
+        return Ok(0);
+    }
     let request = OpenRequest {
         selection: args.stacks.selection(),
         shard: args.stacks.shard,
@@ -66,7 +84,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     };
     let is_named = request.selection != Selection::Affected && request.shard.is_none();
     let selected = selected_stacks::open(&run, &request).await?;
-    let report = stack_tests::run(&run, &selected, is_named).await?;
+    let report = match args.live {
+        true => stack_tests::live::run(&run, &selected).await?,
+        false => stack_tests::run(&run, &selected, is_named).await?,
+    };
     if let Some(file) = &args.junit {
         let xml = context.secrets.mask_finished(&report::junit(&report));
         let path = context.current_dir.join(file);

@@ -125,6 +125,8 @@ pub struct ClusterConfig {
     pub in_cluster: bool,
     /// The maximum number of concurrent requests. Default: 16.
     pub max_concurrent_requests: Option<u32>,
+    /// Live stack tests may make namespaces here (`konverge test --live`). Only the default branch can say so.
+    pub tests: bool,
 }
 
 /// A rule for the stacks whose folder or identity matches.

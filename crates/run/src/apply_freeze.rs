@@ -8,7 +8,7 @@ use konverge_state::{ApplyFreeze, StateError};
 ///
 /// # Errors
 /// Applies are frozen, or the store cannot say.
-pub(crate) async fn check(backend: &StateBackend) -> Result<(), UserError> {
+pub async fn check(backend: &StateBackend) -> Result<(), UserError> {
     match backend.states.freeze().await? {
         None => Ok(()),
         Some(freeze) => Err(UserError::new(ErrorKind::Policy, sentence(&freeze)).hint(

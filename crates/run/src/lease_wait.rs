@@ -21,7 +21,7 @@ const ASK: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Watches the holder of one stack's lease.
-pub(crate) struct HolderWatch {
+pub struct HolderWatch {
     run: RunContext,
     stack: StackId,
     github: OnceLock<Option<Client>>,
@@ -38,7 +38,7 @@ struct WaitTimes {
 
 impl HolderWatch {
     /// For a run that waits for a stack's lease.
-    pub(crate) fn new(run: &RunContext, stack: &StackId) -> Self {
+    pub fn new(run: &RunContext, stack: &StackId) -> Self {
         Self {
             run: run.clone(),
             stack: stack.clone(),

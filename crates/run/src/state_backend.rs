@@ -1,6 +1,6 @@
 //! Opens the state store: the one in `konverge.yaml`, or else a folder of this machine.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use crate::{RevisionSpec, RunContext, checkout_addresses, key_services};
 use konverge_base::{
@@ -11,7 +11,7 @@ use konverge_config::Config;
 use konverge_repo::git::Repository;
 use konverge_state::{
     DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateError, StateStore,
-    store::{self, StoreOptions},
+    store::{self, Key, StoreOptions, StorePart},
 };
 
 /// The opened states of a repository, with the registry of secrets that uses the store's hash key.
@@ -67,12 +67,29 @@ pub async fn open(
     repository: Option<&Repository>,
     key: KeyUse,
 ) -> Result<StateBackend, UserError> {
+    open_part(run, config, repository, key, None).await
+}
+
+/// As [`open`]; with a folder, the states in this part of the store, which have nothing in common with the others.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_part(
+    run: &RunContext,
+    config: &Config,
+    repository: Option<&Repository>,
+    key: KeyUse,
+    folder: Option<Key>,
+) -> Result<StateBackend, UserError> {
     let id = repository_id(config, repository)?;
     let url = match &config.state.url {
         Some(url) => url.clone(),
         None => default_folder(run, &id)?,
     };
-    let store = store::open(&url, &options(run, config)?).await?;
+    let mut store = store::open(&url, &options(run, config)?).await?;
+    if let Some(folder) = folder {
+        store = Arc::new(StorePart::new(store, folder));
+    }
     if key == KeyUse::Make && !config.state.unsafe_no_lock {
         store::probe(store.as_ref()).await?;
     }
@@ -182,7 +199,7 @@ pub fn former_services_text(former: &[String]) -> String {
 fn default_folder(run: &RunContext, id: &RepositoryId) -> Result<String, UserError> {
     let folder = run
         .xdg_folder("XDG_STATE_HOME", ".local/state")?
-        .join(store::Key::from_components(&[id.as_str()]).as_str());
+        .join(Key::from_components(&[id.as_str()]).as_str());
     Ok(file_url(&folder))
 }
 

@@ -20,7 +20,7 @@ use konverge_cel::{
 
 use super::{
     object_match::mismatches,
-    test_file::{Assertion, ExpectedFailure, ObjectSelector, StackTest, VARIABLES},
+    test_file::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, VARIABLES},
 };
 
 /// The maximum number of differences that a failure shows.
@@ -49,9 +49,13 @@ pub struct TestedSpec<'a> {
     pub is_known_kind: &'a dyn Fn(Option<&str>, &str) -> bool,
 }
 
-/// The assertions of a test that do not hold.
-pub fn failures(test: &StackTest, stack: &TestedStack<'_>, secrets: &Secrets) -> Vec<StackTestFailure> {
-    let found = test.assertions.iter().filter_map(|one| {
+/// The assertions that do not hold.
+pub fn failures(
+    assertions: &[PlacedAssertion],
+    stack: &TestedStack<'_>,
+    secrets: &Secrets,
+) -> Vec<StackTestFailure> {
+    let found = assertions.iter().filter_map(|one| {
         let failure = match (&one.assertion, stack) {
             (Assertion::Fails(ExpectedFailure::Compile(text)), stack) => {
                 compile_failure(text, stack, secrets)
@@ -356,7 +360,15 @@ fn listed(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_file::{StackTest, TestBody};
     use konverge_base::{model::spec::Sharing, secrets::HashKey};
+
+    fn assertions(text: &str) -> Vec<PlacedAssertion> {
+        match StackTest::parse(text).unwrap().body {
+            TestBody::Offline(assertions) => assertions,
+            TestBody::Live(_) => panic!("{text}"),
+        }
+    }
 
     fn resource(object: Value) -> Resource {
         let text = |path: &str| {
@@ -426,7 +438,7 @@ mod tests {
             findings: &findings,
             is_known_kind: &|api_version, kind| api_version.is_some() || kind == "Ingress",
         });
-        let test = StackTest::parse(&format!("name: a\nassert:\n- {assertion}\n")).unwrap();
+        let test = assertions(&format!("name: a\nassert:\n- {assertion}\n"));
         let told = |one: &StackTestFailure| {
             let mut text = format!("{} {}", one.line.unwrap_or_default(), one.message);
             for difference in &one.differences {
@@ -552,7 +564,7 @@ mod tests {
         let secrets = Secrets::new(HashKey::derive("k"));
         let refused = TestedStack::Refused("Check failed: policy replicas: replicas must be positive");
         let outcome = |assertion: &str| {
-            let test = StackTest::parse(&format!("name: a\nassert:\n- {assertion}\n")).unwrap();
+            let test = assertions(&format!("name: a\nassert:\n- {assertion}\n"));
             failures(&test, &refused, &secrets).len()
         };
         assert_eq!(outcome("{fails: 'compile replicas must be positive'}"), 0);
@@ -579,7 +591,7 @@ mod tests {
         });
         let text =
             "name: a\nassert:\n- {kind: Ingress}\n- {kind: Deployment, name: x}\n- {kind: Deployment}\n";
-        let test = StackTest::parse(text).unwrap();
+        let test = assertions(text);
         let lines: Vec<_> = failures(&test, &stack, &secrets)
             .iter()
             .map(|one| one.line)

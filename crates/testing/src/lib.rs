@@ -1,12 +1,15 @@
-//! Stack tests: the format of a test file, the matching of partial objects, and the assertions on a Spec. Pure
-//! functions: no I/O, no process.
+//! Stack tests as pure functions: no I/O, no process.
 //!
 //! A test file lies in `<stack>/test/` and ends in `.test.yaml`. [`StackTest::parse`] reads one,
-//! [`failures`](assertion::failures) says which of its assertions do not hold for a [`TestedSpec`].
+//! [`failures`](assertion::failures) says which assertions do not hold for a [`TestedSpec`]. A live test has steps on a
+//! cluster ([`LiveStep`]); [`moving`] puts its Spec into throw-away namespaces.
 
 pub mod assertion;
+mod live_steps;
+pub mod moving;
 mod object_match;
 mod test_file;
 
 pub use assertion::{TestedSpec, TestedStack};
-pub use test_file::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, StackTest};
+pub use live_steps::{LiveStep, PlacedStep};
+pub use test_file::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, StackTest, TestBody};

@@ -1,10 +1,13 @@
-//! The format of a test file: one test, with options and at least one assertion.
+//! The format of a test file: one test, with options and at least one assertion. A live test has steps instead
+//! ([`LiveStep`]).
 //!
 //! What would pass whatever the Spec holds is an error: a test without assertions, an empty `has`, an expression that reads
 //! nothing.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+
+use crate::live_steps::{self, PlacedStep, StepEntry};
 
 use konverge_base::yaml::{self, Placed, YamlError};
 use konverge_cel::cel_expression::CelExpression;
@@ -27,8 +30,17 @@ pub struct StackTest {
     pub line: Option<u32>,
     /// Options of KCL (`-D key=value`) that replace those of the stack.
     pub options: Map<String, Value>,
-    /// At least one.
-    pub assertions: Vec<PlacedAssertion>,
+    /// What it is run on.
+    pub body: TestBody,
+}
+
+/// What a test asserts, and on what.
+#[derive(Debug)]
+pub enum TestBody {
+    /// Assertions on the compiled Spec; at least one.
+    Offline(Vec<PlacedAssertion>),
+    /// Steps on a cluster; the first one applies the Spec, and at least one asserts something.
+    Live(Vec<PlacedStep>),
 }
 
 /// An assertion with its line.
@@ -92,6 +104,7 @@ struct TestFile {
     name: Placed<String>,
     with: Option<Placed<With>>,
     assert: Option<Placed<Vec<Placed<AssertionEntry>>>>,
+    steps: Option<Placed<Vec<Placed<StepEntry>>>>,
 }
 
 #[derive(Deserialize)]
@@ -103,7 +116,7 @@ struct With {
 /// An assertion as it is written: the keys of all kinds.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct AssertionEntry {
+pub(crate) struct AssertionEntry {
     id: Option<String>,
     api_version: Option<String>,
     kind: Option<String>,
@@ -136,34 +149,52 @@ impl StackTest {
                 None => return Err(error(with.line, "`with` sets no option: remove it")),
             },
         };
-        let asserted = file.assert.filter(|list| !list.value.is_empty());
-        let Some(asserted) = asserted else {
-            let message = "the test asserts nothing: `assert` must be a list with at least one assertion";
-            return Err(error(file.name.line, message));
-        };
-        let assertions = asserted.value.into_iter().map(|entry| {
-            let assertion = entry.value.into_assertion();
-            match assertion {
-                Ok(assertion) => Ok(PlacedAssertion {
-                    line: entry.line,
-                    assertion,
-                }),
-                Err(message) => Err(error(entry.line, message)),
+        let body = match (file.assert, file.steps) {
+            (Some(_), Some(steps)) => {
+                let message = "a test has `assert` or `steps`: put the assertions into a step";
+                return Err(error(steps.line, message));
             }
-        });
+            (None, Some(steps)) => TestBody::Live(live_steps::read(steps)?),
+            (asserted, None) => TestBody::Offline(read_assertions(asserted, file.name.line)?),
+        };
         Ok(Self {
             name: name.to_owned(),
             line: file.name.line,
             options,
-            assertions: assertions.collect::<Result<_, _>>()?,
+            body,
         })
     }
 
     /// Returns true if an assertion expects that the stack is refused: by a policy set, or by KCL.
     pub fn expects_refusal(&self) -> bool {
-        let mut assertions = self.assertions.iter();
+        let mut assertions = match &self.body {
+            TestBody::Offline(assertions) => assertions.iter(),
+            TestBody::Live(_) => return false,
+        };
         assertions.any(|one| matches!(one.assertion, Assertion::Fails(_)))
     }
+}
+
+/// Reads the assertions of a test, or of a step at this line.
+pub(crate) fn read_assertions(
+    entries: Option<Placed<Vec<Placed<AssertionEntry>>>>,
+    line: Option<u32>,
+) -> Result<Vec<PlacedAssertion>, YamlError> {
+    let Some(entries) = entries.filter(|list| !list.value.is_empty()) else {
+        let message = "the test asserts nothing: `assert` must be a list with at least one assertion";
+        return Err(error(line, message));
+    };
+    let assertions = entries.value.into_iter().map(|entry| {
+        let assertion = entry.value.into_assertion();
+        match assertion {
+            Ok(assertion) => Ok(PlacedAssertion {
+                line: entry.line,
+                assertion,
+            }),
+            Err(message) => Err(error(entry.line, message)),
+        }
+    });
+    assertions.collect()
 }
 
 impl AssertionEntry {
@@ -262,7 +293,7 @@ fn expected_failure(text: &str) -> Result<ExpectedFailure, String> {
     }
 }
 
-fn error(line: Option<u32>, message: impl Into<String>) -> YamlError {
+pub(crate) fn error(line: Option<u32>, message: impl Into<String>) -> YamlError {
     YamlError {
         line,
         column: None,
@@ -289,10 +320,13 @@ mod tests {
         let test = StackTest::parse(text).unwrap();
         assert_eq!(test.name, "production has TLS");
         assert_eq!(test.options["env"], "prod");
-        let lines: Vec<_> = test.assertions.iter().map(|one| one.line).collect();
+        let TestBody::Offline(assertions) = &test.body else {
+            panic!("it has no steps");
+        };
+        let lines: Vec<_> = assertions.iter().map(|one| one.line).collect();
         assert_eq!(lines, [Some(4), Some(5), Some(6), Some(7)]);
         assert!(
-            matches!(&test.assertions[2].assertion, Assertion::Absent(selector) if selector.kind.as_deref() == Some("Secret"))
+            matches!(&assertions[2].assertion, Assertion::Absent(selector) if selector.kind.as_deref() == Some("Secret"))
         );
         assert!(test.expects_refusal());
     }

@@ -1,6 +1,8 @@
-//! The `test` use case: runs stack tests on the compiled Specs of a revision. It queries no cluster and writes nothing.
+//! The `test` use case: runs stack tests on the compiled Specs of a revision. It queries no cluster and writes nothing;
+//! [`live`] does.
 
 mod known_kinds;
+pub mod live;
 mod test_files;
 mod variants;
 
@@ -23,7 +25,7 @@ use konverge_run::{
     compiler::{self, Compiler},
     redact,
 };
-use konverge_testing::{TestedSpec, TestedStack, assertion};
+use konverge_testing::{TestBody, TestedSpec, TestedStack, assertion};
 use test_files::{FoundTest, TestFiles};
 use variants::Variant;
 
@@ -68,8 +70,11 @@ pub async fn run_in(
     workspace: &OpenRevision,
     stacks: &[Stack],
 ) -> Result<Vec<StackTestResult>, UserError> {
-    let files = TestFiles::find(workspace, stacks)?;
+    let mut files = TestFiles::find(workspace, stacks)?;
     let mut results = files.invalid;
+    files
+        .tests
+        .retain(|found| matches!(found.test.body, TestBody::Offline(_)));
     if files.tests.is_empty() {
         return Ok(results);
     }
@@ -178,7 +183,10 @@ impl TestJudge<'_> {
     }
 
     fn result(&self, found: &FoundTest<'_>, tested: &TestedStack<'_>) -> StackTestResult {
-        let failures = assertion::failures(&found.test, tested, &self.run.secrets);
+        let failures = match &found.test.body {
+            TestBody::Offline(assertions) => assertion::failures(assertions, tested, &self.run.secrets),
+            TestBody::Live(_) => Vec::new(),
+        };
         let result = match failures.is_empty() {
             true => StackTestOutcome::Passed,
             false => StackTestOutcome::Failed,

@@ -71,7 +71,8 @@ pub(super) fn plan<'a>(
     Ok((rounds, unread))
 }
 
-fn with_options(stack: &Stack, options: &Map<String, Value>) -> Stack {
+/// A stack with options that replace its own.
+pub(super) fn with_options(stack: &Stack, options: &Map<String, Value>) -> Stack {
     let mut stack = stack.clone();
     if let Ok(setup) = &mut stack.compile {
         setup.options.retain(|(key, _)| !options.contains_key(key));

@@ -20,6 +20,7 @@ pub mod hooks;
 pub mod kcl_errors;
 pub mod konfigs;
 pub mod kusion_modules;
+pub mod live_tests;
 pub mod migration;
 pub mod notify;
 pub mod output;

@@ -2,6 +2,7 @@
 //! another program; `crates/state/src/` gives the bytes their meaning.
 
 mod aws_profile;
+mod below;
 mod cloud;
 mod cloud_credentials;
 mod conformance;
@@ -20,6 +21,7 @@ mod sql;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+pub use below::StorePart;
 pub use conformance::probe;
 pub use factory::{open, open_foreign};
 pub use memory::MemoryStore;
@@ -217,7 +219,7 @@ pub trait Store: Send + Sync {
     /// Creates a key; never changes an existing one.
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError>;
 
-    /// Deletes a key. A missing key is not an error. For retention only.
+    /// Deletes a key. A missing key is not an error. For retention, and for what a live test leaves.
     async fn delete(&self, key: &Key) -> Result<(), StoreError>;
 
     /// Writes a key, whatever it held. Only for files of another program, which rewrites them itself, and for the pages

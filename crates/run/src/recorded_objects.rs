@@ -1,0 +1,55 @@
+//! The recorded objects of a stack as they are now.
+
+use std::sync::Arc;
+
+use crate::{Planner, Target, cluster_selection};
+use konverge_base::{
+    error::UserError,
+    model::{spec::RuntimeKind, state::StackState},
+};
+use konverge_engine::runtime::{Item, Needs, ObservedObject, StackScope};
+
+/// Reads the recorded objects of one runtime; each with the item that it was asked by.
+///
+/// # Errors
+/// The cluster of the stack is not known, or cannot be asked.
+pub async fn observe_recorded(
+    planning: &Planner,
+    target: &Target,
+    state: &StackState,
+    kind: RuntimeKind,
+) -> Result<Vec<(Item, ObservedObject)>, UserError> {
+    let recorded = state.resources.iter();
+    let recorded: Vec<_> = recorded.filter(|resource| resource.runtime == kind).collect();
+    if recorded.is_empty() {
+        return Ok(Vec::new());
+    }
+    let cluster = match target.rules() {
+        Some(stack) if kind == RuntimeKind::Kubernetes => {
+            cluster_selection::cluster_of(&planning.config, stack, &planning.given, planning.live)?
+        }
+        _ => None,
+    };
+    let items: Vec<_> = recorded
+        .iter()
+        .map(|resource| Item {
+            id: resource.id.clone(),
+            cluster: resource.cluster.clone().or_else(|| cluster.clone()),
+            prior: Some((*resource).clone()),
+            desired: None,
+            needs: Needs::default(),
+        })
+        .collect();
+    let scope = StackScope {
+        stack: target.id.clone(),
+        earlier: state.earlier_identities.clone(),
+        data: state.runtime.clone(),
+        ignore: Vec::new(),
+        read: Arc::default(),
+        pending: Arc::default(),
+        hooks: Arc::default(),
+    };
+    let runtimes = planning.runtimes_to_read(target).await?;
+    let seen = runtimes.get(kind)?.observe(&scope, &items).await?;
+    Ok(items.into_iter().zip(seen).collect())
+}

@@ -1,0 +1,227 @@
+//! The steps of a live test.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use konverge_base::yaml::{Placed, YamlError};
+
+use super::test_file::{Assertion, AssertionEntry, PlacedAssertion, error, read_assertions};
+
+/// How long a `wait` without `seconds` waits.
+const WAIT: u64 = 60;
+
+/// The longest that a `wait` may be, in seconds.
+const LONGEST_WAIT: u64 = 1_800;
+
+/// A step with its line.
+#[derive(Debug)]
+pub struct PlacedStep {
+    /// The line, from 1, if known.
+    pub line: Option<u32>,
+    /// The step.
+    pub step: LiveStep,
+}
+
+/// One step of a live test.
+#[derive(Debug)]
+pub enum LiveStep {
+    /// Applies the Spec of the stack, and waits until it is ready.
+    Apply,
+    /// Compiles the stack with these options as well, and applies that.
+    Change(Map<String, Value>),
+    /// Waits until the assertions hold for the live objects.
+    Wait {
+        /// The assertions; at least one.
+        assertions: Vec<PlacedAssertion>,
+        /// The longest time.
+        within: Duration,
+    },
+    /// The assertions must hold for the live objects now; at least one.
+    Assert(Vec<PlacedAssertion>),
+    /// Deletes everything, as if the stack were removed. It happens at the end of each test too.
+    Delete,
+}
+
+/// A step as it is written: the keys of all kinds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepEntry {
+    apply: Option<Nothing>,
+    change: Option<Change>,
+    wait: Option<Wait>,
+    assert: Option<Placed<Vec<Placed<AssertionEntry>>>>,
+    delete: Option<Nothing>,
+}
+
+/// `{}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    options: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wait {
+    seconds: Option<u64>,
+    assert: Option<Placed<Vec<Placed<AssertionEntry>>>>,
+}
+
+/// Reads the steps of a test.
+///
+/// # Errors
+/// A step is not one of the kinds, the first one is not `apply`, or nothing is asserted.
+pub(crate) fn read(entries: Placed<Vec<Placed<StepEntry>>>) -> Result<Vec<PlacedStep>, YamlError> {
+    let steps = entries.value.into_iter().map(|entry| {
+        Ok(PlacedStep {
+            line: entry.line,
+            step: entry.value.into_step(entry.line)?,
+        })
+    });
+    let steps = steps.collect::<Result<Vec<PlacedStep>, YamlError>>()?;
+    let Some(first) = steps
+        .first()
+        .filter(|first| matches!(first.step, LiveStep::Apply))
+    else {
+        let line = steps.first().map_or(entries.line, |first| first.line);
+        return Err(error(line, "the first step must be `apply: {}`"));
+    };
+    let asserts = |one: &&PlacedStep| matches!(one.step, LiveStep::Assert(_) | LiveStep::Wait { .. });
+    if !steps.iter().any(|step| asserts(&step)) {
+        let message = "no step asserts anything: add a step `assert` or `wait`";
+        return Err(error(first.line, message));
+    }
+    let deleted = steps.iter().position(|one| matches!(one.step, LiveStep::Delete));
+    let behind = deleted.map_or(&[][..], |at| &steps[at + 1..]);
+    if let Some(step) = behind.iter().find(|step| !asserts(step)) {
+        let message = "after `delete` only `assert` and `wait` may follow";
+        return Err(error(step.line, message));
+    }
+    Ok(steps)
+}
+
+impl StepEntry {
+    fn into_step(self, line: Option<u32>) -> Result<LiveStep, YamlError> {
+        let given = [
+            self.apply.is_some(),
+            self.change.is_some(),
+            self.wait.is_some(),
+            self.assert.is_some(),
+            self.delete.is_some(),
+        ];
+        if given.iter().filter(|is_given| **is_given).count() != 1 {
+            let message = "a step has one of: `apply: {}`, `change`, `wait`, `assert`, `delete: {}`";
+            return Err(error(line, message));
+        }
+        if let Some(change) = self.change {
+            return match change.options.is_empty() {
+                true => Err(error(line, "`change` sets no option, so it changes nothing")),
+                false => Ok(LiveStep::Change(change.options)),
+            };
+        }
+        if let Some(wait) = self.wait {
+            let seconds = wait.seconds.unwrap_or(WAIT);
+            if !(1..=LONGEST_WAIT).contains(&seconds) {
+                let message = format!("`seconds` must be a number from 1 to {LONGEST_WAIT}");
+                return Err(error(line, message));
+            }
+            return Ok(LiveStep::Wait {
+                assertions: live_assertions(wait.assert, line)?,
+                within: Duration::from_secs(seconds),
+            });
+        }
+        Ok(match (self.apply, self.assert) {
+            (Some(_), _) => LiveStep::Apply,
+            (None, Some(asserted)) => LiveStep::Assert(live_assertions(Some(asserted), line)?),
+            (None, None) => LiveStep::Delete,
+        })
+    }
+}
+
+/// The assertions of a step. Live objects do not refuse to compile.
+fn live_assertions(
+    entries: Option<Placed<Vec<Placed<AssertionEntry>>>>,
+    line: Option<u32>,
+) -> Result<Vec<PlacedAssertion>, YamlError> {
+    let assertions = read_assertions(entries, line)?;
+    let fails = |one: &&PlacedAssertion| matches!(one.assertion, Assertion::Fails(_));
+    match assertions.iter().find(fails) {
+        Some(one) => Err(error(
+            one.line,
+            "`fails` is an assertion of tests without steps: a stack that is refused is not applied",
+        )),
+        None => Ok(assertions),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_file::{StackTest, TestBody};
+
+    fn refusal(steps: &str) -> String {
+        let error = StackTest::parse(&format!("name: a\nsteps:\n{steps}")).expect_err(steps);
+        format!("{}: {}", error.line.unwrap_or_default(), error.message)
+    }
+
+    #[test]
+    fn the_documented_form_is_read_with_its_lines() {
+        let text = "name: a\nwith: {options: {env: test}}\nsteps:\n- apply: {}\n\
+            - wait: {seconds: 90, assert: [{kind: Deployment, has: {status: {readyReplicas: 1}}}]}\n\
+            - change: {options: {replicas: 2}}\n- assert: [{kind: Service}]\n- delete: {}\n- assert: [{absent: {kind: Service}}]\n";
+        let TestBody::Live(steps) = StackTest::parse(text).unwrap().body else {
+            panic!("it has steps");
+        };
+        let lines: Vec<_> = steps.iter().map(|one| one.line).collect();
+        assert_eq!(lines, [4, 5, 6, 7, 8, 9].map(Some));
+        assert!(matches!(&steps[1].step, LiveStep::Wait { within, .. } if within.as_secs() == 90));
+        assert!(matches!(&steps[2].step, LiveStep::Change(options) if options["replicas"] == 2));
+    }
+
+    #[test]
+    fn what_would_test_nothing_is_refused_with_its_line() {
+        for (steps, expected) in [
+            ("- assert: [{kind: Service}]\n", "3: the first step must be"),
+            ("  []\n", "3: the first step must be"),
+            ("- apply: {}\n", "3: no step asserts anything"),
+            (
+                "- apply: {}\n- change: {options: {a: 1}}\n",
+                "3: no step asserts anything",
+            ),
+            ("- apply: {}\n- assert: []\n", "4: the test asserts nothing"),
+            (
+                "- apply: {}\n- wait: {seconds: 3}\n",
+                "4: the test asserts nothing",
+            ),
+            (
+                "- apply: {}\n- wait: {seconds: 0, assert: [{kind: Service}]}\n",
+                "4: `seconds` must be",
+            ),
+            (
+                "- apply: {}\n- change: {options: {}}\n",
+                "4: `change` sets no option",
+            ),
+            ("- apply: {}\n- {}\n", "4: a step has one of"),
+            (
+                "- apply: {}\n- assert: [{fails: 'policy a'}]\n",
+                "4: `fails` is an assertion",
+            ),
+            (
+                "- apply: {}\n- assert: [{kind: Service}]\n- delete: {}\n- apply: {}\n",
+                "6: after `delete` only",
+            ),
+            ("- apply: {x: 1}\n", "3: unknown key `x`"),
+        ] {
+            let said = refusal(steps);
+            assert!(said.starts_with(expected), "{steps}\n{said}");
+        }
+        let both = StackTest::parse("name: a\nassert: [{kind: A}]\nsteps: []\n").expect_err("both");
+        assert!(both.message.contains("`assert` or `steps`"), "{}", both.message);
+    }
+}

@@ -1,0 +1,404 @@
+//! Moves a Spec to throw-away namespaces, for a live test: two tests of one stack never meet, and no test meets the
+//! stack itself.
+//!
+//! A move is refused rather than guessed: what acts on the whole cluster, gives rights to somebody outside of the test,
+//! or belongs to Terraform stays away, by name.
+
+mod hosts;
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value, json};
+
+use konverge_base::model::{
+    ResourceId, built_in_groups,
+    digest::Digest,
+    reference::Targets,
+    resolve::ReferenceError,
+    spec::{Resource, RuntimeKind, Sharing, Spec, object_key},
+};
+
+use self::hosts::Hosts;
+
+/// The label of every namespace of a live test, with the run as its value.
+pub const TEST_LABEL: &str = "konverge/test";
+
+/// The longest name of a namespace, of a label of a host, and of most objects.
+const LONGEST: usize = 63;
+
+/// Annotations that would keep an object when the test ends.
+const KEEPING: [&str; 2] = ["konverge/keep", "konverge/protect"];
+
+/// The cluster-scoped kinds that can have another name without acting on anybody else.
+const MOVED_WITH_CLUSTER: [(&str, &str); 3] = [
+    ("", "Namespace"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+];
+
+/// A Spec in the namespaces of a test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MovedSpec {
+    /// The moved resources, and a Namespace for each namespace that the Spec does not define.
+    pub spec: Spec,
+    /// The namespace and the name that an object has in the Spec of the stack, by group, kind, namespace and name in the
+    /// test.
+    pub originals: HashMap<ObjectKey, (String, String)>,
+}
+
+/// Group, kind, namespace and name of an object.
+pub type ObjectKey = (String, String, String, String);
+
+/// Why a resource cannot be moved.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MoveRefusal {
+    /// The resource.
+    pub id: ResourceId,
+    /// A sentence without a full stop.
+    pub why: String,
+}
+
+/// The key of an object, as [`MovedSpec::originals`] has it.
+pub fn owned_key(attributes: &Map<String, Value>) -> ObjectKey {
+    let (group, kind, namespace, name) = object_key(attributes);
+    let namespace = match is_namespaced(attributes) {
+        Some(false) => "",
+        _ => namespace,
+    };
+    (
+        group.to_owned(),
+        kind.to_owned(),
+        namespace.to_owned(),
+        name.to_owned(),
+    )
+}
+
+/// Moves a Spec. `run` is the name of the test run: lower-case letters and digits.
+///
+/// # Errors
+/// The resources that cannot be moved, sorted.
+pub fn move_spec(spec: &Spec, run: &str) -> Result<MovedSpec, Vec<MoveRefusal>> {
+    let mut refusals: Vec<_> = spec
+        .resources
+        .iter()
+        .filter_map(|resource| {
+            let why = refusal(resource, spec)?;
+            Some(MoveRefusal {
+                id: resource.id.clone(),
+                why,
+            })
+        })
+        .collect();
+    if !refusals.is_empty() {
+        refusals.sort();
+        return Err(refusals);
+    }
+    let mover = Mover::new(spec, run);
+    let mut moved = Vec::new();
+    let mut originals = HashMap::new();
+    for resource in &spec.resources {
+        match mover.resource(resource) {
+            Ok(new) => {
+                let (_, _, namespace, name) = owned_key(&resource.attributes);
+                originals.insert(owned_key(&new.attributes), (namespace, name));
+                moved.push(new);
+            }
+            Err(error) => refusals.push(MoveRefusal {
+                id: resource.id.clone(),
+                why: error.to_string(),
+            }),
+        }
+    }
+    if !refusals.is_empty() {
+        return Err(refusals);
+    }
+    moved.splice(0..0, mover.missing_namespaces(spec));
+    Ok(MovedSpec {
+        spec: Spec {
+            resources: moved,
+            ..Spec::default()
+        },
+        originals,
+    })
+}
+
+/// A name with the run at its end, at most 63 characters long. Names that differ give names that differ.
+fn suffixed(name: &str, run: &str) -> String {
+    let whole = format!("{name}-{run}");
+    if whole.len() <= LONGEST {
+        return whole;
+    }
+    let digest = Digest::of_bytes(name.as_bytes()).to_string();
+    let end = format!("-{}-{run}", &digest[..8]);
+    let kept: String = name.chars().take(LONGEST - end.len()).collect();
+    format!("{}{end}", kept.trim_end_matches(['-', '.']))
+}
+
+fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_namespaced(attributes: &Map<String, Value>) -> Option<bool> {
+    let (group, kind, ..) = object_key(attributes);
+    let is_written = attributes
+        .get("metadata")
+        .and_then(|metadata| metadata.get("namespace"))
+        .is_some_and(|namespace| namespace.as_str().is_some_and(|namespace| !namespace.is_empty()));
+    built_in_groups::is_namespaced(group, kind).or(is_written.then_some(true))
+}
+
+/// Why a resource cannot be moved, if it cannot.
+fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
+    if resource.runtime == RuntimeKind::Terraform {
+        return Some("a resource of Terraform cannot be made twice".to_owned());
+    }
+    let object = Value::Object(resource.attributes.clone());
+    let (group, kind, _, name) = object_key(&resource.attributes);
+    if name.is_empty() || kind.is_empty() {
+        return Some("it has no kind or no name".to_owned());
+    }
+    match is_namespaced(&resource.attributes) {
+        None => {
+            return Some(
+                "it is not known whether its kind has namespaces: write `metadata.namespace` if it has"
+                    .to_owned(),
+            );
+        }
+        Some(false) if !MOVED_WITH_CLUSTER.contains(&(group, kind)) => {
+            return Some(format!("a {kind} acts on the whole cluster"));
+        }
+        Some(_) => {}
+    }
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let aggregates = |label: &String| label.starts_with("rbac.authorization.k8s.io/aggregate-to-");
+    if kind == "ClusterRole" && labels.is_some_and(|labels| labels.keys().any(aggregates)) {
+        return Some("its rights are added to other roles of the cluster".to_owned());
+    }
+    if group == "rbac.authorization.k8s.io" && kind.ends_with("RoleBinding") {
+        let subjects = object.get("subjects").and_then(Value::as_array);
+        let foreign = subjects.into_iter().flatten().find(|subject| {
+            text(subject, "/kind") != "ServiceAccount" || !has_namespace(spec, text(subject, "/namespace"))
+        });
+        if let Some(subject) = foreign {
+            let name = text(subject, "/name").escape_debug();
+            return Some(format!(
+                "it gives rights to `{name}`, who is not a part of the stack"
+            ));
+        }
+    }
+    let fixed = match (group, kind) {
+        ("", "Service") => ["/spec/externalIPs", "/spec/loadBalancerIP"].as_slice(),
+        ("", "PersistentVolumeClaim") => &["/spec/volumeName"],
+        _ => &[],
+    };
+    let fixed = fixed
+        .iter()
+        .find(|path| object.pointer(path).is_some_and(|value| !value.is_null()));
+    fixed.map(|path| format!("`{}` names what exists once", path[1..].replace('/', ".")))
+}
+
+/// True if an object of the Spec lies in a namespace.
+fn has_namespace(spec: &Spec, namespace: &str) -> bool {
+    let mut resources = spec.resources.iter();
+    resources
+        .any(|one| is_namespaced(&one.attributes) == Some(true) && object_key(&one.attributes).2 == namespace)
+}
+
+/// What is called differently in the test.
+struct Mover<'a> {
+    run: &'a str,
+    /// The namespaces, in the Spec and in the test.
+    namespaces: BTreeMap<String, String>,
+    /// The cluster-scoped objects that are not namespaces: kind and name.
+    cluster_scoped: BTreeMap<(String, String), String>,
+    hosts: Hosts,
+    targets: Targets,
+    ids: HashMap<ResourceId, ResourceId>,
+}
+
+impl<'a> Mover<'a> {
+    fn new(spec: &Spec, run: &'a str) -> Self {
+        let mut mover = Self {
+            run,
+            namespaces: BTreeMap::new(),
+            cluster_scoped: BTreeMap::new(),
+            hosts: Hosts::find(spec, run),
+            targets: spec.resources.iter().map(|resource| &resource.id).collect(),
+            ids: HashMap::new(),
+        };
+        for resource in &spec.resources {
+            let (_, kind, namespace, name) = object_key(&resource.attributes);
+            match (is_namespaced(&resource.attributes), kind) {
+                (Some(false), "Namespace") => {
+                    mover.namespaces.insert(name.to_owned(), suffixed(name, run));
+                }
+                (Some(false), _) => {
+                    let key = (kind.to_owned(), name.to_owned());
+                    mover.cluster_scoped.insert(key, suffixed(name, run));
+                }
+                _ => {
+                    mover
+                        .namespaces
+                        .insert(namespace.to_owned(), suffixed(namespace, run));
+                }
+            }
+        }
+        for resource in &spec.resources {
+            let id = mover
+                .new_id(&resource.attributes)
+                .unwrap_or_else(|| resource.id.clone());
+            mover.ids.insert(resource.id.clone(), id);
+        }
+        mover
+    }
+
+    /// Namespace and name of an object in the test. The namespace of a cluster-scoped object is empty.
+    fn place(&self, attributes: &Map<String, Value>) -> (String, String) {
+        let (_, kind, namespace, name) = object_key(attributes);
+        match is_namespaced(attributes) {
+            Some(false) if kind == "Namespace" => (String::new(), self.namespaces[name].clone()),
+            Some(false) => {
+                let key = (kind.to_owned(), name.to_owned());
+                (String::new(), self.cluster_scoped[&key].clone())
+            }
+            _ => (self.namespaces[namespace].clone(), name.to_owned()),
+        }
+    }
+
+    fn new_id(&self, attributes: &Map<String, Value>) -> Option<ResourceId> {
+        let (namespace, name) = self.place(attributes);
+        let api_version = attributes.get("apiVersion")?.as_str()?;
+        let kind = object_key(attributes).1;
+        let id = match namespace.as_str() {
+            "" => format!("{api_version}:{kind}:{name}"),
+            namespace => format!("{api_version}:{kind}:{namespace}:{name}"),
+        };
+        id.parse().ok()
+    }
+
+    fn resource(&self, resource: &Resource) -> Result<Resource, ReferenceError> {
+        let renamed = self.targets.rename(&resource.attributes, &self.ids)?;
+        let mut object = Value::Object(renamed);
+        self.rename_texts(&mut object);
+        let (namespace, name) = self.place(&resource.attributes);
+        object["metadata"]["name"] = json!(name);
+        if !namespace.is_empty() {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        let (group, kind, ..) = object_key(&resource.attributes);
+        if (group, kind) == ("", "Namespace") {
+            let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+            let mut labels = labels.cloned().unwrap_or_default();
+            labels.insert(TEST_LABEL.to_owned(), json!(self.run));
+            object["metadata"]["labels"] = Value::Object(labels);
+        }
+        if let Some(annotations) = object
+            .pointer_mut("/metadata/annotations")
+            .and_then(Value::as_object_mut)
+        {
+            annotations.retain(|key, _| !KEEPING.contains(&key.as_str()));
+        }
+        if group == "rbac.authorization.k8s.io" {
+            self.rename_rights(&mut object);
+        }
+        self.rename_selected_namespaces(&mut object);
+        let attributes = object.as_object().cloned().unwrap_or_default();
+        let mut extensions = resource.extensions.clone();
+        extensions.shift_remove("cluster");
+        let renamed = |id: &ResourceId| self.ids.get(id).unwrap_or(id).clone();
+        Ok(Resource {
+            id: renamed(&resource.id),
+            runtime: resource.runtime,
+            attributes,
+            depends_on: resource.depends_on.iter().map(renamed).collect(),
+            extensions,
+            sharing: Sharing::Stack,
+        })
+    }
+
+    /// Hosts, and names of services in the cluster's DNS, wherever they stand in a text.
+    fn rename_texts(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.hosts.rename(text, &self.namespaces),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.rename_texts(item)),
+            Value::Object(map) => map.values_mut().for_each(|value| self.rename_texts(value)),
+            _ => {}
+        }
+    }
+
+    /// The subjects and the role of a binding.
+    fn rename_rights(&self, object: &mut Value) {
+        let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
+        for subject in subjects.into_iter().flatten() {
+            if let Some(namespace) = self.namespaces.get(text(subject, "/namespace")) {
+                subject["namespace"] = json!(namespace);
+            }
+        }
+        let role = (
+            text(object, "/roleRef/kind").to_owned(),
+            text(object, "/roleRef/name").to_owned(),
+        );
+        if let Some(name) = self.cluster_scoped.get(&role) {
+            object["roleRef"]["name"] = json!(name);
+        }
+    }
+
+    /// Selectors of namespaces by the label that Kubernetes gives each of them.
+    fn rename_selected_namespaces(&self, value: &mut Value) {
+        const LABEL: &str = "kubernetes.io/metadata.name";
+        let renamed = |value: &mut Value| {
+            if let Some(name) = value.as_str().and_then(|name| self.namespaces.get(name)) {
+                *value = json!(name);
+            }
+        };
+        match value {
+            Value::Array(items) => items
+                .iter_mut()
+                .for_each(|item| self.rename_selected_namespaces(item)),
+            Value::Object(map) => {
+                if map.get("key").and_then(Value::as_str) == Some(LABEL) {
+                    let values = map.get_mut("values").and_then(Value::as_array_mut);
+                    values.into_iter().flatten().for_each(renamed);
+                }
+                if let Some(name) = map.get_mut(LABEL) {
+                    renamed(name);
+                }
+                map.values_mut()
+                    .for_each(|value| self.rename_selected_namespaces(value));
+            }
+            _ => {}
+        }
+    }
+
+    /// A Namespace for each one that the Spec does not define.
+    fn missing_namespaces(&self, spec: &Spec) -> Vec<Resource> {
+        let is_defined = |name: &str| {
+            let mut resources = spec.resources.iter();
+            resources.any(|one| {
+                let (group, kind, _, defined) = object_key(&one.attributes);
+                (group, kind, defined) == ("", "Namespace", name)
+            })
+        };
+        let missing = self.namespaces.iter().filter(|(name, _)| !is_defined(name));
+        let objects = missing.filter_map(|(_, name)| {
+            let object = json!({
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name, "labels": {TEST_LABEL: self.run}},
+            });
+            Some(Resource {
+                id: format!("v1:Namespace:{name}").parse().ok()?,
+                runtime: RuntimeKind::Kubernetes,
+                attributes: object.as_object()?.clone(),
+                depends_on: Vec::new(),
+                extensions: Map::new(),
+                sharing: Sharing::Stack,
+            })
+        });
+        objects.collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "moving_tests.rs"]
+mod tests;

@@ -1,0 +1,286 @@
+//! `konverge test --live`: on a cluster, in throw-away namespaces, and nothing is left.
+
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::Cluster,
+    faulty_api_server::{Faults, Proxy},
+    git::Repository,
+    objects::Objects,
+    process::{Konverge, Outcome},
+};
+
+/// Where namespaces are listed.
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+struct Shop {
+    repository: Repository,
+    kubeconfig: PathBuf,
+}
+
+impl Shop {
+    /// A stack with a ConfigMap whose text is an option, in a namespace of its own.
+    fn new(config: &str, kubeconfig: PathBuf, namespace: &str) -> Self {
+        let repository = Repository::init();
+        let program = format!(
+            "_text = option(\"text\") or \"first\"\nresources = [\n  {{id = \"v1:ConfigMap:{namespace}:web\", type = \"Kubernetes\", attributes = \
+             {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"web\", namespace = \"{namespace}\"}}, data = {{text = _text}}}}}}\n  \
+             {{id = \"v1:Secret:{namespace}:login\", type = \"Kubernetes\", attributes = \
+             {{apiVersion = \"v1\", kind = \"Secret\", metadata = {{name = \"login\", namespace = \"{namespace}\"}}, stringData = {{word = \"correct-horse\"}}}}}}\n]\n"
+        );
+        repository
+            .write("konverge.yaml", config)
+            .write("kcl.mod", "[package]\nname = \"shop\"\n")
+            .write("apps/shop/project.yaml", "name: shop\n")
+            .write("apps/shop/dev/stack.yaml", "name: dev\n")
+            .write("apps/shop/dev/kcl.yaml", "kcl_cli_configs:\n  files: [main.k]\n")
+            .write("apps/shop/dev/main.k", program)
+            .commit("A shop");
+        Self {
+            repository,
+            kubeconfig,
+        }
+    }
+
+    fn test(&self, name: &str, steps: &str) {
+        let text = format!("name: {name}\nsteps:\n{steps}");
+        self.repository
+            .write(&format!("apps/shop/dev/test/{name}.test.yaml"), text)
+            .commit(name);
+    }
+
+    fn konverge(&self, arguments: &[&str]) -> Konverge {
+        Konverge::new(arguments)
+            .with_kcl()
+            .dir(self.repository.path())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("XDG_STATE_HOME", self.repository.path().join(".git/test-state"))
+    }
+
+    /// The documents of live tests that the store holds.
+    fn left_in_store(&self) -> Vec<PathBuf> {
+        let mut left = Vec::new();
+        files(&self.repository.path().join(".git/test-state"), &mut left);
+        left.retain(|path| path.components().any(|part| part.as_os_str() == "tests"));
+        left
+    }
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+    {
+        match entry.file_type().unwrap().is_dir() {
+            true => files(&entry.path(), found),
+            false => found.push(entry.path()),
+        }
+    }
+}
+
+/// The namespaces of live tests whose name begins so.
+async fn left_in_cluster(objects: &Objects, namespace: &str) -> Vec<String> {
+    let labelled = objects.labelled(NAMESPACES, "konverge/test").await;
+    let names = labelled.iter().filter_map(|one| one["metadata"]["name"].as_str());
+    names
+        .filter(|name| name.starts_with(namespace))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn results(outcome: &Outcome) -> Vec<Value> {
+    let tests = outcome.json()["tests"].as_array().cloned().unwrap_or_default();
+    let told = |test: &Value| {
+        let first = &test["failures"][0];
+        json!([test["name"], test["result"], first["line"], first["message"]])
+    };
+    tests.iter().map(told).collect()
+}
+
+const CONFIG: &str = "version: 1\nclusters: {test: {tests: true}}\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_test_applies_changes_asserts_and_leaves_nothing() {
+    let cluster = Cluster::with_controllers();
+    let objects = Objects::of(cluster).await;
+    let shop = Shop::new(CONFIG, cluster.kubeconfig(), "live-one");
+    shop.test(
+        "good",
+        "- apply: {}\n\
+         - assert: [{kind: ConfigMap, name: web, namespace: live-one, has: {data: {text: first}}}, {kind: Secret}]\n\
+         - change: {options: {text: second}}\n\
+         - wait: {seconds: 30, assert: [{kind: ConfigMap, has: {data: {text: second}}}]}\n\
+         - delete: {}\n\
+         - assert: [{absent: {kind: ConfigMap}}]\n",
+    );
+    shop.test(
+        "bad",
+        "- apply: {}\n- assert: [{kind: ConfigMap, has: {data: {text: third}}}]\n",
+    );
+    // Without `--live` they are only read.
+    let offline = shop.konverge(&["test", "shop/dev", "--output=json"]).run();
+    assert_eq!(results(&offline), Vec::<Value>::new(), "{}", offline.stderr);
+    let outcome = shop
+        .konverge(&["test", "shop/dev", "--live", "--output=json"])
+        .run()
+        .expect(1);
+    let expected = [
+        json!([
+            "bad",
+            "failed",
+            4,
+            "no ConfigMap has these fields; the nearest differs"
+        ]),
+        json!(["good", "passed", null, null]),
+    ];
+    assert_eq!(results(&outcome), expected, "{}", outcome.stderr);
+    assert!(!outcome.stdout.contains("correct-horse"), "{}", outcome.stdout);
+    assert_eq!(left_in_cluster(&objects, "live-one").await, Vec::<String>::new());
+    assert_eq!(shop.left_in_store(), Vec::<PathBuf>::new());
+    // The stack itself was never there.
+    assert!(
+        objects
+            .list("/api/v1/namespaces/live-one/configmaps")
+            .await
+            .is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_not_be_made_is_refused_before_anything_is() {
+    let cluster = Cluster::with_controllers();
+    let objects = Objects::of(cluster).await;
+    let shop = Shop::new(
+        "version: 1\nclusters: {test: {}}\n",
+        cluster.kubeconfig(),
+        "live-two",
+    );
+    shop.test("one", "- apply: {}\n- assert: [{kind: ConfigMap}]\n");
+    let refused = shop.konverge(&["test", "shop/dev", "--live"]).run().expect(1);
+    assert!(refused.stderr.contains("`tests: true`"), "{}", refused.stderr);
+    // The pull request alone cannot allow it.
+    shop.repository
+        .branch("change")
+        .write("konverge.yaml", CONFIG)
+        .commit("Allow tests");
+    let refused = shop.konverge(&["test", "shop/dev", "--live"]).run().expect(1);
+    assert!(refused.stderr.contains("`tests: true`"), "{}", refused.stderr);
+
+    let shop = Shop::new(CONFIG, cluster.kubeconfig(), "live-two");
+    let program = "resources = [{id = \"v1:PersistentVolume:disk\", type = \"Kubernetes\", attributes = \
+        {apiVersion = \"v1\", kind = \"PersistentVolume\", metadata = {name = \"disk\"}, spec = {}}}]\n";
+    shop.repository
+        .write("apps/shop/dev/main.k", program)
+        .commit("A disk");
+    shop.test("one", "- apply: {}\n- assert: [{kind: PersistentVolume}]\n");
+    let outcome = shop.konverge(&["test", "shop/dev", "--live"]).run().expect(1);
+    assert!(
+        outcome
+            .stdout
+            .contains("`v1:PersistentVolume:disk`: a PersistentVolume acts on the whole cluster"),
+        "{}",
+        outcome.stdout
+    );
+    assert_eq!(left_in_cluster(&objects, "live-two").await, Vec::<String>::new());
+
+    // A pull request from outside.
+    let event = shop.repository.path().join(".git/event.json");
+    std::fs::write(&event, "{}").unwrap();
+    let outside = shop
+        .konverge(&["test", "shop/dev", "--live"])
+        .env("GITHUB_ACTIONS", "true")
+        .env("GITHUB_EVENT_NAME", "pull_request_target")
+        .env("GITHUB_EVENT_PATH", &event)
+        .env("GITHUB_REPOSITORY", "acme/shop")
+        .env("GITHUB_SHA", "0123456789012345678901234567890123456789")
+        .env("GITHUB_REF", "refs/heads/main")
+        .env("GITHUB_ACTOR", "mallory")
+        .env("GITHUB_RUN_ID", "1")
+        .env("GITHUB_RUN_ATTEMPT", "1")
+        .env("GITHUB_WORKFLOW", "test")
+        .env("GITHUB_JOB", "test")
+        .run();
+    assert!(
+        outside.stderr.contains("live tests are not run"),
+        "{}",
+        outside.stderr
+    );
+    assert_ne!(outside.code, Some(0));
+}
+
+/// Two runs of one test at once, and a sweep beside them: each ends well, and finds its own objects alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_runs_side_by_side_never_meet() {
+    let cluster = Cluster::with_controllers();
+    let objects = Objects::of(cluster).await;
+    let shop = Shop::new(CONFIG, cluster.kubeconfig(), "live-four");
+    shop.test(
+        "one",
+        "- apply: {}\n- change: {options: {text: b}}\n- assert: [{kind: ConfigMap, has: {data: {text: b}}}, {cel: 'size(resources) == 2'}]\n",
+    );
+    let runs = [(); 2].map(|()| shop.konverge(&["test", "shop/dev", "--live"]).start());
+    for run in runs {
+        let outcome = tokio::task::spawn_blocking(move || run.wait()).await.unwrap();
+        outcome.expect(0);
+    }
+    shop.konverge(&["test", "--sweep"]).run().expect(0);
+    assert_eq!(left_in_cluster(&objects, "live-four").await, Vec::<String>::new());
+    assert_eq!(shop.left_in_store(), Vec::<PathBuf>::new());
+}
+
+/// Killed at any request of a test: one sweep later nothing is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_anywhere_one_sweep_cleans_up() {
+    let cluster = Cluster::with_controllers();
+    let objects = Objects::of(cluster).await;
+    let proxy = Proxy::start(cluster, Faults::none()).await;
+    let config = format!("{CONFIG}state: {{lease: {{term: 2s}}}}\n");
+    let shop = Shop::new(&config, proxy.kubeconfig(), "live-three");
+    shop.test(
+        "one",
+        "- apply: {}\n- assert: [{kind: ConfigMap}]\n- change: {options: {text: b}}\n",
+    );
+    let mut kills = 0;
+    for nth in (1..).step_by(5) {
+        proxy.kill_at(nth, nth % 2 == 0);
+        let running = shop.konverge(&["test", "shop/dev", "--live"]).start();
+        let pid = running.pid();
+        let waiting = tokio::task::spawn_blocking(move || running.wait());
+        tokio::pin!(waiting);
+        let was_killed = tokio::select! {
+            () = proxy.killed() => {
+                let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+                let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+                true
+            }
+            outcome = &mut waiting => {
+                outcome.unwrap().expect(0);
+                false
+            }
+        };
+        if !was_killed {
+            break;
+        }
+        let _ = waiting.await;
+        proxy.calm();
+        kills += 1;
+        let swept = shop.konverge(&["test", "--sweep"]).run().expect(0);
+        assert_eq!(
+            left_in_cluster(&objects, "live-three").await,
+            Vec::<String>::new(),
+            "request {nth}\n{}",
+            swept.stderr
+        );
+        assert_eq!(
+            shop.left_in_store(),
+            Vec::<PathBuf>::new(),
+            "request {nth}\n{}",
+            swept.stderr
+        );
+    }
+    assert!(kills >= 3, "it was killed {kills} times");
+}
