@@ -84,6 +84,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         restore: args.recorded,
         allow_empty: args.allow_empty,
         rolled_back_to: None,
+        workflows: None,
     };
     let EndedRun {
         mut report,

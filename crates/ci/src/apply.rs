@@ -24,6 +24,7 @@ use crate::{
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
+    workflow_starter::DefaultBranchWorkflows,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -152,6 +153,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
                 unreviewed: &applied.stopped_stacks(),
                 denied: &applied.decisions.denied,
                 rotated: &applied.decisions.rotated,
+                failed_workflows: &applied.decisions.failed_workflows,
             };
             notices.applied(&applied.report, decisions).await;
         }
@@ -272,7 +274,8 @@ async fn apply_pending(
     backend.states.announce_run(known, &ids).await?;
     let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
     let deployments = Deployments::new(job, &config, &pending.targets, head);
-    let options = apply_options(head, &pending, gate, deployments.as_ref());
+    let mut options = apply_options(head, &pending, gate, deployments.as_ref());
+    options.workflows = DefaultBranchWorkflows::new(job, tip.branch).map(|all| Arc::new(all) as _);
     let mut planning = job
         .protected_planning(config, &tip.branch.tip, side, backend.clone())
         .await?;
@@ -469,13 +472,11 @@ fn apply_options(
         None => Arc::new(gate),
     };
     ApplyOptions {
-        approver,
         newer: Some(pending.newer.clone()),
         commit: Some(head.clone()),
         pull_requests,
-        restore: false,
         allow_empty: true,
-        rolled_back_to: None,
+        ..ApplyOptions::new(approver)
     }
 }
 

@@ -41,6 +41,7 @@ mod summary;
 mod timings;
 mod trust;
 pub mod workflow_coverage;
+mod workflow_starter;
 
 use std::collections::HashMap;
 

@@ -22,6 +22,8 @@ pub(super) struct ApplyDecisions<'a> {
     pub(super) denied: &'a BTreeSet<StackId>,
     /// The stacks whose approved plan writes a new version of a secret.
     pub(super) rotated: &'a BTreeSet<StackId>,
+    /// The stacks with a workflow around their apply that failed.
+    pub(super) failed_workflows: &'a BTreeSet<StackId>,
 }
 
 /// Something that happened. Without stacks it concerns all of them.
@@ -122,6 +124,10 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     let is_unreviewed = |stack: &StackOutcome| decisions.unreviewed.contains(&stack.id);
     let is_denied =
         |stack: &StackOutcome| stack.result == StackResult::Stopped && decisions.denied.contains(&stack.id);
+    let is_failed_hook = |stack: &StackOutcome| {
+        is_failed_job(stack)
+            || (stack.result == StackResult::Failed && decisions.failed_workflows.contains(&stack.id))
+    };
     let has_failed = |stack: &StackOutcome| {
         matches!(stack.result, StackResult::Failed | StackResult::Stopped)
             && !is_denied(stack)
@@ -181,8 +187,8 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     all
 }
 
-/// Returns true if hooks failed, and nothing else did.
-fn is_failed_hook(stack: &StackOutcome) -> bool {
+/// Returns true if Jobs of hooks failed, and nothing else did.
+fn is_failed_job(stack: &StackOutcome) -> bool {
     let mut failed = stack
         .resources
         .iter()
@@ -250,6 +256,7 @@ mod tests {
             unreviewed: &unreviewed,
             denied: &set(denied),
             rotated: &set(rotated),
+            failed_workflows: &BTreeSet::new(),
         };
         of_apply(&report, &decisions)
     }

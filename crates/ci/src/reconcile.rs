@@ -60,6 +60,7 @@ pub(super) async fn run(
         restore: true,
         allow_empty: false,
         rolled_back_to: None,
+        workflows: None,
     };
     let (targets, unavailable) = recorded_targets(planning, &targets).await?;
     let EndedRun {

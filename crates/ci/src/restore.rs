@@ -133,6 +133,7 @@ async fn restore_known(
         restore: true,
         allow_empty: false,
         rolled_back_to: None,
+        workflows: None,
     };
     let EndedRun {
         mut report,
@@ -161,6 +162,7 @@ async fn restore_known(
         unreviewed: &[],
         denied: &decisions.denied,
         rotated: &decisions.rotated,
+        failed_workflows: &decisions.failed_workflows,
     };
     notices.applied(&report, told).await;
     Ok(Some(Restoration {

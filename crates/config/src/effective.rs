@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use globset::GlobMatcher;
 
-use super::{ClusterConfig, Config, StackRule, types::StackPolicy};
+use super::{ClusterConfig, Config, HookWorkflow, StackRule, WorkflowTime, types::StackPolicy};
 use konverge_base::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
 
 /// The effective settings of one stack.
@@ -59,6 +59,19 @@ impl Config {
     /// The same by identity and folder, for a stack that was removed.
     pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         self.rules().for_place(id, folder)
+    }
+
+    /// The workflows that run around the apply of a stack at this time, in the order of the file. Of those with the same
+    /// file the first one counts.
+    pub fn hook_workflows(&self, when: WorkflowTime, id: &StackId, folder: &RepoPath) -> Vec<&HookWorkflow> {
+        let of_time = self.apply.hooks.workflows.iter().filter(|one| one.when == when);
+        let mut found: Vec<&HookWorkflow> = Vec::new();
+        for one in of_time.filter(|one| matches(matcher(&one.stacks).as_ref(), id, folder)) {
+            if !found.iter().any(|first| first.workflow == one.workflow) {
+                found.push(one);
+            }
+        }
+        found
     }
 
     /// The rules with compiled globs, for queries about many stacks.

@@ -30,7 +30,7 @@ pub use conflicts::ConflictsConfig;
 pub use core_install::CoreInstall;
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack, StackRules};
-pub use hooks::{HookTool, Hooks};
+pub use hooks::{HookTool, HookWorkflow, Hooks, WorkflowTime};
 pub use key_recipients::StateRecipient;
 pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};
 pub use notify::Notify;

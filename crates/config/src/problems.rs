@@ -1,7 +1,7 @@
 //! What is wrong in a `konverge.yaml` whose keys and types are right: an unknown scheme, a name of nothing, rules
 //! that contradict each other.
 
-use super::{Config, DriftPolicy, Notify, Reconcile, StackRule, logins};
+use super::{Config, DriftPolicy, HookWorkflow, Notify, Reconcile, StackRule, logins};
 use konverge_base::{
     model::{ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name},
     secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
@@ -38,6 +38,7 @@ impl Config {
             .or_else(|| self.secrets.problem(is_cluster))
             .or_else(|| self.state.recipients_problem(&self.secrets))
             .or_else(|| self.set.problem())
+            .or_else(|| self.apply.hooks.workflows.iter().find_map(HookWorkflow::problem))
             .or_else(|| self.drift_problem())
             .or_else(|| self.portal_problem())
             .or_else(|| hinted(self.policy.sets_problem()))

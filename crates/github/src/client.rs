@@ -295,6 +295,17 @@ impl Client {
         }
     }
 
+    /// A POST that must not be repeated, and whose answer is needed.
+    pub(super) async fn post_once<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+        need: TokenPermission,
+    ) -> Result<T, GithubError> {
+        let tried = self.send_with_retries(GithubError::verdict_once, &Method::POST, path, Some(body), need);
+        read(&operation(&Method::POST, path), &tried.await?)
+    }
+
     /// A POST that creates something: if it is unknown whether it was executed, `find` looks before the next
     /// attempt.
     pub(super) async fn create<T, F, Fut>(

@@ -22,6 +22,7 @@ mod response;
 mod runner;
 mod statuses;
 pub mod workflow_commands;
+mod workflow_dispatch;
 mod workflow_runs;
 
 pub use branches::DefaultBranch;
@@ -37,4 +38,5 @@ pub use proposals::{BranchMove, ProposedCommit, ProposedPullRequest};
 pub use pull_requests::{Permission, PullRequest, ReviewApproval, RunApproval};
 pub use runner::Runner;
 pub use statuses::{APPLY, CommitStatus, StatusState, apply_of, preview_of};
+pub use workflow_dispatch::DispatchedRun;
 pub use workflow_runs::RunPage;

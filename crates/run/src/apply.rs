@@ -8,6 +8,7 @@ mod one_stack;
 mod options;
 mod outcome;
 mod rounds;
+mod workflow_hooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +32,7 @@ pub use konverge_engine::LatePlan;
 pub use options::{ApplyOptions, NewerCommitCheck};
 pub use outcome::stopped_outcome;
 pub use outcome::{ended_well, exit_code, has_succeeded, is_unbroken, only_waits};
+pub use workflow_hooks::{WorkflowCall, WorkflowStarter};
 
 /// An apply that has ended.
 pub struct EndedRun {

@@ -391,7 +391,40 @@ async fn create(
     created.unwrap_or_else(|error| panic!("{kind} cannot be created: {error}"));
 }
 
-/// The stages that kwok publishes for nodes and pods, in one file.
+/// The label of a pod of a Job that the node evicts, whatever its value.
+pub const EVICTED: &str = "konverge.test/evicted";
+
+/// The stage of those pods. Its weight makes it the one that comes, where another one could.
+fn eviction() -> String {
+    format!(
+        r#"apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata:
+  name: pod-evicted
+spec:
+  resourceRef:
+    apiGroup: v1
+    kind: Pod
+  selector:
+    matchExpressions:
+    - key: '.metadata.deletionTimestamp'
+      operator: 'DoesNotExist'
+    - key: '.status.phase'
+      operator: 'In'
+      values: ['Running']
+    - key: '.metadata.labels["{EVICTED}"]'
+      operator: 'Exists'
+  weight: 1000
+  next:
+    statusTemplate: |
+      phase: Failed
+      reason: Evicted
+      message: "The node was low on resource: memory."
+"#
+    )
+}
+
+/// The stages that kwok publishes for nodes and pods, and one of ours, in one file.
 fn stages_of_kwok() -> String {
     let folder = super::installed("kwok", super::cache().join("kwok"));
     let mut files: Vec<_> = std::fs::read_dir(folder)
@@ -402,6 +435,7 @@ fn stages_of_kwok() -> String {
     files
         .iter()
         .map(|file| std::fs::read_to_string(file).expect("a stage"))
+        .chain([eviction()])
         .collect::<Vec<_>>()
         .join("\n---\n")
 }

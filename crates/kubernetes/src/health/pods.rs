@@ -247,9 +247,18 @@ pub(super) fn bad_end(pod: &ObjectView) -> Option<Ended> {
     ended.or_else(|| {
         (pod.text("/status/phase") == "Failed").then(|| Ended {
             container: String::new(),
-            words: end_of(pod),
+            words: reasoned_end_of(pod),
         })
     })
+}
+
+/// As [`end_of`], with the reason: the message of an eviction does not say that it was one.
+fn reasoned_end_of(pod: &ObjectView) -> String {
+    let (reason, words) = (pod.text("/status/reason"), end_of(pod));
+    match reason.is_empty() || words.contains(reason) {
+        true => words,
+        false => format!("{reason}: {words}"),
+    }
 }
 
 /// Returns true for the kubelet's reasons that mean more than slowness: `ErrImagePull`, `ImagePullBackOff`,

@@ -87,6 +87,8 @@ pub struct Decisions {
     pub stopped: Vec<StoppedPlan>,
     /// The stacks that a policy or a freeze stopped.
     pub denied: BTreeSet<StackId>,
+    /// The stacks with a workflow around their apply that failed.
+    pub failed_workflows: BTreeSet<StackId>,
     /// The stacks whose approved plan writes a new version of a secret.
     pub rotated: BTreeSet<StackId>,
 }
@@ -116,6 +118,7 @@ impl Decisions {
         self.stopped.extend(other.stopped);
         self.denied.extend(other.denied);
         self.rotated.extend(other.rotated);
+        self.failed_workflows.extend(other.failed_workflows);
     }
 
     /// The refusal that stops the plan.

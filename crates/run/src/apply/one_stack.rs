@@ -7,8 +7,9 @@ use super::{
     ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
-    outcome::stopped_outcome,
+    outcome::{has_succeeded, stopped_outcome},
     rounds::{ApplyRounds, plan_live},
+    workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
     Planner, Target, apply_freeze,
@@ -28,6 +29,7 @@ use konverge_base::{
         state::StackState,
     },
 };
+use konverge_config::WorkflowTime;
 use konverge_policy::LastWrites;
 use konverge_state::{Lease, LeaseOptions};
 
@@ -225,8 +227,25 @@ impl LeasedStack<'_> {
             serial,
             late: &late,
         };
-        let mut outcome = rounds.run(*plan).await;
+        let workflows = WorkflowHooks {
+            config: &planning.config,
+            starter: options.workflows.as_deref(),
+            journal: &journal,
+            recorded: &prior.runtime,
+            call: WorkflowCall {
+                stack: &target.id,
+                folder: &target.folder,
+                commit: options.commit.as_ref(),
+                digest: spec_digest,
+            },
+        };
+        let mut outcome = self
+            .between_workflows(&workflows, rounds.run(*plan), decisions)
+            .await;
         let (mut state, mut unstored) = journal.into_parts();
+        if target.head.is_none() && has_succeeded(outcome.result) {
+            workflow_hooks::forget(&mut state);
+        }
         if let (Some(turn), Some(wanted)) = (turn, released) {
             let changed = state.resources != recorded.resources;
             let release = EndedRelease {
@@ -260,6 +279,38 @@ impl LeasedStack<'_> {
             error.hints.push(hint);
         }
         Ok(outcome)
+    }
+
+    /// Applies between the workflows that the configuration has for this stack. A restore, a rollback and a removal bring
+    /// no new version, so they run none.
+    async fn between_workflows(
+        &self,
+        workflows: &WorkflowHooks<'_>,
+        rounds: impl Future<Output = StackOutcome>,
+        decisions: &mut Decisions,
+    ) -> StackOutcome {
+        let Self { target, options, .. } = *self;
+        if options.restore || options.rolled_back_to.is_some() || target.head.is_none() {
+            return rounds.await;
+        }
+        let mut fail = |failure: &UserError| {
+            if failure.kind != ErrorKind::Interrupted {
+                decisions.failed_workflows.insert(target.id.clone());
+            }
+        };
+        if let Err(failure) = workflows.run(WorkflowTime::Pre).await {
+            fail(&failure);
+            return not_started(target, &failure);
+        }
+        let mut outcome = rounds.await;
+        if has_succeeded(outcome.result)
+            && let Err(failure) = workflows.run(WorkflowTime::Post).await
+        {
+            fail(&failure);
+            outcome.result = StackResult::Failed;
+            outcome.error = Some(failure.body());
+        }
+        outcome
     }
 
     /// The serial of the recorded state, if a run of a newer commit has applied the stack meanwhile.

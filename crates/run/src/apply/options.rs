@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::consent::Approver;
+use super::{consent::Approver, workflow_hooks::WorkflowStarter};
 use konverge_base::{
     error::UserError,
     model::{CommitId, StackId},
@@ -40,6 +40,8 @@ pub struct ApplyOptions {
     pub allow_empty: bool,
     /// The serial that is restored, for the history.
     pub rolled_back_to: Option<u64>,
+    /// Starts the workflows of `apply.hooks.workflows`; `None` outside of GitHub Actions.
+    pub workflows: Option<Arc<dyn WorkflowStarter>>,
 }
 
 impl ApplyOptions {
@@ -53,6 +55,7 @@ impl ApplyOptions {
             restore: false,
             allow_empty: false,
             rolled_back_to: None,
+            workflows: None,
         }
     }
 }

@@ -155,6 +155,7 @@ impl Rollback {
         let options = ApplyOptions {
             commit: Some(self.commit.clone()),
             rolled_back_to: Some(self.serial),
+            workflows: None,
             ..ApplyOptions::new(Arc::new(WithPolicySets::new(
                 approver,
                 sets,

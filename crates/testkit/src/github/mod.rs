@@ -4,6 +4,7 @@
 
 mod answers;
 mod contract;
+mod dispatches;
 mod git_data;
 mod history;
 mod routes;
@@ -26,7 +27,7 @@ use axum::{
 use serde_json::{Value, json};
 
 #[allow(unused_imports)] // the benches share this support and use less of it
-pub use world::{Comment, Issue, Pull, Token, World};
+pub use world::{Comment, DispatchableWorkflow, Issue, Pull, Token, World};
 
 /// What the fake does instead of, or after, carrying out a request.
 #[derive(Debug, Clone)]

@@ -92,6 +92,15 @@ impl Pull {
     }
 }
 
+/// A workflow with `workflow_dispatch`.
+#[derive(Debug, Clone)]
+pub struct DispatchableWorkflow {
+    /// How its runs end; `None` while they run.
+    pub conclusion: Option<&'static str>,
+    /// Whether its `run-name` has the inputs.
+    pub names_inputs: bool,
+}
+
 pub(super) const HERE: &str = "acme/konfig";
 
 /// A GitHub with one repository, `acme/konfig`.
@@ -120,6 +129,10 @@ pub struct World {
     pub run_approvals: Vec<Value>,
     /// The setting "Allow auto-merge".
     pub allows_auto_merge: bool,
+    /// The workflows that may be dispatched, by file.
+    pub workflows: BTreeMap<String, DispatchableWorkflow>,
+    /// What was dispatched: the file, and the request.
+    pub dispatched: Vec<(String, Value)>,
     /// Runs of workflows, by id.
     pub runs: BTreeMap<u64, Value>,
     last: u64,

@@ -14,7 +14,7 @@ use konverge_base::model::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    cluster::Cluster,
+    cluster::{Cluster, EVICTED},
     faulty_api_server::{Faults, Proxy},
     objects::{Objects, path},
     service::eventually,
@@ -176,6 +176,10 @@ impl Seen {
                     .unwrap()
                     .push(format!("{image} came before its `pre` hook"));
             }
+        }
+        if is_new && name == "backup" && objects.get(&deployment(ns, 0)).await.is_none() {
+            let mut broken = self.broken_promises.lock().unwrap();
+            broken.push("the workload was deleted before its `pre-destroy` hook".to_owned());
         }
         if is(&job, "Complete") || is(&job, "Failed") || job["spec"]["suspend"] == json!(true) {
             return;
@@ -497,4 +501,104 @@ fn merged(live: &Value, wanted: &Value) -> Value {
     let image = &wanted["spec"]["template"]["spec"]["containers"][0]["image"];
     template["containers"][0]["image"] = image.clone();
     template
+}
+
+/// The node evicts the pod of a hook: the hook has failed, the evidence says why, and nothing behind it is touched.
+#[tokio::test]
+async fn an_evicted_hook_fails_and_says_so() {
+    let cluster = Cluster::with_controllers();
+    let ns = cluster.namespace("hook-evicted").await;
+    let objects = Objects::of(cluster).await;
+    let mut stack = stack("hook-evicted", cluster);
+    let mut migrate = pre(&ns);
+    migrate["spec"]["template"]["metadata"] = json!({"labels": {EVICTED: "true"}});
+    let wanted = [deployment(&ns, 1), migrate.clone(), post(&ns)];
+    let outcome = apply(&mut stack, &wanted).await;
+    assert_eq!(outcome.result, StackResult::Failed);
+    let why = message(&outcome, "migrate");
+    assert!(why.contains("Evicted") && why.contains("low on resource"), "{why}");
+    assert!(objects.get(&wanted[0]).await.is_none() && objects.get(&post(&ns)).await.is_none());
+    let evicted = objects.get(&migrate).await.unwrap()["metadata"]["uid"].clone();
+
+    // The same again is another Job; a node with room lets it end.
+    let outcome = apply(&mut stack, &wanted).await;
+    assert_eq!(outcome.result, StackResult::Failed);
+    assert_ne!(objects.get(&migrate).await.unwrap()["metadata"]["uid"], evicted);
+    let outcome = apply(&mut stack, &[deployment(&ns, 1), pre(&ns), post(&ns)]).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    assert_eq!(objects.get(&pre(&ns)).await.unwrap()["status"]["succeeded"], 1);
+}
+
+/// A `pre-destroy` hook is recorded with its stack, and its Job is created when the stack leaves, before anything is
+/// deleted.
+#[tokio::test]
+async fn a_pre_destroy_hook_runs_before_anything_is_deleted() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("hook-leaves").await;
+    let objects = Objects::of(cluster).await;
+    let controllers = Controllers::of(cluster, &ns).await;
+    let mut stack = stack("hook-leaves", cluster);
+    let backup = job(&ns, "backup", json!({"konverge/hook": "pre-destroy"}));
+    let wanted = [deployment(&ns, 1), backup.clone()];
+    let outcome = apply(&mut stack, &wanted).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    assert!(objects.get(&backup).await.is_none(), "it runs at the end alone");
+    assert_eq!(stack.plan_well(&wanted).await.public.summary.changed(), 0);
+
+    // It fails: everything stays.
+    controllers.set("backup", End::Fails);
+    let plan = stack.plan_well(&[]).await;
+    assert_eq!(
+        (action(&plan, &backup), action(&plan, &wanted[0])),
+        (Action::Run, Action::Delete)
+    );
+    let outcome = stack.carry_out(plan).await;
+    assert_eq!(outcome.result, StackResult::Failed);
+    assert!(message(&outcome, "backup").contains("as the test says"), "{outcome:?}");
+    assert!(objects.get(&wanted[0]).await.is_some(), "nothing is deleted");
+
+    controllers.set("backup", End::Completes);
+    let outcome = apply(&mut stack, &[]).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    assert_eq!(controllers.runs("backup"), (2, 1));
+    assert!(stack.state.resources.is_empty(), "{:?}", stack.state.resources);
+    eventually("everything is gone", LONG, || async {
+        objects.get(&wanted[0]).await.is_none().then_some(())
+    })
+    .await;
+    controllers.check();
+}
+
+/// An apply without hooks sends the same requests, whether the configuration lets hooks run or not: no question about
+/// Jobs or pods, and one write for each object.
+#[tokio::test]
+async fn an_apply_without_hooks_sends_no_request_more() {
+    const OBJECTS: usize = 1000;
+    let cluster = Cluster::shared();
+    let mut counts = Vec::new();
+    for accounts in [Vec::new(), vec!["default".to_owned()]] {
+        let ns = cluster.namespace("hook-none").await;
+        let map = |at: usize| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{at}"), "namespace": ns},
+                "data": {"at": at.to_string()}})
+        };
+        let wanted: Vec<_> = (0..OBJECTS).map(map).collect();
+        let mut stack = TestStack::new(&ns, cluster.kubeconfig());
+        stack.hooks.service_accounts = accounts;
+        let outcome = apply(&mut stack, &wanted).await;
+        assert_eq!(outcome.result, StackResult::Applied, "{:?}", outcome.error);
+        assert_eq!(stack.plan_well(&wanted).await.public.summary.changed(), 0);
+        let in_ns = format!("/namespaces/{ns}/");
+        let requests = cluster.audit().into_iter();
+        let requests: Vec<_> = requests.filter(|event| event.uri.contains(&in_ns)).collect();
+        let others = requests.iter().find(|event| !event.uri.contains("/configmaps"));
+        assert!(others.is_none(), "{others:?}");
+        assert_eq!(requests.iter().filter(|event| event.writes()).count(), OBJECTS);
+        let mut by_verb: BTreeMap<String, usize> = BTreeMap::new();
+        for request in requests {
+            *by_verb.entry(request.verb).or_default() += 1;
+        }
+        counts.push(by_verb);
+    }
+    assert_eq!(counts[0], counts[1]);
 }
