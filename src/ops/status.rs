@@ -20,11 +20,10 @@ use konverge_base::{
     },
 };
 use konverge_config as config;
-use konverge_engine::runtime::{Item, Needs, StackScope};
 use konverge_run::{
     Planner, Selection, Session, SpecSource, StepCounter, Target,
-    cluster_selection::{self, Live},
-    pending_stacks::pending_targets,
+    cluster_selection::Live,
+    pending_stacks::pending_targets, stack_health,
 };
 use konverge_state::{Versioned, WriteReason};
 
@@ -243,8 +242,8 @@ async fn fill(
             (Live::Auto, RuntimeKind::Terraform) => holds(),
         };
         if asked {
-            let seen = objects(planning, target, &prior, kind).await?;
-            status.objects.get_or_insert_default().extend(seen);
+            let seen = stack_health::observe(planning, target, &prior, kind).await?;
+            status.objects.get_or_insert_default().extend(seen.into_iter().map(|(status, _)| status));
         }
     }
     Ok(())
@@ -260,55 +259,4 @@ fn applied(prior: &Versioned) -> AppliedStatus {
         commit: prior.state.commit.clone(),
         spec_digest: prior.state.spec_digest,
     }
-}
-
-/// The recorded objects of one runtime as they are now.
-async fn objects(
-    planning: &Planner,
-    target: &Target,
-    prior: &Versioned,
-    kind: RuntimeKind,
-) -> Result<Vec<ObjectStatus>, UserError> {
-    let recorded = prior.state.resources.iter();
-    let recorded: Vec<_> = recorded.filter(|resource| resource.runtime == kind).collect();
-    if recorded.is_empty() {
-        return Ok(Vec::new());
-    }
-    let cluster = match target.rules() {
-        Some(stack) if kind == RuntimeKind::Kubernetes => {
-            cluster_selection::cluster_of(&planning.config, stack, &planning.given, planning.live)?
-        }
-        _ => None,
-    };
-    let items: Vec<_> = recorded
-        .iter()
-        .map(|resource| Item {
-            id: resource.id.clone(),
-            cluster: resource.cluster.clone().or_else(|| cluster.clone()),
-            prior: Some((*resource).clone()),
-            desired: None,
-            needs: Needs::default(),
-        })
-        .collect();
-    let scope = StackScope {
-        stack: target.id.clone(),
-        earlier: prior.state.earlier_identities.clone(),
-        data: prior.state.runtime.clone(),
-        ignore: Vec::new(),
-        read: std::sync::Arc::default(),
-        pending: std::sync::Arc::default(),
-        hooks: std::sync::Arc::default(),
-    };
-    let runtimes = planning.runtimes_to_read(target).await?;
-    let seen = runtimes.get(kind)?.observe(&scope, &items).await?;
-    let objects = items.iter().zip(seen).map(|(item, seen)| {
-        let (health, message) = seen.health;
-        ObjectStatus {
-            id: item.id.clone(),
-            cluster: item.cluster.clone(),
-            health,
-            message,
-        }
-    });
-    Ok(objects.collect())
 }

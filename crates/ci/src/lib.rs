@@ -13,6 +13,7 @@
 mod adoption;
 mod aggregate_status;
 mod apply;
+mod apply_lane;
 mod artifacts;
 mod checks;
 mod commits_since_apply;
@@ -35,6 +36,7 @@ mod preview_target;
 mod publisher;
 mod reconcile;
 mod restore;
+mod rollout;
 mod result_counts;
 mod shard_mode;
 mod summary;

@@ -1,0 +1,74 @@
+//! Asks the gates of a wave for their numbers.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use crate::job::Job;
+use konverge_config::{GateConfig, PrometheusConfig, Span};
+use konverge_metrics::{Measurement, MetricsError, Prometheus};
+use konverge_policy::rollout::{GateReading, read_gate};
+
+/// Where the numbers of gates come from.
+#[async_trait]
+pub(super) trait NumberSource: Send + Sync {
+    /// The numbers of a gate by name; for one that is missing, why.
+    async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, Result<f64, String>>;
+}
+
+/// Prometheus, at the address in an environment variable of the job.
+pub(super) struct PrometheusNumbers<'a>(pub &'a Job);
+
+impl PrometheusNumbers<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.run.env.get(name).filter(|value| !value.is_empty()).cloned()
+    }
+
+    fn open(&self, asked: &PrometheusConfig) -> Result<Prometheus, String> {
+        let url = self.variable(&asked.url_env);
+        let url = url.ok_or_else(|| format!("the variable {} is not set in this job", asked.url_env))?;
+        let token = match &asked.token_env {
+            Some(name) => {
+                let token = self.variable(name);
+                let token = token.ok_or_else(|| format!("the variable {name} is not set in this job"))?;
+                self.0.run.secrets.learn(&token);
+                Some(token)
+            }
+            None => None,
+        };
+        Prometheus::new(&url, token.as_deref()).map_err(|error| error.to_string())
+    }
+}
+
+#[async_trait]
+impl NumberSource for PrometheusNumbers<'_> {
+    async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, Result<f64, String>> {
+        let server = self.open(asked);
+        let mut numbers = BTreeMap::new();
+        for (name, query) in gate.queries() {
+            let over = asked.over.map(Span::duration).filter(|_| name == "value");
+            let number = match &server {
+                Ok(server) => number(server.query(query, over).await),
+                Err(why) => Err(why.clone()),
+            };
+            numbers.insert(name.to_owned(), number);
+        }
+        numbers
+    }
+}
+
+fn number(measured: Result<Measurement, MetricsError>) -> Result<f64, String> {
+    match measured {
+        Ok(Measurement::Number(number)) => Ok(number),
+        Ok(Measurement::NoSeries) => Err("the query finds no series".to_owned()),
+        Ok(Measurement::NotFinite(number)) => Err(format!("the query returns {number}")),
+        Ok(Measurement::Several(count)) => Err(format!("the query returns {count} series, not one number")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What a gate says, if it reads numbers.
+pub(super) async fn reading(source: &dyn NumberSource, gate: &GateConfig) -> Option<GateReading> {
+    let asked = gate.prometheus.as_ref()?;
+    Some(read_gate(gate, &source.numbers(gate, asked).await))
+}
