@@ -44,6 +44,7 @@ pub mod package_registry;
 pub mod payloads;
 pub mod performance;
 pub mod process;
+pub mod prometheus;
 pub mod random;
 pub mod random_kills;
 pub mod repository_shapes;

@@ -1,0 +1,95 @@
+//! Why there is no measurement.
+
+use konverge_base::error::{ErrorKind, UserError};
+
+/// There is no measurement. Never contains the address or the token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
+pub enum MetricsError {
+    /// Nothing may be asked there.
+    #[error("the address of Prometheus cannot be used: {why}")]
+    Address { why: String },
+    /// An HTTP header cannot carry the token.
+    #[error("the token for Prometheus is empty, or has a character that an HTTP header cannot have")]
+    Token,
+    /// No HTTP client can be built.
+    #[error("no HTTP client: {why}")]
+    Client { why: String },
+    /// The expression is empty, or the time is zero.
+    #[error("the expression is empty, or is averaged over no time")]
+    Expression,
+    /// No answer.
+    #[error("Prometheus cannot be reached: {why}")]
+    Unreachable { why: String },
+    /// No complete answer in time.
+    #[error("no complete answer from Prometheus within {seconds} s")]
+    Slow { seconds: u64 },
+    /// The answer is larger than what is read.
+    #[error("the answer of Prometheus is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    /// The token is missing, wrong, or not allowed to ask.
+    #[error("Prometheus answered {status}: the request is not authorized")]
+    Unauthorized { status: u16 },
+    /// A redirect, which is never followed: it could lead the token to another host.
+    #[error("Prometheus answered {status}, a redirect, which is not followed")]
+    Redirect { status: u16 },
+    /// Prometheus could not evaluate the expression.
+    #[error("Prometheus answered {status} ({kind}): {says}")]
+    Refused {
+        status: u16,
+        /// Prometheus' own word, such as `bad_data`.
+        kind: String,
+        /// What it says, in one line.
+        says: String,
+    },
+    /// An error that is not one of Prometheus' API.
+    #[error("the address of Prometheus answered {status}")]
+    Status { status: u16 },
+    /// A positive status, and no answer of the API.
+    #[error("the answer is not one of Prometheus' API: {why}")]
+    Invalid { why: String },
+    /// The answer may be incomplete, so its number is not used.
+    #[error("Prometheus warns: {says}")]
+    Warned {
+        /// What it says, in one line.
+        says: String,
+    },
+    /// The expression evaluates to something that is never one number.
+    #[error("the expression evaluates to a {kind}, not to a number")]
+    NotANumber { kind: &'static str },
+}
+
+impl MetricsError {
+    /// What to do about it.
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Address { .. } => Some(
+                "use an address such as `https://prometheus.example.com`, without a user, password or query; only this machine may be asked by http://",
+            ),
+            Self::Token | Self::Unauthorized { .. } => {
+                Some("set the variable of the token from a secret in the job's `env:`")
+            }
+            Self::Redirect { .. } | Self::Invalid { .. } | Self::Status { .. } => {
+                Some("use the address below which Prometheus serves `/api/v1/query`")
+            }
+            Self::Expression => Some("write an expression of PromQL, and a time such as `10m`"),
+            Self::TooLarge { .. } => Some("aggregate the expression to one number, such as by `sum(…)`"),
+            Self::NotANumber { kind: "matrix" } => {
+                Some("use a function over the range, such as `rate(…[5m])`")
+            }
+            Self::NotANumber { .. } => Some("use an expression that evaluates to one number"),
+            Self::Refused { .. } => Some("try the expression in Prometheus' own page"),
+            Self::Slow { .. } | Self::Unreachable { .. } | Self::Client { .. } | Self::Warned { .. } => None,
+        }
+    }
+}
+
+impl From<MetricsError> for UserError {
+    fn from(error: MetricsError) -> Self {
+        let failure = Self::new(ErrorKind::Config, error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! [`Prometheus`]: asks one server.
+
+use std::{fmt, time::Duration};
+
+use reqwest::{
+    Response,
+    header::{AUTHORIZATION, HeaderValue},
+    redirect::Policy,
+};
+use url::{Url, form_urlencoded};
+
+use crate::{Measurement, MetricsError, address::query_url, answer};
+use konverge_base::{error::chain, secrets::without_secrets};
+
+/// The maximum duration of a query, which the server gets too.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The maximum duration of connecting.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// The maximum size of an answer.
+pub(crate) const ANSWER_BYTES: usize = 1024 * 1024;
+/// The maximum number of characters of a server's text in a message.
+const SHOWN: usize = 300;
+
+/// A server with the HTTP API of Prometheus. It follows no redirect, which could send the token elsewhere.
+#[derive(Clone)]
+pub struct Prometheus {
+    http: reqwest::Client,
+    query_url: Url,
+    token: Option<String>,
+    authorization: Option<HeaderValue>,
+    pub(crate) deadline: Duration,
+}
+
+/// Without the address and the token.
+impl fmt::Debug for Prometheus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prometheus").finish_non_exhaustive()
+    }
+}
+
+impl Prometheus {
+    /// A server below whose address `/api/v1/query` is served, and the bearer token for it. Nothing is sent.
+    ///
+    /// # Errors
+    /// The address is neither HTTPS nor of this machine, or holds a credential; or the token cannot be sent.
+    pub fn new(address: &str, token: Option<&str>) -> Result<Self, MetricsError> {
+        let query_url = query_url(address)?;
+        let authorization = token.map(|token| {
+            let value = HeaderValue::from_str(&format!("Bearer {token}")).ok();
+            let mut value = value
+                .filter(|_| !token.trim().is_empty())
+                .ok_or(MetricsError::Token)?;
+            value.set_sensitive(true);
+            Ok(value)
+        });
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_DEADLINE)
+            .redirect(Policy::none())
+            .build()
+            .map_err(|error| MetricsError::Client { why: chain(&error) })?;
+        Ok(Self {
+            http,
+            query_url,
+            token: token.map(str::to_owned),
+            authorization: authorization.transpose()?,
+            deadline: DEADLINE,
+        })
+    }
+
+    /// Evaluates an expression now; with `over` it is averaged over the time before now. Sent once: the caller decides
+    /// whether it asks again.
+    ///
+    /// # Errors
+    /// No answer, or one that is not a measurement.
+    pub async fn query(&self, expression: &str, over: Option<Duration>) -> Result<Measurement, MetricsError> {
+        if expression.trim().is_empty() || over.is_some_and(|over| over.as_millis() == 0) {
+            return Err(MetricsError::Expression);
+        }
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("query", &averaged(expression, over))
+            .append_pair("timeout", &format!("{}ms", self.deadline.as_millis()))
+            .finish();
+        let mut request = self
+            .http
+            .post(self.query_url.clone())
+            .timeout(self.deadline)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(form);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        let response = request.send().await.map_err(|error| self.no_answer(error))?;
+        match response.status().as_u16() {
+            status @ (401 | 403 | 407) => Err(MetricsError::Unauthorized { status }),
+            status @ 300..=399 => Err(MetricsError::Redirect { status }),
+            status => answer::read(status, &self.body(response).await?, |text| self.redacted(text)),
+        }
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, MetricsError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.no_answer(error))? {
+            if body.len() + chunk.len() > ANSWER_BYTES {
+                return Err(MetricsError::TooLarge { limit: ANSWER_BYTES });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    fn no_answer(&self, error: reqwest::Error) -> MetricsError {
+        match error.is_timeout() {
+            true => MetricsError::Slow {
+                seconds: self.deadline.as_secs(),
+            },
+            false => MetricsError::Unreachable {
+                why: self.redacted(&chain(&error.without_url())),
+            },
+        }
+    }
+
+    /// The text of a server in one line, without the token and without what has the shape of a secret.
+    fn redacted(&self, text: &str) -> String {
+        let text = match &self.token {
+            Some(token) => text.replace(token.trim(), "***"),
+            None => text.to_owned(),
+        };
+        let shown: String = without_secrets(&text).chars().take(SHOWN).collect();
+        shown.escape_debug().to_string()
+    }
+}
+
+/// The expression, averaged over a time. A comment in it ends with its line.
+fn averaged(expression: &str, over: Option<Duration>) -> String {
+    let Some(over) = over else {
+        return expression.to_owned();
+    };
+    let time = match over.subsec_millis() {
+        0 => format!("{}s", over.as_secs()),
+        _ => format!("{}ms", over.as_millis()),
+    };
+    format!("avg_over_time(({expression}\n)[{time}:])")
+}
