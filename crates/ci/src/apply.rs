@@ -1,9 +1,6 @@
 //! After a merge: applies reviewed pending changes. `crates/run/src/pending_stacks.rs` finds them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     adoption,
@@ -32,16 +29,13 @@ use konverge_base::{
         comment_marker::{CommentMarker, MarkerKind},
         policy_finding::PolicyFinding,
     },
-    secrets::Secrets,
 };
 use konverge_config::Config;
 use konverge_github::{DefaultBranch, StatusState};
-use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
-    KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner, RevisionSpec, SkippedRemovals, StackClaims,
-    StateBackend, Target,
-    apply::{self, ApplyOptions, Approver, Decisions, EndedRun, StoppedPlan},
+    KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
+    apply::{self, Decisions, EndedRun, StoppedPlan},
     redact,
 };
 
@@ -192,7 +186,7 @@ impl AppliedCommit {
     /// The status of the commit.
     fn status(&self) -> (StatusState, String) {
         let state = match &self.report {
-            report if apply::ended_well(report) => StatusState::Success,
+            report if apply::ended_well(report) && !self.waits_for_others => StatusState::Success,
             report if apply::only_waits(report) => StatusState::Pending,
             report if self.waits_for_others && apply::is_unbroken(report) => StatusState::Pending,
             _ => StatusState::Failure,
@@ -235,6 +229,9 @@ async fn apply_pending(
     let mut watch = Timings::start();
     let (backend, side) = open_head(job, head, &config).await?;
     warn_of_overdue_drift(job, &backend, &config).await;
+    for line in rollout::overdue(&config, &backend).await {
+        job.run.notes.note(&line);
+    }
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);

@@ -268,6 +268,7 @@ mod tests {
             unreviewed: &unreviewed,
             denied: &set(denied),
             rotated: &set(rotated),
+            rollouts: &[],
         };
         of_apply(&report, &decisions)
     }

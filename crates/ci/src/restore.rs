@@ -161,6 +161,7 @@ async fn restore_known(
         unreviewed: &[],
         denied: &decisions.denied,
         rotated: &decisions.rotated,
+        rollouts: &[],
     };
     notices.applied(&report, told).await;
     Ok(Some(Restoration {

@@ -194,7 +194,9 @@ impl RolloutDriver<'_> {
             if self.had.get(&target.id) == Some(self.head.head) {
                 continue;
             }
-            let serial = known.entries.get(&target.id).map(|entry| entry.serial);
+            // What this run applied is not in the index that it read.
+            let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
+            let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
             let stack = RolloutStack {
                 folder: target.folder.clone(),
                 input: self.head.planning.input_digest(target)?,
@@ -342,15 +344,11 @@ impl RolloutDriver<'_> {
             unapproved: Mutex::default(),
         });
         let options = ApplyOptions {
-            approver: fence.clone(),
             newer: lane.options.newer.clone(),
             commit: lane.options.commit.clone(),
             pull_requests: lane.options.pull_requests.clone(),
-            ..ApplyOptions::new(fence.clone())
-        };
-        let options = ApplyOptions {
             allow_empty: lane.options.allow_empty,
-            ..options
+            ..ApplyOptions::new(fence.clone())
         };
         let EndedRun { report, decisions } = apply::run(lane.planning, &targets, &options).await?;
         self.decisions.extend(decisions);

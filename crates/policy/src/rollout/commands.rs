@@ -46,6 +46,11 @@ pub fn command(
         ..record.clone()
     };
     match (command, record.phase) {
+        // The rollout is over, and a change is held that failed before it.
+        (RolloutCommand::Resume, phase) if phase.is_over() && !record.held.is_empty() => Ok(RolloutRecord {
+            held: Default::default(),
+            ..changed
+        }),
         (_, phase) if phase.is_over() => Err(RolloutCommandError::Over),
         (_, RolloutPhase::RollingBack) => Err(RolloutCommandError::RollingBack),
         (RolloutCommand::Abort, _) => Ok(RolloutRecord {

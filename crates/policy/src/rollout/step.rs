@@ -317,3 +317,7 @@ impl RunningWave<'_> {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;
