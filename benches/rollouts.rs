@@ -1,7 +1,12 @@
 //! Deciding which of 5,000 stacks in 20 rollouts may go now: one LIST, and one GET for each rollout.
 //!
 //! `cargo bench --bench rollouts`
-#![allow(unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 #[path = "../crates/state/tests/it/support/counting_store.rs"]
 mod counting_store;
@@ -29,13 +34,18 @@ const ROLLOUTS: usize = 20;
 const ROUNDS: usize = 21;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(bench());
 }
 
 fn config() -> Config {
     let rollout = |n: usize| {
-        format!("- {{name: r{n}, waves: [{{match: 'r{n}/*/canary', bake: 30m}}, {{match: 'r{n}/*/eu-*'}}, {{match: 'r{n}/**'}}]}}\n")
+        format!(
+            "- {{name: r{n}, waves: [{{match: 'r{n}/*/canary', bake: 30m}}, {{match: 'r{n}/*/eu-*'}}, {{match: 'r{n}/**'}}]}}\n"
+        )
     };
     let rollouts: String = (0..ROLLOUTS).map(rollout).collect();
     Config::parse(&format!("rollouts:\n{rollouts}")).unwrap()
@@ -46,7 +56,10 @@ fn stacks() -> Vec<(StackId, RepoPath)> {
     let stack = |n: usize| {
         let (project, name) = (n / names.len(), names[n % names.len()]);
         let folder = format!("r{}/p{project}/{name}", project % ROLLOUTS);
-        (format!("p{project}/{name}").parse().unwrap(), RepoPath::normalize(&folder).unwrap())
+        (
+            format!("p{project}/{name}").parse().unwrap(),
+            RepoPath::normalize(&folder).unwrap(),
+        )
     };
     (0..STACKS).map(stack).collect()
 }
@@ -79,7 +92,15 @@ async fn bench() {
     }
     for rollout in &config.rollouts {
         let rules = RolloutRules::from_config(rollout, &config.gates);
-        let record = begin(&rollout.name, &commit, &rules, &changed[&rollout.name], None, |_, _| None, now);
+        let record = begin(
+            &rollout.name,
+            &commit,
+            &rules,
+            &changed[&rollout.name],
+            None,
+            |_, _| None,
+            now,
+        );
         assert!(states.write_rollout(1, &record.unwrap()).await.unwrap());
     }
     let pending: BTreeSet<StackId> = stacks.iter().map(|(id, _)| id.clone()).collect();
@@ -89,7 +110,10 @@ async fn bench() {
         let started = Instant::now();
         let stored = states.rollouts().await.unwrap();
         let matcher = config.rollout_matcher();
-        let waves = stacks.iter().filter(|(_, folder)| matcher.wave_of(folder).unwrap().is_some()).count();
+        let waves = stacks
+            .iter()
+            .filter(|(_, folder)| matcher.wave_of(folder).unwrap().is_some())
+            .count();
         let mut going = 0;
         for rollout in &config.rollouts {
             let rules = RolloutRules::from_config(rollout, &config.gates);
@@ -112,5 +136,9 @@ async fn bench() {
         assert_eq!((count.lists, count.gets), (1, ROLLOUTS), "{count:?}");
     }
     times.sort();
-    println!("{STACKS} stacks in {ROLLOUTS} rollouts: best {:?}, median {:?} of {ROUNDS}", times[0], times[ROUNDS / 2]);
+    println!(
+        "{STACKS} stacks in {ROLLOUTS} rollouts: best {:?}, median {:?} of {ROUNDS}",
+        times[0],
+        times[ROUNDS / 2]
+    );
 }

@@ -29,12 +29,22 @@ pub async fn list(run: &RunContext) -> Result<String, UserError> {
     }
     let mut text = String::new();
     for rollout in &config.rollouts {
-        let line = stored.get(&rollout.name).map_or_else(|| "never begun".to_owned(), short);
-        text.push_str(&format!("{}: {}, {line}\n", log(&rollout.name), plural(rollout.waves.len(), "wave")));
+        let line = stored
+            .get(&rollout.name)
+            .map_or_else(|| "never begun".to_owned(), short);
+        text.push_str(&format!(
+            "{}: {}, {line}\n",
+            log(&rollout.name),
+            plural(rollout.waves.len(), "wave")
+        ));
     }
     let is_configured = |name: &String| config.rollouts.iter().any(|rollout| rollout.name == *name);
     for (name, stored) in stored.iter().filter(|(name, _)| !is_configured(name)) {
-        text.push_str(&format!("{}: not in konverge.yaml, {}\n", log(name), short(stored)));
+        text.push_str(&format!(
+            "{}: not in konverge.yaml, {}\n",
+            log(name),
+            short(stored)
+        ));
     }
     Ok(text)
 }
@@ -63,8 +73,15 @@ pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
             std::cmp::Ordering::Greater => "later",
         };
         let names: Vec<_> = wave.keys().map(|id| log(id.as_str())).collect();
-        let names = if names.is_empty() { "no changed stack".to_owned() } else { names.join(", ") };
+        let names = if names.is_empty() {
+            "no changed stack".to_owned()
+        } else {
+            names.join(", ")
+        };
         text.push_str(&format!("  wave {} ({sign}): {names}\n", number + 1));
+    }
+    for (gate, said) in &record.measured {
+        text.push_str(&format!("  gate {}: {}\n", log(gate), log(said)));
     }
     if !record.held.is_empty() {
         text.push_str(&format!(
@@ -103,7 +120,9 @@ pub async fn change(
         let next = next.map_err(|error| refused(error, name, &stored.record))?;
         if backend.states.write_rollout(stored.number + 1, &next).await? {
             let what = match wanted {
-                RolloutCommand::Pause => "is paused: no further stack goes; `konverge rollout resume` lets it go on",
+                RolloutCommand::Pause => {
+                    "is paused: no further stack goes; `konverge rollout resume` lets it go on"
+                }
                 RolloutCommand::Resume => "goes on with the next run of `konverge ci`",
                 RolloutCommand::Abort => "has ended; the next run starts a new one with what is pending",
             };
@@ -112,7 +131,10 @@ pub async fn change(
     }
     Err(UserError::new(
         ErrorKind::Store,
-        format!("the rollout {} changed during each of {TRIES} attempts", log(name)),
+        format!(
+            "the rollout {} changed during each of {TRIES} attempts",
+            log(name)
+        ),
     )
     .hint("a run moves it on; try again"))
 }
@@ -134,7 +156,11 @@ async fn find(backend: &StateBackend, config: &Config, name: &str) -> Result<Sto
         false => None,
     };
     stored.ok_or_else(|| {
-        let known: Vec<_> = config.rollouts.iter().map(|rollout| rollout.name.as_str()).collect();
+        let known: Vec<_> = config
+            .rollouts
+            .iter()
+            .map(|rollout| rollout.name.as_str())
+            .collect();
         let what = match known.contains(&name) {
             true => format!("the rollout {} was never begun", log(name)),
             false => format!("there is no rollout {}", log(name)),
@@ -158,5 +184,10 @@ fn short(stored: &StoredRollout) -> String {
         "" => String::new(),
         why => format!(": {}", log(why)),
     };
-    format!("{} of {}, {}{paused}{why}", record.wave_title(), record.commit.short(), record.phase)
+    format!(
+        "{} of {}, {}{paused}{why}",
+        record.wave_title(),
+        record.commit.short(),
+        record.phase
+    )
 }

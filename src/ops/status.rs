@@ -21,8 +21,7 @@ use konverge_base::{
 };
 use konverge_config as config;
 use konverge_run::{
-    Planner, Selection, Session, SpecSource, StepCounter, Target,
-    cluster_selection::Live,
+    Planner, Selection, Session, SpecSource, StepCounter, Target, cluster_selection::Live,
     pending_stacks::pending_targets, stack_health,
 };
 use konverge_state::{Versioned, WriteReason};
@@ -243,7 +242,10 @@ async fn fill(
         };
         if asked {
             let seen = stack_health::observe(planning, target, &prior, kind).await?;
-            status.objects.get_or_insert_default().extend(seen.into_iter().map(|(status, _)| status));
+            status
+                .objects
+                .get_or_insert_default()
+                .extend(seen.into_iter().map(|(status, _)| status));
         }
     }
     Ok(())

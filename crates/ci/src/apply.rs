@@ -15,8 +15,8 @@ use crate::{
     policy::reviews::MergedReviews,
     publisher::Publisher,
     restore,
-    rollout::{self, GuardedTargets, HeadLane, RolloutEvent},
     result_counts::counts,
+    rollout::{self, GuardedTargets, HeadLane, RolloutEvent},
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
@@ -279,7 +279,10 @@ async fn apply_pending(
         options: &options,
         reviews: &reviews,
     };
-    let succeeded = report.stacks.iter().filter(|stack| apply::has_succeeded(stack.result));
+    let succeeded = report
+        .stacks
+        .iter()
+        .filter(|stack| apply::has_succeeded(stack.result));
     let succeeded = succeeded.map(|stack| stack.id.clone()).collect();
     let rollouts = rollout::run(job, &tip, lane, &scope, &split.by_rollout, succeeded).await?;
     decisions.extend(rollouts.decisions);
@@ -288,7 +291,9 @@ async fn apply_pending(
     let newer = pending.complete(&mut report);
     let waits_for_others = !held_back.is_empty() || !rollouts.waits.is_empty();
     report.stacks.extend(held_back);
-    report.stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    report
+        .stacks
+        .sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
     redact::report(&mut report, planning.secrets());
     // A digest may stand for any stack; those that none stood for are left alone nevertheless.
     let is_meant = |digest: &Digest| tip.approved.digests.contains(digest);
@@ -462,8 +467,7 @@ impl ApplyFeedback<'_> {
         }
         // Stacks that were not selected have no differences, unless a newer run knows better.
         let settled = |stack: &str| {
-            let not_well =
-                |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome);
+            let not_well = |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome);
             let is_elsewhere = self.elsewhere.iter().any(|target| target.id.as_str() == stack);
             !report.stacks.iter().any(not_well)
                 && !self.newer.keys().any(|id| id.as_str() == stack)

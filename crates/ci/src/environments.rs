@@ -136,7 +136,12 @@ impl<'a> EnvironmentScope<'a> {
         let is_first = |target: &&Target| first.contains(&target.id);
         let of_rollouts = guarded.iter().filter(is_first);
         let of_rollouts = of_rollouts.map(|target| format!("{} of a rollout", target.id));
-        let names: Vec<_> = elsewhere.iter().filter(is_first).map(name).chain(of_rollouts).collect();
+        let names: Vec<_> = elsewhere
+            .iter()
+            .filter(is_first)
+            .map(name)
+            .chain(of_rollouts)
+            .collect();
         let failure = UserError::new(
             ErrorKind::Policy,
             format!(

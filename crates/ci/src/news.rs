@@ -187,7 +187,9 @@ fn waits_for_somebody(stack: &StackOutcome) -> bool {
     let is_of_rollout = |waiting: Waiting| waiting.wave.is_some() || waiting.reason == WaitReason::Wave;
     let is_asked = |waiting: Waiting| matches!(waiting.reason, WaitReason::Approval | WaitReason::Resume);
     stack.result == StackResult::Waiting
-        && stack.waiting.is_none_or(|waiting| !is_of_rollout(waiting) || is_asked(waiting))
+        && stack
+            .waiting
+            .is_none_or(|waiting| !is_of_rollout(waiting) || is_asked(waiting))
 }
 
 fn of_rollout(event: &RolloutEvent) -> News {

@@ -30,7 +30,9 @@ impl RolloutMatcher<'_> {
         match found.as_slice() {
             [] => Ok(None),
             [one] => Ok(Some(*one)),
-            several => Err(InSeveralRollouts(several.iter().map(|(name, _)| (*name).to_owned()).collect())),
+            several => Err(InSeveralRollouts(
+                several.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            )),
         }
     }
 }
@@ -38,9 +40,14 @@ impl RolloutMatcher<'_> {
 impl Config {
     /// Which rollout and which wave a folder belongs to.
     pub fn rollout_matcher(&self) -> RolloutMatcher<'_> {
-        let globs = |rollout: &RolloutConfig| rollout.waves.iter().map(|wave| matcher(&wave.pattern)).collect();
+        let globs =
+            |rollout: &RolloutConfig| rollout.waves.iter().map(|wave| matcher(&wave.pattern)).collect();
         RolloutMatcher {
-            rollouts: self.rollouts.iter().map(|rollout| (rollout, globs(rollout))).collect(),
+            rollouts: self
+                .rollouts
+                .iter()
+                .map(|rollout| (rollout, globs(rollout)))
+                .collect(),
         }
     }
 
@@ -53,7 +60,11 @@ impl Config {
             return Some((what, "give each rollout its own name".to_owned()));
         }
         let of_gates = self.gates.iter().find_map(|(name, gate)| gate.problem(name));
-        of_gates.or_else(|| self.rollouts.iter().find_map(|rollout| rollout.problem(&self.gates)))
+        of_gates.or_else(|| {
+            self.rollouts
+                .iter()
+                .find_map(|rollout| rollout.problem(&self.gates))
+        })
     }
 }
 
@@ -73,7 +84,11 @@ mod tests {
         assert_eq!(wave("appops/shop/prod-us"), Some(("web", 2)));
         assert_eq!(wave("appops/shop/dev"), None);
         assert_eq!(wave("shop/prod-us"), None, "an identity is not matched");
-        let twice = Config::parse(&WEB.replace("rollouts:\n", "rollouts:\n- {name: all, waves: [{match: 'appops/**'}]}\n")).unwrap();
+        let twice = Config::parse(&WEB.replace(
+            "rollouts:\n",
+            "rollouts:\n- {name: all, waves: [{match: 'appops/**'}]}\n",
+        ))
+        .unwrap();
         let folder = RepoPath::normalize("appops/shop/prod-us").unwrap();
         let found = twice.rollout_matcher().wave_of(&folder).unwrap_err();
         assert_eq!(found.0, ["all", "web"]);

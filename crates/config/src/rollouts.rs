@@ -194,7 +194,8 @@ pub struct GateApproval {
 impl GateConfig {
     /// How long the gate may be unclear; `None`: as long as it takes.
     pub fn deadline(&self) -> Option<Span> {
-        self.deadline.or_else(|| self.approve.is_none().then_some(DEADLINE))
+        self.deadline
+            .or_else(|| self.approve.is_none().then_some(DEADLINE))
     }
 
     /// The numbers that its expressions may read, each with its query.
@@ -218,8 +219,12 @@ impl GateConfig {
                 }
                 let has_words = self.pass.is_some() || self.fail.is_some() || self.least.is_some();
                 has_words.then(|| {
-                    let what = format!("{at}: `pass`, `fail` and `least` read numbers, and an approval has none");
-                    (what, "remove them, or write a second gate with `prometheus`".to_owned())
+                    let what =
+                        format!("{at}: `pass`, `fail` and `least` read numbers, and an approval has none");
+                    (
+                        what,
+                        "remove them, or write a second gate with `prometheus`".to_owned(),
+                    )
                 })
             }
             (None, None) => Some((
@@ -236,15 +241,19 @@ impl GateConfig {
     fn prometheus_problem(&self, at: &str, prometheus: &PrometheusConfig) -> Option<Problem> {
         let variables = [Some(&prometheus.url_env), prometheus.token_env.as_ref()];
         if variables.into_iter().flatten().any(|name| !is_variable(name)) {
-            let what = format!("{at}.prometheus: `url_env` and `token_env` are names of environment variables");
-            return Some((what, "write `PROM_URL`, and set it in the job's `env:`".to_owned()));
+            let what =
+                format!("{at}.prometheus: `url_env` and `token_env` are names of environment variables");
+            return Some((
+                what,
+                "write `PROM_URL`, and set it in the job's `env:`".to_owned(),
+            ));
         }
         if self.queries().values().any(|query| query.trim().is_empty()) {
             let what = format!("{at}.prometheus: a query is empty");
             return Some((what, "write PromQL that returns one number".to_owned()));
         }
         if prometheus.over.is_some_and(|over| over == Span::seconds(0)) {
-            let what = format!("{at}.prometheus.over is no time at all");
+            let what = format!("{at}.prometheus.over is not a time");
             return Some((what, "write `10m`, or remove `over`".to_owned()));
         }
         let is_name = |name: &str| is_variable(name) && name != "value";
@@ -253,7 +262,10 @@ impl GateConfig {
                 "{at}.prometheus.values: `{}` is not a name for a number",
                 name.escape_debug()
             );
-            return Some((what, "write a name of letters, digits and `_`, other than `value`".to_owned()));
+            return Some((
+                what,
+                "write a name of letters, digits and `_`, other than `value`".to_owned(),
+            ));
         }
         if self.pass.is_none() {
             let what = format!("{at} has no `pass`: it could never pass");
@@ -297,11 +309,19 @@ impl RolloutConfig {
             && !self.name.starts_with('-');
         if !is_name {
             let what = format!("rollouts: `{name}` is not a name of a rollout");
-            return Some((what, "write lower-case letters, digits and `-`, such as `web`".to_owned()));
+            return Some((
+                what,
+                "write lower-case letters, digits and `-`, such as `web`".to_owned(),
+            ));
         }
         if self.waves.is_empty() || self.waves.len() > MOST_WAVES {
             let what = format!("rollouts `{name}` has {} waves", self.waves.len());
-            return Some((what, format!("write between 1 and {MOST_WAVES}: `waves: [{{match: 'appops/*/prod-canary', bake: 30m}}, {{match: 'appops/*/prod'}}]`")));
+            return Some((
+                what,
+                format!(
+                    "write between 1 and {MOST_WAVES}: `waves: [{{match: 'appops/*/prod-canary', bake: 30m}}, {{match: 'appops/*/prod'}}]`"
+                ),
+            ));
         }
         self.waves.iter().zip(1..).find_map(|(wave, number)| {
             let at = format!("rollouts `{name}`, wave {number}");
@@ -310,7 +330,10 @@ impl RolloutConfig {
                 return Some((what, "write `appops/*/prod-eu-*`".to_owned()));
             }
             let unknown = wave.gates.iter().find(|gate| !gates.contains_key(*gate))?;
-            let what = format!("{at} names gate `{}`, which is not under `gates`", unknown.escape_debug());
+            let what = format!(
+                "{at} names gate `{}`, which is not under `gates`",
+                unknown.escape_debug()
+            );
             Some((what, "define it under `gates`".to_owned()))
         })
     }
@@ -351,7 +374,10 @@ mod tests {
         assert_eq!(digest(WEB), digest(WEB));
         assert_ne!(digest(WEB), digest(&WEB.replace("0.01", "0.02")));
         assert_ne!(digest(WEB), digest(&WEB.replace("30m", "20m")));
-        assert_eq!(digest(WEB), digest(&format!("{WEB}  other: {{approve: {{by: [a]}}}}\n")));
+        assert_eq!(
+            digest(WEB),
+            digest(&format!("{WEB}  other: {{approve: {{by: [a]}}}}\n"))
+        );
     }
 
     #[test]
@@ -372,19 +398,33 @@ mod tests {
             ("value < 0.01", "errors < 1", "`errors` has no query"),
             ("requests > 20", "visits > 20", "`visits` has no query"),
             ("pass: 'value < 0.01', ", "", "no `pass`"),
-            ("url_env: PROM_URL", "url_env: 'https://prom'", "environment variables"),
+            (
+                "url_env: PROM_URL",
+                "url_env: 'https://prom'",
+                "environment variables",
+            ),
             ("query: 'error_ratio'", "query: ' '", "empty"),
-            ("over: 10m", "over: 0s", "no time"),
-            ("{approve: {by: [acme/sre]}}", "{approve: {by: []}}", "by is empty"),
+            ("over: 10m", "over: 0s", "not a time"),
+            (
+                "{approve: {by: [acme/sre]}}",
+                "{approve: {by: []}}",
+                "by is empty",
+            ),
             ("{approve: {by: [acme/sre]}}", "{}", "asks nothing"),
-            ("{approve: {by: [acme/sre]}}", "{approve: {by: [a]}, pass: 'value > 1'}", "an approval has none"),
+            (
+                "{approve: {by: [acme/sre]}}",
+                "{approve: {by: [a]}, pass: 'value > 1'}",
+                "an approval has none",
+            ),
             ("on_failure: rollback", "on_failure: retry", "retry"),
             ("on_failure: rollback", "on_error: stop", "on_error"),
             ("values: {requests:", "values: {value:", "not a name"),
         ] {
             assert!(WEB.contains(from), "{from}");
             let error = Config::parse(&WEB.replace(from, to)).unwrap_err();
-            let ConfigError::Invalid { message, .. } = &error else { panic!("{error}") };
+            let ConfigError::Invalid { message, .. } = &error else {
+                panic!("{error}")
+            };
             assert!(message.contains(said), "{to}: {message}");
         }
         let twice = "rollouts: [{name: a, waves: [{match: a}]}, {name: a, waves: [{match: b}]}]\n";

@@ -7,8 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConflictsConfig, Hooks, LoginConfig, Span, code_changes::SetConfig, core_install::CoreInstall,
-    notify::Notify, rollouts::{GateConfig, RolloutConfig}, secrets::SecretsConfig,
+    ConflictsConfig, Hooks, LoginConfig, Span,
+    code_changes::SetConfig,
+    core_install::CoreInstall,
+    notify::Notify,
+    rollouts::{GateConfig, RolloutConfig},
+    secrets::SecretsConfig,
 };
 use konverge_base::model::{ClusterName, RepoPath, StackId, stack::SettingsOrder};
 

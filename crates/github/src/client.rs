@@ -166,7 +166,8 @@ impl Client {
         let said = headers.get(header::DATE).and_then(|date| date.to_str().ok());
         let said = said.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
         if let Some(said) = said {
-            *self.server_time.lock().expect("no panic while locked") = Some((said.timestamp(), Instant::now()));
+            *self.server_time.lock().expect("no panic while locked") =
+                Some((said.timestamp(), Instant::now()));
         }
     }
 

@@ -6,12 +6,7 @@ use crate::{
 };
 use konverge_base::{
     error::UserError,
-    model::{
-        apply_result::Waiting,
-        health::Health,
-        spec::RuntimeKind,
-        status::ObjectStatus,
-    },
+    model::{apply_result::Waiting, health::Health, spec::RuntimeKind, status::ObjectStatus},
 };
 use konverge_engine::runtime::{Item, Needs, StackScope};
 use konverge_policy::rollout::StackReadiness;
@@ -30,7 +25,12 @@ async fn observed(planning: &Planner, target: &Target) -> Result<StackReadiness,
     let Some(backend) = &planning.backend else {
         return Ok(StackReadiness::Unready("there is no state".to_owned()));
     };
-    let Some(prior) = backend.states.load(&target.id).await?.filter(|prior| !prior.retired) else {
+    let Some(prior) = backend
+        .states
+        .load(&target.id)
+        .await?
+        .filter(|prior| !prior.retired)
+    else {
         return Ok(StackReadiness::Ready);
     };
     let seen = observe(planning, target, &prior, RuntimeKind::Kubernetes).await?;

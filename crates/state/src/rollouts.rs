@@ -147,19 +147,30 @@ mod tests {
         assert!(states.rollouts().await.unwrap().is_empty());
         assert_eq!(states.rollout("web").await.unwrap(), None);
         for number in 1..=11 {
-            assert!(states.write_rollout(number, &record("web", number as usize % 2)).await.unwrap());
+            assert!(
+                states
+                    .write_rollout(number, &record("web", number as usize % 2))
+                    .await
+                    .unwrap()
+            );
         }
         assert!(states.write_rollout(1, &record("web-2", 0)).await.unwrap());
         let (one, two) = (record("web", 0), record("web", 1));
         let (one, two) = tokio::join!(states.write_rollout(12, &one), states.write_rollout(12, &two));
         assert!(one.unwrap() != two.unwrap(), "one of two wins");
         let all = states.rollouts().await.unwrap();
-        let numbers: Vec<_> = all.iter().map(|(name, stored)| (name.as_str(), stored.number)).collect();
+        let numbers: Vec<_> = all
+            .iter()
+            .map(|(name, stored)| (name.as_str(), stored.number))
+            .collect();
         assert_eq!(numbers, [("web", 12), ("web-2", 1)]);
         assert_eq!(states.rollout_number("web").await.unwrap(), 12);
         assert_eq!(states.rollout_number("we").await.unwrap(), 0);
         let place = place("web", 13);
-        store.create(&place, bytes::Bytes::from_static(b"{}")).await.unwrap();
-        assert!(states.rollouts().await.is_err(), "a damaged record is no pass");
+        store
+            .create(&place, bytes::Bytes::from_static(b"{}"))
+            .await
+            .unwrap();
+        assert!(states.rollouts().await.is_err(), "a damaged record is not a pass");
     }
 }

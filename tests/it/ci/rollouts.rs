@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     ci_stage::{Ran, Stage},
+    payloads,
     prometheus::PrometheusServer,
 };
 
@@ -21,7 +22,10 @@ fn people(stage: &Stage) {
 
 fn stacks(stage: &Stage, project: &str, names: &[&str], value: &str) {
     for name in names {
-        stage.stack(&format!("{project}/{name}"), &[(&format!("{project}-{name}"), value)]);
+        stage.stack(
+            &format!("{project}/{name}"),
+            &[(&format!("{project}-{name}"), value)],
+        );
     }
 }
 
@@ -45,8 +49,7 @@ async fn phase(stage: &Stage) -> (usize, RolloutPhase, String) {
 /// The workflow started by `repository_dispatch`.
 fn continued(stage: &mut Stage) -> Ran {
     let tip = stage.monorepo.rev("main");
-    let payload = json!({"action": "konverge-continue", "client_payload": {}, "branch": "main",
-        "repository": {"full_name": "acme/konfig", "default_branch": "main"}});
+    let payload = payloads::repository_dispatch("konverge-continue", json!({}));
     stage.ci("repository_dispatch", &payload, &tip, "refs/heads/main")
 }
 
@@ -77,7 +80,10 @@ async fn each_wave_gets_the_commit_that_baked_and_a_newer_merge_queues() {
     };
     assert_eq!(of(&told, "pin/canary")["result"], "applied");
     assert_eq!(of(&told, "pin/eu")["result"], "waiting");
-    assert_eq!(of(&told, "pin/eu")["waiting"], json!({"for": "approval", "wave": 2}));
+    assert_eq!(
+        of(&told, "pin/eu")["waiting"],
+        json!({"for": "approval", "wave": 2})
+    );
     let digest = merged.digest();
     assert_eq!(digest.len(), 64, "{}", merged.outcome.stdout);
 
@@ -86,16 +92,29 @@ async fn each_wave_gets_the_commit_that_baked_and_a_newer_merge_queues() {
     let second = stage.merge(8, "second");
     second.outcome.check(0);
     assert_eq!(values(&stage, "pin").await, [Some("one".to_owned()), None, None]);
-    assert!(second.outcome.stdout.contains("queued: the rollout carries an older change"), "{}", second.outcome.stdout);
+    assert!(
+        second
+            .outcome
+            .stdout
+            .contains("queued: the rollout carries an older change"),
+        "{}",
+        second.outcome.stdout
+    );
     let comments = stage.comments();
-    let behind = comments.iter().filter(|(number, text)| *number == 8 && text.contains("behind the rollout"));
+    let behind = comments
+        .iter()
+        .filter(|(number, text)| *number == 8 && text.contains("behind the rollout"));
     assert!(behind.count() > 0, "{comments:?}");
 
     // Nobody but the team approves, and a digest of something else is nothing.
     for (login, given) in [("bob", digest.as_str()), ("grace", &"ab".repeat(32))] {
         stage.env = vec![("GITHUB_ACTOR", login.to_owned())];
         stage.approve(given);
-        assert_eq!(values(&stage, "pin").await, [Some("one".to_owned()), None, None], "{login}");
+        assert_eq!(
+            values(&stage, "pin").await,
+            [Some("one".to_owned()), None, None],
+            "{login}"
+        );
     }
     stage.env = vec![("GITHUB_ACTOR", "grace".to_owned())];
     let approved = stage.approve(&digest);
@@ -138,13 +157,24 @@ async fn a_gate_passes_by_a_real_number_alone_and_a_failure_holds_the_commit() {
     let merged = stage.merge(7, "first");
     merged.outcome.check(0);
     let only_canary = [Some("one".to_owned()), None, None];
-    assert!(merged.outcome.stderr.contains("the query finds no series"), "{}", merged.outcome.stderr);
+    assert!(
+        merged.outcome.stderr.contains("the query finds no series"),
+        "{}",
+        merged.outcome.stderr
+    );
     assert_eq!(values(&stage, "slo").await, only_canary);
     // A gate without a clear answer waits; without its variable too.
     stage.env.clear();
     let without = continued(&mut stage);
     without.outcome.check(0);
-    assert!(without.outcome.stderr.contains("the variable PROM_URL is not set"), "{}", without.outcome.stderr);
+    assert!(
+        without
+            .outcome
+            .stderr
+            .contains("the variable PROM_URL is not set"),
+        "{}",
+        without.outcome.stderr
+    );
     stage.env = vec![("PROM_URL", server.address())];
 
     // An edit of the rules while it runs stops it, and a person ends it.
@@ -153,13 +183,23 @@ async fn a_gate_passes_by_a_real_number_alone_and_a_failure_holds_the_commit() {
     };
     let edited = rules(&mut stage, "broken");
     edited.outcome.check(3);
-    assert!(edited.outcome.stdout.contains("has other rules for this rollout"), "{}", edited.outcome.stdout);
+    assert!(
+        edited.outcome.stdout.contains("has other rules for this rollout"),
+        "{}",
+        edited.outcome.stdout
+    );
     let abort = |stage: &Stage| {
         stage.monorepo.checkout("main");
-        stage.konverge(["rollout", "abort", "web", "--reason", "new rules"]).run().check(0);
+        stage
+            .konverge(["rollout", "abort", "web", "--reason", "new rules"])
+            .run()
+            .check(0);
     };
     abort(&stage);
-    for (query, says) in [("broken", "the query returns NaN"), ("requests", "the query returns 2 series")] {
+    for (query, says) in [
+        ("broken", "the query returns NaN"),
+        ("requests", "the query returns 2 series"),
+    ] {
         let unclear = match query {
             "broken" => continued(&mut stage),
             query => {
@@ -168,21 +208,42 @@ async fn a_gate_passes_by_a_real_number_alone_and_a_failure_holds_the_commit() {
             }
         };
         unclear.outcome.check(0);
-        assert!(unclear.outcome.stderr.contains(says), "{query}: {}", unclear.outcome.stderr);
+        assert!(
+            unclear.outcome.stderr.contains(says),
+            "{query}: {}",
+            unclear.outcome.stderr
+        );
         assert_eq!(values(&stage, "slo").await, only_canary, "{query}");
     }
     // It fails: the rollout stops, and an unrelated push changes nothing about it.
     abort(&stage);
     let failed = rules(&mut stage, "bad");
     failed.outcome.check(3);
-    assert!(failed.outcome.stdout.contains("gate `slo` does not pass: requests = 150, value = 0.5"), "{}", failed.outcome.stdout);
+    assert!(
+        failed
+            .outcome
+            .stdout
+            .contains("gate `slo` does not pass: requests = 150, value = 0.5"),
+        "{}",
+        failed.outcome.stdout
+    );
     assert_eq!(phase(&stage).await.1, RolloutPhase::Stopped);
-    stage.reviewed(8, "other", |stage| stage.stack("free/dev", &[("slo-free", "one")]));
+    stage.reviewed(8, "other", |stage| {
+        stage.stack("free/dev", &[("slo-free", "one")])
+    });
     stage.merge(8, "other").outcome.check(3);
-    assert_eq!(stage.value("slo-free").await.as_deref(), Some("one"), "stacks outside are free");
+    assert_eq!(
+        stage.value("slo-free").await.as_deref(),
+        Some("one"),
+        "stacks outside are free"
+    );
     assert_eq!(values(&stage, "slo").await, only_canary);
     let status = stage.konverge(["rollout", "status", "web"]).run();
-    assert!(status.stdout.contains("wave 1 of 3") && status.stdout.contains("stopped"), "{}", status.stdout);
+    assert!(
+        status.stdout.contains("wave 1 of 3") && status.stdout.contains("stopped"),
+        "{}",
+        status.stdout
+    );
     // A newer commit on its stacks starts a new one.
     stage.monorepo.checkout("main");
     stage.configure(&measured("good", "stop"));
@@ -196,7 +257,11 @@ async fn a_gate_passes_by_a_real_number_alone_and_a_failure_holds_the_commit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_wave_gets_what_it_had_and_the_next_push_does_not_undo_that() {
-    let server = PrometheusServer::start(&[("bad", &[0.5, 0.5]), ("good", &[0.2, 0.2]), ("requests", &[50.0, 50.0])]);
+    let server = PrometheusServer::start(&[
+        ("bad", &[0.5, 0.5]),
+        ("good", &[0.2, 0.2]),
+        ("requests", &[50.0, 50.0]),
+    ]);
     let names = ["canary", "eu", "us"];
     let mut stage = Stage::small(&measured("good", "rollback")).await;
     stage.env = vec![("PROM_URL", server.address())];
@@ -208,7 +273,12 @@ async fn a_failed_wave_gets_what_it_had_and_the_next_push_does_not_undo_that() {
     stage.monorepo.commit("A gate that fails");
     stage.reviewed(8, "second", |stage| stacks(stage, "back", &names, "two"));
     let failed = stage.merge(8, "second");
-    assert_eq!(values(&stage, "back").await, all(["one", "one", "one"]), "{}", failed.outcome.stdout);
+    assert_eq!(
+        values(&stage, "back").await,
+        all(["one", "one", "one"]),
+        "{}",
+        failed.outcome.stdout
+    );
     failed.outcome.check(3);
     let (wave, phase, why) = phase(&stage).await;
     assert_eq!((wave, phase), (0, RolloutPhase::Stopped), "{why}");
@@ -239,7 +309,11 @@ async fn a_rollout_that_makes_no_sense_applies_none_of_its_stacks() {
         "twice/both is in several rollouts: `one`, `two`",
         "form a cycle: loop/a of wave 1 comes after loop/b of wave 2",
     ] {
-        assert!(merged.outcome.stdout.contains(said), "{said}: {}", merged.outcome.stdout);
+        assert!(
+            merged.outcome.stdout.contains(said),
+            "{said}: {}",
+            merged.outcome.stdout
+        );
     }
     for map in ["none-canary", "twice-both", "loop-a", "loop-b"] {
         assert_eq!(stage.value(map).await, None, "{map}");
@@ -251,14 +325,25 @@ async fn a_rollout_that_makes_no_sense_applies_none_of_its_stacks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_runs_at_once_move_one_rollout() {
     let mut stage = Stage::small("rollouts: [{name: web, waves: [{match: 'appops/*/canary', bake: 1s}, {match: 'appops/*/eu'}, {match: 'appops/*/us'}]}]\n").await;
-    stage.reviewed(7, "both", |stage| stacks(stage, "dual", &["canary", "eu", "us"], "one"));
+    stage.reviewed(7, "both", |stage| {
+        stacks(stage, "dual", &["canary", "eu", "us"], "one")
+    });
     let (before, after) = stage.press_merge(7, "both");
-    let payload = crate::support::payloads::push("main", &before, &after, false);
+    let payload = payloads::push("main", &before, &after, false);
     stage.monorepo.checkout(&after);
     let folder = stage.monorepo.path().to_owned();
-    let runs: Vec<_> = (0..2).map(|_| stage.prepared(&folder, "push", &payload, &after, "refs/heads/main").0).collect();
+    let runs: Vec<_> = (0..2)
+        .map(|_| {
+            stage
+                .prepared(&folder, "push", &payload, &after, "refs/heads/main")
+                .0
+        })
+        .collect();
     let ran: Vec<_> = std::thread::scope(|scope| {
-        let runs: Vec<_> = runs.into_iter().map(|run| scope.spawn(move || run.run())).collect();
+        let runs: Vec<_> = runs
+            .into_iter()
+            .map(|run| scope.spawn(move || run.run()))
+            .collect();
         runs.into_iter().map(|run| run.join().unwrap()).collect()
     });
     for ran in &ran {

@@ -58,11 +58,18 @@ impl ApprovalGate<'_> {
         let teams = self.approval.by.iter().map(|name| name.trim_start_matches('@'));
         let teams = teams.filter(|name| name.contains('/'));
         let teams = check.people.teams(teams, &people).await;
-        let named = |login: &String| self.approval.by.iter().any(|name| teams.includes(name.trim_start_matches('@'), login));
+        let named = |login: &String| {
+            self.approval
+                .by
+                .iter()
+                .any(|name| teams.includes(name.trim_start_matches('@'), login))
+        };
         people.retain(named);
         let reading = match (people.is_empty(), teams.unreadable.first_key_value()) {
             (false, _) => GateReading::Approved(digests),
-            (true, Some((team, why))) => GateReading::Unapproved(format!("the members of {team} cannot be read: {why}")),
+            (true, Some((team, why))) => {
+                GateReading::Unapproved(format!("the members of {team} cannot be read: {why}"))
+            }
             (true, None) => GateReading::Unapproved(format!(
                 "the digest was given by nobody of {by}, or by somebody who took part in the change"
             )),
@@ -77,7 +84,9 @@ impl ApprovalGate<'_> {
             let shows = |next: &NextPlan| record.stacks.iter().any(|stack| stack.id == next.plan.id);
             plans.iter().any(shows)
         });
-        let pulls: BTreeSet<_> = records.map(|record| (record.pull_request, record.head.clone())).collect();
+        let pulls: BTreeSet<_> = records
+            .map(|record| (record.pull_request, record.head.clone()))
+            .collect();
         let pulls: Vec<_> = pulls.into_iter().collect();
         let mut people: BTreeSet<String> = check.digest_givers(&pulls, true).await.into_iter().collect();
         for next in plans {
@@ -85,7 +94,9 @@ impl ApprovalGate<'_> {
                 since: next.since.as_ref(),
                 until: None,
             };
-            people = check.without_contributors(people, &next.plan, &pulls, covered).await?;
+            people = check
+                .without_contributors(people, &next.plan, &pulls, covered)
+                .await?;
         }
         Ok(people)
     }

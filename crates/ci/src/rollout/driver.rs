@@ -71,7 +71,12 @@ pub(crate) async fn run(
     succeeded: BTreeSet<StackId>,
 ) -> Result<EndedRollouts, UserError> {
     let config = &head.planning.config;
-    let Some(backend) = head.planning.backend.as_ref().filter(|_| !config.rollouts.is_empty()) else {
+    let Some(backend) = head
+        .planning
+        .backend
+        .as_ref()
+        .filter(|_| !config.rollouts.is_empty())
+    else {
         return Ok(EndedRollouts::default());
     };
     let mut stored = backend.states.rollouts().await?;
@@ -151,7 +156,9 @@ impl RolloutDriver<'_> {
                     }
                     RolloutStep::Apply(stacks) => self.apply(&stored, &stacks).await?,
                     RolloutStep::RollBack(stacks) => self.roll_back(&stored, &stacks).await?,
-                    RolloutStep::Wait { reason, until, why } => self.sleep(RolloutWait { reason, until, why }).await,
+                    RolloutStep::Wait { reason, until, why } => {
+                        self.sleep(RolloutWait { reason, until, why }).await
+                    }
                 },
             };
             if !goes_on {
@@ -164,7 +171,11 @@ impl RolloutDriver<'_> {
     fn now(&self) -> ClockReading {
         ClockReading {
             local: Timestamp::now(),
-            server: self.job.client.as_ref().and_then(konverge_github::Client::server_time),
+            server: self
+                .job
+                .client
+                .as_ref()
+                .and_then(konverge_github::Client::server_time),
         }
     }
 
@@ -175,11 +186,25 @@ impl RolloutDriver<'_> {
         if self.backend.states.write_rollout(number, &record).await? {
             self.wrote = Some((number, Instant::now()));
             let what = match record.why.as_str() {
-                "" => format!("{} of {}, {}", record.wave_title(), record.commit.short(), record.phase),
-                why => format!("{} of {}, {}: {why}", record.wave_title(), record.commit.short(), record.phase),
+                "" => format!(
+                    "{} of {}, {}",
+                    record.wave_title(),
+                    record.commit.short(),
+                    record.phase
+                ),
+                why => format!(
+                    "{} of {}, {}: {why}",
+                    record.wave_title(),
+                    record.commit.short(),
+                    record.phase
+                ),
             };
-            self.job.run.notes.note(&format!("note: rollout {}: {what}", record.rollout));
-            self.events.extend(before.and_then(|before| RolloutEvent::of(&before.record, &record)));
+            self.job
+                .run
+                .notes
+                .note(&format!("note: rollout {}: {what}", record.rollout));
+            self.events
+                .extend(before.and_then(|before| RolloutEvent::of(&before.record, &record)));
             self.failed.clear();
         }
         self.stored = self.backend.states.rollout(&self.rollout.name).await?;
@@ -211,7 +236,15 @@ impl RolloutDriver<'_> {
         };
         let prior = self.stored.as_ref().map(|stored| &stored.record);
         let name = &self.rollout.name;
-        let begun = begin(name, self.head.head, &self.rules, &changed, prior, wave_of, self.now());
+        let begun = begin(
+            name,
+            self.head.head,
+            &self.rules,
+            &changed,
+            prior,
+            wave_of,
+            self.now(),
+        );
         match begun {
             Some(record) => self.write(record).await.map(|()| true),
             None => Ok(false),
@@ -220,7 +253,8 @@ impl RolloutDriver<'_> {
 
     /// The lane of a commit; an older one is opened once.
     async fn open_lane(&mut self, commit: &CommitId) -> Result<(), UserError> {
-        let is_open = commit == self.head.head || self.older.as_ref().is_some_and(|older| older.commit == *commit);
+        let is_open =
+            commit == self.head.head || self.older.as_ref().is_some_and(|older| older.commit == *commit);
         if !is_open {
             self.older = Some(OlderLane::open(self.job, self.tip, self.config, self.backend, commit).await?);
         }
@@ -245,7 +279,11 @@ impl RolloutDriver<'_> {
         };
         let (no_health, no_gates) = (BTreeMap::new(), BTreeMap::new());
         let next = step(record, &self.facts(&pending, &no_health, &no_gates));
-        let RolloutStep::Wait { reason: WaitReason::Gate, .. } = next else {
+        let RolloutStep::Wait {
+            reason: WaitReason::Gate,
+            ..
+        } = next
+        else {
             return Ok(next);
         };
         let health = self.health(record).await;
@@ -278,7 +316,10 @@ impl RolloutDriver<'_> {
     /// The stacks that do not have a commit.
     fn pending_at(&self, commit: &CommitId) -> BTreeSet<StackId> {
         let pending = self.lane(commit).pending.iter().map(|target| &target.id);
-        pending.filter(|id| self.had.get(*id) != Some(commit)).cloned().collect()
+        pending
+            .filter(|id| self.had.get(*id) != Some(commit))
+            .cloned()
+            .collect()
     }
 
     /// Whether the stacks of the wave are ready, of those whose environment is this job's.
@@ -294,12 +335,24 @@ impl RolloutDriver<'_> {
         health
     }
 
-    async fn ask_gates(&mut self, record: &RolloutRecord) -> Result<BTreeMap<String, GateReading>, UserError> {
+    async fn ask_gates(
+        &mut self,
+        record: &RolloutRecord,
+    ) -> Result<BTreeMap<String, GateReading>, UserError> {
         let mut readings = BTreeMap::new();
-        let names = self.rollout.waves.get(record.wave).map_or(&[][..], |wave| &wave.gates);
+        let names = self
+            .rollout
+            .waves
+            .get(record.wave)
+            .map_or(&[][..], |wave| &wave.gates);
         for name in names {
-            let Some(gate) = self.config.gates.get(name) else { continue };
-            let reading = match (gates::reading(&PrometheusNumbers(self.job), gate).await, &gate.approve) {
+            let Some(gate) = self.config.gates.get(name) else {
+                continue;
+            };
+            let reading = match (
+                gates::reading(&PrometheusNumbers(self.job), gate).await,
+                &gate.approve,
+            ) {
                 (Some(reading), _) => reading,
                 (None, Some(approval)) => {
                     let gate = ApprovalGate {
@@ -393,7 +446,8 @@ impl RolloutDriver<'_> {
             _ => BTreeMap::new(),
         };
         let mut goes_on = !newer.is_empty();
-        self.had.extend(newer.into_keys().map(|id| (id, record.commit.clone())));
+        self.had
+            .extend(newer.into_keys().map(|id| (id, record.commit.clone())));
         let (moved, unapproved) = (fence.moved(), fence.unapproved());
         for outcome in report.stacks {
             let id = outcome.id.clone();
@@ -433,7 +487,11 @@ impl RolloutDriver<'_> {
         Ok(goes_on)
     }
 
-    async fn roll_back(&mut self, stored: &StoredRollout, stacks: &BTreeSet<StackId>) -> Result<bool, UserError> {
+    async fn roll_back(
+        &mut self,
+        stored: &StoredRollout,
+        stacks: &BTreeSet<StackId>,
+    ) -> Result<bool, UserError> {
         let rollback = WaveRollback {
             job: self.job,
             tip: self.tip,
@@ -481,8 +539,13 @@ impl RolloutDriver<'_> {
     async fn end(self, ended: &mut EndedRollouts) -> Result<(), UserError> {
         let record = self.stored.as_ref().map(|stored| &stored.record);
         if let (Some(record), Some(wait)) = (record, &self.wait) {
-            ended.waits.push(format!("rollout {}: {}", record.rollout, wait.why));
-            self.job.run.notes.note(&format!("note: rollout {}: {}", record.rollout, wait.why));
+            ended
+                .waits
+                .push(format!("rollout {}: {}", record.rollout, wait.why));
+            self.job
+                .run
+                .notes
+                .note(&format!("note: rollout {}: {}", record.rollout, wait.why));
         }
         let mut outcomes = self.outcomes;
         for (_, target) in self.pending {
@@ -496,7 +559,9 @@ impl RolloutDriver<'_> {
                 outcomes.insert(target.id.clone(), outcome);
             }
         }
-        let older = outcomes.keys().filter(|id| self.had.get(*id) != Some(self.head.head));
+        let older = outcomes
+            .keys()
+            .filter(|id| self.had.get(*id) != Some(self.head.head));
         ended.of_older_commits.extend(older.cloned());
         if let Some(older) = &self.older
             && let Some(deployments) = &older.deployments

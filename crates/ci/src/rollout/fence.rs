@@ -40,7 +40,10 @@ impl RolloutFence {
 
     /// The stacks whose plan is not the approved one.
     pub(super) fn unapproved(&self) -> BTreeSet<StackId> {
-        self.unapproved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unapproved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -50,7 +53,10 @@ impl Approver for RolloutFence {
         let id = &proposed.plan.id;
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if number.map_err(UserError::from)? != self.number {
-            self.moved.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+            self.moved
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(id.clone());
             let what = format!("the rollout `{}` was changed in the meantime", self.rollout);
             return Err(UserError::new(ErrorKind::Policy, what)
                 .hint("the next run sees what may go now")
@@ -58,13 +64,19 @@ impl Approver for RolloutFence {
         }
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.approved.is_empty() && self.approved.get(id) != Some(&proposed.plan.digest) {
-            self.unapproved.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+            self.unapproved
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(id.clone());
             let what = format!(
                 "the plan of {id} is not the one that was approved for this wave of the rollout `{}`",
                 self.rollout
             );
             return Err(UserError::new(ErrorKind::Policy, what)
-                .hint(format!("`konverge rollout resume {}` asks for the approval of today's plans", self.rollout))
+                .hint(format!(
+                    "`konverge rollout resume {}` asks for the approval of today's plans",
+                    self.rollout
+                ))
                 .into());
         }
         self.inner.stack(proposed, past).await

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use crate::job::Job;
 use konverge_config::{GateConfig, PrometheusConfig, Span};
 use konverge_metrics::{Measurement, MetricsError, Prometheus};
-use konverge_policy::rollout::{GateReading, read_gate};
+use konverge_policy::rollout::{GateNumber, GateReading, read_gate};
 
 /// Where the numbers of gates come from.
 #[async_trait]
 pub(super) trait NumberSource: Send + Sync {
-    /// The numbers of a gate by name; for one that is missing, why.
-    async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, Result<f64, String>>;
+    /// The numbers of a gate by name.
+    async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, GateNumber>;
 }
 
 /// Prometheus, at the address in an environment variable of the job.
@@ -21,7 +21,12 @@ pub(super) struct PrometheusNumbers<'a>(pub &'a Job);
 
 impl PrometheusNumbers<'_> {
     fn variable(&self, name: &str) -> Option<String> {
-        self.0.run.env.get(name).filter(|value| !value.is_empty()).cloned()
+        self.0
+            .run
+            .env
+            .get(name)
+            .filter(|value| !value.is_empty())
+            .cloned()
     }
 
     fn open(&self, asked: &PrometheusConfig) -> Result<Prometheus, String> {
@@ -42,14 +47,14 @@ impl PrometheusNumbers<'_> {
 
 #[async_trait]
 impl NumberSource for PrometheusNumbers<'_> {
-    async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, Result<f64, String>> {
+    async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, GateNumber> {
         let server = self.open(asked);
         let mut numbers = BTreeMap::new();
         for (name, query) in gate.queries() {
             let over = asked.over.map(Span::duration).filter(|_| name == "value");
             let number = match &server {
                 Ok(server) => number(server.query(query, over).await),
-                Err(why) => Err(why.clone()),
+                Err(why) => GateNumber::Missing(why.clone()),
             };
             numbers.insert(name.to_owned(), number);
         }
@@ -57,14 +62,14 @@ impl NumberSource for PrometheusNumbers<'_> {
     }
 }
 
-fn number(measured: Result<Measurement, MetricsError>) -> Result<f64, String> {
-    match measured {
-        Ok(Measurement::Number(number)) => Ok(number),
-        Ok(Measurement::NoSeries) => Err("the query finds no series".to_owned()),
-        Ok(Measurement::NotFinite(number)) => Err(format!("the query returns {number}")),
-        Ok(Measurement::Several(count)) => Err(format!("the query returns {count} series, not one number")),
-        Err(error) => Err(error.to_string()),
-    }
+fn number(measured: Result<Measurement, MetricsError>) -> GateNumber {
+    GateNumber::Missing(match measured {
+        Ok(Measurement::Number(number)) => return GateNumber::Is(number),
+        Ok(Measurement::NoSeries) => "the query finds no series".to_owned(),
+        Ok(Measurement::NotFinite(number)) => format!("the query returns {number}"),
+        Ok(Measurement::Several(count)) => format!("the query returns {count} series, not one number"),
+        Err(error) => error.to_string(),
+    })
 }
 
 /// What a gate says, if it reads numbers.

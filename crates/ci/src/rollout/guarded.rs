@@ -57,7 +57,9 @@ impl GuardedTargets {
                         format!("{} is in several rollouts: `{names}`", target.id),
                     )
                     .hint("let the waves of one rollout alone match its folder");
-                    split.refused.push(apply::stopped_outcome(&target, StackResult::Failed, &failure));
+                    split
+                        .refused
+                        .push(apply::stopped_outcome(&target, StackResult::Failed, &failure));
                 }
             }
         }
@@ -79,7 +81,8 @@ impl GuardedTargets {
     fn refuse(&mut self, rollouts: &BTreeMap<String, UserError>) {
         for (rollout, failure) in rollouts {
             for (_, target) in self.by_rollout.remove(rollout).into_iter().flatten() {
-                self.refused.push(apply::stopped_outcome(&target, StackResult::Failed, failure));
+                self.refused
+                    .push(apply::stopped_outcome(&target, StackResult::Failed, failure));
             }
         }
     }
@@ -161,7 +164,12 @@ mod tests {
         };
         assert!(waves("{match: 'b/prod', after: ['a/prod']}").is_none());
         let direct = waves("{match: 'a/prod', after: ['b/prod']}").unwrap();
-        assert!(direct.message.contains("a/prod of wave 1 comes after b/prod of wave 2"), "{direct}");
+        assert!(
+            direct
+                .message
+                .contains("a/prod of wave 1 comes after b/prod of wave 2"),
+            "{direct}"
+        );
         let by_way = "{match: 'a/prod', after: ['free/prod']}, {match: 'free/prod', after: ['b/prod']}";
         assert!(waves(by_way).is_some());
     }

@@ -88,7 +88,11 @@ impl OlderLane {
 
 impl HeadLane<'_> {
     /// A stack of a rollout at this commit; one that the commit removes is forgotten.
-    pub(super) fn target(&self, id: &konverge_base::model::StackId, folder: &konverge_base::model::RepoPath) -> Target {
+    pub(super) fn target(
+        &self,
+        id: &konverge_base::model::StackId,
+        folder: &konverge_base::model::RepoPath,
+    ) -> Target {
         if let Some(target) = self.pending.iter().find(|target| target.id == *id) {
             return target.clone();
         }
@@ -96,7 +100,10 @@ impl HeadLane<'_> {
             SpecSource::Compiled { head, .. } => head.layout.stack(id),
             SpecSource::File(_) => None,
         };
-        stack.map_or_else(|| Target::forgotten(id.clone(), folder.clone()), |stack| Target::new(stack, None))
+        stack.map_or_else(
+            || Target::forgotten(id.clone(), folder.clone()),
+            |stack| Target::new(stack, None),
+        )
     }
 
     /// The policies for its plans.
@@ -107,6 +114,12 @@ impl HeadLane<'_> {
             approved: tip.approved.clone(),
             agreeing: tip.agreeing.clone(),
         };
-        policy_check(job, &target, &self.planning.config, self.planning.secrets(), self.reviews)
+        policy_check(
+            job,
+            &target,
+            &self.planning.config,
+            self.planning.secrets(),
+            self.reviews,
+        )
     }
 }

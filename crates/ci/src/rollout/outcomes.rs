@@ -48,7 +48,9 @@ impl RolloutEvent {
         let stacks = after.waves.get(after.wave).into_iter().flatten();
         Some(Self {
             topic,
-            stacks: stacks.map(|(id, stack)| (id.clone(), stack.folder.clone())).collect(),
+            stacks: stacks
+                .map(|(id, stack)| (id.clone(), stack.folder.clone()))
+                .collect(),
         })
     }
 }
@@ -61,13 +63,22 @@ pub(super) fn waiting_outcome(
     wait: Option<&RolloutWait>,
 ) -> StackOutcome {
     let name = &record.rollout;
-    let carried = record.stacks().find(|(_, id, stack)| **id == target.id && stack.input == input);
+    let carried = record
+        .stacks()
+        .find(|(_, id, stack)| **id == target.id && stack.input == input);
     if record.phase == RolloutPhase::Stopped {
         let failure = UserError::new(
             ErrorKind::Policy,
-            format!("the rollout `{name}` of {} has stopped in {}: {}", record.commit.short(), record.wave_title(), record.why),
+            format!(
+                "the rollout `{name}` of {} has stopped in {}: {}",
+                record.commit.short(),
+                record.wave_title(),
+                record.why
+            ),
         )
-        .hint(format!("`konverge rollout resume {name}` tries its wave again, `konverge rollout abort {name}` ends it"))
+        .hint(format!(
+            "`konverge rollout resume {name}` tries its wave again, `konverge rollout abort {name}` ends it"
+        ))
         .hint("a merge that changes these stacks again starts a new rollout, if this one has failed");
         return apply::stopped_outcome(target, StackResult::Stopped, &failure);
     }
@@ -83,14 +94,24 @@ pub(super) fn waiting_outcome(
         (Some((wave, ..)), wait) => {
             let waiting = Waiting {
                 reason: match wait {
-                    Some(wait) if matches!(wait.reason, WaitReason::Approval | WaitReason::Resume) => wait.reason,
+                    Some(wait) if matches!(wait.reason, WaitReason::Approval | WaitReason::Resume) => {
+                        wait.reason
+                    }
                     _ => WaitReason::Wave,
                 },
                 until: wait.and_then(|wait| wait.until),
                 wave: Some(wave + 1),
             };
             let now = wait.map_or_else(|| record.phase.to_string(), |wait| wait.why.clone());
-            (waiting, format!("its wave is {} of {}; {}: {now}", wave + 1, record.waves.len(), record.wave_title()))
+            (
+                waiting,
+                format!(
+                    "its wave is {} of {}; {}: {now}",
+                    wave + 1,
+                    record.waves.len(),
+                    record.wave_title()
+                ),
+            )
         }
         (None, wait) => {
             let waiting = Waiting {
@@ -98,7 +119,13 @@ pub(super) fn waiting_outcome(
                 until: wait.and_then(|wait| wait.until),
                 wave: None,
             };
-            (waiting, format!("queued: the rollout carries an older change, and is in {}", record.wave_title()))
+            (
+                waiting,
+                format!(
+                    "queued: the rollout carries an older change, and is in {}",
+                    record.wave_title()
+                ),
+            )
         }
     };
     let said = UserError::new(
@@ -121,19 +148,32 @@ pub(crate) async fn overdue(config: &Config, backend: &StateBackend) -> Vec<Stri
             .values()
             .filter_map(|stored| overdue_since(config, stored, Timestamp::now()))
             .collect(),
-        Err(error) => vec![format!("warning: how far the rollouts are is unknown: {}", escape::log(&error.to_string()))],
+        Err(error) => vec![format!(
+            "warning: how far the rollouts are is unknown: {}",
+            escape::log(&error.to_string())
+        )],
     }
 }
 
 fn overdue_since(config: &Config, stored: &StoredRollout, now: Timestamp) -> Option<String> {
     let record = &stored.record;
-    let runs = matches!(record.phase, RolloutPhase::Applying | RolloutPhase::Baking | RolloutPhase::RollingBack);
+    let runs = matches!(
+        record.phase,
+        RolloutPhase::Applying | RolloutPhase::Baking | RolloutPhase::RollingBack
+    );
     if !runs || record.paused {
         return None;
     }
-    let rollout = config.rollouts.iter().find(|rollout| rollout.name == record.rollout)?;
+    let rollout = config
+        .rollouts
+        .iter()
+        .find(|rollout| rollout.name == record.rollout)?;
     let bake = rollout.waves.get(record.wave).and_then(|wave| wave.bake);
-    let due = record.since.local.checked_add(bake.map_or(Duration::ZERO, Span::duration) + GRACE).ok()?;
+    let due = record
+        .since
+        .local
+        .checked_add(bake.map_or(Duration::ZERO, Span::duration) + GRACE)
+        .ok()?;
     (now > due).then(|| {
         format!(
             "warning: the rollout `{}` is overdue: {} is {} since {:.0}, and no run has moved it on since; start the workflow by `repository_dispatch` of the type `konverge-continue`",

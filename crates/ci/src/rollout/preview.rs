@@ -7,7 +7,10 @@ use konverge_config::{Config, RolloutConfig};
 use konverge_report::plural;
 
 /// One sentence for each rollout with a changed stack.
-pub(crate) fn sentences<'a>(config: &Config, changed: impl IntoIterator<Item = (&'a StackId, &'a RepoPath)>) -> Vec<String> {
+pub(crate) fn sentences<'a>(
+    config: &Config,
+    changed: impl IntoIterator<Item = (&'a StackId, &'a RepoPath)>,
+) -> Vec<String> {
     let matcher = config.rollout_matcher();
     let mut counts: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     let mut unclear = Vec::new();
@@ -16,11 +19,16 @@ pub(crate) fn sentences<'a>(config: &Config, changed: impl IntoIterator<Item = (
         match matcher.wave_of(folder) {
             Ok(Some(place)) => *counts.entry(place).or_default() += 1,
             Ok(None) => {}
-            Err(several) => unclear.push(format!("{id} is in several rollouts ({}): it will not be applied", several.0.join(", "))),
+            Err(several) => unclear.push(format!(
+                "{id} is in several rollouts ({}): it will not be applied",
+                several.0.join(", ")
+            )),
         }
     }
     let rollouts = config.rollouts.iter();
-    let mut sentences: Vec<_> = rollouts.filter_map(|rollout| sentence(rollout, &counts)).collect();
+    let mut sentences: Vec<_> = rollouts
+        .filter_map(|rollout| sentence(rollout, &counts))
+        .collect();
     sentences.extend(unclear);
     sentences
 }
@@ -42,7 +50,12 @@ fn sentence(rollout: &RolloutConfig, counts: &BTreeMap<(&str, usize), usize>) ->
         format!("{} of {}{more}", plural(of_wave(number), "stack"), wave.pattern)
     });
     let waves: Vec<_> = waves.collect();
-    Some(format!("The rollout {} goes in {}: {}", rollout.name, plural(all, "wave"), waves.join("; ")))
+    Some(format!(
+        "The rollout {} goes in {}: {}",
+        rollout.name,
+        plural(all, "wave"),
+        waves.join("; ")
+    ))
 }
 
 #[cfg(test)]
@@ -56,12 +69,21 @@ mod tests {
         )
         .unwrap();
         let stacks: Vec<(StackId, RepoPath)> = ["a/canary", "a/eu", "b/eu", "a/us"]
-            .map(|id| (id.parse().unwrap(), RepoPath::normalize(&format!("appops/{id}")).unwrap()))
+            .map(|id| {
+                (
+                    id.parse().unwrap(),
+                    RepoPath::normalize(&format!("appops/{id}")).unwrap(),
+                )
+            })
             .into();
-        let said = |stacks: &[(StackId, RepoPath)]| sentences(&config, stacks.iter().map(|(id, folder)| (id, folder)));
+        let said = |stacks: &[(StackId, RepoPath)]| {
+            sentences(&config, stacks.iter().map(|(id, folder)| (id, folder)))
+        };
         assert_eq!(
             said(&stacks),
-            ["The rollout web goes in 3 waves: 1 stack of appops/*/canary, bakes 30m, then go; 2 stacks of appops/*/eu, 25 % at once; 1 stack of appops/*/*"]
+            [
+                "The rollout web goes in 3 waves: 1 stack of appops/*/canary, bakes 30m, then go; 2 stacks of appops/*/eu, 25 % at once; 1 stack of appops/*/*"
+            ]
         );
         assert_eq!(said(&[]), Vec::<String>::new());
     }

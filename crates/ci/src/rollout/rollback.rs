@@ -83,7 +83,10 @@ impl WaveRollback<'_> {
                 Ok(done) => done,
                 Err(failure) => {
                     let failure = konverge_run::redact::failure(&failure, &self.backend.secrets);
-                    (apply::stopped_outcome(&target, StackResult::Failed, &failure), Decisions::default())
+                    (
+                        apply::stopped_outcome(&target, StackResult::Failed, &failure),
+                        Decisions::default(),
+                    )
                 }
             };
             decisions.extend(findings);
@@ -98,8 +101,11 @@ impl WaveRollback<'_> {
 
     async fn one(&self, id: &StackId, stack: &RolloutStack) -> Result<(StackOutcome, Decisions), UserError> {
         let before = stack.before.ok_or_else(|| {
-            UserError::new(ErrorKind::State, format!("{id} was never applied before this rollout"))
-                .hint("destroy it by hand if it must go")
+            UserError::new(
+                ErrorKind::State,
+                format!("{id} was never applied before this rollout"),
+            )
+            .hint("destroy it by hand if it must go")
         })?;
         let base = RollbackBase {
             run: &self.job.run,
@@ -110,7 +116,13 @@ impl WaveRollback<'_> {
             backend: self.backend.clone(),
         };
         let rollback = rollback_under(base, id, before, GivenCluster::default()).await?;
-        let check = policy_check(self.job, self.tip, self.config, &self.backend.secrets, &MergedReviews::default())?;
+        let check = policy_check(
+            self.job,
+            self.tip,
+            self.config,
+            &self.backend.secrets,
+            &MergedReviews::default(),
+        )?;
         let approver = Arc::new(RollbackApprover {
             check: check.for_restoring(),
             backend: self.backend.clone(),
@@ -118,9 +130,10 @@ impl WaveRollback<'_> {
             number: self.stored.number,
         });
         let (report, findings) = rollback.apply(approver).await?;
-        let outcome = report.stacks.into_iter().next().ok_or_else(|| {
-            UserError::new(ErrorKind::State, format!("the rollback of {id} has no result"))
-        })?;
+        let outcome =
+            report.stacks.into_iter().next().ok_or_else(|| {
+                UserError::new(ErrorKind::State, format!("the rollback of {id} has no result"))
+            })?;
         Ok((outcome, Decisions::of_findings(findings)))
     }
 }
@@ -149,7 +162,10 @@ impl Approver for RollbackApprover {
                 plan.id, summary.delete, summary.replace
             );
             return Err(UserError::new(ErrorKind::Policy, what)
-                .hint(format!("look at it and do it by hand: `konverge state rollback {} SERIAL`", plan.id))
+                .hint(format!(
+                    "look at it and do it by hand: `konverge state rollback {} SERIAL`",
+                    plan.id
+                ))
                 .into());
         }
         let findings = self.check.findings(plan, &[], None).await?;

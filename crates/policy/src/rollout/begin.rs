@@ -50,7 +50,9 @@ pub fn begin(
     }
     let mut waves = vec![BTreeMap::new(); rules.waves.len()];
     for (id, changed) in changed {
-        waves.get_mut(changed.wave)?.insert(id.clone(), changed.stack.clone());
+        waves
+            .get_mut(changed.wave)?
+            .insert(id.clone(), changed.stack.clone());
     }
     let unfinished = prior.filter(|prior| prior.phase != RolloutPhase::Done);
     for (wave, id, stack) in unfinished.into_iter().flat_map(RolloutRecord::stacks) {
@@ -75,3 +77,7 @@ pub fn begin(
         measured: BTreeMap::new(),
     })
 }
+
+#[cfg(test)]
+#[path = "begin_tests.rs"]
+mod tests;

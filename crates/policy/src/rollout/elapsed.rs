@@ -71,7 +71,10 @@ mod tests {
         }
         // The start has no second clock.
         let alone = reading(0, None);
-        assert_eq!(elapsed(&alone, &reading(60, Some(60)), None), ElapsedTime::Unknown);
+        assert_eq!(
+            elapsed(&alone, &reading(60, Some(60)), None),
+            ElapsedTime::Unknown
+        );
         assert_eq!(elapsed(&alone, &reading(60, None), None), seconds(0));
     }
 }

@@ -7,21 +7,33 @@ use konverge_config::GateConfig;
 
 use super::step::GateReading;
 
-/// Reads a gate from its numbers by name; for a number that is missing, why. Whatever is not certain is unclear, never a
+/// A number of a gate.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GateNumber {
+    /// It is this.
+    Is(f64),
+    /// There is none, and why.
+    Missing(String),
+}
+
+/// Reads a gate from its numbers by name. Whatever is not certain is unclear, never a
 /// pass.
-pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, Result<f64, String>>) -> GateReading {
+pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> GateReading {
     let mut known = BTreeMap::new();
     for name in gate.queries().into_keys() {
         match numbers.get(name) {
-            Some(Ok(number)) if number.is_finite() => {
+            Some(GateNumber::Is(number)) if number.is_finite() => {
                 known.insert(name, *number);
             }
-            Some(Ok(number)) => return GateReading::Unclear(format!("`{name}` is {number}")),
-            Some(Err(why)) => return GateReading::Unclear(format!("`{name}`: {why}")),
+            Some(GateNumber::Is(number)) => return GateReading::Unclear(format!("`{name}` is {number}")),
+            Some(GateNumber::Missing(why)) => return GateReading::Unclear(format!("`{name}`: {why}")),
             None => return GateReading::Unclear(format!("`{name}` was not asked")),
         }
     }
-    let shown: Vec<_> = known.iter().map(|(name, number)| format!("{name} = {number}")).collect();
+    let shown: Vec<_> = known
+        .iter()
+        .map(|(name, number)| format!("{name} = {number}"))
+        .collect();
     let shown = shown.join(", ");
     let holds = |expression: &Option<String>| {
         let Some(text) = expression else { return Ok(None) };
@@ -30,7 +42,9 @@ pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, Result<f64, Strin
         Ok::<_, String>(Some(holds))
     };
     match (holds(&gate.least), holds(&gate.fail), holds(&gate.pass)) {
-        (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => GateReading::Unclear(format!("{why} ({shown})")),
+        (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => {
+            GateReading::Unclear(format!("{why} ({shown})"))
+        }
         (Ok(Some(false)), ..) => GateReading::Unclear(format!("too little to judge by ({shown})")),
         (_, Ok(Some(true)), _) => GateReading::Fail(shown),
         (.., Ok(Some(true))) => GateReading::Pass(shown),
@@ -51,7 +65,10 @@ mod tests {
     }
 
     fn read(value: Result<f64, &str>, requests: Result<f64, &str>) -> GateReading {
-        let number = |number: Result<f64, &str>| number.map_err(str::to_owned);
+        let number = |number: Result<f64, &str>| match number {
+            Ok(number) => GateNumber::Is(number),
+            Err(why) => GateNumber::Missing(why.to_owned()),
+        };
         let numbers = [("value", value), ("requests", requests)];
         let numbers = numbers.map(|(name, one)| (name.to_owned(), number(one)));
         read_gate(&gate(), &numbers.into())
@@ -70,10 +87,16 @@ mod tests {
             (Ok(0.001), Ok(f64::INFINITY)),
             (Err("no series"), Ok(500.0)),
             (Ok(0.001), Err("3 series")),
-            (Err("Prometheus does not answer"), Err("Prometheus does not answer")),
+            (
+                Err("Prometheus does not answer"),
+                Err("Prometheus does not answer"),
+            ),
         ] {
             let read = read(value, requests);
-            assert!(matches!(read, GateReading::Unclear(_)), "{value:?} {requests:?}: {read:?}");
+            assert!(
+                matches!(read, GateReading::Unclear(_)),
+                "{value:?} {requests:?}: {read:?}"
+            );
         }
         let nothing = read_gate(&gate(), &BTreeMap::new());
         assert!(matches!(nothing, GateReading::Unclear(_)), "{nothing:?}");
@@ -85,11 +108,16 @@ mod tests {
         let both = Config::parse(&both).unwrap().gates.remove("slo").unwrap();
         let numbers = |value| {
             let numbers = [("value", value), ("requests", 500.0)];
-            numbers.map(|(name, number): (&str, f64)| (name.to_owned(), Ok(number))).into()
+            numbers
+                .map(|(name, number): (&str, f64)| (name.to_owned(), GateNumber::Is(number)))
+                .into()
         };
         assert!(matches!(read_gate(&both, &numbers(0.001)), GateReading::Fail(_)));
         let no_answer = GATE.replace("value < 0.01", "value + 1.0");
         let no_answer = Config::parse(&no_answer).unwrap().gates.remove("slo").unwrap();
-        assert!(matches!(read_gate(&no_answer, &numbers(0.001)), GateReading::Unclear(_)));
+        assert!(matches!(
+            read_gate(&no_answer, &numbers(0.001)),
+            GateReading::Unclear(_)
+        ));
     }
 }

@@ -11,7 +11,7 @@ mod step;
 pub use begin::{ChangedStack, begin, is_held};
 pub use commands::{RolloutCommand, RolloutCommandError, command};
 pub use elapsed::{ElapsedTime, elapsed};
-pub use gate::read_gate;
+pub use gate::{GateNumber, read_gate};
 pub use rules::{GateRules, RolloutRules, WaveRules};
 pub use step::{GateReading, RolloutFacts, RolloutStep, StackReadiness, step};
 

@@ -111,7 +111,11 @@ impl World {
         let wave = |random: &mut Random| WaveRules {
             at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
             bake: BAKE,
-            gates: if random.one_in(2) { vec![gate.clone()] } else { Vec::new() },
+            gates: if random.one_in(2) {
+                vec![gate.clone()]
+            } else {
+                Vec::new()
+            },
         };
         let rules = RolloutRules {
             digest: Digest::of_bytes(b"rules"),
@@ -127,7 +131,9 @@ impl World {
             seed,
             random,
             time: START,
-            ids: (0..STACKS).map(|at| format!("s{at}/prod").parse().unwrap()).collect(),
+            ids: (0..STACKS)
+                .map(|at| format!("s{at}/prod").parse().unwrap())
+                .collect(),
             commits: vec![[0; STACKS]],
             applied: vec![first; STACKS],
             history: vec![BTreeMap::from([(1, 0)]); STACKS],
@@ -227,13 +233,19 @@ impl World {
 
     /// The contents that a record brings.
     fn contents(record: &RolloutRecord) -> BTreeSet<(StackId, Option<Digest>)> {
-        record.stacks().map(|(_, id, stack)| (id.clone(), stack.input)).collect()
+        record
+            .stacks()
+            .map(|(_, id, stack)| (id.clone(), stack.input))
+            .collect()
     }
 
     /// What a new record means for what has failed.
     fn note_phase(&mut self, record: &RolloutRecord) {
         let (seed, commit, contents) = (self.seed, number_of(&record.commit), Self::contents(record));
-        let before = self.records.last().map(|before| (before.phase, number_of(&before.commit)));
+        let before = self
+            .records
+            .last()
+            .map(|before| (before.phase, number_of(&before.commit)));
         match record.phase {
             RolloutPhase::RollingBack | RolloutPhase::Stopped => {
                 self.undone.extend(contents);
@@ -241,10 +253,15 @@ impl World {
             }
             RolloutPhase::Done => self.undone.retain(|content| !contents.contains(content)),
             RolloutPhase::Applying if record.wave == 0 => {
-                let is_new = before.is_none_or(|(phase, other)| phase.is_over() || phase == RolloutPhase::Stopped || other != commit);
+                let is_new = before.is_none_or(|(phase, other)| {
+                    phase.is_over() || phase == RolloutPhase::Stopped || other != commit
+                });
                 if is_new {
                     let brings_more = contents.iter().any(|content| !self.undone.contains(content));
-                    assert!(brings_more, "seed {seed}: commit {commit} begins, and brings nothing but what failed");
+                    assert!(
+                        brings_more,
+                        "seed {seed}: commit {commit} begins, and brings nothing but what failed"
+                    );
                     self.allowed.insert(commit);
                 }
             }
@@ -261,19 +278,30 @@ impl World {
             let is_back = record.phase == RolloutPhase::RollingBack;
             let is_pending = |id: &&StackId| {
                 let stack = self.index(id);
-                let before = record.stacks().find(|(_, other, _)| other == id).and_then(|(_, _, one)| one.before);
+                let before = record
+                    .stacks()
+                    .find(|(_, other, _)| other == id)
+                    .and_then(|(_, _, one)| one.before);
                 match before.filter(|_| is_back) {
                     Some(before) => self.history[stack][&before] != self.applied[stack].version,
                     None => self.is_pending(stack, commit),
                 }
             };
-            let pending = record.stacks().map(|(_, id, _)| id).filter(is_pending).cloned().collect();
+            let pending = record
+                .stacks()
+                .map(|(_, id, _)| id)
+                .filter(is_pending)
+                .cloned()
+                .collect();
             let readiness = |ready: bool| match ready {
                 true => StackReadiness::Ready,
                 false => StackReadiness::Unready("progressing".to_owned()),
             };
             let is_ready = self.calm || !self.random.one_in(5);
-            let health = record.current().map(|id| (id.clone(), readiness(self.healthy && is_ready))).collect();
+            let health = record
+                .current()
+                .map(|id| (id.clone(), readiness(self.healthy && is_ready)))
+                .collect();
             let reading = match self.random.below(if self.calm { 1 } else { 8 }) {
                 0..=4 => GateReading::Pass("value = 0".to_owned()),
                 5 => GateReading::Fail("value = 1".to_owned()),
@@ -315,7 +343,15 @@ impl World {
                 let number = newest.as_ref().map_or(1, |(number, _)| number + 1);
                 let prior = newest.map(|(_, record)| record);
                 let wave_of = |id: &StackId, _: &RolloutStack| Some(wave_of(self.index(id)));
-                let begun = begin("web", &commit_id(run.head), &self.rules, &changed, prior.as_ref(), wave_of, now);
+                let begun = begin(
+                    "web",
+                    &commit_id(run.head),
+                    &self.rules,
+                    &changed,
+                    prior.as_ref(),
+                    wave_of,
+                    now,
+                );
                 match begun {
                     Some(record) => {
                         run.todo = Todo::Write(number, Box::new(record));
@@ -338,15 +374,27 @@ impl World {
             let at = self.index(other);
             if wave > wave_of(stack) {
                 let is_early = self.applied[at].version == commit && self.commits[commit][at] == commit;
-                assert!(!is_early || self.applied[at].at < self.time, "seed {seed}: two waves at once");
+                assert!(
+                    !is_early || self.applied[at].at < self.time,
+                    "seed {seed}: two waves at once"
+                );
             }
             if wave < wave_of(stack) {
-                assert!(!self.is_pending(at, commit), "seed {seed}: {id} goes before {other} has the commit");
+                assert!(
+                    !self.is_pending(at, commit),
+                    "seed {seed}: {id} goes before {other} has the commit"
+                );
                 let baked = self.time - self.applied[at].at;
-                assert!(baked >= BAKE.as_secs() as i64, "seed {seed}: {other} baked {baked} s before {id}");
+                assert!(
+                    baked >= BAKE.as_secs() as i64,
+                    "seed {seed}: {other} baked {baked} s before {id}"
+                );
             }
         }
-        assert!(self.allowed.contains(&commit), "seed {seed}: {id} gets a commit that failed");
+        assert!(
+            self.allowed.contains(&commit),
+            "seed {seed}: {id} gets a commit that failed"
+        );
         if !self.calm && self.random.one_in(12) {
             run.failed.insert(id.clone(), "broken".to_owned());
             return;
@@ -458,11 +506,15 @@ impl World {
                 self.time += 30;
             }
             self.time += 700;
-            if self.changed(self.commits.len() - 1).is_empty() && self.newest().is_none_or(|(_, record)| record.phase.is_over()) {
+            if self.changed(self.commits.len() - 1).is_empty()
+                && self.newest().is_none_or(|(_, record)| record.phase.is_over())
+            {
                 return;
             }
         }
-        let newest = self.newest().map(|(number, record)| (number, record.phase, record.wave, record.why.clone()));
+        let newest = self
+            .newest()
+            .map(|(number, record)| (number, record.phase, record.wave, record.why.clone()));
         panic!("seed {}: no end: {newest:?}", self.seed);
     }
 }
@@ -475,7 +527,10 @@ fn live(seed: u64) -> [u64; 3] {
     let has_failed = !world.undone.is_empty();
     let is_late = world.records.iter().any(|record| record.wave == WAVES - 1);
     world.calm_down();
-    let has_ended = world.records.iter().any(|record| record.phase == RolloutPhase::Done);
+    let has_ended = world
+        .records
+        .iter()
+        .any(|record| record.phase == RolloutPhase::Done);
     [has_ended, has_failed, is_late].map(u64::from)
 }
 
@@ -488,10 +543,16 @@ fn whatever_happens_waves_come_in_order_after_their_bake_and_a_rollout_ends() {
         let workers: Vec<_> = (0..threads)
             .map(|first| {
                 let own = (0..seeds).filter(move |seed| seed % threads == first);
-                scope.spawn(move || own.map(live).fold([0; 3], |sum, one| [0, 1, 2].map(|at| sum[at] + one[at])))
+                scope.spawn(move || {
+                    own.map(live)
+                        .fold([0; 3], |sum, one| [0, 1, 2].map(|at| sum[at] + one[at]))
+                })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().expect("the seed is in the panic")).collect()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("the seed is in the panic"))
+            .collect()
     });
     // The histories are not empty ones: rollouts ended, failed, and came to their last wave.
     for at in 0..3 {

@@ -142,9 +142,23 @@ fn stop(record: &RolloutRecord, seen: &RolloutFacts<'_>, rolls_back: bool, why: 
         },
         since: seen.now,
         why,
+        measured: measured(seen),
         held: record.held.iter().cloned().chain(record.contents()).collect(),
         ..record.clone()
     })
+}
+
+/// What the gates said, if they were asked.
+fn measured(seen: &RolloutFacts<'_>) -> BTreeMap<String, String> {
+    let said = seen.gates.iter().map(|(name, reading)| {
+        let said = match reading {
+            GateReading::Pass(said) | GateReading::Fail(said) | GateReading::Unclear(said) => said.clone(),
+            GateReading::Unapproved(said) => said.clone(),
+            GateReading::Approved(_) => "approved".to_owned(),
+        };
+        (name.clone(), said)
+    });
+    said.collect()
 }
 
 fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
@@ -153,9 +167,18 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
         let why = format!("{}; {id} was not rolled back: {why}", record.why);
         return stop(record, seen, false, why);
     }
-    let todo: BTreeSet<_> = record.current().filter(|id| seen.pending.contains(*id)).cloned().collect();
+    let todo: BTreeSet<_> = record
+        .current()
+        .filter(|id| seen.pending.contains(*id))
+        .cloned()
+        .collect();
     match todo.is_empty() {
-        true => stop(record, seen, false, format!("{}; its stacks have what they had before", record.why)),
+        true => stop(
+            record,
+            seen,
+            false,
+            format!("{}; its stacks have what they had before", record.why),
+        ),
         false => RolloutStep::RollBack(todo),
     }
 }
@@ -170,7 +193,10 @@ struct RunningWave<'a> {
 
 impl RunningWave<'_> {
     fn apply(&self) -> RolloutStep {
-        let failed = self.record.current().find_map(|id| Some((id, self.seen.failed.get(id)?)));
+        let failed = self
+            .record
+            .current()
+            .find_map(|id| Some((id, self.seen.failed.get(id)?)));
         if let Some((id, why)) = failed {
             return self.fail(format!("the apply of {id} failed: {why}"));
         }
@@ -194,15 +220,26 @@ impl RunningWave<'_> {
         let passed = match self.elapsed() {
             ElapsedTime::AtLeast(passed) => passed,
             ElapsedTime::Unknown if bake.is_zero() => Duration::ZERO,
-            ElapsedTime::Unknown => return self.enter(RolloutPhase::Baking, "the clocks do not agree, so the bake begins again"),
+            ElapsedTime::Unknown => {
+                return self.enter(
+                    RolloutPhase::Baking,
+                    "the clocks do not agree, so the bake begins again",
+                );
+            }
         };
         if passed < bake {
             let until = self.record.since.local.checked_add(bake).ok();
-            return wait(WaitReason::Time, until, format!("{} bakes", self.record.wave_title()));
+            return wait(
+                WaitReason::Time,
+                until,
+                format!("{} bakes", self.record.wave_title()),
+            );
         }
         match self.unready() {
             None => self.enter(RolloutPhase::Gate, ""),
-            Some(why) if passed > bake + READY_DEADLINE => self.fail(format!("not ready after the bake: {why}")),
+            Some(why) if passed > bake + READY_DEADLINE => {
+                self.fail(format!("not ready after the bake: {why}"))
+            }
             Some(why) => wait(WaitReason::Gate, None, format!("after the bake: {why}")),
         }
     }
@@ -213,7 +250,12 @@ impl RunningWave<'_> {
         }
         let passed = match self.elapsed() {
             ElapsedTime::AtLeast(passed) => passed,
-            ElapsedTime::Unknown => return self.enter(RolloutPhase::Gate, "the clocks do not agree, so the deadline begins again"),
+            ElapsedTime::Unknown => {
+                return self.enter(
+                    RolloutPhase::Gate,
+                    "the clocks do not agree, so the deadline begins again",
+                );
+            }
         };
         let mut approved = BTreeMap::new();
         let mut waits = Vec::new();
@@ -222,7 +264,9 @@ impl RunningWave<'_> {
             match self.seen.gates.get(name) {
                 Some(GateReading::Pass(_)) => {}
                 Some(GateReading::Approved(plans)) => approved.clone_from(plans),
-                Some(GateReading::Fail(why)) => return self.fail(format!("gate `{name}` does not pass: {why}")),
+                Some(GateReading::Fail(why)) => {
+                    return self.fail(format!("gate `{name}` does not pass: {why}"));
+                }
                 Some(GateReading::Unclear(why)) => {
                     if gate.deadline.is_some_and(|deadline| passed > deadline) {
                         return self.fail(format!("gate `{name}` was unclear until its deadline: {why}"));
@@ -235,7 +279,10 @@ impl RunningWave<'_> {
                     }
                     waits.push((WaitReason::Approval, format!("gate `{name}`: {why}")));
                 }
-                None => waits.push((WaitReason::Gate, format!("gate `{name}` was not asked by this run"))),
+                None => waits.push((
+                    WaitReason::Gate,
+                    format!("gate `{name}` was not asked by this run"),
+                )),
             }
         }
         if let Some(why) = self.unready() {
@@ -262,21 +309,30 @@ impl RunningWave<'_> {
     /// A stack lost the commit again, or its objects failed.
     fn regression(&self) -> Option<RolloutStep> {
         if self.todo().next().is_some() {
-            return Some(self.enter(RolloutPhase::Applying, "a stack of the wave does not have the commit any more"));
+            return Some(self.enter(
+                RolloutPhase::Applying,
+                "a stack of the wave does not have the commit any more",
+            ));
         }
-        self.record.current().find_map(|id| match self.seen.health.get(id)? {
-            StackReadiness::Failed(why) => Some(self.fail(format!("{id} failed after its apply: {why}"))),
-            StackReadiness::Ready | StackReadiness::Unready(_) => None,
-        })
+        self.record
+            .current()
+            .find_map(|id| match self.seen.health.get(id)? {
+                StackReadiness::Failed(why) => Some(self.fail(format!("{id} failed after its apply: {why}"))),
+                StackReadiness::Ready | StackReadiness::Unready(_) => None,
+            })
     }
 
     /// Why the wave is not known to be ready.
     fn unready(&self) -> Option<String> {
-        self.record.current().find_map(|id| match self.seen.health.get(id) {
-            Some(StackReadiness::Ready) => None,
-            Some(StackReadiness::Unready(why) | StackReadiness::Failed(why)) => Some(format!("{id} is not ready: {why}")),
-            None => Some(format!("whether {id} is ready is unknown to this run")),
-        })
+        self.record
+            .current()
+            .find_map(|id| match self.seen.health.get(id) {
+                Some(StackReadiness::Ready) => None,
+                Some(StackReadiness::Unready(why) | StackReadiness::Failed(why)) => {
+                    Some(format!("{id} is not ready: {why}"))
+                }
+                None => Some(format!("whether {id} is ready is unknown to this run")),
+            })
     }
 
     fn elapsed(&self) -> ElapsedTime {
@@ -312,7 +368,7 @@ impl RunningWave<'_> {
                 true => self.record.held_without_own(),
                 false => self.record.held.clone(),
             },
-            measured: BTreeMap::new(),
+            measured: measured(self.seen),
             ..self.record.clone()
         })
     }

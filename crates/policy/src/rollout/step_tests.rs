@@ -108,23 +108,35 @@ fn is_wait(step: &RolloutStep) -> bool {
 #[test]
 fn a_wave_applies_bakes_and_asks_its_gates() {
     let mut seen = Seen::well();
-    seen.pending = ["a/canary", "b/canary", "a/prod"].map(|id| id.parse().unwrap()).into();
+    seen.pending = ["a/canary", "b/canary", "a/prod"]
+        .map(|id| id.parse().unwrap())
+        .into();
     let one = |id: &str| RolloutStep::Apply(BTreeSet::from([id.parse().unwrap()]));
     assert_eq!(seen.step(&record(RolloutPhase::Applying)), one("a/canary"));
     seen.pending.remove(&"a/canary".parse::<StackId>().unwrap());
     assert_eq!(seen.step(&record(RolloutPhase::Applying)), one("b/canary"));
     seen.pending.remove(&"b/canary".parse::<StackId>().unwrap());
-    assert_eq!(next(seen.step(&record(RolloutPhase::Applying))), (0, RolloutPhase::Baking));
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Applying))),
+        (0, RolloutPhase::Baking)
+    );
     seen.now = 599;
     assert!(is_wait(&seen.step(&record(RolloutPhase::Baking))));
     seen.now = 600;
-    assert_eq!(next(seen.step(&record(RolloutPhase::Baking))), (0, RolloutPhase::Gate));
-    assert_eq!(next(seen.step(&record(RolloutPhase::Gate))), (1, RolloutPhase::Applying));
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Baking))),
+        (0, RolloutPhase::Gate)
+    );
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Gate))),
+        (1, RolloutPhase::Applying)
+    );
     let last = RolloutRecord {
         wave: 1,
         ..record(RolloutPhase::Gate)
     };
-    seen.health.insert("a/prod".parse().unwrap(), StackReadiness::Ready);
+    seen.health
+        .insert("a/prod".parse().unwrap(), StackReadiness::Ready);
     seen.pending.clear();
     assert_eq!(next(seen.step(&last)), (1, RolloutPhase::Done));
 }
@@ -137,9 +149,24 @@ fn nothing_that_is_unknown_passes() {
     let cases: [fn(&mut Seen); 6] = [
         |seen| drop(seen.health.remove(&"a/canary".parse::<StackId>().unwrap())),
         |seen| drop(seen.gates.remove("go")),
-        |seen| drop(seen.gates.insert("slo".to_owned(), GateReading::Unclear("NaN".to_owned()))),
-        |seen| drop(seen.gates.insert("go".to_owned(), GateReading::Unapproved(String::new()))),
-        |seen| drop(seen.health.insert("b/canary".parse().unwrap(), StackReadiness::Unready(String::new()))),
+        |seen| {
+            drop(
+                seen.gates
+                    .insert("slo".to_owned(), GateReading::Unclear("NaN".to_owned())),
+            )
+        },
+        |seen| {
+            drop(
+                seen.gates
+                    .insert("go".to_owned(), GateReading::Unapproved(String::new())),
+            )
+        },
+        |seen| {
+            drop(seen.health.insert(
+                "b/canary".parse().unwrap(),
+                StackReadiness::Unready(String::new()),
+            ))
+        },
         |seen| seen.gates.clear(),
     ];
     for (number, case) in cases.iter().enumerate() {
@@ -158,15 +185,30 @@ fn nothing_that_is_unknown_passes() {
     let mut seen = Seen::well();
     seen.health.insert("a/canary".parse().unwrap(), unready());
     seen.now = 600 + 3601;
-    assert_eq!(next(seen.step(&record(RolloutPhase::Baking))), (0, RolloutPhase::Stopped));
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Baking))),
+        (0, RolloutPhase::Stopped)
+    );
 }
 
 #[test]
 fn a_failure_stops_or_rolls_back_and_holds_what_was_brought() {
     let cases: [(RolloutPhase, fn(&mut Seen)); 3] = [
-        (RolloutPhase::Applying, |seen| drop(seen.failed.insert("a/canary".parse().unwrap(), "no".to_owned()))),
-        (RolloutPhase::Baking, |seen| drop(seen.health.insert("a/canary".parse().unwrap(), StackReadiness::Failed("crash".to_owned())))),
-        (RolloutPhase::Gate, |seen| drop(seen.gates.insert("slo".to_owned(), GateReading::Fail("value = 1".to_owned())))),
+        (RolloutPhase::Applying, |seen| {
+            drop(seen.failed.insert("a/canary".parse().unwrap(), "no".to_owned()))
+        }),
+        (RolloutPhase::Baking, |seen| {
+            drop(seen.health.insert(
+                "a/canary".parse().unwrap(),
+                StackReadiness::Failed("crash".to_owned()),
+            ))
+        }),
+        (RolloutPhase::Gate, |seen| {
+            drop(
+                seen.gates
+                    .insert("slo".to_owned(), GateReading::Fail("value = 1".to_owned())),
+            )
+        }),
     ];
     for (phase, case) in cases {
         for rolls_back in [false, true] {
@@ -175,8 +217,14 @@ fn a_failure_stops_or_rolls_back_and_holds_what_was_brought() {
             seen.now = 600;
             seen.rules.rolls_back = rolls_back;
             case(&mut seen);
-            let RolloutStep::Advance(after) = seen.step(&record(phase)) else { panic!("{phase}") };
-            let expected = if rolls_back { RolloutPhase::RollingBack } else { RolloutPhase::Stopped };
+            let RolloutStep::Advance(after) = seen.step(&record(phase)) else {
+                panic!("{phase}")
+            };
+            let expected = if rolls_back {
+                RolloutPhase::RollingBack
+            } else {
+                RolloutPhase::Stopped
+            };
             assert_eq!((after.phase, after.held.len()), (expected, 3), "{phase}");
         }
     }
@@ -193,9 +241,15 @@ fn other_rules_and_a_pause_let_nothing_go() {
     assert!(is_wait(&seen.step(&paused)));
     seen.rules.digest = Digest::of_bytes(b"others");
     for phase in [RolloutPhase::Applying, RolloutPhase::Baking, RolloutPhase::Gate] {
-        let RolloutStep::Advance(after) = seen.step(&record(phase)) else { panic!("{phase}") };
-        // An edit is no failure: a person ends it.
-        assert_eq!((after.phase, after.held.len()), (RolloutPhase::Stopped, 0), "{phase}");
+        let RolloutStep::Advance(after) = seen.step(&record(phase)) else {
+            panic!("{phase}")
+        };
+        // An edit is not a failure: a person ends it.
+        assert_eq!(
+            (after.phase, after.held.len()),
+            (RolloutPhase::Stopped, 0),
+            "{phase}"
+        );
     }
 }
 
@@ -203,7 +257,10 @@ fn other_rules_and_a_pause_let_nothing_go() {
 fn a_clock_that_was_set_back_begins_the_bake_again() {
     let mut seen = Seen::well();
     seen.now = -5;
-    assert_eq!(next(seen.step(&record(RolloutPhase::Baking))), (0, RolloutPhase::Baking));
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Baking))),
+        (0, RolloutPhase::Baking)
+    );
     seen.now = 0;
     let lonely = RolloutRecord {
         since: ClockReading {
@@ -212,5 +269,9 @@ fn a_clock_that_was_set_back_begins_the_bake_again() {
         },
         ..record(RolloutPhase::Baking)
     };
-    assert_eq!(next(seen.step(&lonely)), (0, RolloutPhase::Baking), "one clock is not enough");
+    assert_eq!(
+        next(seen.step(&lonely)),
+        (0, RolloutPhase::Baking),
+        "one clock is not enough"
+    );
 }

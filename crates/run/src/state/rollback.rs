@@ -8,7 +8,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::read::show;
 use crate::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, RunBuilder, RunContext, SpecSource, Target, TargetPlan,
+    KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, RunContext, SpecSource, StateBackend, Target,
+    TargetPlan,
     apply::{self, ApplyOptions, Approver},
     cluster_selection::{GivenCluster, Live},
     manual_policy_sets::WithPolicySets,
@@ -17,8 +18,8 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        CommitId, Digest, StackId, apply_result::ApplyReport, file_source::Source, plan::StackPlan, policy_finding::PolicyFinding,
-        state::StackState,
+        CommitId, Digest, StackId, apply_result::ApplyReport, file_source::Source, plan::StackPlan,
+        policy_finding::PolicyFinding, state::StackState,
     },
 };
 use konverge_config::Config;
