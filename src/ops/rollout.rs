@@ -11,7 +11,7 @@ use konverge_config::Config;
 use konverge_policy::rollout::{RolloutCommand, RolloutCommandError, command};
 use konverge_repo::git::Repository;
 use konverge_report::{escape::log, plural};
-use konverge_run::{KeyUse, RunContext, StateBackend, state};
+use konverge_run::{KeyUse, Planner, RunContext, StateBackend, state};
 use konverge_state::StoredRollout;
 
 /// How many times a command is tried while runs move the rollout on.
@@ -47,6 +47,25 @@ pub async fn list(run: &RunContext) -> Result<String, UserError> {
         ));
     }
     Ok(text)
+}
+
+/// One line for each rollout that has not ended. No request without `rollouts` in konverge.yaml.
+///
+/// # Errors
+/// Errors of the store.
+pub async fn under_way(planning: &Planner) -> Result<Vec<String>, UserError> {
+    let Some(backend) = planning
+        .backend
+        .as_ref()
+        .filter(|_| !planning.config.rollouts.is_empty())
+    else {
+        return Ok(Vec::new());
+    };
+    let stored = backend.states.rollouts().await?;
+    let runs = stored.iter().filter(|(_, stored)| !stored.record.phase.is_over());
+    Ok(runs
+        .map(|(name, stored)| format!("note: rollout {}: {}", log(name), short(stored)))
+        .collect())
 }
 
 /// A rollout with its waves.

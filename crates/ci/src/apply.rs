@@ -256,7 +256,7 @@ async fn apply_pending(
         targets,
         held_back,
         elsewhere,
-    } = scope.select_before(split.free, &guarded)?;
+    } = scope.select(split.free, &guarded)?;
     pending.targets = targets;
     let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
     backend.states.announce_run(known, &ids).await?;
@@ -266,7 +266,7 @@ async fn apply_pending(
     let mut planning = job
         .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())
         .await?;
-    planning.claims = StackClaims::without(tip.approved.without);
+    planning.claims = StackClaims::without(tip.approved.without.clone());
     watch.end_stage("find pending stacks");
     let EndedRun {
         mut report,

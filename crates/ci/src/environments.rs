@@ -66,19 +66,12 @@ impl<'a> EnvironmentScope<'a> {
         environment_of(&self.rules, target).as_deref() == Some(environment)
     }
 
-    /// Selects the stacks of the job among all that are pending.
+    /// Selects the stacks of the job among all that are pending. What comes after a stack of a rollout (`guarded`) is held
+    /// back.
     ///
     /// # Errors
     /// The `after` rules form a cycle.
-    pub(crate) fn select(&self, pending: Vec<Target>) -> Result<ScopedTargets, UserError> {
-        self.select_before(pending, &[])
-    }
-
-    /// The same beside stacks of rollouts: what comes after one of these is held back.
-    ///
-    /// # Errors
-    /// As [`EnvironmentScope::select`].
-    pub(crate) fn select_before(
+    pub(crate) fn select(
         &self,
         pending: Vec<Target>,
         guarded: &[Target],
@@ -191,7 +184,7 @@ mod tests {
         let config = Config::parse(RULES).unwrap();
         let scope = EnvironmentScope::new(environment, &config).unwrap();
         let found = scope
-            .select(pending.iter().map(|id| stack(id)).collect())
+            .select(pending.iter().map(|id| stack(id)).collect(), &[])
             .unwrap();
         let said =
             |outcome: &StackOutcome| format!("{}: {}", outcome.id, outcome.error.as_ref().unwrap().message);
@@ -276,7 +269,7 @@ mod tests {
                 jobs += 1;
                 assert!(jobs < 2000, "seed {seed}: the jobs do not come to an end");
                 let scope = EnvironmentScope::new(Some(names[random.below(names.len())]), &config).unwrap();
-                let found = scope.select(pending.clone()).unwrap();
+                let found = scope.select(pending.clone(), &[]).unwrap();
                 assert_eq!(
                     found.targets.len() + found.held_back.len() + found.elsewhere.len(),
                     pending.len(),

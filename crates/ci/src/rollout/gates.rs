@@ -2,19 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
-
 use crate::job::Job;
 use konverge_config::{GateConfig, PrometheusConfig, Span};
 use konverge_metrics::{Measurement, MetricsError, Prometheus};
 use konverge_policy::rollout::{GateNumber, GateReading, read_gate};
-
-/// Where the numbers of gates come from.
-#[async_trait]
-pub(super) trait NumberSource: Send + Sync {
-    /// The numbers of a gate by name.
-    async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, GateNumber>;
-}
 
 /// Prometheus, at the address in an environment variable of the job.
 pub(super) struct PrometheusNumbers<'a>(pub &'a Job);
@@ -43,10 +34,8 @@ impl PrometheusNumbers<'_> {
         };
         Prometheus::new(&url, token.as_deref()).map_err(|error| error.to_string())
     }
-}
 
-#[async_trait]
-impl NumberSource for PrometheusNumbers<'_> {
+    /// The numbers of a gate by name.
     async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, GateNumber> {
         let server = self.open(asked);
         let mut numbers = BTreeMap::new();
@@ -73,7 +62,7 @@ fn number(measured: Result<Measurement, MetricsError>) -> GateNumber {
 }
 
 /// What a gate says, if it reads numbers.
-pub(super) async fn reading(source: &dyn NumberSource, gate: &GateConfig) -> Option<GateReading> {
+pub(super) async fn reading(source: &PrometheusNumbers<'_>, gate: &GateConfig) -> Option<GateReading> {
     let asked = gate.prometheus.as_ref()?;
     Some(read_gate(gate, &source.numbers(gate, asked).await))
 }
