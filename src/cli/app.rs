@@ -166,6 +166,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Watch(args) => super::watch::run(&args, context).await,
         Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Destroy(args) => super::destroy::run(&args, context).await,
+        Command::Rollout(args) => super::rollout::run(&args, context).await,
         Command::Freeze(args) => super::freeze::run(&args, context).await,
         Command::Unfreeze(args) => super::freeze::run_unfreeze(&args, context).await,
         Command::Status(args) => super::status::run(&args, context).await,

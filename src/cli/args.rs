@@ -63,6 +63,8 @@ pub enum Command {
     Apply(super::apply::Args),
     /// Destroy all resources of the given stacks
     Destroy(super::destroy::Args),
+    /// Show rollouts, and pause, resume or abort one
+    Rollout(super::rollout::Args),
     /// Stop all applies until `konverge unfreeze`
     Freeze(super::freeze::Args),
     /// Let applies run again after `konverge freeze`

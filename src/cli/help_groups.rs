@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Maintenance",
         &[
+            "rollout",
             "freeze",
             "unfreeze",
             "destroy",

@@ -37,6 +37,7 @@ mod option_groups;
 mod portal;
 mod preview;
 mod progress;
+mod rollout;
 mod rule_worker;
 mod serve;
 mod set;

@@ -185,6 +185,7 @@ pub(super) fn render(
         last_push: None,
         findings: &[],
         waves: &std::collections::BTreeMap::new(),
+        rollouts: &[],
         links: &std::collections::BTreeMap::new(),
         marker: &marker,
         mode: Mode {

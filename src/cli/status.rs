@@ -4,7 +4,7 @@ use super::{
     CliContext,
     common_args::{InfrastructureArgs, Stacks, all_by_default, every_by_default},
 };
-use crate::ops::status;
+use crate::ops::{rollout, status};
 use konverge_base::error::UserError;
 use konverge_report::{self as report, escape::log, terminal::Style};
 use konverge_run::{KeyUse, OpenRequest, Selection, apply_freeze, session};
@@ -61,6 +61,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         && let Some(freeze) = backend.states.freeze().await?
     {
         context.note(&format!("warning: {}", log(&apply_freeze::sentence(&freeze))));
+    }
+    for line in rollout::under_way(&session.planning).await? {
+        context.note(&line);
     }
     let mut targets = status::targets(&session, &selection).await?;
     if let Some(shard) = args.stacks.shard {

@@ -17,6 +17,7 @@ pub mod manual_approver;
 pub mod notify_test;
 pub mod package_lock_update;
 pub mod portal;
+pub mod rollout;
 pub mod selected_stacks;
 pub mod set;
 pub mod spec_difference;

@@ -21,8 +21,8 @@ use konverge_base::{
 };
 use konverge_config as config;
 use konverge_run::{
-    Planner, Selection, Session, SpecSource, StepCounter, Target, cluster_selection::Live, observe_recorded,
-    pending_stacks::pending_targets,
+    Planner, Selection, Session, SpecSource, StepCounter, Target, cluster_selection::Live,
+    pending_stacks::pending_targets, stack_health,
 };
 use konverge_state::{Versioned, WriteReason};
 
@@ -241,8 +241,11 @@ async fn fill(
             (Live::Auto, RuntimeKind::Terraform) => holds(),
         };
         if asked {
-            let seen = objects(planning, target, &prior, kind).await?;
-            status.objects.get_or_insert_default().extend(seen);
+            let seen = stack_health::observe(planning, target, &prior, kind).await?;
+            status
+                .objects
+                .get_or_insert_default()
+                .extend(seen.into_iter().map(|(status, _)| status));
         }
     }
     Ok(())
@@ -258,24 +261,4 @@ fn applied(prior: &Versioned) -> AppliedStatus {
         commit: prior.state.commit.clone(),
         spec_digest: prior.state.spec_digest,
     }
-}
-
-/// The recorded objects of one runtime as they are now.
-async fn objects(
-    planning: &Planner,
-    target: &Target,
-    prior: &Versioned,
-    kind: RuntimeKind,
-) -> Result<Vec<ObjectStatus>, UserError> {
-    let seen = observe_recorded(planning, target, &prior.state, kind).await?;
-    let objects = seen.into_iter().map(|(item, seen)| {
-        let (health, message) = seen.health;
-        ObjectStatus {
-            id: item.id,
-            cluster: item.cluster,
-            health,
-            message,
-        }
-    });
-    Ok(objects.collect())
 }

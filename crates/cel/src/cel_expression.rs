@@ -2,6 +2,8 @@
 //! lists and maps, no input and no output. Nothing here limits what an evaluation costs: policies are evaluated in processes
 //! that can be ended (`crates/rules/`), and rules of readiness have few loops (`crates/kubernetes/src/health/cel.rs`).
 
+use std::collections::BTreeMap;
+
 use cel::{
     Context, Env, ExecutionError, FunctionContext, Value as CelValue,
     common::{
@@ -92,6 +94,12 @@ impl CelExpression {
         references.functions().into_iter().map(str::to_owned).collect()
     }
 
+    /// The names of the variables that it reads.
+    pub fn variables(&self) -> Vec<String> {
+        let references = self.expression.references();
+        references.variables().into_iter().map(str::to_owned).collect()
+    }
+
     /// Returns true if it reads a variable.
     pub fn reads(&self, variable: &str) -> bool {
         self.expression.references().has_variable(variable)
@@ -131,6 +139,18 @@ impl CelExpression {
         let value = self.evaluate(context)?;
         let text = value.downcast_ref::<CelString>();
         Ok(text.map(|text| text.inner().to_owned()))
+    }
+
+    /// Returns true if it is true of these numbers.
+    ///
+    /// # Errors
+    /// As [`CelExpression::holds`].
+    pub fn holds_for(&self, numbers: &BTreeMap<&str, f64>) -> Result<bool, CelError> {
+        let mut context = Context::default();
+        for (name, number) in numbers {
+            context.add_variable_from_value(*name, *number);
+        }
+        self.holds(&context)
     }
 
     /// Returns true if it is true.

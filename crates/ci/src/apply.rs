@@ -1,26 +1,22 @@
 //! After a merge: applies reviewed pending changes. `crates/run/src/pending_stacks.rs` finds them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    adoption, commits_since_apply,
-    deployments::{DeploymentApprover, Deployments},
+    adoption,
+    apply_lane::{ApplyTarget, StacksToApply, apply_options, review_gate},
+    commits_since_apply,
+    deployments::Deployments,
     drift_schedule::DriftSchedule,
     environments::{EnvironmentScope, ScopedTargets},
-    github_history::GithubHistory,
     job::{Job, JobResult},
     news::ApplyDecisions,
     notifications::Notifications,
-    policy::{
-        active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate,
-        reviews::MergedReviews,
-    },
+    policy::reviews::MergedReviews,
     publisher::Publisher,
     restore,
     result_counts::counts,
+    rollout::{self, GuardedTargets, HeadLane, RolloutEvent},
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
@@ -34,16 +30,13 @@ use konverge_base::{
         comment_marker::{CommentMarker, MarkerKind},
         policy_finding::PolicyFinding,
     },
-    secrets::Secrets,
 };
 use konverge_config::Config;
 use konverge_github::{DefaultBranch, StatusState};
-use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
-    KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner, RevisionSpec, SkippedRemovals, StackClaims,
-    StateBackend, Target,
-    apply::{self, ApplyOptions, Approver, Decisions, EndedRun, StoppedPlan},
+    KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
+    apply::{self, Decisions, EndedRun, StoppedPlan},
     redact,
 };
 
@@ -98,16 +91,6 @@ async fn apply_approved(
     apply_and_report(job, tip).await
 }
 
-/// The input of an apply.
-struct ApplyTarget<'a> {
-    head: &'a CommitId,
-    branch: &'a DefaultBranch,
-    /// The manual approvals.
-    approved: Approved,
-    /// The approvers.
-    agreeing: DispatchApprovers,
-}
-
 async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, UserError> {
     let head = tip.head;
     let given = tip.approved.digests.clone();
@@ -154,6 +137,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
                 denied: &applied.decisions.denied,
                 rotated: &applied.decisions.rotated,
                 failed_workflows: &applied.decisions.failed_workflows,
+                rollouts: &applied.rollout_events,
             };
             notices.applied(&applied.report, decisions).await;
         }
@@ -194,15 +178,17 @@ struct AppliedCommit {
     newer: BTreeMap<StackId, CommitId>,
     /// The stacks that are left alone while the repository is taken over.
     left_alone: BTreeSet<StackId>,
-    /// Whether stacks were held back for another environment.
+    /// Whether stacks were held back for another environment, or a rollout waits.
     waits_for_others: bool,
+    /// The rollouts that stopped.
+    rollout_events: Vec<RolloutEvent>,
 }
 
 impl AppliedCommit {
     /// The status of the commit.
     fn status(&self) -> (StatusState, String) {
         let state = match &self.report {
-            report if apply::ended_well(report) => StatusState::Success,
+            report if apply::ended_well(report) && !self.waits_for_others => StatusState::Success,
             report if apply::only_waits(report) => StatusState::Pending,
             report if self.waits_for_others && apply::is_unbroken(report) => StatusState::Pending,
             _ => StatusState::Failure,
@@ -245,6 +231,9 @@ async fn apply_pending(
     let mut watch = Timings::start();
     let (backend, side) = open_head(job, head, &config).await?;
     warn_of_overdue_drift(job, &backend, &config).await;
+    for line in rollout::overdue(&config, &backend).await {
+        job.run.notes.note(&line);
+    }
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);
@@ -263,31 +252,52 @@ async fn apply_pending(
         pending.targets.retain(|target| !left_alone.contains(&target.id));
     }
     let all_pending = pending.targets.clone();
-    let scoped = scope.select(std::mem::take(&mut pending.targets))?;
+    let split = GuardedTargets::split(&config, &side, std::mem::take(&mut pending.targets))?;
+    let guarded: Vec<_> = split.guarded().cloned().collect();
     let ScopedTargets {
         targets,
         held_back,
         elsewhere,
-    } = scoped;
+    } = scope.select(split.free, &guarded)?;
     pending.targets = targets;
     let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
     backend.states.announce_run(known, &ids).await?;
     let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
-    let deployments = Deployments::new(job, &config, &pending.targets, head);
-    let mut options = apply_options(head, &pending, gate, deployments.as_ref());
+    let deployments = Deployments::new(job, &config, &all_pending, head);
+    let mut options = apply_options(head, &pending.newer, gate, deployments.as_ref());
     options.workflows = DefaultBranchWorkflows::new(job, tip.branch).map(|all| Arc::new(all) as _);
     let mut planning = job
-        .protected_planning(config, &tip.branch.tip, side, backend.clone())
+        .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())
         .await?;
-    planning.claims = StackClaims::without(tip.approved.without);
+    planning.claims = StackClaims::without(tip.approved.without.clone());
     watch.end_stage("find pending stacks");
     let EndedRun {
         mut report,
-        decisions,
+        mut decisions,
     } = apply::run(&planning, &pending.targets, &options).await?;
+    let lane = HeadLane {
+        head,
+        planning: &planning,
+        pending: &all_pending,
+        options: &options,
+        reviews: &reviews,
+    };
+    let succeeded = report
+        .stacks
+        .iter()
+        .filter(|stack| apply::has_succeeded(stack.result));
+    let succeeded = succeeded.map(|stack| stack.id.clone()).collect();
+    let rollouts = rollout::run(job, &tip, lane, &scope, &split.by_rollout, succeeded).await?;
+    decisions.extend(rollouts.decisions);
+    report.stacks.extend(rollouts.outcomes);
+    report.stacks.extend(split.refused);
     let newer = pending.complete(&mut report);
-    let waits_for_others = !held_back.is_empty();
+    let waits_for_others = !held_back.is_empty() || !rollouts.waits.is_empty();
     report.stacks.extend(held_back);
+    report
+        .stacks
+        .sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    redact::report(&mut report, planning.secrets());
     // A digest may stand for any stack; those that none stood for are left alone nevertheless.
     let is_meant = |digest: &Digest| tip.approved.digests.contains(digest);
     report.stacks.retain(|stack| {
@@ -297,7 +307,13 @@ async fn apply_pending(
     watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
     if pending.skipped.is_none() {
-        reviews.forget_used(job, &backend, &all_pending, &report).await;
+        // What has an older commit still needs the reviews of the head.
+        let of_head = |stack: &&StackOutcome| !rollouts.of_older_commits.contains(&stack.id);
+        let of_head = ApplyReport {
+            version: report.version,
+            stacks: report.stacks.iter().filter(of_head).cloned().collect(),
+        };
+        reviews.forget_used(job, &backend, &all_pending, &of_head).await;
     }
     save_index(job, &backend).await;
 
@@ -336,6 +352,7 @@ async fn apply_pending(
         newer,
         left_alone,
         waits_for_others,
+        rollout_events: rollouts.events,
     })
 }
 
@@ -391,92 +408,6 @@ async fn save_index(job: &Job, backend: &StateBackend) {
         job.run
             .notes
             .note(&format!("warning: could not update the state index: {error}"));
-    }
-}
-
-/// The stacks that this run applies.
-struct StacksToApply {
-    targets: Vec<Target>,
-    /// The removals that it skips.
-    skipped: Option<SkippedRemovals>,
-    newer: Arc<NewerCommits>,
-}
-
-impl StacksToApply {
-    /// Finds them.
-    async fn find(
-        job: &Job,
-        tip: &ApplyTarget<'_>,
-        side: &OpenRevision,
-        backend: &StateBackend,
-    ) -> Result<Self, UserError> {
-        let history = Box::new(GithubHistory::new(job, tip.head, tip.branch));
-        let PendingStacks { mut targets, newer } =
-            PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
-        let skipped = SkippedRemovals::take(&side.layout, &mut targets);
-        Ok(Self {
-            targets,
-            skipped,
-            newer,
-        })
-    }
-
-    /// Takes the stacks that a newer run applied out of a report, and adds the skipped removals. Returns the
-    /// newer commits.
-    fn complete(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
-        let newer = self.newer.take_out_of(report);
-        if let Some(skipped) = &self.skipped {
-            report.stacks.extend(skipped.outcomes());
-        }
-        newer
-    }
-}
-
-/// Approves plans by the reviews of the merged pull requests and by the manual approvals.
-fn review_gate(
-    job: &Job,
-    tip: &ApplyTarget<'_>,
-    config: &Config,
-    secrets: &Secrets,
-    reviews: &MergedReviews,
-) -> Result<ReviewGate, UserError> {
-    let power = job.repository.revision(&tip.branch.tip)?;
-    let policy_check = PolicyCheck::new(
-        job,
-        CommitPolicy::from_config(config, Some(power.as_ref())),
-        Stage::Apply,
-        secrets,
-    )
-    .with_authors(reviews.authors.clone())
-    .with_reviewed(reviews.policies.clone())
-    .with_digest_approvers(tip.agreeing.clone());
-    Ok(ReviewGate::new(
-        policy_check,
-        reviews.records.clone(),
-        tip.approved.digests.clone(),
-    ))
-}
-
-fn apply_options(
-    head: &CommitId,
-    pending: &StacksToApply,
-    gate: ReviewGate,
-    deployments: Option<&Arc<Deployments>>,
-) -> ApplyOptions {
-    let pull_requests = gate.pull_requests().into_iter().collect();
-    let approver: Arc<dyn Approver> = match deployments {
-        Some(deployments) => Arc::new(DeploymentApprover {
-            gate,
-            deployments: Arc::clone(deployments),
-        }),
-        None => Arc::new(gate),
-    };
-    ApplyOptions {
-        newer: Some(pending.newer.clone()),
-        commit: Some(head.clone()),
-        pull_requests,
-        allow_empty: true,
-        ..ApplyOptions::new(approver)
     }
 }
 
@@ -539,8 +470,7 @@ impl ApplyFeedback<'_> {
         }
         // Stacks that were not selected have no differences, unless a newer run knows better.
         let settled = |stack: &str| {
-            let not_well =
-                |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome.result);
+            let not_well = |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome);
             let is_elsewhere = self.elsewhere.iter().any(|target| target.id.as_str() == stack);
             !report.stacks.iter().any(not_well)
                 && !self.newer.keys().any(|id| id.as_str() == stack)
@@ -578,7 +508,7 @@ fn unreviewed_issue(
     (marker, title, body)
 }
 
-/// Returns true if nothing of the stack was left that needs an approval.
-fn was_approved(result: StackResult) -> bool {
-    apply::has_succeeded(result) || result == StackResult::Waiting
+/// Returns true if nothing of the stack was left that needs an approval. One that waits for its rollout was not planned.
+fn was_approved(stack: &StackOutcome) -> bool {
+    apply::has_succeeded(stack.result) || (stack.result == StackResult::Waiting && stack.serial.is_some())
 }

@@ -10,6 +10,7 @@ use crate::{
     policy::{active_policies::CommitPolicy, policy_check::PolicyCheck},
     publisher::Publisher,
     reconcile::{self, Restored, restored_stacks},
+    rollout,
     timings::Timings,
     workflow_coverage,
 };
@@ -83,6 +84,9 @@ async fn check_and_publish(
     let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
+    for line in rollout::overdue(&config, &backend).await {
+        job.run.notes.note(&line);
+    }
     workflow_coverage::warn_of_uncovered(&job.run, &config, &side);
     let policy_check = PolicyCheck::new(
         job,

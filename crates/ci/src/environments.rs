@@ -66,21 +66,27 @@ impl<'a> EnvironmentScope<'a> {
         environment_of(&self.rules, target).as_deref() == Some(environment)
     }
 
-    /// Selects the stacks of the job among all that are pending.
+    /// Selects the stacks of the job among all that are pending. What comes after a stack of a rollout (`guarded`) is held
+    /// back.
     ///
     /// # Errors
     /// The `after` rules form a cycle.
-    pub(crate) fn select(&self, pending: Vec<Target>) -> Result<ScopedTargets, UserError> {
-        if self.environment.is_none() {
+    pub(crate) fn select(
+        &self,
+        pending: Vec<Target>,
+        guarded: &[Target],
+    ) -> Result<ScopedTargets, UserError> {
+        if self.environment.is_none() && guarded.is_empty() {
             return Ok(ScopedTargets {
                 targets: pending,
                 held_back: Vec::new(),
                 elsewhere: Vec::new(),
             });
         }
-        let leaving = pending.iter().filter(|target| target.head.is_none());
+        let all: Vec<_> = pending.iter().chain(guarded).cloned().collect();
+        let leaving = all.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-        let order = StackOrder::build(self.config, &pending)?.taking_down(&leaving);
+        let order = StackOrder::build(self.config, &all)?.taking_down(&leaving);
         let waves = order.waves();
         let (mut own, elsewhere): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|target| self.covers(target));
@@ -88,6 +94,7 @@ impl<'a> EnvironmentScope<'a> {
         // What a stack waits for, of other environments. It is handed on to those that wait for the stack.
         let mut blocked: BTreeMap<StackId, BTreeSet<StackId>> = elsewhere
             .iter()
+            .chain(guarded)
             .map(|target| (target.id.clone(), BTreeSet::from([target.id.clone()])))
             .collect();
         let (mut targets, mut held_back) = (Vec::new(), Vec::new());
@@ -98,7 +105,7 @@ impl<'a> EnvironmentScope<'a> {
                 targets.push(target);
                 continue;
             }
-            held_back.push(self.held_back(&target, &first, &elsewhere));
+            held_back.push(self.held_back(&target, &first, (&elsewhere, guarded)));
             blocked.insert(target.id.clone(), first);
         }
         targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
@@ -109,13 +116,25 @@ impl<'a> EnvironmentScope<'a> {
         })
     }
 
-    fn held_back(&self, target: &Target, first: &BTreeSet<StackId>, elsewhere: &[Target]) -> StackOutcome {
+    fn held_back(
+        &self,
+        target: &Target,
+        first: &BTreeSet<StackId>,
+        (elsewhere, guarded): (&[Target], &[Target]),
+    ) -> StackOutcome {
         let name = |target: &Target| match environment_of(&self.rules, target) {
             Some(environment) => format!("{} of the environment {}", target.id, environment.escape_debug()),
             None => format!("{} without an environment", target.id),
         };
-        let names = elsewhere.iter().filter(|target| first.contains(&target.id));
-        let names: Vec<_> = names.map(name).collect();
+        let is_first = |target: &&Target| first.contains(&target.id);
+        let of_rollouts = guarded.iter().filter(is_first);
+        let of_rollouts = of_rollouts.map(|target| format!("{} of a rollout", target.id));
+        let names: Vec<_> = elsewhere
+            .iter()
+            .filter(is_first)
+            .map(name)
+            .chain(of_rollouts)
+            .collect();
         let failure = UserError::new(
             ErrorKind::Policy,
             format!(
@@ -123,7 +142,10 @@ impl<'a> EnvironmentScope<'a> {
                 names.join(", ")
             ),
         )
-        .hint("the next run of this job applies it, once the job of that environment has ended well");
+        .hint(match guarded.is_empty() {
+            true => "the next run of this job applies it, once the job of that environment has ended well",
+            false => "the next run applies it, once that is done",
+        });
         apply::stopped_outcome(target, StackResult::HeldBack, &failure)
     }
 }
@@ -162,7 +184,7 @@ mod tests {
         let config = Config::parse(RULES).unwrap();
         let scope = EnvironmentScope::new(environment, &config).unwrap();
         let found = scope
-            .select(pending.iter().map(|id| stack(id)).collect())
+            .select(pending.iter().map(|id| stack(id)).collect(), &[])
             .unwrap();
         let said =
             |outcome: &StackOutcome| format!("{}: {}", outcome.id, outcome.error.as_ref().unwrap().message);
@@ -247,7 +269,7 @@ mod tests {
                 jobs += 1;
                 assert!(jobs < 2000, "seed {seed}: the jobs do not come to an end");
                 let scope = EnvironmentScope::new(Some(names[random.below(names.len())]), &config).unwrap();
-                let found = scope.select(pending.clone()).unwrap();
+                let found = scope.select(pending.clone(), &[]).unwrap();
                 assert_eq!(
                     found.targets.len() + found.held_back.len() + found.elsewhere.len(),
                     pending.len(),

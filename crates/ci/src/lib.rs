@@ -13,6 +13,7 @@
 mod adoption;
 mod aggregate_status;
 mod apply;
+mod apply_lane;
 mod artifacts;
 mod checks;
 mod commits_since_apply;
@@ -36,6 +37,7 @@ mod publisher;
 mod reconcile;
 mod restore;
 mod result_counts;
+mod rollout;
 mod shard_mode;
 mod summary;
 mod timings;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::rollout::RolloutEvent;
 use konverge_base::{
     error::UserError,
     model::{
         RepoPath, StackId,
-        apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+        apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult, WaitReason, Waiting},
         plan::{Action, Plan, StackPlan},
     },
 };
@@ -24,6 +25,8 @@ pub(super) struct ApplyDecisions<'a> {
     pub(super) rotated: &'a BTreeSet<StackId>,
     /// The stacks with a workflow around their apply that failed.
     pub(super) failed_workflows: &'a BTreeSet<StackId>,
+    /// The rollouts that stopped.
+    pub(super) rollouts: &'a [RolloutEvent],
 }
 
 /// Something that happened. Without stacks it concerns all of them.
@@ -178,13 +181,30 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
             NotifyEvent::SecretRotated,
             select(&|stack| is_written(stack) && decisions.rotated.contains(&stack.id)),
         ),
-        News::new(
-            NotifyEvent::Waiting,
-            select(&|stack| stack.result == StackResult::Waiting),
-        ),
+        News::new(NotifyEvent::Waiting, select(&waits_for_somebody)),
     ];
+    all.extend(decisions.rollouts.iter().map(of_rollout));
     all.retain(|news| !news.stacks.is_empty());
     all
+}
+
+/// A stack that waits for the time or for another wave of its rollout needs nobody.
+fn waits_for_somebody(stack: &StackOutcome) -> bool {
+    let is_of_rollout = |waiting: Waiting| waiting.wave.is_some() || waiting.reason == WaitReason::Wave;
+    let is_asked = |waiting: Waiting| matches!(waiting.reason, WaitReason::Approval | WaitReason::Resume);
+    stack.result == StackResult::Waiting
+        && stack
+            .waiting
+            .is_none_or(|waiting| !is_of_rollout(waiting) || is_asked(waiting))
+}
+
+fn of_rollout(event: &RolloutEvent) -> News {
+    let stacks = event.stacks.iter().map(|(id, folder)| NewsStack {
+        id: id.clone(),
+        folder: folder.clone(),
+        count: 0,
+    });
+    News::new(event.topic, stacks.collect())
 }
 
 /// Returns true if Jobs of hooks failed, and nothing else did.
@@ -257,6 +277,7 @@ mod tests {
             denied: &set(denied),
             rotated: &set(rotated),
             failed_workflows: &BTreeSet::new(),
+            rollouts: &[],
         };
         of_apply(&report, &decisions)
     }

@@ -20,6 +20,7 @@ use crate::{
     preview_feedback::{self, PreviewFeedback},
     preview_target::PreviewTarget,
     publisher::Publisher,
+    rollout,
     timings::Timings,
     trust::job_trust::Trust,
 };
@@ -89,6 +90,8 @@ async fn plan_and_publish(
     let mut watch = Timings::start();
     let mut opened = job.open(&subject.sides).await?;
     note_missing_store(job, &opened);
+    let changed = opened.targets.iter().map(|target| (&target.id, &target.folder));
+    let rollouts = rollout::sentences(&opened.planning.config, changed);
     let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
     if let Some(share) = job.options.part.share() {
         opened.select_shard(share);
@@ -112,6 +115,7 @@ async fn plan_and_publish(
         findings: &findings,
         last_push: last_push.as_ref(),
         waves: &waves,
+        rollouts: &rollouts,
         links: &links,
         marker: &preview_feedback::marker(job, subject),
         info: &info,

@@ -35,6 +35,8 @@ pub(super) struct PreviewFeedback<'a> {
     pub last_push: Option<&'a ReviewDifference>,
     /// The wave of each stack.
     pub waves: &'a BTreeMap<StackId, usize>,
+    /// In which waves rollouts would carry the change.
+    pub rollouts: &'a [String],
     /// The check run of each stack.
     pub links: &'a BTreeMap<StackId, String>,
     pub marker: &'a CommentMarker,
@@ -142,6 +144,7 @@ impl PreviewFeedback<'_> {
             power: &self.opened.power,
             last_push: self.last_push,
             waves: self.waves,
+            rollouts: self.rollouts,
             links: self.links,
             marker: self.marker,
             mode: Mode {

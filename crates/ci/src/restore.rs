@@ -163,6 +163,7 @@ async fn restore_known(
         denied: &decisions.denied,
         rotated: &decisions.rotated,
         failed_workflows: &decisions.failed_workflows,
+        rollouts: &[],
     };
     notices.applied(&report, told).await;
     Ok(Some(Restoration {

@@ -19,6 +19,8 @@ mod parse;
 mod permission_changes;
 mod policy_sets;
 mod problems;
+mod rollout_waves;
+mod rollouts;
 mod schema;
 mod secrets;
 mod state_recipients;
@@ -35,6 +37,10 @@ pub use key_recipients::StateRecipient;
 pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};
 pub use notify::Notify;
 pub use parse::{ConfigError, FILE_NAME};
+pub use rollout_waves::{InSeveralRollouts, RolloutMatcher};
+pub use rollouts::{
+    AtOnce, GateApproval, GateConfig, InvalidAtOnce, OnFailure, PrometheusConfig, RolloutConfig, WaveConfig,
+};
 pub use schema::json_schema;
 pub use secrets::{
     Rotation, SecretAuthConfig, SecretAuthMethod, SecretRule, SecretStoreConfig, SecretStoreKind,

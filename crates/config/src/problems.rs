@@ -47,6 +47,7 @@ impl Config {
             .or_else(|| self.data_checks_problem())
             .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
             .or_else(|| self.login_problem())
+            .or_else(|| self.rollouts_problem())
     }
 
     fn version_problem(&self) -> Option<Problem> {

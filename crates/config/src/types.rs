@@ -7,8 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConflictsConfig, Hooks, LoginConfig, Span, code_changes::SetConfig, core_install::CoreInstall,
-    notify::Notify, secrets::SecretsConfig,
+    ConflictsConfig, Hooks, LoginConfig, Span,
+    code_changes::SetConfig,
+    core_install::CoreInstall,
+    notify::Notify,
+    rollouts::{GateConfig, RolloutConfig},
+    secrets::SecretsConfig,
 };
 use konverge_base::model::{ClusterName, RepoPath, StackId, stack::SettingsOrder};
 
@@ -35,6 +39,10 @@ pub struct Config {
     pub clusters: BTreeMap<ClusterName, ClusterConfig>,
     /// The identities at clouds by name, for the rules of stacks.
     pub logins: BTreeMap<String, LoginConfig>,
+    /// In which waves a change reaches its stacks. A stack is in one rollout at most; the others are free.
+    pub rollouts: Vec<RolloutConfig>,
+    /// What must hold before the next wave, by name.
+    pub gates: BTreeMap<String, GateConfig>,
     /// Rules for stacks. For each key, the last rule that matches and has the key wins.
     pub stacks: Vec<StackRule>,
     /// How KCL is compiled.

@@ -35,6 +35,7 @@ use konverge_base::{
 const PROMOTION: Waiting = Waiting {
     reason: WaitReason::Promotion,
     until: None,
+    wave: None,
 };
 
 /// What a run does wrong, and when it is stopped.

@@ -9,10 +9,11 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http::{HeaderMap, Method, StatusCode, header};
+use jiff::Timestamp;
 use octocrab::Octocrab;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -51,6 +52,8 @@ pub struct Client {
     pub(super) identity: AuthenticatedUser,
     requests: Arc<AtomicUsize>,
     known: Arc<Mutex<HashMap<String, (String, Response)>>>,
+    /// The time that GitHub's last answer named, and when it came.
+    server_time: Arc<Mutex<Option<(Timestamp, Instant)>>>,
 }
 
 /// A successful answer.
@@ -122,6 +125,7 @@ impl Client {
             identity: AuthenticatedUser::default(),
             requests: Arc::default(),
             known: Arc::default(),
+            server_time: Arc::default(),
         })
     }
 
@@ -150,6 +154,21 @@ impl Client {
     /// The number of requests so far, including retries.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The time now by GitHub's clock: that of its last answer, and what has passed since. `None` before the first answer.
+    pub fn server_time(&self) -> Option<Timestamp> {
+        let (said, came) = (*self.server_time.lock().expect("no panic while locked"))?;
+        said.checked_add(came.elapsed()).ok()
+    }
+
+    fn note_server_time(&self, headers: &HeaderMap) {
+        let said = headers.get(header::DATE).and_then(|date| date.to_str().ok());
+        let said = said.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        if let Some(said) = said {
+            *self.server_time.lock().expect("no panic while locked") =
+                Some((said.timestamp(), Instant::now()));
+        }
     }
 
     /// `/repos/owner/name` and a rest.
@@ -423,6 +442,7 @@ impl Client {
         let answer = tokio::time::timeout(self.deadline, exchange)
             .await
             .map_err(|_| unreachable(format!("nothing within {} s", self.deadline.as_secs())))??;
+        self.note_server_time(&answer.headers);
         if let (StatusCode::NOT_MODIFIED, Some((_, known))) = (answer.status, known) {
             return Ok(known);
         }

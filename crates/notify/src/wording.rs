@@ -40,6 +40,8 @@ fn english(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
         (NotifyDetail::None, NotifyEvent::HookFailed) => ("a hook failed", None),
         (NotifyDetail::None, NotifyEvent::SecretRotated) => ("a secret has a new version", None),
         (NotifyDetail::None, NotifyEvent::Waiting) => ("waits for promotion", None),
+        (NotifyDetail::None, NotifyEvent::RolloutFailed) => ("the rollout stopped", None),
+        (NotifyDetail::None, NotifyEvent::RolledBack) => ("rolled back to what was applied before", None),
     };
     format!("{what}: {stacks}{}", note.unwrap_or_default())
 }
@@ -61,6 +63,8 @@ fn chinese(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
         (NotifyDetail::None, NotifyEvent::HookFailed) => ("钩子执行失败", None),
         (NotifyDetail::None, NotifyEvent::SecretRotated) => ("密钥有新版本", None),
         (NotifyDetail::None, NotifyEvent::Waiting) => ("等待推进", None),
+        (NotifyDetail::None, NotifyEvent::RolloutFailed) => ("发布流程已停止", None),
+        (NotifyDetail::None, NotifyEvent::RolledBack) => ("已回滚到之前部署的内容", None),
     };
     format!("{what}：{stacks}{}", note.unwrap_or_default())
 }

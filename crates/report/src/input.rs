@@ -57,6 +57,8 @@ pub struct CommentInput<'a> {
     pub power: &'a [PowerChange],
     /// The wave of each stack, where `after` orders stacks; a missing stack is in wave 0.
     pub waves: &'a BTreeMap<StackId, usize>,
+    /// In which waves the rollouts of `konverge.yaml` would carry the change, one sentence each.
+    pub rollouts: &'a [String],
     /// The page with a stack's whole diff, such as its check run.
     pub links: &'a BTreeMap<StackId, String>,
     /// The marker; it also distinguishes the shards of a matrix.

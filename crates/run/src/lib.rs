@@ -54,6 +54,7 @@ pub mod session;
 mod skipped_removals;
 mod sops_copies;
 mod spec_source;
+pub mod stack_health;
 mod stack_lookup;
 pub mod stack_order;
 pub mod stack_policy_sets;

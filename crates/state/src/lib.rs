@@ -13,6 +13,7 @@
 //! reviews/<pull request>/<head>/<run>-<attempt>.comment the hash of the comment that showed denials
 //! index/compaction/<n>, index/delta/<n>-<nonce> input digest and summary per stack, so that nobody reads every state
 //! freeze/<n>                                    whether all applies are stopped, and why
+//! rollouts/<name>/<n>                           how far a rollout is; the highest number counts
 //! looks/<n>                                     when each stack was checked for drift
 //! keys/review                                   the key of the short hashes of secrets
 //! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
@@ -49,6 +50,7 @@ mod lease_holder;
 mod lease_options;
 mod rekey;
 mod reviews;
+mod rollouts;
 mod sealed_box;
 mod stack_summary;
 mod state_document;
@@ -73,6 +75,7 @@ pub use lease_holder::Holder;
 pub use lease_options::{LeaseOptions, LeaseWatch, WaitVerdict};
 pub use rekey::Sealing;
 pub use reviews::{ReviewKey, ReviewStore};
+pub use rollouts::StoredRollout;
 pub use sealed_box::SealedBox;
 pub use stack_summary::StackSummary;
 pub use state_document::{Versioned, WriteReason};

@@ -106,6 +106,7 @@ pub(super) async fn observe(
                     id: item.id.clone(),
                     live: None,
                     health: (Health::Unknown, error.to_string()),
+                    waiting: None,
                 };
             }
             let health = match (&live, book.in_flight.get(&item.id)) {
@@ -120,6 +121,7 @@ pub(super) async fn observe(
                 id: item.id.clone(),
                 live,
                 health,
+                waiting: None,
             }
         })
         .collect())

@@ -40,6 +40,7 @@ pub mod publishing_failures;
 pub mod refused_stacks;
 pub mod request_counts;
 pub mod reviews;
+mod rollouts;
 pub mod run_summary;
 pub mod shards;
 pub mod shared_namespaces;

@@ -44,6 +44,7 @@ impl Sample {
             power: &self.power,
             last_push: self.last_push.as_ref(),
             waves: &self.waves,
+            rollouts: &[],
             links: &self.links,
             marker: &self.marker,
             mode: self.mode,

@@ -95,14 +95,25 @@ pub struct Waiting {
     /// When it ends by itself, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The wave of its rollout, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wave: Option<usize>,
 }
 
 /// What ends a wait, the slowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitReason {
+    /// Somebody resumes a rollout of stacks.
+    Resume,
+    /// Somebody approves the next wave.
+    Approval,
     /// Somebody promotes a rollout that is paused.
     Promotion,
+    /// An earlier wave of its rollout ends.
+    Wave,
+    /// The gates of its rollout pass.
+    Gate,
     /// Time passes.
     Time,
 }
@@ -124,6 +135,10 @@ impl std::fmt::Display for Waiting {
                 write!(f, "waits until {}", until.strftime("%Y-%m-%d %H:%M:%S UTC"))
             }
             (WaitReason::Time, None) => f.write_str("waits"),
+            (WaitReason::Resume, _) => f.write_str("waits until its rollout is resumed"),
+            (WaitReason::Approval, _) => f.write_str("waits for an approval"),
+            (WaitReason::Wave, _) => f.write_str("waits for an earlier wave of its rollout"),
+            (WaitReason::Gate, _) => f.write_str("waits for a gate of its rollout"),
         }
     }
 }

@@ -36,6 +36,7 @@ pub mod reference;
 pub mod resolve;
 pub mod review;
 pub mod review_difference;
+pub mod rollout;
 pub mod shard;
 pub mod spec;
 pub mod stack;

@@ -26,8 +26,13 @@ pub enum NotifyEvent {
     HookFailed,
     /// A secret has a new version: an apply wrote it, or a drift check found it.
     SecretRotated,
-    /// A stack waits for somebody to promote a paused rollout. Nothing else sends it yet.
+    /// A stack waits for somebody: to promote a paused rollout, to approve its wave, or to resume its rollout.
     Waiting,
+    /// A wave of a rollout failed, so that the rollout stopped. A receiver of `apply-failed` without `rollout-failed` is sent
+    /// it as `apply-failed`.
+    RolloutFailed,
+    /// The stacks of a failed wave have what they had before.
+    RolledBack,
 }
 
 impl NotifyEvent {
@@ -35,14 +40,14 @@ impl NotifyEvent {
     pub fn is_failure(self) -> bool {
         matches!(
             self,
-            Self::ApplyFailed | Self::Unreviewed | Self::Denied | Self::HookFailed
+            Self::ApplyFailed | Self::Unreviewed | Self::Denied | Self::HookFailed | Self::RolloutFailed
         )
     }
 
     /// The event as which a receiver gets this one, if it does not ask for this one.
     pub fn wider(self) -> Option<Self> {
         match self {
-            Self::Denied | Self::HookFailed => Some(Self::ApplyFailed),
+            Self::Denied | Self::HookFailed | Self::RolloutFailed => Some(Self::ApplyFailed),
             _ => None,
         }
     }

@@ -199,12 +199,14 @@ impl Authority {
                     let text = |key: &str| payload[key].as_str().unwrap_or_default();
                     Self::decide_dispatch(text("approve"), text("reason"), caller, answer)
                 }
+                // It approves nothing: it only moves rollouts on, and applies what is pending.
+                "konverge-continue" => Self::decide_dispatch("", "", caller, answer),
                 other => Err(UserError::new(
                     ErrorKind::Github,
                     format!("unknown repository_dispatch event `{}`", other.escape_debug()),
                 )
                 .hint(
-                    "known are `konverge-apply`, which may name digests as `approve`, and `konverge-drift`",
+                    "known are `konverge-apply`, which may name digests as `approve`, `konverge-continue` and `konverge-drift`",
                 )),
             },
         }

@@ -218,6 +218,7 @@ fn the_table() {
         (dispatch(wrong, DIGEST), on(wrong), "ask", true, refused(wrong), no_token(asked)),
         (dispatch(topic, ""), on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
         (call("konverge-apply", DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
+        (call("konverge-continue", DIGEST), on(main), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (call("konverge-apply", ""), on(topic), "ask", true, refused(topic), no_token(asked)),
         (dispatch(main, ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
         (call("konverge-drift", ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),

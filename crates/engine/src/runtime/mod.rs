@@ -140,6 +140,8 @@ pub struct ObservedObject {
     pub live: Option<Value>,
     /// Its health, with a short reason (masked).
     pub health: (Health, String),
+    /// What it waits for that nobody but somebody outside of its cluster does.
+    pub waiting: Option<Waiting>,
 }
 
 /// A planned resource: what is shown, and what the runtime needs to execute exactly that.

@@ -57,6 +57,7 @@ fn waits(why: &str) -> HealthVerdict {
         WaitPolicy::Waiting(Waiting {
             reason: WaitReason::Promotion,
             until: None,
+            wave: None,
         }),
     )
 }
@@ -67,6 +68,7 @@ fn waits_until(until: Timestamp, why: &str) -> HealthVerdict {
         Waiting {
             reason: WaitReason::Time,
             until: Some(until),
+            wave: None,
         },
     ))
 }
@@ -288,6 +290,7 @@ mod tests {
         Some(Waiting {
             reason: WaitReason::Promotion,
             until: None,
+            wave: None,
         })
     }
 
@@ -313,6 +316,7 @@ mod tests {
             let expected = Some(Waiting {
                 reason: WaitReason::Time,
                 until: Some(until.parse().unwrap()),
+                wave: None,
             });
             let timed = rollout(steps(json!({"duration": duration})), status.clone());
             assert_eq!(waiting(&timed), expected, "{duration}");

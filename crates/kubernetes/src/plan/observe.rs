@@ -16,7 +16,10 @@ use super::super::{
     },
 };
 use super::same_cluster::{self, AppliedObject};
-use konverge_base::{error::UserError, model::ClusterName};
+use konverge_base::{
+    error::UserError,
+    model::{ClusterName, apply_result::Waiting},
+};
 use konverge_engine::runtime::{Item, ObservedObject, StackScope};
 
 /// The number of objects whose health is assessed at once; the cluster's limit bounds the concurrent requests.
@@ -41,8 +44,13 @@ pub(crate) async fn observe(
         .zip(found)
         .map(|((item, subject), raw)| async move {
             let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
+            let mut waiting = None;
             let health = match &live {
-                Some(live) => health(runtime, subject, live).await,
+                Some(live) => {
+                    let (health, why, wait) = health(runtime, subject, live).await;
+                    waiting = wait;
+                    (health, why)
+                }
                 None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
                 None if item.prior.as_ref().is_some_and(completed_jobs::may_be_gone) => (
                     Health::Ready,
@@ -54,16 +62,17 @@ pub(crate) async fn observe(
                 id: item.id.clone(),
                 live,
                 health,
+                waiting,
             })
         });
     let observed: Vec<_> = observed.collect();
     stream::iter(observed).buffered(AT_ONCE).try_collect().await
 }
 
-/// The health of an object. Related objects are read only if it is not ready.
-async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Health, String) {
+/// The health of an object, and what it waits for. Related objects are read only if it is not ready.
+async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Health, String, Option<Waiting>) {
     let Some(of) = &subject.of else {
-        return (Health::Unknown, String::new());
+        return (Health::Unknown, String::new(), None);
     };
     let rules = &subject.health_rules(runtime);
     let mut verdict = health::assess(live, &related_fetch::known_related(of), rules).await;
@@ -76,7 +85,11 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
         WaitPolicy::Advisory => Health::Ready,
         _ => verdict.health,
     };
-    (health, runtime.secrets.mask(&verdict.message))
+    let waiting = match verdict.weight {
+        WaitPolicy::Waiting(waiting) => Some(waiting),
+        _ => None,
+    };
+    (health, runtime.secrets.mask(&verdict.message), waiting)
 }
 
 /// The live objects, if the clusters are those of the stack's last apply. If they are not, errors of the

@@ -112,6 +112,9 @@ fn stacks(
     if waves {
         page.push("\nA *wave* is applied when all stacks of the waves before it are done.\n")?;
     }
+    for rollout in input.rollouts {
+        page.push(&format!("\n{}\n", escape::prose(rollout)))?;
+    }
     page.push("\n")
 }
 

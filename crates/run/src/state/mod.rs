@@ -19,4 +19,4 @@ pub use import_workspace::{ImportedWorkspace, import_workspace};
 pub(crate) use read::mask_recorded;
 pub use read::{PulledState, StateRow, diff, list, open, readable, resolve_stack, show, unknown};
 pub use rekey::{Rekeyed, WantedDataKey, rekey};
-pub use rollback::rollback;
+pub use rollback::{RollbackBase, rollback, rollback_under};

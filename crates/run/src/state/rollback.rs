@@ -8,7 +8,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::read::show;
 use crate::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, RunContext, SpecSource, Target, TargetPlan,
+    KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, RunContext, SpecSource, StateBackend, Target,
+    TargetPlan,
     apply::{self, ApplyOptions, Approver},
     cluster_selection::{GivenCluster, Live},
     manual_policy_sets::WithPolicySets,
@@ -17,13 +18,13 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        CommitId, Digest, StackId, apply_result::ApplyReport, plan::StackPlan, policy_finding::PolicyFinding,
-        state::StackState,
+        CommitId, Digest, StackId, apply_result::ApplyReport, file_source::Source, plan::StackPlan,
+        policy_finding::PolicyFinding, state::StackState,
     },
 };
 use konverge_config::Config;
 use konverge_policy::sets::PolicySets;
-use konverge_repo::git::{GitError, Repository};
+use konverge_repo::git::{GitCredentials, GitError, Repository};
 
 /// A prepared rollback: the plan and its apply.
 pub struct Rollback {
@@ -53,17 +54,62 @@ pub async fn rollback(
     let today = Config::load(files.as_ref())?;
     let at = RevisionSpec::Worktree;
     let backend = state_backend::open_of_checkout(run, &today, Some(&repository), &at, KeyUse::Make).await?;
+    let base = RollbackBase {
+        run,
+        repository: &repository,
+        credentials: None,
+        files,
+        config: today,
+        backend,
+    };
+    rollback_under(base, stack, serial, given).await
+}
+
+/// What a rollback stands on: today's configuration with its files, and the states.
+pub struct RollbackBase<'a> {
+    /// The run.
+    pub run: &'a RunContext,
+    /// The repository with the commits.
+    pub repository: &'a Repository,
+    /// The credentials to fetch a commit with.
+    pub credentials: Option<&'a GitCredentials>,
+    /// The files of today, for the rules of readiness and the policy sets.
+    pub files: Arc<dyn Source>,
+    /// Today's configuration.
+    pub config: Config,
+    /// The states.
+    pub backend: StateBackend,
+}
+
+/// Prepares a rollback under a given configuration.
+///
+/// # Errors
+/// As [`rollback`].
+pub async fn rollback_under(
+    base: RollbackBase<'_>,
+    stack: &StackId,
+    serial: u64,
+    given: GivenCluster,
+) -> Result<Rollback, UserError> {
+    let RollbackBase {
+        run,
+        repository,
+        credentials,
+        files,
+        config: today,
+        backend,
+    } = base;
     let recorded = show(&backend, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;
     repository
-        .ensure(&commit, None)
+        .ensure(&commit, credentials)
         .await
         .map_err(|error| missing_commit(&error, &commit, serial))?;
     let mut config = today;
     let then = Config::load(repository.revision(&commit)?.as_ref())?;
     config.kcl.settings = then.kcl.settings;
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
-    let head = OpenRevision::open_under(run, &repository, &RevisionSpec::Commit(commit.clone()), &config)?;
+    let head = OpenRevision::open_under(run, repository, &RevisionSpec::Commit(commit.clone()), &config)?;
     let there = head.layout.stack(stack);
     // It may have had another identity then.
     let there = there.or_else(|| head.layout.stack_in_folder(&recorded.folder));

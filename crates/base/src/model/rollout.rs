@@ -1,0 +1,150 @@
+//! The record of a rollout: which commit goes to which stacks in which waves, and how far it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{CommitId, Digest, RepoPath, StackId};
+
+/// How far a rollout is. Each change is a document of its own; the newest one counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutRecord {
+    /// The name of the rollout.
+    pub rollout: String,
+    /// The commit that every wave gets.
+    pub commit: CommitId,
+    /// The digest of the rollout and its gates as they were configured at the start.
+    pub rules: Digest,
+    /// The stacks of each wave that the commit changes.
+    pub waves: Vec<BTreeMap<StackId, RolloutStack>>,
+    /// The current wave, from 0.
+    pub wave: usize,
+    /// What happens to the current wave.
+    pub phase: RolloutPhase,
+    /// Somebody paused it: nothing goes on until it is resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// When the phase began.
+    pub since: ClockReading,
+    /// Why it is so, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// The digests of the plans of the current wave, if somebody approved them: no other plan is applied.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub approved: BTreeMap<StackId, Digest>,
+    /// Contents of stacks with which a rollout failed: a commit that brings nothing else starts no rollout, until somebody
+    /// resumes.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub held: BTreeSet<HeldContent>,
+    /// What the gates of the current wave said last.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub measured: BTreeMap<String, String>,
+}
+
+/// The content of a stack with which a rollout failed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HeldContent {
+    /// The stack.
+    pub stack: StackId,
+    /// The digest of its inputs; `None`: its removal.
+    pub input: Option<Digest>,
+}
+
+/// A stack of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStack {
+    /// Its folder.
+    pub folder: RepoPath,
+    /// The digest of its inputs at the commit; `None`: the commit removes the stack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Digest>,
+    /// The serial of its state before the rollout, to which a rollback goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+}
+
+/// What happens to the current wave of a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolloutPhase {
+    /// Its stacks are applied.
+    Applying,
+    /// Its stacks are applied, and must stay ready for some time.
+    Baking,
+    /// Its gates are asked.
+    Gate,
+    /// It failed, and its stacks get what they had before.
+    RollingBack,
+    /// It failed. Its commit is held until a newer one changes its stacks, or somebody resumes the rollout.
+    Stopped,
+    /// Every wave has ended.
+    Done,
+    /// Somebody ended the rollout before its last wave.
+    Aborted,
+}
+
+impl RolloutPhase {
+    /// Returns true if nothing follows: the next change starts a new rollout.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Aborted)
+    }
+}
+
+impl std::fmt::Display for RolloutPhase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Applying => "applying",
+            Self::Baking => "baking",
+            Self::Gate => "waits for its gates",
+            Self::RollingBack => "rolling back",
+            Self::Stopped => "stopped",
+            Self::Done => "done",
+            Self::Aborted => "aborted",
+        })
+    }
+}
+
+/// What two clocks said at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockReading {
+    /// The clock of the machine.
+    pub local: Timestamp,
+    /// The clock of GitHub, if it answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Timestamp>,
+}
+
+impl RolloutRecord {
+    /// The stacks of the current wave.
+    pub fn current(&self) -> impl Iterator<Item = &StackId> {
+        self.waves.get(self.wave).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// The stacks of all waves, with the number of the wave from 0.
+    pub fn stacks(&self) -> impl Iterator<Item = (usize, &StackId, &RolloutStack)> {
+        let waves = self.waves.iter().enumerate();
+        waves.flat_map(|(wave, stacks)| stacks.iter().map(move |(id, stack)| (wave, id, stack)))
+    }
+
+    /// The contents that it brings.
+    pub fn contents(&self) -> impl Iterator<Item = HeldContent> {
+        self.stacks().map(|(_, id, stack)| HeldContent {
+            stack: id.clone(),
+            input: stack.input,
+        })
+    }
+
+    /// What is held besides the contents that it brings: they are no failure any more.
+    pub fn held_without_own(&self) -> BTreeSet<HeldContent> {
+        let own: BTreeSet<_> = self.contents().collect();
+        self.held.difference(&own).cloned().collect()
+    }
+
+    /// `wave 2 of 3`.
+    pub fn wave_title(&self) -> String {
+        format!("wave {} of {}", self.wave + 1, self.waves.len())
+    }
+}

@@ -1,0 +1,147 @@
+//! What the apply of one commit stands on: the pending stacks, the reviews that count, and who approves the plans.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    deployments::{DeploymentApprover, Deployments},
+    github_history::GithubHistory,
+    job::Job,
+    policy::{
+        active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate,
+        reviews::MergedReviews,
+    },
+    trust::{approve_input::Approved, authority::DispatchApprovers},
+};
+use konverge_base::{
+    error::UserError,
+    model::{CommitId, StackId, apply_result::ApplyReport},
+    secrets::Secrets,
+};
+use konverge_config::Config;
+use konverge_github::DefaultBranch;
+use konverge_policy::Stage;
+use konverge_run::{
+    NewerCommits, OpenRevision, PendingStacks, SkippedRemovals, StateBackend, Target,
+    apply::{ApplyOptions, Approver},
+};
+
+/// The input of an apply.
+pub(super) struct ApplyTarget<'a> {
+    /// The commit.
+    pub head: &'a CommitId,
+    /// The default branch.
+    pub branch: &'a DefaultBranch,
+    /// The manual approvals.
+    pub approved: Approved,
+    /// The approvers.
+    pub agreeing: DispatchApprovers,
+}
+
+/// The stacks that this run applies.
+pub(super) struct StacksToApply {
+    pub targets: Vec<Target>,
+    /// The removals that it skips.
+    pub skipped: Option<SkippedRemovals>,
+    pub newer: Arc<NewerCommits>,
+}
+
+impl StacksToApply {
+    /// Finds the pending ones of a commit.
+    ///
+    /// # Errors
+    /// Errors of the store and of GitHub.
+    pub(super) async fn find(
+        job: &Job,
+        tip: &ApplyTarget<'_>,
+        side: &OpenRevision,
+        backend: &StateBackend,
+    ) -> Result<Self, UserError> {
+        let history = Box::new(GithubHistory::new(job, tip.head, tip.branch));
+        let PendingStacks { mut targets, newer } =
+            PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
+        let skipped = SkippedRemovals::take(&side.layout, &mut targets);
+        Ok(Self {
+            targets,
+            skipped,
+            newer,
+        })
+    }
+
+    /// Takes the stacks that a newer run applied out of a report, and adds the skipped removals. Returns the
+    /// newer commits.
+    pub(super) fn complete(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
+        let newer = self.newer.take_out_of(report);
+        if let Some(skipped) = &self.skipped {
+            report.stacks.extend(skipped.outcomes());
+        }
+        newer
+    }
+}
+
+/// The policies for the plans of a commit, with the facts that they need.
+///
+/// # Errors
+/// The tip of the default branch cannot be read.
+pub(super) fn policy_check(
+    job: &Job,
+    tip: &ApplyTarget<'_>,
+    config: &Config,
+    secrets: &Secrets,
+    reviews: &MergedReviews,
+) -> Result<PolicyCheck, UserError> {
+    let power = job.repository.revision(&tip.branch.tip)?;
+    let policy_check = PolicyCheck::new(
+        job,
+        CommitPolicy::from_config(config, Some(power.as_ref())),
+        Stage::Apply,
+        secrets,
+    );
+    Ok(policy_check
+        .with_authors(reviews.authors.clone())
+        .with_reviewed(reviews.policies.clone())
+        .with_digest_approvers(tip.agreeing.clone()))
+}
+
+/// Approves plans by the reviews of the merged pull requests and by the manual approvals.
+///
+/// # Errors
+/// As [`policy_check`].
+pub(super) fn review_gate(
+    job: &Job,
+    tip: &ApplyTarget<'_>,
+    config: &Config,
+    secrets: &Secrets,
+    reviews: &MergedReviews,
+) -> Result<ReviewGate, UserError> {
+    Ok(ReviewGate::new(
+        policy_check(job, tip, config, secrets, reviews)?,
+        reviews.records.clone(),
+        tip.approved.digests.clone(),
+    ))
+}
+
+/// The options of the apply of a commit.
+pub(super) fn apply_options(
+    head: &CommitId,
+    newer: &Arc<NewerCommits>,
+    gate: ReviewGate,
+    deployments: Option<&Arc<Deployments>>,
+) -> ApplyOptions {
+    let pull_requests = gate.pull_requests().into_iter().collect();
+    let approver: Arc<dyn Approver> = match deployments {
+        Some(deployments) => Arc::new(DeploymentApprover {
+            gate,
+            deployments: Arc::clone(deployments),
+        }),
+        None => Arc::new(gate),
+    };
+    ApplyOptions {
+        approver,
+        newer: Some(newer.clone()),
+        commit: Some(head.clone()),
+        pull_requests,
+        restore: false,
+        allow_empty: true,
+        rolled_back_to: None,
+    }
+}

@@ -1,0 +1,577 @@
+//! Moves the rollouts of a job on: reads a record, does what follows, writes the next record, until there is nothing to do now.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::{
+    approval::ApprovalGate,
+    fence::RolloutFence,
+    gates::{self, PrometheusNumbers},
+    lane::{HeadLane, OlderLane},
+    outcomes::{RolloutEvent, RolloutWait, waiting_outcome},
+    rollback::WaveRollback,
+};
+use crate::{apply_lane::ApplyTarget, environments::EnvironmentScope, job::Job};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId, StackId,
+        apply_result::{ApplyReport, StackOutcome, StackResult, WaitReason},
+        rollout::{ClockReading, RolloutPhase, RolloutRecord, RolloutStack},
+    },
+};
+use konverge_config::{Config, RolloutConfig};
+use konverge_policy::rollout::{
+    ChangedStack, GateReading, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, begin, step,
+};
+use konverge_run::{
+    StateBackend, Target,
+    apply::{self, ApplyOptions, Decisions, EndedRun},
+    stack_health,
+    stack_order::StackOrder,
+};
+use konverge_state::StoredRollout;
+
+/// How long a job waits for bakes, in all.
+const IN_JOB: Duration = Duration::from_secs(15 * 60);
+/// The most steps of one rollout in a job.
+const MOST_STEPS: usize = 10_000;
+
+/// What the rollouts of a job did.
+#[derive(Default)]
+pub(crate) struct EndedRollouts {
+    /// One outcome for each stack that was applied, or is pending and may not go yet.
+    pub outcomes: Vec<StackOutcome>,
+    /// The stacks among them that have an older commit than the head: to the head they are still pending.
+    pub of_older_commits: BTreeSet<StackId>,
+    /// What was decided about the plans.
+    pub decisions: Decisions,
+    /// The rollouts that stopped.
+    pub events: Vec<RolloutEvent>,
+    /// What rollouts wait for, in words.
+    pub waits: Vec<String>,
+}
+
+/// Moves every rollout on. `succeeded` are the free stacks that this run applied.
+///
+/// # Errors
+/// Errors of the store and of GitHub.
+pub(crate) async fn run(
+    job: &Job,
+    tip: &ApplyTarget<'_>,
+    head: HeadLane<'_>,
+    scope: &EnvironmentScope<'_>,
+    guarded: &BTreeMap<String, Vec<(usize, Target)>>,
+    succeeded: BTreeSet<StackId>,
+) -> Result<EndedRollouts, UserError> {
+    let config = &head.planning.config;
+    let Some(backend) = head
+        .planning
+        .backend
+        .as_ref()
+        .filter(|_| !config.rollouts.is_empty())
+    else {
+        return Ok(EndedRollouts::default());
+    };
+    let mut stored = backend.states.rollouts().await?;
+    let mut budget = IN_JOB;
+    let mut ended = EndedRollouts::default();
+    for rollout in &config.rollouts {
+        let pending = guarded.get(&rollout.name).map_or(&[][..], Vec::as_slice);
+        let mut driver = RolloutDriver {
+            job,
+            tip,
+            head,
+            scope,
+            config,
+            backend,
+            rollout,
+            rules: RolloutRules::from_config(rollout, &config.gates),
+            pending,
+            succeeded: &succeeded,
+            stored: stored.remove(&rollout.name),
+            older: None,
+            wrote: None,
+            budget: &mut budget,
+            had: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            decisions: Decisions::default(),
+            events: Vec::new(),
+            wait: None,
+        };
+        driver.drive().await?;
+        driver.end(&mut ended).await?;
+    }
+    Ok(ended)
+}
+
+/// One rollout in a job.
+struct RolloutDriver<'a> {
+    job: &'a Job,
+    tip: &'a ApplyTarget<'a>,
+    head: HeadLane<'a>,
+    scope: &'a EnvironmentScope<'a>,
+    config: &'a Config,
+    backend: &'a StateBackend,
+    rollout: &'a RolloutConfig,
+    rules: RolloutRules,
+    /// Its pending stacks at the head.
+    pending: &'a [(usize, Target)],
+    succeeded: &'a BTreeSet<StackId>,
+    stored: Option<StoredRollout>,
+    older: Option<OlderLane>,
+    /// When this run wrote the newest record, by number.
+    wrote: Option<(u64, Instant)>,
+    budget: &'a mut Duration,
+    /// The stacks that this run brought to a commit.
+    had: BTreeMap<StackId, CommitId>,
+    failed: BTreeMap<StackId, String>,
+    outcomes: BTreeMap<StackId, StackOutcome>,
+    decisions: Decisions,
+    events: Vec<RolloutEvent>,
+    wait: Option<RolloutWait>,
+}
+
+impl RolloutDriver<'_> {
+    async fn drive(&mut self) -> Result<(), UserError> {
+        for _ in 0..MOST_STEPS {
+            if self.job.run.cancel.is_cancelled() {
+                return Ok(());
+            }
+            self.wait = None;
+            let goes_on = match self.stored.clone() {
+                None => self.begin().await?,
+                Some(stored) => match self.next_step(&stored.record).await? {
+                    RolloutStep::End | RolloutStep::Hold => self.begin().await?,
+                    RolloutStep::Advance(next) => {
+                        self.write(*next).await?;
+                        true
+                    }
+                    RolloutStep::Apply(stacks) => self.apply(&stored, &stacks).await?,
+                    RolloutStep::RollBack(stacks) => self.roll_back(&stored, &stacks).await?,
+                    RolloutStep::Wait { reason, until, why } => {
+                        self.sleep(RolloutWait { reason, until, why }).await
+                    }
+                },
+            };
+            if !goes_on {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> ClockReading {
+        ClockReading {
+            local: Timestamp::now(),
+            server: self
+                .job
+                .client
+                .as_ref()
+                .and_then(konverge_github::Client::server_time),
+        }
+    }
+
+    /// Writes the next record. If another run has written it, that one is read.
+    async fn write(&mut self, record: RolloutRecord) -> Result<(), UserError> {
+        let before = self.stored.take();
+        let number = before.as_ref().map_or(1, |stored| stored.number + 1);
+        if self.backend.states.write_rollout(number, &record).await? {
+            self.wrote = Some((number, Instant::now()));
+            let what = match record.why.as_str() {
+                "" => format!(
+                    "{} of {}, {}",
+                    record.wave_title(),
+                    record.commit.short(),
+                    record.phase
+                ),
+                why => format!(
+                    "{} of {}, {}: {why}",
+                    record.wave_title(),
+                    record.commit.short(),
+                    record.phase
+                ),
+            };
+            self.job
+                .run
+                .notes
+                .note(&format!("note: rollout {}: {what}", record.rollout));
+            self.events
+                .extend(before.and_then(|before| RolloutEvent::of(&before.record, &record)));
+            self.failed.clear();
+        }
+        self.stored = self.backend.states.rollout(&self.rollout.name).await?;
+        Ok(())
+    }
+
+    /// Starts the rollout of the head, if it changes stacks. Returns true if there is a new record.
+    async fn begin(&mut self) -> Result<bool, UserError> {
+        let known = self.backend.states.known().await?;
+        let mut changed = BTreeMap::new();
+        for (wave, target) in self.pending {
+            if self.had.get(&target.id) == Some(self.head.head) {
+                continue;
+            }
+            // What this run applied is not in the index that it read.
+            let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
+            let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
+            let stack = RolloutStack {
+                folder: target.folder.clone(),
+                input: self.head.planning.input_digest(target)?,
+                before: serial.filter(|serial| *serial > 0),
+            };
+            changed.insert(target.id.clone(), ChangedStack { wave: *wave, stack });
+        }
+        let matcher = self.config.rollout_matcher();
+        let wave_of = |_: &StackId, stack: &RolloutStack| match matcher.wave_of(&stack.folder) {
+            Ok(Some((name, wave))) if name == self.rollout.name => Some(wave),
+            _ => None,
+        };
+        let prior = self.stored.as_ref().map(|stored| &stored.record);
+        let name = &self.rollout.name;
+        let begun = begin(
+            name,
+            self.head.head,
+            &self.rules,
+            &changed,
+            prior,
+            wave_of,
+            self.now(),
+        );
+        match begun {
+            Some(record) => self.write(record).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// The lane of a commit; an older one is opened once.
+    async fn open_lane(&mut self, commit: &CommitId) -> Result<(), UserError> {
+        let is_open =
+            commit == self.head.head || self.older.as_ref().is_some_and(|older| older.commit == *commit);
+        if !is_open {
+            self.older = Some(OlderLane::open(self.job, self.tip, self.config, self.backend, commit).await?);
+        }
+        Ok(())
+    }
+
+    fn lane(&self, commit: &CommitId) -> HeadLane<'_> {
+        match &self.older {
+            Some(older) if older.commit == *commit => older.lane(),
+            _ => self.head,
+        }
+    }
+
+    async fn next_step(&mut self, record: &RolloutRecord) -> Result<RolloutStep, UserError> {
+        if record.phase.is_over() || record.phase == RolloutPhase::Stopped {
+            return Ok(RolloutStep::Hold);
+        }
+        self.open_lane(&record.commit).await?;
+        let pending = match record.phase {
+            RolloutPhase::RollingBack => WaveRollback::pending(self.backend, record, &self.failed).await?,
+            _ => self.pending_at(&record.commit),
+        };
+        let (no_health, no_gates) = (BTreeMap::new(), BTreeMap::new());
+        let next = step(record, &self.facts(&pending, &no_health, &no_gates));
+        let RolloutStep::Wait {
+            reason: WaitReason::Gate,
+            ..
+        } = next
+        else {
+            return Ok(next);
+        };
+        let health = self.health(record).await;
+        let gates = match record.phase {
+            RolloutPhase::Gate => self.ask_gates(record).await?,
+            _ => no_gates,
+        };
+        Ok(step(record, &self.facts(&pending, &health, &gates)))
+    }
+
+    fn facts<'f>(
+        &'f self,
+        pending: &'f BTreeSet<StackId>,
+        health: &'f BTreeMap<StackId, StackReadiness>,
+        gates: &'f BTreeMap<String, GateReading>,
+    ) -> RolloutFacts<'f> {
+        let number = self.stored.as_ref().map(|stored| stored.number);
+        let wrote = self.wrote.filter(|(wrote, _)| Some(*wrote) == number);
+        RolloutFacts {
+            rules: Some(&self.rules),
+            pending,
+            failed: &self.failed,
+            health,
+            gates,
+            now: self.now(),
+            watched: wrote.map(|(_, at)| at.elapsed()),
+        }
+    }
+
+    /// The stacks that do not have a commit.
+    fn pending_at(&self, commit: &CommitId) -> BTreeSet<StackId> {
+        let pending = self.lane(commit).pending.iter().map(|target| &target.id);
+        pending
+            .filter(|id| self.had.get(*id) != Some(commit))
+            .cloned()
+            .collect()
+    }
+
+    /// Whether the stacks of the wave are ready, of those whose environment is this job's.
+    async fn health(&self, record: &RolloutRecord) -> BTreeMap<StackId, StackReadiness> {
+        let lane = self.lane(&record.commit);
+        let mut health = BTreeMap::new();
+        for (id, stack) in record.waves.get(record.wave).into_iter().flatten() {
+            let target = lane.target(id, &stack.folder);
+            if self.scope.covers(&target) {
+                health.insert(id.clone(), stack_health::readiness(lane.planning, &target).await);
+            }
+        }
+        health
+    }
+
+    async fn ask_gates(
+        &mut self,
+        record: &RolloutRecord,
+    ) -> Result<BTreeMap<String, GateReading>, UserError> {
+        let mut readings = BTreeMap::new();
+        let names = self
+            .rollout
+            .waves
+            .get(record.wave)
+            .map_or(&[][..], |wave| &wave.gates);
+        for name in names {
+            let Some(gate) = self.config.gates.get(name) else {
+                continue;
+            };
+            let reading = match (
+                gates::reading(&PrometheusNumbers(self.job), gate).await,
+                &gate.approve,
+            ) {
+                (Some(reading), _) => reading,
+                (None, Some(approval)) => {
+                    let gate = ApprovalGate {
+                        job: self.job,
+                        tip: self.tip,
+                        lane: self.lane(&record.commit),
+                        record,
+                        name,
+                        approval,
+                    };
+                    let (reading, given) = gate.reading().await;
+                    self.decisions.matched.extend(given);
+                    reading
+                }
+                (None, None) => continue,
+            };
+            readings.insert(name.clone(), reading);
+        }
+        Ok(readings)
+    }
+
+    /// Applies stacks of the wave. Returns true if something came of it.
+    async fn apply(&mut self, stored: &StoredRollout, stacks: &BTreeSet<StackId>) -> Result<bool, UserError> {
+        let record = &stored.record;
+        let (targets, why) = self.applicable(record, stacks)?;
+        if targets.is_empty() {
+            self.wait = Some(RolloutWait {
+                reason: WaitReason::Wave,
+                until: None,
+                why,
+            });
+            return Ok(false);
+        }
+        let lane = self.lane(&record.commit);
+        let fence = Arc::new(RolloutFence {
+            inner: Arc::clone(&lane.options.approver),
+            backend: self.backend.clone(),
+            rollout: self.rollout.name.clone(),
+            number: stored.number,
+            approved: record.approved.clone(),
+            moved: Mutex::default(),
+            unapproved: Mutex::default(),
+        });
+        let options = ApplyOptions {
+            newer: lane.options.newer.clone(),
+            commit: lane.options.commit.clone(),
+            pull_requests: lane.options.pull_requests.clone(),
+            allow_empty: lane.options.allow_empty,
+            ..ApplyOptions::new(fence.clone())
+        };
+        let EndedRun { report, decisions } = apply::run(lane.planning, &targets, &options).await?;
+        self.decisions.extend(decisions);
+        self.take(record, report, &fence).await
+    }
+
+    /// The stacks that this job may apply now, and why it may not apply the others.
+    fn applicable(
+        &self,
+        record: &RolloutRecord,
+        stacks: &BTreeSet<StackId>,
+    ) -> Result<(Vec<Target>, String), UserError> {
+        let lane = self.lane(&record.commit);
+        let leaving = lane.pending.iter().filter(|target| target.head.is_none());
+        let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
+        let order = StackOrder::build(self.config, lane.pending)?.taking_down(&leaving);
+        let is_done = |id: &StackId| {
+            stacks.contains(id) || self.succeeded.contains(id) || self.had.get(id) == Some(&record.commit)
+        };
+        let mut why = "another job applies its stacks".to_owned();
+        let mut targets = Vec::new();
+        for target in lane.pending.iter().filter(|target| stacks.contains(&target.id)) {
+            let first = order.before(&target.id).find(|first| !is_done(first));
+            match first {
+                Some(first) => why = format!("{first} must be applied before {} and is pending", target.id),
+                None if self.scope.covers(target) => targets.push(target.clone()),
+                None => {}
+            }
+        }
+        Ok((targets, why))
+    }
+
+    /// Takes over what an apply did. Returns true if something came of it.
+    async fn take(
+        &mut self,
+        record: &RolloutRecord,
+        mut report: ApplyReport,
+        fence: &RolloutFence,
+    ) -> Result<bool, UserError> {
+        let newer = match &self.older {
+            Some(older) if older.commit == record.commit => older.pending.newer.take_out_of(&mut report),
+            _ => BTreeMap::new(),
+        };
+        let mut goes_on = !newer.is_empty();
+        self.had
+            .extend(newer.into_keys().map(|id| (id, record.commit.clone())));
+        let (moved, unapproved) = (fence.moved(), fence.unapproved());
+        for outcome in report.stacks {
+            let id = outcome.id.clone();
+            if moved.contains(&id) {
+                continue;
+            }
+            let message = outcome.error.as_ref().map(|error| error.message.clone());
+            match outcome.result {
+                result if apply::has_succeeded(result) => {
+                    self.had.insert(id.clone(), record.commit.clone());
+                    goes_on = true;
+                }
+                StackResult::Failed => {
+                    self.failed.insert(id.clone(), message.unwrap_or_default());
+                    goes_on = true;
+                }
+                StackResult::Stopped if unapproved.contains(&id) => {
+                    self.failed.insert(id.clone(), message.unwrap_or_default());
+                    goes_on = true;
+                }
+                // Nothing of it was changed, or it waits: the next run takes it up.
+                _ => {}
+            }
+            self.outcomes.insert(id, outcome);
+        }
+        if !moved.is_empty() {
+            self.stored = self.backend.states.rollout(&self.rollout.name).await?;
+            return Ok(true);
+        }
+        if !goes_on {
+            self.wait = Some(RolloutWait {
+                reason: WaitReason::Wave,
+                until: None,
+                why: format!("{} is not applied yet", record.wave_title()),
+            });
+        }
+        Ok(goes_on)
+    }
+
+    async fn roll_back(
+        &mut self,
+        stored: &StoredRollout,
+        stacks: &BTreeSet<StackId>,
+    ) -> Result<bool, UserError> {
+        let rollback = WaveRollback {
+            job: self.job,
+            tip: self.tip,
+            backend: self.backend,
+            config: self.config,
+            scope: self.scope,
+            stored,
+        };
+        let (outcomes, decisions, failed) = rollback.run(stacks).await?;
+        self.decisions.extend(decisions);
+        let goes_on = !outcomes.is_empty() || !failed.is_empty();
+        for outcome in outcomes {
+            self.had.remove(&outcome.id);
+            self.outcomes.insert(outcome.id.clone(), outcome);
+        }
+        self.failed.extend(failed);
+        if !goes_on {
+            self.wait = Some(RolloutWait {
+                reason: WaitReason::Wave,
+                until: None,
+                why: "another job rolls its stacks back".to_owned(),
+            });
+        }
+        Ok(goes_on)
+    }
+
+    /// Waits for a bake that is short enough. Returns true if it is over.
+    async fn sleep(&mut self, wait: RolloutWait) -> bool {
+        let until = wait.until.filter(|_| wait.reason == WaitReason::Time);
+        let left = until.and_then(|until| Duration::try_from(until.duration_since(Timestamp::now())).ok());
+        let left = left.unwrap_or(Duration::ZERO).max(Duration::from_secs(1));
+        if until.is_none() || left > *self.budget {
+            self.wait = Some(wait);
+            return false;
+        }
+        *self.budget -= left;
+        tokio::select! {
+            () = tokio::time::sleep(left) => {}
+            () = self.job.run.cancel.cancelled() => {}
+        }
+        true
+    }
+
+    /// What is told of the rollout.
+    async fn end(self, ended: &mut EndedRollouts) -> Result<(), UserError> {
+        let record = self.stored.as_ref().map(|stored| &stored.record);
+        if let (Some(record), Some(wait)) = (record, &self.wait) {
+            ended
+                .waits
+                .push(format!("rollout {}: {}", record.rollout, wait.why));
+            self.job
+                .run
+                .notes
+                .note(&format!("note: rollout {}: {}", record.rollout, wait.why));
+        }
+        let mut outcomes = self.outcomes;
+        for (_, target) in self.pending {
+            let has_head = self.had.get(&target.id) == Some(self.head.head);
+            if has_head || outcomes.contains_key(&target.id) {
+                continue;
+            }
+            if let Some(record) = record {
+                let input = self.head.planning.input_digest(target)?;
+                let outcome = waiting_outcome(target, input, record, self.wait.as_ref());
+                outcomes.insert(target.id.clone(), outcome);
+            }
+        }
+        let older = outcomes
+            .keys()
+            .filter(|id| self.had.get(*id) != Some(self.head.head));
+        ended.of_older_commits.extend(older.cloned());
+        if let Some(older) = &self.older
+            && let Some(deployments) = &older.deployments
+        {
+            let stacks = outcomes.values().cloned().collect();
+            deployments.end(&ApplyReport { version: 1, stacks }).await;
+        }
+        ended.outcomes.extend(outcomes.into_values());
+        ended.decisions.extend(self.decisions);
+        ended.events.extend(self.events);
+        Ok(())
+    }
+}

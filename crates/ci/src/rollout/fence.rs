@@ -1,0 +1,84 @@
+//! [`RolloutFence`]: asks once more under the lease of each stack whether its rollout is as it was, and whether the plan is
+//! the approved one. Whoever moves a rollout writes its record before anything follows from it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{Digest, StackId},
+};
+use konverge_run::{
+    StateBackend,
+    apply::{ApprovedPlan, Approver, PriorState, ProposedPlan, Refusal},
+};
+
+/// Approves what another approver approves, as long as the rollout is where this run found it.
+pub(super) struct RolloutFence {
+    pub inner: Arc<dyn Approver>,
+    pub backend: StateBackend,
+    pub rollout: String,
+    /// The number of the record that this run follows.
+    pub number: u64,
+    /// The plans that somebody approved; empty: nobody had to.
+    pub approved: BTreeMap<StackId, Digest>,
+    /// The stacks that were refused because the rollout has changed.
+    pub moved: Mutex<BTreeSet<StackId>>,
+    /// The stacks whose plan is not the approved one.
+    pub unapproved: Mutex<BTreeSet<StackId>>,
+}
+
+impl RolloutFence {
+    /// The stacks that were refused because the rollout has changed.
+    pub(super) fn moved(&self) -> BTreeSet<StackId> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The stacks whose plan is not the approved one.
+    pub(super) fn unapproved(&self) -> BTreeSet<StackId> {
+        self.unapproved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+#[async_trait]
+impl Approver for RolloutFence {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
+        let id = &proposed.plan.id;
+        let number = self.backend.states.rollout_number(&self.rollout).await;
+        if number.map_err(UserError::from)? != self.number {
+            self.moved
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(id.clone());
+            let what = format!("the rollout `{}` was changed in the meantime", self.rollout);
+            return Err(UserError::new(ErrorKind::Policy, what)
+                .hint("the next run sees what may go now")
+                .into());
+        }
+        let changes = proposed.plan.summary.changed() > 0;
+        if changes && !self.approved.is_empty() && self.approved.get(id) != Some(&proposed.plan.digest) {
+            self.unapproved
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(id.clone());
+            let what = format!(
+                "the plan of {id} is not the one that was approved for this wave of the rollout `{}`",
+                self.rollout
+            );
+            return Err(UserError::new(ErrorKind::Policy, what)
+                .hint(format!(
+                    "`konverge rollout resume {}` asks for the approval of today's plans",
+                    self.rollout
+                ))
+                .into());
+        }
+        self.inner.stack(proposed, past).await
+    }
+}

@@ -1,0 +1,125 @@
+//! The commit that a rollout carries, opened for applies: the head of the run, or the older commit that baked.
+
+use crate::{
+    apply_lane::{ApplyTarget, StacksToApply, apply_options, policy_check, review_gate},
+    deployments::Deployments,
+    job::Job,
+    policy::{policy_check::PolicyCheck, reviews::MergedReviews},
+};
+use konverge_base::{error::UserError, model::CommitId};
+use konverge_config::Config;
+use konverge_run::{
+    OpenRevision, Planner, RevisionSpec, SpecSource, StateBackend, Target, apply::ApplyOptions,
+};
+
+/// The head of the run.
+#[derive(Clone, Copy)]
+pub(crate) struct HeadLane<'a> {
+    /// The commit.
+    pub head: &'a CommitId,
+    /// The input of its plans.
+    pub planning: &'a Planner,
+    /// Its pending stacks.
+    pub pending: &'a [Target],
+    /// The options of its applies.
+    pub options: &'a ApplyOptions,
+    /// The reviews of what was merged into it.
+    pub reviews: &'a MergedReviews,
+}
+
+/// An older commit.
+pub(super) struct OlderLane {
+    pub commit: CommitId,
+    pub planning: Planner,
+    pub pending: StacksToApply,
+    pub options: ApplyOptions,
+    pub reviews: MergedReviews,
+    pub deployments: Option<std::sync::Arc<Deployments>>,
+}
+
+impl OlderLane {
+    /// Opens a commit of the default branch with the permissions of its tip.
+    pub(super) async fn open(
+        job: &Job,
+        tip: &ApplyTarget<'_>,
+        config: &Config,
+        backend: &StateBackend,
+        commit: &CommitId,
+    ) -> Result<Self, UserError> {
+        job.repository.ensure(commit, job.credentials.as_ref()).await?;
+        let at = RevisionSpec::Commit(commit.clone());
+        let side = OpenRevision::open_under(&job.run, &job.repository, &at, config)?;
+        side.layout.require_module()?;
+        let target = ApplyTarget {
+            head: commit,
+            branch: tip.branch,
+            approved: tip.approved.clone(),
+            agreeing: tip.agreeing.clone(),
+        };
+        let pending = StacksToApply::find(job, &target, &side, backend).await?;
+        let reviews = MergedReviews::load(job, backend, commit, &tip.branch.name).await?;
+        let gate = review_gate(job, &target, config, &backend.secrets, &reviews)?;
+        let deployments = Deployments::new(job, config, &pending.targets, commit);
+        let options = apply_options(commit, &pending.newer, gate, deployments.as_ref());
+        let planning = job
+            .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())
+            .await?;
+        Ok(Self {
+            commit: commit.clone(),
+            planning,
+            pending,
+            options,
+            reviews,
+            deployments,
+        })
+    }
+
+    /// As a lane.
+    pub(super) fn lane(&self) -> HeadLane<'_> {
+        HeadLane {
+            head: &self.commit,
+            planning: &self.planning,
+            pending: &self.pending.targets,
+            options: &self.options,
+            reviews: &self.reviews,
+        }
+    }
+}
+
+impl HeadLane<'_> {
+    /// A stack of a rollout at this commit; one that the commit removes is forgotten.
+    pub(super) fn target(
+        &self,
+        id: &konverge_base::model::StackId,
+        folder: &konverge_base::model::RepoPath,
+    ) -> Target {
+        if let Some(target) = self.pending.iter().find(|target| target.id == *id) {
+            return target.clone();
+        }
+        let stack = match &self.planning.wanted {
+            SpecSource::Compiled { head, .. } => head.layout.stack(id),
+            SpecSource::File(_) => None,
+        };
+        stack.map_or_else(
+            || Target::forgotten(id.clone(), folder.clone()),
+            |stack| Target::new(stack, None),
+        )
+    }
+
+    /// The policies for its plans.
+    pub(super) fn policy_check(&self, job: &Job, tip: &ApplyTarget<'_>) -> Result<PolicyCheck, UserError> {
+        let target = ApplyTarget {
+            head: self.head,
+            branch: tip.branch,
+            approved: tip.approved.clone(),
+            agreeing: tip.agreeing.clone(),
+        };
+        policy_check(
+            job,
+            &target,
+            &self.planning.config,
+            self.planning.secrets(),
+            self.reviews,
+        )
+    }
+}

@@ -1,0 +1,18 @@
+//! Rollouts in a job: which pending stacks may go now. A filter over what the apply finds, no orchestrator: the record in the
+//! store says how far each rollout is, [`konverge_policy::rollout`] what follows, and any run goes on from there.
+
+mod approval;
+mod driver;
+mod fence;
+mod gates;
+mod guarded;
+mod lane;
+mod outcomes;
+mod preview;
+mod rollback;
+
+pub(crate) use driver::run;
+pub(crate) use guarded::GuardedTargets;
+pub(crate) use lane::HeadLane;
+pub(crate) use outcomes::{RolloutEvent, overdue};
+pub(crate) use preview::sentences;

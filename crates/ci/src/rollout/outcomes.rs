@@ -1,0 +1,186 @@
+//! What a run says of stacks that may not go yet, and of rollouts that moved.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        Digest, NotifyEvent, RepoPath, StackId,
+        apply_result::{StackOutcome, StackResult, WaitReason, Waiting},
+        rollout::{RolloutPhase, RolloutRecord},
+    },
+};
+use konverge_config::{Config, Span};
+use konverge_report::escape;
+use konverge_run::{StateBackend, Target, apply};
+use konverge_state::StoredRollout;
+
+/// How long after the end of its bake a rollout is overdue.
+const GRACE: Duration = Duration::from_secs(3600);
+
+/// What a rollout waits for.
+#[derive(Debug, Clone)]
+pub(super) struct RolloutWait {
+    pub reason: WaitReason,
+    pub until: Option<Timestamp>,
+    pub why: String,
+}
+
+/// A rollout that stopped in this run.
+pub(crate) struct RolloutEvent {
+    /// What happened.
+    pub topic: NotifyEvent,
+    /// The stacks of its wave.
+    pub stacks: Vec<(StackId, RepoPath)>,
+}
+
+impl RolloutEvent {
+    /// The event of a new record, if somebody is told of it.
+    pub(super) fn of(before: &RolloutRecord, after: &RolloutRecord) -> Option<Self> {
+        let topic = match (before.phase, after.phase) {
+            (RolloutPhase::RollingBack, RolloutPhase::Stopped) => NotifyEvent::RolledBack,
+            (RolloutPhase::Stopped, _) => return None,
+            (_, RolloutPhase::Stopped | RolloutPhase::RollingBack) => NotifyEvent::RolloutFailed,
+            _ => return None,
+        };
+        let stacks = after.waves.get(after.wave).into_iter().flatten();
+        Some(Self {
+            topic,
+            stacks: stacks
+                .map(|(id, stack)| (id.clone(), stack.folder.clone()))
+                .collect(),
+        })
+    }
+}
+
+/// The outcome of a pending stack that this run did not apply, because of its rollout.
+pub(super) fn waiting_outcome(
+    target: &Target,
+    input: Option<Digest>,
+    record: &RolloutRecord,
+    wait: Option<&RolloutWait>,
+) -> StackOutcome {
+    let name = &record.rollout;
+    let carried = record
+        .stacks()
+        .find(|(_, id, stack)| **id == target.id && stack.input == input);
+    if record.phase == RolloutPhase::Stopped {
+        let failure = UserError::new(
+            ErrorKind::Policy,
+            format!(
+                "the rollout `{name}` of {} has stopped in {}: {}",
+                record.commit.short(),
+                record.wave_title(),
+                record.why
+            ),
+        )
+        .hint(format!(
+            "`konverge rollout resume {name}` tries its wave again, `konverge rollout abort {name}` ends it"
+        ))
+        .hint("a merge that changes these stacks again starts a new rollout, if this one has failed");
+        return apply::stopped_outcome(target, StackResult::Stopped, &failure);
+    }
+    let (waiting, why) = match (carried, wait) {
+        (Some((wave, ..)), Some(wait)) if wave == record.wave => {
+            let waiting = Waiting {
+                reason: wait.reason,
+                until: wait.until,
+                wave: Some(wave + 1),
+            };
+            (waiting, wait.why.clone())
+        }
+        (Some((wave, ..)), wait) => {
+            let waiting = Waiting {
+                reason: match wait {
+                    Some(wait) if matches!(wait.reason, WaitReason::Approval | WaitReason::Resume) => {
+                        wait.reason
+                    }
+                    _ => WaitReason::Wave,
+                },
+                until: wait.and_then(|wait| wait.until),
+                wave: Some(wave + 1),
+            };
+            let now = wait.map_or_else(|| record.phase.to_string(), |wait| wait.why.clone());
+            (
+                waiting,
+                format!(
+                    "its wave is {} of {}; {}: {now}",
+                    wave + 1,
+                    record.waves.len(),
+                    record.wave_title()
+                ),
+            )
+        }
+        (None, wait) => {
+            let waiting = Waiting {
+                reason: WaitReason::Wave,
+                until: wait.and_then(|wait| wait.until),
+                wave: None,
+            };
+            (
+                waiting,
+                format!(
+                    "queued: the rollout carries an older change, and is in {}",
+                    record.wave_title()
+                ),
+            )
+        }
+    };
+    let said = UserError::new(
+        ErrorKind::Policy,
+        format!("behind the rollout `{name}` of {}: {why}", record.commit.short()),
+    );
+    StackOutcome {
+        waiting: Some(waiting),
+        ..apply::stopped_outcome(target, StackResult::Waiting, &said)
+    }
+}
+
+/// One line for each rollout that should have gone on long ago. A trigger that does not come cannot say so: every run does.
+pub(crate) async fn overdue(config: &Config, backend: &StateBackend) -> Vec<String> {
+    if config.rollouts.is_empty() {
+        return Vec::new();
+    }
+    match backend.states.rollouts().await {
+        Ok(stored) => stored
+            .values()
+            .filter_map(|stored| overdue_since(config, stored, Timestamp::now()))
+            .collect(),
+        Err(error) => vec![format!(
+            "warning: how far the rollouts are is unknown: {}",
+            escape::log(&error.to_string())
+        )],
+    }
+}
+
+fn overdue_since(config: &Config, stored: &StoredRollout, now: Timestamp) -> Option<String> {
+    let record = &stored.record;
+    let runs = matches!(
+        record.phase,
+        RolloutPhase::Applying | RolloutPhase::Baking | RolloutPhase::RollingBack
+    );
+    if !runs || record.paused {
+        return None;
+    }
+    let rollout = config
+        .rollouts
+        .iter()
+        .find(|rollout| rollout.name == record.rollout)?;
+    let bake = rollout.waves.get(record.wave).and_then(|wave| wave.bake);
+    let due = record
+        .since
+        .local
+        .checked_add(bake.map_or(Duration::ZERO, Span::duration) + GRACE)
+        .ok()?;
+    (now > due).then(|| {
+        format!(
+            "warning: the rollout `{}` is overdue: {} is {} since {:.0}, and no run has moved it on since; start the workflow by `repository_dispatch` of the type `konverge-continue`",
+            record.rollout,
+            record.wave_title(),
+            record.phase,
+            record.since.local
+        )
+    })
+}

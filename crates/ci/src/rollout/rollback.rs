@@ -1,0 +1,192 @@
+//! Gives the stacks of a failed wave what they had before the rollout: a new plan of the recorded commit, under freezes, policy
+//! sets and `max_destructive`. It deletes and replaces nothing: that needs a person.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+
+use crate::{
+    apply_lane::{ApplyTarget, policy_check},
+    environments::EnvironmentScope,
+    job::Job,
+    policy::{policy_check::PolicyCheck, policy_refusal, reviews::MergedReviews},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        StackId,
+        apply_result::{StackOutcome, StackResult},
+        rollout::{RolloutRecord, RolloutStack},
+    },
+};
+use konverge_config::Config;
+use konverge_engine::LatePlan;
+use konverge_run::{
+    StateBackend, Target,
+    apply::{self, ApprovedPlan, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal},
+    cluster_selection::GivenCluster,
+    state::{RollbackBase, rollback_under},
+};
+use konverge_state::StoredRollout;
+
+/// A wave that is rolled back.
+pub(super) struct WaveRollback<'a> {
+    pub job: &'a Job,
+    pub tip: &'a ApplyTarget<'a>,
+    pub backend: &'a StateBackend,
+    pub config: &'a Config,
+    pub scope: &'a EnvironmentScope<'a>,
+    pub stored: &'a StoredRollout,
+}
+
+impl WaveRollback<'_> {
+    /// The stacks of the wave that do not have what they had before. One that is new cannot have it: it stays.
+    pub(super) async fn pending(
+        backend: &StateBackend,
+        record: &RolloutRecord,
+        failed: &BTreeMap<StackId, String>,
+    ) -> Result<BTreeSet<StackId>, UserError> {
+        let mut pending = BTreeSet::new();
+        for (id, stack) in record.waves.get(record.wave).into_iter().flatten() {
+            let Some(before) = stack.before.filter(|_| !failed.contains_key(id)) else {
+                continue;
+            };
+            let Some(now) = backend.states.load(id).await?.filter(|now| now.serial != before) else {
+                continue;
+            };
+            let had = backend.states.load_serial(id, before).await;
+            let had = had.ok().and_then(|had| had.state.spec_digest);
+            let is_back = had.is_some() && now.state.spec_digest == had && now.state.input_digest.is_some();
+            if !is_back || now.was_interrupted() {
+                pending.insert(id.clone());
+            }
+        }
+        Ok(pending)
+    }
+
+    /// Rolls these stacks back, of those whose environment is this job's. Returns what was done, and what failed.
+    pub(super) async fn run(
+        &self,
+        stacks: &BTreeSet<StackId>,
+    ) -> Result<(Vec<StackOutcome>, Decisions, BTreeMap<StackId, String>), UserError> {
+        let record = &self.stored.record;
+        let (mut outcomes, mut decisions, mut failed) = (Vec::new(), Decisions::default(), BTreeMap::new());
+        for (id, stack) in record.waves.get(record.wave).into_iter().flatten() {
+            let target = Target::forgotten(id.clone(), stack.folder.clone());
+            if !stacks.contains(id) || !self.scope.covers(&target) {
+                continue;
+            }
+            let (outcome, findings) = match self.one(id, stack).await {
+                Ok(done) => done,
+                Err(failure) => {
+                    let failure = konverge_run::redact::failure(&failure, &self.backend.secrets);
+                    (
+                        apply::stopped_outcome(&target, StackResult::Failed, &failure),
+                        Decisions::default(),
+                    )
+                }
+            };
+            decisions.extend(findings);
+            if !apply::has_succeeded(outcome.result) {
+                let why = outcome.error.as_ref().map(|error| error.message.clone());
+                failed.insert(id.clone(), why.unwrap_or_default());
+            }
+            outcomes.push(outcome);
+        }
+        Ok((outcomes, decisions, failed))
+    }
+
+    async fn one(&self, id: &StackId, stack: &RolloutStack) -> Result<(StackOutcome, Decisions), UserError> {
+        let before = stack.before.ok_or_else(|| {
+            UserError::new(
+                ErrorKind::State,
+                format!("{id} was never applied before this rollout"),
+            )
+            .hint("destroy it by hand if it must go")
+        })?;
+        let base = RollbackBase {
+            run: &self.job.run,
+            repository: &self.job.repository,
+            credentials: self.job.credentials.as_ref(),
+            files: self.job.repository.revision(&self.tip.branch.tip)?,
+            config: self.config.clone(),
+            backend: self.backend.clone(),
+        };
+        let rollback = rollback_under(base, id, before, GivenCluster::default()).await?;
+        let check = policy_check(
+            self.job,
+            self.tip,
+            self.config,
+            &self.backend.secrets,
+            &MergedReviews::default(),
+        )?;
+        let approver = Arc::new(RollbackApprover {
+            check: check.for_restoring(),
+            backend: self.backend.clone(),
+            rollout: self.stored.record.rollout.clone(),
+            number: self.stored.number,
+        });
+        let (report, findings) = rollback.apply(approver).await?;
+        let outcome =
+            report.stacks.into_iter().next().ok_or_else(|| {
+                UserError::new(ErrorKind::State, format!("the rollback of {id} has no result"))
+            })?;
+        Ok((outcome, Decisions::of_findings(findings)))
+    }
+}
+
+/// Approves what only changes objects back.
+struct RollbackApprover {
+    check: PolicyCheck,
+    backend: StateBackend,
+    rollout: String,
+    number: u64,
+}
+
+#[async_trait]
+impl Approver for RollbackApprover {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<ApprovedPlan, Refusal> {
+        let plan = proposed.plan;
+        let number = self.backend.states.rollout_number(&self.rollout).await;
+        if number.map_err(UserError::from)? != self.number {
+            let what = format!("the rollout `{}` was changed in the meantime", self.rollout);
+            return Err(UserError::new(ErrorKind::Policy, what).into());
+        }
+        let summary = &plan.summary;
+        if summary.delete > 0 || summary.replace > 0 {
+            let what = format!(
+                "the rollback of {} would delete {} and replace {} resources, which needs a person",
+                plan.id, summary.delete, summary.replace
+            );
+            return Err(UserError::new(ErrorKind::Policy, what)
+                .hint(format!(
+                    "look at it and do it by hand: `konverge state rollback {} SERIAL`",
+                    plan.id
+                ))
+                .into());
+        }
+        let findings = self.check.findings(plan, &[], None).await?;
+        if let Some(refusal) = policy_refusal::refusal(plan, &findings) {
+            return Err(Decisions::of_findings(findings).refuse(refusal));
+        }
+        Ok(ApprovedPlan::by(OnlyKnownValues))
+    }
+}
+
+/// Approves values that become known, and no object that must be created again.
+struct OnlyKnownValues;
+
+#[async_trait]
+impl LateApprover for OnlyKnownValues {
+    async fn resource(&mut self, _: LatePlan<'_>) -> Result<(), UserError> {
+        Ok(())
+    }
+
+    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        let what = format!("{} disappeared during the rollback", late.shown.id);
+        Err(UserError::new(ErrorKind::Policy, what).hint("the next run plans the rollback again"))
+    }
+}

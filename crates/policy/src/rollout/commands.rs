@@ -1,0 +1,91 @@
+//! What a person may do to a rollout: pause, resume, abort.
+
+use konverge_base::model::rollout::{ClockReading, RolloutPhase, RolloutRecord};
+
+/// What a person does to a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RolloutCommand {
+    /// Nothing goes on until it is resumed.
+    Pause,
+    /// It goes on: after a pause where it was, after a stop with the wave that failed.
+    Resume,
+    /// It ends here.
+    Abort,
+}
+
+/// Why a rollout cannot be changed so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RolloutCommandError {
+    /// It has ended.
+    #[error("it has ended")]
+    Over,
+    /// It is paused already.
+    #[error("it is paused already")]
+    Paused,
+    /// It neither stopped nor is it paused.
+    #[error("it is not paused and has not stopped")]
+    Running,
+    /// A rollback runs.
+    #[error("it is rolling back; it can be resumed or aborted when that has ended")]
+    RollingBack,
+}
+
+/// The record after a command of a person.
+///
+/// # Errors
+/// The command makes no sense for the rollout as it is.
+pub fn command(
+    record: &RolloutRecord,
+    command: RolloutCommand,
+    why: &str,
+    now: ClockReading,
+) -> Result<RolloutRecord, RolloutCommandError> {
+    let changed = RolloutRecord {
+        since: now,
+        why: why.to_owned(),
+        ..record.clone()
+    };
+    match (command, record.phase) {
+        // The rollout is over, and a change is held that failed before it.
+        (RolloutCommand::Resume, phase) if phase.is_over() && !record.held.is_empty() => Ok(RolloutRecord {
+            held: Default::default(),
+            ..changed
+        }),
+        (_, phase) if phase.is_over() => Err(RolloutCommandError::Over),
+        (_, RolloutPhase::RollingBack) => Err(RolloutCommandError::RollingBack),
+        (RolloutCommand::Abort, _) => Ok(RolloutRecord {
+            phase: RolloutPhase::Aborted,
+            paused: false,
+            ..changed
+        }),
+        (RolloutCommand::Pause, _) if record.paused => Err(RolloutCommandError::Paused),
+        (RolloutCommand::Pause, RolloutPhase::Stopped) => Err(RolloutCommandError::Paused),
+        (RolloutCommand::Pause, _) => Ok(RolloutRecord {
+            paused: true,
+            ..changed
+        }),
+        (RolloutCommand::Resume, RolloutPhase::Stopped) => Ok(resumed(record, changed)),
+        (RolloutCommand::Resume, _) if record.paused => Ok(RolloutRecord {
+            paused: false,
+            ..changed
+        }),
+        (RolloutCommand::Resume, _) => Err(RolloutCommandError::Running),
+    }
+}
+
+/// A stopped rollout applies its wave again. If its plans were approved, they must be approved again.
+fn resumed(record: &RolloutRecord, changed: RolloutRecord) -> RolloutRecord {
+    let (wave, phase) = match record.wave.checked_sub(1) {
+        Some(before) if !record.approved.is_empty() => (before, RolloutPhase::Gate),
+        _ => (record.wave, RolloutPhase::Applying),
+    };
+    RolloutRecord {
+        wave,
+        phase,
+        paused: false,
+        approved: Default::default(),
+        held: record.held_without_own(),
+        measured: Default::default(),
+        ..changed
+    }
+}

@@ -1,0 +1,19 @@
+//! Rollouts: which stacks may go now. Pure functions from the record of a rollout, what is seen of its stacks and gates,
+//! and clocks. Whoever calls them reads and writes the records, each change as a document of its own.
+
+mod begin;
+mod commands;
+mod elapsed;
+mod gate;
+mod rules;
+mod step;
+
+pub use begin::{ChangedStack, begin, is_held};
+pub use commands::{RolloutCommand, RolloutCommandError, command};
+pub use elapsed::{ElapsedTime, elapsed};
+pub use gate::{GateNumber, read_gate};
+pub use rules::{GateRules, RolloutRules, WaveRules};
+pub use step::{GateReading, RolloutFacts, RolloutStep, StackReadiness, step};
+
+#[cfg(test)]
+mod simulation_tests;

@@ -1,0 +1,60 @@
+//! What a rollout's configuration says of its waves.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use konverge_base::model::Digest;
+use konverge_config::{AtOnce, GateConfig, OnFailure, RolloutConfig, Span};
+
+/// The rules of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RolloutRules {
+    /// The digest of the configuration.
+    pub digest: Digest,
+    /// The waves in their order.
+    pub waves: Vec<WaveRules>,
+    /// A wave that fails gets what it had before.
+    pub rolls_back: bool,
+}
+
+/// The rules of one wave.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WaveRules {
+    /// How many of its stacks are applied at the same time; `None`: all.
+    pub at_once: Option<AtOnce>,
+    /// How long its stacks must stay ready.
+    pub bake: Duration,
+    /// The gates before the next wave.
+    pub gates: Vec<GateRules>,
+}
+
+/// The rules of one gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateRules {
+    /// Its name.
+    pub name: String,
+    /// How long it may be unclear; `None`: as long as it takes.
+    pub deadline: Option<Duration>,
+}
+
+impl RolloutRules {
+    /// The rules of a configured rollout.
+    pub fn from_config(rollout: &RolloutConfig, gates: &BTreeMap<String, GateConfig>) -> Self {
+        let waves = rollout.waves.iter().map(|wave| WaveRules {
+            at_once: wave.at_once,
+            bake: wave.bake.map_or(Duration::ZERO, Span::duration),
+            gates: wave
+                .gates
+                .iter()
+                .map(|name| GateRules {
+                    name: name.clone(),
+                    deadline: gates.get(name).and_then(GateConfig::deadline).map(Span::duration),
+                })
+                .collect(),
+        });
+        Self {
+            digest: rollout.digest(gates),
+            waves: waves.collect(),
+            rolls_back: rollout.on_failure == OnFailure::Rollback,
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The next step of a rollout: apply, wait, write that it is further, roll back, or nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use konverge_base::model::{
+    Digest, StackId,
+    apply_result::WaitReason,
+    rollout::{ClockReading, RolloutPhase, RolloutRecord},
+};
+
+use super::{
+    elapsed::{ElapsedTime, elapsed},
+    rules::{RolloutRules, WaveRules},
+};
+
+/// How long the stacks of a wave may be unready after they have baked. Then the rollout stops.
+const READY_DEADLINE: Duration = Duration::from_secs(3600);
+
+/// What is seen of a rollout.
+#[derive(Debug, Clone)]
+pub struct RolloutFacts<'a> {
+    /// The rules of today; `None`: the rollout is configured no longer.
+    pub rules: Option<&'a RolloutRules>,
+    /// Its stacks that do not have its commit; while it rolls back those that do not have what they had before.
+    pub pending: &'a BTreeSet<StackId>,
+    /// Its stacks that this run tried, and that failed.
+    pub failed: &'a BTreeMap<StackId, String>,
+    /// Whether the stacks of the current wave are ready. One that is missing here is not known to be.
+    pub health: &'a BTreeMap<StackId, StackReadiness>,
+    /// What the gates of the current wave say. One that is missing here was not asked.
+    pub gates: &'a BTreeMap<String, GateReading>,
+    /// The clocks.
+    pub now: ClockReading,
+    /// How long this process has seen the phase last, if it wrote the record itself.
+    pub watched: Option<Duration>,
+}
+
+/// Whether the objects of a stack are ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StackReadiness {
+    /// All are.
+    Ready,
+    /// Some are not, or it is unknown.
+    Unready(String),
+    /// Some failed.
+    Failed(String),
+}
+
+/// What a gate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateReading {
+    /// It passes.
+    Pass(String),
+    /// It passes for these plans of the next wave.
+    Approved(BTreeMap<StackId, Digest>),
+    /// It does not pass.
+    Fail(String),
+    /// It does not say: no number, too little traffic, no answer.
+    Unclear(String),
+    /// Nobody has approved yet.
+    Unapproved(String),
+}
+
+/// The next step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RolloutStep {
+    /// Apply these stacks of the current wave.
+    Apply(BTreeSet<StackId>),
+    /// Give these stacks what they had before.
+    RollBack(BTreeSet<StackId>),
+    /// Write this record. Only then it is so.
+    Advance(Box<RolloutRecord>),
+    /// Wait.
+    Wait {
+        /// What for.
+        reason: WaitReason,
+        /// When it ends by itself, if that is known.
+        until: Option<Timestamp>,
+        /// In words.
+        why: String,
+    },
+    /// Nothing goes on by itself.
+    Hold,
+    /// It has ended.
+    End,
+}
+
+/// The next step of a rollout.
+pub fn step(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
+    match record.phase {
+        RolloutPhase::Done | RolloutPhase::Aborted => return RolloutStep::End,
+        RolloutPhase::Stopped => return RolloutStep::Hold,
+        RolloutPhase::RollingBack => return roll_back(record, seen),
+        RolloutPhase::Applying | RolloutPhase::Baking | RolloutPhase::Gate => {}
+    }
+    let rules = seen.rules.filter(|rules| rules.digest == record.rules);
+    let wave_rules = rules.and_then(|rules| rules.waves.get(record.wave));
+    let (Some(rules), Some(wave)) = (rules, wave_rules) else {
+        return advance(RolloutRecord {
+            phase: RolloutPhase::Stopped,
+            since: seen.now,
+            why: EDITED.to_owned(),
+            ..record.clone()
+        });
+    };
+    if record.paused {
+        return wait(WaitReason::Resume, None, "the rollout is paused".to_owned());
+    }
+    let running = RunningWave {
+        record,
+        seen,
+        rules,
+        wave,
+    };
+    match record.phase {
+        RolloutPhase::Applying => running.apply(),
+        RolloutPhase::Baking => running.bake(),
+        _ => running.ask_gates(),
+    }
+}
+
+/// Why a rollout stops whose rules are not those that it began with.
+const EDITED: &str = "konverge.yaml has other rules for this rollout than at its start";
+
+fn wait(reason: WaitReason, until: Option<Timestamp>, why: String) -> RolloutStep {
+    RolloutStep::Wait { reason, until, why }
+}
+
+fn advance(record: RolloutRecord) -> RolloutStep {
+    RolloutStep::Advance(Box::new(record))
+}
+
+fn stop(record: &RolloutRecord, seen: &RolloutFacts<'_>, rolls_back: bool, why: String) -> RolloutStep {
+    advance(RolloutRecord {
+        phase: match rolls_back {
+            true => RolloutPhase::RollingBack,
+            false => RolloutPhase::Stopped,
+        },
+        since: seen.now,
+        why,
+        measured: measured(seen),
+        held: record.held.iter().cloned().chain(record.contents()).collect(),
+        ..record.clone()
+    })
+}
+
+/// What the gates said, if they were asked.
+fn measured(seen: &RolloutFacts<'_>) -> BTreeMap<String, String> {
+    let said = seen.gates.iter().map(|(name, reading)| {
+        let said = match reading {
+            GateReading::Pass(said) | GateReading::Fail(said) | GateReading::Unclear(said) => said.clone(),
+            GateReading::Unapproved(said) => said.clone(),
+            GateReading::Approved(_) => "approved".to_owned(),
+        };
+        (name.clone(), said)
+    });
+    said.collect()
+}
+
+fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
+    let failed = record.current().find_map(|id| Some((id, seen.failed.get(id)?)));
+    if let Some((id, why)) = failed {
+        let why = format!("{}; {id} was not rolled back: {why}", record.why);
+        return stop(record, seen, false, why);
+    }
+    let todo: BTreeSet<_> = record
+        .current()
+        .filter(|id| seen.pending.contains(*id))
+        .cloned()
+        .collect();
+    match todo.is_empty() {
+        true => stop(
+            record,
+            seen,
+            false,
+            format!("{}; its stacks have what they had before", record.why),
+        ),
+        false => RolloutStep::RollBack(todo),
+    }
+}
+
+/// The current wave of a rollout that runs.
+struct RunningWave<'a> {
+    record: &'a RolloutRecord,
+    seen: &'a RolloutFacts<'a>,
+    rules: &'a RolloutRules,
+    wave: &'a WaveRules,
+}
+
+impl RunningWave<'_> {
+    fn apply(&self) -> RolloutStep {
+        let failed = self
+            .record
+            .current()
+            .find_map(|id| Some((id, self.seen.failed.get(id)?)));
+        if let Some((id, why)) = failed {
+            return self.fail(format!("the apply of {id} failed: {why}"));
+        }
+        let size = self.record.current().count();
+        let at_once = self.wave.at_once.map_or(size, |at_once| at_once.of(size));
+        let todo: BTreeSet<_> = self.todo().take(at_once).cloned().collect();
+        match todo.is_empty() {
+            true => self.enter(RolloutPhase::Baking, ""),
+            false => RolloutStep::Apply(todo),
+        }
+    }
+
+    fn bake(&self) -> RolloutStep {
+        if let Some(step) = self.regression() {
+            return step;
+        }
+        let bake = match self.record.current().count() {
+            0 => Duration::ZERO,
+            _ => self.wave.bake,
+        };
+        let passed = match self.elapsed() {
+            ElapsedTime::AtLeast(passed) => passed,
+            ElapsedTime::Unknown if bake.is_zero() => Duration::ZERO,
+            ElapsedTime::Unknown => {
+                return self.enter(
+                    RolloutPhase::Baking,
+                    "the clocks do not agree, so the bake begins again",
+                );
+            }
+        };
+        if passed < bake {
+            let until = self.record.since.local.checked_add(bake).ok();
+            return wait(
+                WaitReason::Time,
+                until,
+                format!("{} bakes", self.record.wave_title()),
+            );
+        }
+        match self.unready() {
+            None => self.enter(RolloutPhase::Gate, ""),
+            Some(why) if passed > bake + READY_DEADLINE => {
+                self.fail(format!("not ready after the bake: {why}"))
+            }
+            Some(why) => wait(WaitReason::Gate, None, format!("after the bake: {why}")),
+        }
+    }
+
+    fn ask_gates(&self) -> RolloutStep {
+        if let Some(step) = self.regression() {
+            return step;
+        }
+        let passed = match self.elapsed() {
+            ElapsedTime::AtLeast(passed) => passed,
+            ElapsedTime::Unknown => {
+                return self.enter(
+                    RolloutPhase::Gate,
+                    "the clocks do not agree, so the deadline begins again",
+                );
+            }
+        };
+        let mut approved = BTreeMap::new();
+        let mut waits = Vec::new();
+        for gate in &self.wave.gates {
+            let name = &gate.name;
+            match self.seen.gates.get(name) {
+                Some(GateReading::Pass(_)) => {}
+                Some(GateReading::Approved(plans)) => approved.clone_from(plans),
+                Some(GateReading::Fail(why)) => {
+                    return self.fail(format!("gate `{name}` does not pass: {why}"));
+                }
+                Some(GateReading::Unclear(why)) => {
+                    if gate.deadline.is_some_and(|deadline| passed > deadline) {
+                        return self.fail(format!("gate `{name}` was unclear until its deadline: {why}"));
+                    }
+                    waits.push((WaitReason::Gate, format!("gate `{name}`: {why}")));
+                }
+                Some(GateReading::Unapproved(why)) => {
+                    if gate.deadline.is_some_and(|deadline| passed > deadline) {
+                        return self.fail(format!("nobody approved at gate `{name}` until its deadline"));
+                    }
+                    waits.push((WaitReason::Approval, format!("gate `{name}`: {why}")));
+                }
+                None => waits.push((
+                    WaitReason::Gate,
+                    format!("gate `{name}` was not asked by this run"),
+                )),
+            }
+        }
+        if let Some(why) = self.unready() {
+            if passed > READY_DEADLINE {
+                return self.fail(format!("not ready any more: {why}"));
+            }
+            waits.push((WaitReason::Gate, why));
+        }
+        let reason = waits.iter().map(|(reason, _)| *reason).min();
+        match reason {
+            None => self.next_wave(approved),
+            Some(reason) => {
+                let why: Vec<_> = waits.into_iter().map(|(_, why)| why).collect();
+                wait(reason, None, why.join("; "))
+            }
+        }
+    }
+
+    /// The stacks of the wave that do not have the commit.
+    fn todo(&self) -> impl Iterator<Item = &StackId> {
+        self.record.current().filter(|id| self.seen.pending.contains(*id))
+    }
+
+    /// A stack lost the commit again, or its objects failed.
+    fn regression(&self) -> Option<RolloutStep> {
+        if self.todo().next().is_some() {
+            return Some(self.enter(
+                RolloutPhase::Applying,
+                "a stack of the wave does not have the commit any more",
+            ));
+        }
+        self.record
+            .current()
+            .find_map(|id| match self.seen.health.get(id)? {
+                StackReadiness::Failed(why) => Some(self.fail(format!("{id} failed after its apply: {why}"))),
+                StackReadiness::Ready | StackReadiness::Unready(_) => None,
+            })
+    }
+
+    /// Why the wave is not known to be ready.
+    fn unready(&self) -> Option<String> {
+        self.record
+            .current()
+            .find_map(|id| match self.seen.health.get(id) {
+                Some(StackReadiness::Ready) => None,
+                Some(StackReadiness::Unready(why) | StackReadiness::Failed(why)) => {
+                    Some(format!("{id} is not ready: {why}"))
+                }
+                None => Some(format!("whether {id} is ready is unknown to this run")),
+            })
+    }
+
+    fn elapsed(&self) -> ElapsedTime {
+        elapsed(&self.record.since, &self.seen.now, self.seen.watched)
+    }
+
+    fn enter(&self, phase: RolloutPhase, why: &str) -> RolloutStep {
+        advance(RolloutRecord {
+            phase,
+            since: self.seen.now,
+            why: why.to_owned(),
+            ..self.record.clone()
+        })
+    }
+
+    fn fail(&self, why: String) -> RolloutStep {
+        stop(self.record, self.seen, self.rules.rolls_back, why)
+    }
+
+    fn next_wave(&self, approved: BTreeMap<StackId, Digest>) -> RolloutStep {
+        let next = self.record.wave + 1;
+        let is_last = next == self.rules.waves.len();
+        advance(RolloutRecord {
+            wave: if is_last { self.record.wave } else { next },
+            phase: match is_last {
+                true => RolloutPhase::Done,
+                false => RolloutPhase::Applying,
+            },
+            since: self.seen.now,
+            why: String::new(),
+            approved,
+            held: match is_last {
+                true => self.record.held_without_own(),
+                false => self.record.held.clone(),
+            },
+            measured: measured(self.seen),
+            ..self.record.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

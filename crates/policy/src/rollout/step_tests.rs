@@ -1,0 +1,277 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use konverge_base::model::{RepoPath, rollout::RolloutStack};
+use konverge_config::AtOnce;
+
+use super::{super::GateRules, *};
+
+fn reading(second: i64) -> ClockReading {
+    let at = Timestamp::from_second(1_800_000_000 + second).unwrap();
+    ClockReading {
+        local: at,
+        server: Some(at),
+    }
+}
+
+fn rules() -> RolloutRules {
+    let gate = |name: &str, deadline| GateRules {
+        name: name.to_owned(),
+        deadline,
+    };
+    RolloutRules {
+        digest: Digest::of_bytes(b"rules"),
+        waves: vec![
+            WaveRules {
+                at_once: Some(AtOnce::Stacks(1)),
+                bake: Duration::from_secs(600),
+                gates: vec![gate("slo", Some(Duration::from_secs(900))), gate("go", None)],
+            },
+            WaveRules::default(),
+        ],
+        rolls_back: false,
+    }
+}
+
+fn record(phase: RolloutPhase) -> RolloutRecord {
+    let stack = || RolloutStack {
+        folder: RepoPath::root(),
+        input: None,
+        before: None,
+    };
+    let wave = |ids: &[&str]| ids.iter().map(|id| (id.parse().unwrap(), stack())).collect();
+    RolloutRecord {
+        rollout: "web".to_owned(),
+        commit: "a".repeat(40).parse().unwrap(),
+        rules: Digest::of_bytes(b"rules"),
+        waves: vec![wave(&["a/canary", "b/canary"]), wave(&["a/prod"])],
+        wave: 0,
+        phase,
+        paused: false,
+        since: reading(0),
+        why: String::new(),
+        approved: BTreeMap::new(),
+        held: BTreeSet::new(),
+        measured: BTreeMap::new(),
+    }
+}
+
+/// What is seen, with everything well.
+struct Seen {
+    rules: RolloutRules,
+    pending: BTreeSet<StackId>,
+    failed: BTreeMap<StackId, String>,
+    health: BTreeMap<StackId, StackReadiness>,
+    gates: BTreeMap<String, GateReading>,
+    now: i64,
+}
+
+impl Seen {
+    fn well() -> Self {
+        let ready = |id: &str| (id.parse().unwrap(), StackReadiness::Ready);
+        let pass = |name: &str| (name.to_owned(), GateReading::Pass(String::new()));
+        Self {
+            rules: rules(),
+            pending: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            health: ["a/canary", "b/canary"].map(ready).into(),
+            gates: ["slo", "go"].map(pass).into(),
+            now: 0,
+        }
+    }
+
+    fn step(&self, record: &RolloutRecord) -> RolloutStep {
+        let facts = RolloutFacts {
+            rules: Some(&self.rules),
+            pending: &self.pending,
+            failed: &self.failed,
+            health: &self.health,
+            gates: &self.gates,
+            now: reading(self.now),
+            watched: None,
+        };
+        step(record, &facts)
+    }
+}
+
+fn next(step: RolloutStep) -> (usize, RolloutPhase) {
+    match step {
+        RolloutStep::Advance(record) => (record.wave, record.phase),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_wait(step: &RolloutStep) -> bool {
+    matches!(step, RolloutStep::Wait { .. })
+}
+
+#[test]
+fn a_wave_applies_bakes_and_asks_its_gates() {
+    let mut seen = Seen::well();
+    seen.pending = ["a/canary", "b/canary", "a/prod"]
+        .map(|id| id.parse().unwrap())
+        .into();
+    let one = |id: &str| RolloutStep::Apply(BTreeSet::from([id.parse().unwrap()]));
+    assert_eq!(seen.step(&record(RolloutPhase::Applying)), one("a/canary"));
+    seen.pending.remove(&"a/canary".parse::<StackId>().unwrap());
+    assert_eq!(seen.step(&record(RolloutPhase::Applying)), one("b/canary"));
+    seen.pending.remove(&"b/canary".parse::<StackId>().unwrap());
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Applying))),
+        (0, RolloutPhase::Baking)
+    );
+    seen.now = 599;
+    assert!(is_wait(&seen.step(&record(RolloutPhase::Baking))));
+    seen.now = 600;
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Baking))),
+        (0, RolloutPhase::Gate)
+    );
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Gate))),
+        (1, RolloutPhase::Applying)
+    );
+    let last = RolloutRecord {
+        wave: 1,
+        ..record(RolloutPhase::Gate)
+    };
+    seen.health
+        .insert("a/prod".parse().unwrap(), StackReadiness::Ready);
+    seen.pending.clear();
+    assert_eq!(next(seen.step(&last)), (1, RolloutPhase::Done));
+}
+
+#[test]
+fn nothing_that_is_unknown_passes() {
+    let unclear = || GateReading::Unclear("no series".to_owned());
+    let unapproved = || GateReading::Unapproved("the team cannot be read".to_owned());
+    let unready = || StackReadiness::Unready("progressing".to_owned());
+    let cases: [fn(&mut Seen); 6] = [
+        |seen| drop(seen.health.remove(&"a/canary".parse::<StackId>().unwrap())),
+        |seen| drop(seen.gates.remove("go")),
+        |seen| {
+            drop(
+                seen.gates
+                    .insert("slo".to_owned(), GateReading::Unclear("NaN".to_owned())),
+            )
+        },
+        |seen| {
+            drop(
+                seen.gates
+                    .insert("go".to_owned(), GateReading::Unapproved(String::new())),
+            )
+        },
+        |seen| {
+            drop(seen.health.insert(
+                "b/canary".parse().unwrap(),
+                StackReadiness::Unready(String::new()),
+            ))
+        },
+        |seen| seen.gates.clear(),
+    ];
+    for (number, case) in cases.iter().enumerate() {
+        let mut seen = Seen::well();
+        case(&mut seen);
+        assert!(is_wait(&seen.step(&record(RolloutPhase::Gate))), "{number}");
+    }
+    // After the deadline it stops; an approval without one waits on.
+    for (gate, reading, stops) in [("slo", unclear(), true), ("go", unapproved(), false)] {
+        let mut seen = Seen::well();
+        seen.gates.insert(gate.to_owned(), reading);
+        seen.now = 901;
+        let step = seen.step(&record(RolloutPhase::Gate));
+        assert_eq!(!is_wait(&step), stops, "{gate}: {step:?}");
+    }
+    let mut seen = Seen::well();
+    seen.health.insert("a/canary".parse().unwrap(), unready());
+    seen.now = 600 + 3601;
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Baking))),
+        (0, RolloutPhase::Stopped)
+    );
+}
+
+#[test]
+fn a_failure_stops_or_rolls_back_and_holds_what_was_brought() {
+    let cases: [(RolloutPhase, fn(&mut Seen)); 3] = [
+        (RolloutPhase::Applying, |seen| {
+            drop(seen.failed.insert("a/canary".parse().unwrap(), "no".to_owned()))
+        }),
+        (RolloutPhase::Baking, |seen| {
+            drop(seen.health.insert(
+                "a/canary".parse().unwrap(),
+                StackReadiness::Failed("crash".to_owned()),
+            ))
+        }),
+        (RolloutPhase::Gate, |seen| {
+            drop(
+                seen.gates
+                    .insert("slo".to_owned(), GateReading::Fail("value = 1".to_owned())),
+            )
+        }),
+    ];
+    for (phase, case) in cases {
+        for rolls_back in [false, true] {
+            let mut seen = Seen::well();
+            // So that the health is looked at.
+            seen.now = 600;
+            seen.rules.rolls_back = rolls_back;
+            case(&mut seen);
+            let RolloutStep::Advance(after) = seen.step(&record(phase)) else {
+                panic!("{phase}")
+            };
+            let expected = if rolls_back {
+                RolloutPhase::RollingBack
+            } else {
+                RolloutPhase::Stopped
+            };
+            assert_eq!((after.phase, after.held.len()), (expected, 3), "{phase}");
+        }
+    }
+}
+
+#[test]
+fn other_rules_and_a_pause_let_nothing_go() {
+    let mut seen = Seen::well();
+    seen.pending = BTreeSet::from(["a/canary".parse().unwrap()]);
+    let paused = RolloutRecord {
+        paused: true,
+        ..record(RolloutPhase::Applying)
+    };
+    assert!(is_wait(&seen.step(&paused)));
+    seen.rules.digest = Digest::of_bytes(b"others");
+    for phase in [RolloutPhase::Applying, RolloutPhase::Baking, RolloutPhase::Gate] {
+        let RolloutStep::Advance(after) = seen.step(&record(phase)) else {
+            panic!("{phase}")
+        };
+        // An edit is not a failure: a person ends it.
+        assert_eq!(
+            (after.phase, after.held.len()),
+            (RolloutPhase::Stopped, 0),
+            "{phase}"
+        );
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_begins_the_bake_again() {
+    let mut seen = Seen::well();
+    seen.now = -5;
+    assert_eq!(
+        next(seen.step(&record(RolloutPhase::Baking))),
+        (0, RolloutPhase::Baking)
+    );
+    seen.now = 0;
+    let lonely = RolloutRecord {
+        since: ClockReading {
+            server: None,
+            ..reading(-9000)
+        },
+        ..record(RolloutPhase::Baking)
+    };
+    assert_eq!(
+        next(seen.step(&lonely)),
+        (0, RolloutPhase::Baking),
+        "one clock is not enough"
+    );
+}

@@ -1,0 +1,70 @@
+//! The health of what is recorded of a stack: object by object, and of the whole stack.
+
+use crate::{Planner, Target, observe_recorded};
+use konverge_base::{
+    error::UserError,
+    model::{apply_result::Waiting, health::Health, spec::RuntimeKind, status::ObjectStatus},
+};
+use konverge_policy::rollout::StackReadiness;
+use konverge_state::Versioned;
+
+/// Whether the Kubernetes objects of a stack are ready. Terraform knows no health. A stack of which nothing is recorded is
+/// ready.
+pub async fn readiness(planning: &Planner, target: &Target) -> StackReadiness {
+    match observed(planning, target).await {
+        Ok(readiness) => readiness,
+        Err(failure) => StackReadiness::Unready(planning.secrets().mask(&failure.message)),
+    }
+}
+
+async fn observed(planning: &Planner, target: &Target) -> Result<StackReadiness, UserError> {
+    let Some(backend) = &planning.backend else {
+        return Ok(StackReadiness::Unready("there is no state".to_owned()));
+    };
+    let Some(prior) = backend
+        .states
+        .load(&target.id)
+        .await?
+        .filter(|prior| !prior.retired)
+    else {
+        return Ok(StackReadiness::Ready);
+    };
+    let seen = observe(planning, target, &prior, RuntimeKind::Kubernetes).await?;
+    let mut unready = None;
+    for (object, waiting) in seen {
+        let why = format!("{}: {}", object.id, object.message);
+        match object.health {
+            Health::Failed => return Ok(StackReadiness::Failed(why)),
+            Health::Ready => {}
+            Health::Suspended if waiting.is_none() => {}
+            Health::Suspended | Health::Progressing | Health::Unknown => {
+                unready.get_or_insert(why);
+            }
+        }
+    }
+    Ok(unready.map_or(StackReadiness::Ready, StackReadiness::Unready))
+}
+
+/// The recorded objects of one runtime as they are now.
+///
+/// # Errors
+/// The cluster or the provider cannot be reached.
+pub async fn observe(
+    planning: &Planner,
+    target: &Target,
+    prior: &Versioned,
+    kind: RuntimeKind,
+) -> Result<Vec<(ObjectStatus, Option<Waiting>)>, UserError> {
+    let seen = observe_recorded(planning, target, &prior.state, kind).await?;
+    let objects = seen.into_iter().map(|(item, seen)| {
+        let (health, message) = seen.health;
+        let status = ObjectStatus {
+            id: item.id,
+            cluster: item.cluster,
+            health,
+            message,
+        };
+        (status, seen.waiting)
+    });
+    Ok(objects.collect())
+}

@@ -1,0 +1,176 @@
+//! The records of rollouts: `rollouts/<name>/<n>`. Each change is a document of its own, created if absent; the highest
+//! number counts. Of two runs that want to go on from one record, one creates the next: the other one reads again.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use konverge_base::model::rollout::RolloutRecord;
+
+use super::{
+    DocumentWriter, StateError, StateStore,
+    document_format::{CreateResult, Header, put},
+    keys,
+    state_store::IN_FLIGHT,
+};
+use crate::store::Key;
+
+/// A record with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRollout {
+    /// Its number; 1 is the first change ever of a rollout with this name.
+    pub number: u64,
+    /// What it says.
+    pub record: RolloutRecord,
+    /// Who wrote it.
+    pub writer: DocumentWriter,
+    /// When, by the clock of that machine.
+    pub written: Timestamp,
+}
+
+impl StateStore {
+    /// The newest record of each rollout, by name. One LIST, and one GET for each rollout.
+    ///
+    /// # Errors
+    /// Errors of the store; a document that is damaged or of another repository. Then nobody knows what may be applied.
+    pub async fn rollouts(&self) -> Result<BTreeMap<String, StoredRollout>, StateError> {
+        let listed = self.store.list(&folder()).await?;
+        let mut newest: BTreeMap<String, u64> = BTreeMap::new();
+        for key in &listed {
+            let mut parts = key.as_str().split('/').skip(1);
+            let (name, number) = (parts.next(), parts.next().and_then(|part| part.parse().ok()));
+            if let (Some(name), Some(number), None) = (name, number, parts.next()) {
+                let known = newest.entry(name.to_owned()).or_insert(number);
+                *known = number.max(*known);
+            }
+        }
+        let records = stream::iter(newest)
+            .map(async |(name, number)| {
+                let stored = self.rollout_record(&name, number).await?;
+                Ok::<_, StateError>((name, stored))
+            })
+            .buffered(IN_FLIGHT);
+        records.try_collect().await
+    }
+
+    /// The number of the newest record of a rollout; 0 if there is none. One LIST.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn rollout_number(&self, name: &str) -> Result<u64, StateError> {
+        let listed = self.store.list(&folder().child(name)).await?;
+        let numbers = listed.iter().filter_map(|key| key.last().parse().ok());
+        Ok(numbers.max().unwrap_or(0))
+    }
+
+    /// The newest record of a rollout.
+    ///
+    /// # Errors
+    /// As [`StateStore::rollouts`].
+    pub async fn rollout(&self, name: &str) -> Result<Option<StoredRollout>, StateError> {
+        match self.rollout_number(name).await? {
+            0 => Ok(None),
+            number => self.rollout_record(name, number).await.map(Some),
+        }
+    }
+
+    /// Writes the record with this number. `false`: another run has written it.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn write_rollout(&self, number: u64, record: &RolloutRecord) -> Result<bool, StateError> {
+        let key = place(&record.rollout, number);
+        let letter = self.letter("rollout", &key, record)?;
+        let created = put(&*self.store, &key, &letter).await?;
+        Ok(matches!(created, CreateResult::Ours))
+    }
+
+    async fn rollout_record(&self, name: &str, number: u64) -> Result<StoredRollout, StateError> {
+        let key = place(name, number);
+        let bytes = self.store.get(&key).await?.ok_or_else(|| {
+            StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
+        })?;
+        let (header, record): (Header, RolloutRecord) = self.envelopes.read("rollout", &key, &bytes)?;
+        Ok(StoredRollout {
+            number,
+            record,
+            writer: header.writer,
+            written: header.time,
+        })
+    }
+}
+
+fn folder() -> Key {
+    Key::from_components(&["rollouts"])
+}
+
+fn place(name: &str, number: u64) -> Key {
+    folder().child(name).child(&keys::number(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use konverge_base::model::{
+        Digest,
+        rollout::{ClockReading, RolloutPhase},
+    };
+
+    use super::{super::fixture, *};
+    use crate::store::{MemoryStore, Store};
+
+    fn record(name: &str, wave: usize) -> RolloutRecord {
+        RolloutRecord {
+            rollout: name.to_owned(),
+            commit: "a".repeat(40).parse().unwrap(),
+            rules: Digest::of_bytes(b"rules"),
+            waves: vec![BTreeMap::new(), BTreeMap::new()],
+            wave,
+            phase: RolloutPhase::Applying,
+            paused: false,
+            since: ClockReading {
+                local: Timestamp::UNIX_EPOCH,
+                server: None,
+            },
+            why: String::new(),
+            approved: BTreeMap::new(),
+            held: Default::default(),
+            measured: BTreeMap::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_newest_record_of_each_rollout_counts_and_one_of_two_writers_wins() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        assert!(states.rollouts().await.unwrap().is_empty());
+        assert_eq!(states.rollout("web").await.unwrap(), None);
+        for number in 1..=11 {
+            assert!(
+                states
+                    .write_rollout(number, &record("web", number as usize % 2))
+                    .await
+                    .unwrap()
+            );
+        }
+        assert!(states.write_rollout(1, &record("web-2", 0)).await.unwrap());
+        let (one, two) = (record("web", 0), record("web", 1));
+        let (one, two) = tokio::join!(states.write_rollout(12, &one), states.write_rollout(12, &two));
+        assert!(one.unwrap() != two.unwrap(), "one of two wins");
+        let all = states.rollouts().await.unwrap();
+        let numbers: Vec<_> = all
+            .iter()
+            .map(|(name, stored)| (name.as_str(), stored.number))
+            .collect();
+        assert_eq!(numbers, [("web", 12), ("web-2", 1)]);
+        assert_eq!(states.rollout_number("web").await.unwrap(), 12);
+        assert_eq!(states.rollout_number("we").await.unwrap(), 0);
+        let place = place("web", 13);
+        store
+            .create(&place, bytes::Bytes::from_static(b"{}"))
+            .await
+            .unwrap();
+        assert!(states.rollouts().await.is_err(), "a damaged record is not a pass");
+    }
+}

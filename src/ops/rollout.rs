@@ -1,0 +1,212 @@
+//! The `rollout` use cases: how far rollouts are, and what a person does to one. They write the record that the next run of
+//! `konverge ci` finds, and apply nothing.
+
+use jiff::Timestamp;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::rollout::{ClockReading, RolloutRecord},
+};
+use konverge_config::Config;
+use konverge_policy::rollout::{RolloutCommand, RolloutCommandError, command};
+use konverge_repo::git::Repository;
+use konverge_report::{escape::log, plural};
+use konverge_run::{KeyUse, Planner, RunContext, StateBackend, state};
+use konverge_state::StoredRollout;
+
+/// How many times a command is tried while runs move the rollout on.
+const TRIES: u32 = 5;
+
+/// One line for each rollout.
+///
+/// # Errors
+/// There is no store; errors of the store.
+pub async fn list(run: &RunContext) -> Result<String, UserError> {
+    let (backend, config) = open(run).await?;
+    let stored = backend.states.rollouts().await?;
+    if config.rollouts.is_empty() && stored.is_empty() {
+        return Ok("konverge.yaml has no `rollouts`, and none was ever begun\n".to_owned());
+    }
+    let mut text = String::new();
+    for rollout in &config.rollouts {
+        let line = stored
+            .get(&rollout.name)
+            .map_or_else(|| "never begun".to_owned(), short);
+        text.push_str(&format!(
+            "{}: {}, {line}\n",
+            log(&rollout.name),
+            plural(rollout.waves.len(), "wave")
+        ));
+    }
+    let is_configured = |name: &String| config.rollouts.iter().any(|rollout| rollout.name == *name);
+    for (name, stored) in stored.iter().filter(|(name, _)| !is_configured(name)) {
+        text.push_str(&format!(
+            "{}: not in konverge.yaml, {}\n",
+            log(name),
+            short(stored)
+        ));
+    }
+    Ok(text)
+}
+
+/// One line for each rollout that has not ended. No request without `rollouts` in konverge.yaml.
+///
+/// # Errors
+/// Errors of the store.
+pub async fn under_way(planning: &Planner) -> Result<Vec<String>, UserError> {
+    let Some(backend) = planning
+        .backend
+        .as_ref()
+        .filter(|_| !planning.config.rollouts.is_empty())
+    else {
+        return Ok(Vec::new());
+    };
+    let stored = backend.states.rollouts().await?;
+    let runs = stored.iter().filter(|(_, stored)| !stored.record.phase.is_over());
+    Ok(runs
+        .map(|(name, stored)| format!("note: rollout {}: {}", log(name), short(stored)))
+        .collect())
+}
+
+/// A rollout with its waves.
+///
+/// # Errors
+/// As [`list`]; there is no such rollout.
+pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
+    let (backend, config) = open(run).await?;
+    let stored = find(&backend, &config, name).await?;
+    let record = &stored.record;
+    let mut text = format!(
+        "{}: {}\nsince {:.0}, number {} by {}\n",
+        log(name),
+        short(&stored),
+        record.since.local,
+        stored.number,
+        log(&stored.writer.to_string())
+    );
+    for (number, wave) in record.waves.iter().enumerate() {
+        let sign = match number.cmp(&record.wave) {
+            std::cmp::Ordering::Less => "done",
+            std::cmp::Ordering::Equal if record.phase.is_over() => "last",
+            std::cmp::Ordering::Equal => "now",
+            std::cmp::Ordering::Greater => "later",
+        };
+        let names: Vec<_> = wave.keys().map(|id| log(id.as_str())).collect();
+        let names = if names.is_empty() {
+            "no changed stack".to_owned()
+        } else {
+            names.join(", ")
+        };
+        text.push_str(&format!("  wave {} ({sign}): {names}\n", number + 1));
+    }
+    for (gate, said) in &record.measured {
+        text.push_str(&format!("  gate {}: {}\n", log(gate), log(said)));
+    }
+    if !record.held.is_empty() {
+        text.push_str(&format!(
+            "held: {} of what failed; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
+            plural(record.held.len(), "change"),
+            log(name)
+        ));
+    }
+    Ok(text)
+}
+
+/// Pauses, resumes or aborts a rollout. Returns what it is now.
+///
+/// # Errors
+/// As [`status`]; there is no reason; the rollout cannot be changed so.
+pub async fn change(
+    run: &RunContext,
+    name: &str,
+    wanted: RolloutCommand,
+    reason: &str,
+) -> Result<String, UserError> {
+    if reason.trim().is_empty() {
+        return Err(UserError::new(ErrorKind::Usage, "the reason is empty")
+            .hint("give one with `--reason TEXT`; `konverge rollout status` shows it"));
+    }
+    let (backend, config) = open(run).await?;
+    run.begin_writes()?;
+    for _ in 0..TRIES {
+        let stored = find(&backend, &config, name).await?;
+        // Only one clock is at hand: the next run of a job begins to measure the time anew.
+        let now = ClockReading {
+            local: Timestamp::now(),
+            server: None,
+        };
+        let next = command(&stored.record, wanted, reason.trim(), now);
+        let next = next.map_err(|error| refused(error, name, &stored.record))?;
+        if backend.states.write_rollout(stored.number + 1, &next).await? {
+            let what = match wanted {
+                RolloutCommand::Pause => {
+                    "is paused: no further stack goes; `konverge rollout resume` lets it go on"
+                }
+                RolloutCommand::Resume => "goes on with the next run of `konverge ci`",
+                RolloutCommand::Abort => "has ended; the next run starts a new one with what is pending",
+            };
+            return Ok(format!("the rollout {} {what}", log(name)));
+        }
+    }
+    Err(UserError::new(
+        ErrorKind::Store,
+        format!(
+            "the rollout {} changed during each of {TRIES} attempts",
+            log(name)
+        ),
+    )
+    .hint("a run moves it on; try again"))
+}
+
+/// The states, and konverge.yaml of the working tree.
+async fn open(run: &RunContext) -> Result<(StateBackend, Config), UserError> {
+    let (backend, _) = state::open(run, KeyUse::Look).await?;
+    let config = match Repository::discover(&run.dir) {
+        Ok(repository) => Config::load(repository.worktree()?.as_ref())?,
+        Err(_) => Config::default(),
+    };
+    Ok((backend, config))
+}
+
+async fn find(backend: &StateBackend, config: &Config, name: &str) -> Result<StoredRollout, UserError> {
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let stored = match is_name {
+        true => backend.states.rollout(name).await?,
+        false => None,
+    };
+    stored.ok_or_else(|| {
+        let known: Vec<_> = config
+            .rollouts
+            .iter()
+            .map(|rollout| rollout.name.as_str())
+            .collect();
+        let what = match known.contains(&name) {
+            true => format!("the rollout {} was never begun", log(name)),
+            false => format!("there is no rollout {}", log(name)),
+        };
+        UserError::new(ErrorKind::Usage, what).hint(match known.is_empty() {
+            true => "konverge.yaml has no `rollouts`".to_owned(),
+            false => format!("konverge.yaml has {}", known.join(", ")),
+        })
+    })
+}
+
+fn refused(error: RolloutCommandError, name: &str, record: &RolloutRecord) -> UserError {
+    let what = format!("the rollout {}: {error}", log(name));
+    UserError::new(ErrorKind::Usage, what).hint(format!("it is in {}, {}", record.wave_title(), record.phase))
+}
+
+fn short(stored: &StoredRollout) -> String {
+    let record = &stored.record;
+    let paused = if record.paused { ", paused" } else { "" };
+    let why = match record.why.as_str() {
+        "" => String::new(),
+        why => format!(": {}", log(why)),
+    };
+    format!(
+        "{} of {}, {}{paused}{why}",
+        record.wave_title(),
+        record.commit.short(),
+        record.phase
+    )
+}
