@@ -11,6 +11,7 @@
 mod checks;
 mod crd;
 mod docs;
+mod documents;
 mod error;
 mod intern;
 mod json_schema;
@@ -25,11 +26,12 @@ mod terraform;
 mod writer;
 
 pub use crd::{is_crd, read_crds};
+pub use documents::read_documents;
 pub use error::ModelError;
 pub use model_difference::{ModelDifference, PropertyChange, differences};
 pub use names::{is_package_path, package_segment};
 pub use openapi::read_openapi;
-pub use packages::{GenerateOptions, ModelFiles, generate};
+pub use packages::{GenerateOptions, HEAD, ModelFiles, generate};
 pub use schema::{
     ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName, ValueCheck,
 };

@@ -24,6 +24,9 @@ pub struct GenerateOptions {
 /// The files, by their path below the folder of the models.
 pub type ModelFiles = BTreeMap<String, String>;
 
+/// The first line of each file.
+pub const HEAD: &str = "# Written by `konverge models import`. An edit is lost at the next import.";
+
 /// The file for schemas that several kinds of a package use, or kinds of another package.
 const COMMON: &str = "common.k";
 
@@ -205,7 +208,7 @@ fn write_file(
 ) -> String {
     let written: Vec<_> =
         schemas.iter().map(|schema| write_schema(&schema.name, &schema.object, names)).collect();
-    let mut text = "# Written by `konverge models import`. An edit is lost at the next import.\n".to_owned();
+    let mut text = format!("{HEAD}\n");
     let title = title.map_or_else(|| format!("schemas of {}", names.package.0.join("/")), docs::line);
     text.push_str(&format!("# Source: {title}\n"));
     let mut untranslated: BTreeMap<&str, u32> = BTreeMap::new();
