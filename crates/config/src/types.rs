@@ -10,6 +10,7 @@ use super::{
     ConflictsConfig, Hooks, LoginConfig, Span,
     code_changes::SetConfig,
     core_install::CoreInstall,
+    models::ModelsConfig,
     notify::Notify,
     rollouts::{GateConfig, RolloutConfig},
     secrets::SecretsConfig,
@@ -67,6 +68,8 @@ pub struct Config {
     pub set: SetConfig,
     /// The pages that show what stands.
     pub portal: PortalConfig,
+    /// What generated KCL models were made from. `konverge models import` writes it.
+    pub models: ModelsConfig,
 }
 
 /// The state store and the lease.

@@ -22,6 +22,7 @@ pub mod konfigs;
 pub mod kusion_modules;
 pub mod live_tests;
 pub mod migration;
+pub mod models;
 pub mod notify;
 pub mod output;
 pub mod package_locks;
