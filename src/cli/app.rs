@@ -161,6 +161,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Check(args) => super::check::run(&args, context).await,
         Command::Test(args) => super::test::run(&args, context).await,
         Command::Cache(args) => super::cache::run(&args, context),
+        Command::Models(args) => super::models::run(&args, context).await,
         Command::Set(args) => super::set::run(&args, context).await,
         Command::Preview(args) => super::preview::run(&args, context).await,
         Command::Watch(args) => super::watch::run(&args, context).await,

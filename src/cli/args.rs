@@ -49,6 +49,8 @@ pub enum Command {
     Cache(super::cache::Args),
     /// Check structure, format, lint, tests and golden files
     Check(super::check::Args),
+    /// Generate KCL models from CRDs, OpenAPI and provider schemas, and check them
+    Models(super::models::Args),
     /// Set attributes and images of stacks in their KCL files
     Set(super::set::Args),
     /// Run the stack tests (`<stack>/test/*.test.yaml`) on compiled Specs, without a cluster

@@ -144,6 +144,26 @@ pub fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
     Ok(all.into_iter().filter(|document| !document.is_null()).collect())
 }
 
+/// As [`documents`], of a file as long as it is, like [`from_long_str`].
+///
+/// # Errors
+/// The text is not YAML.
+pub fn long_documents(text: &str) -> Result<Vec<Value>, YamlError> {
+    if let Some(document) = as_json(text) {
+        return Ok(vec![document]);
+    }
+    let most = text.len().max(1_000);
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        budget: serde_saphyr::budget! {
+            max_nodes: most, max_events: 2 * most, max_documents: most, max_reader_input_bytes: None,
+            max_total_scalar_bytes: most,
+        },
+    };
+    let all: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)?;
+    Ok(all.into_iter().filter(|document| !document.is_null()).collect())
+}
+
 /// Writes a value as block YAML, indented by two spaces, with a newline at the end.
 pub fn to_string<T: Serialize>(value: &T) -> String {
     write(value, serde_saphyr::ser_options! { folded_wrap_chars: 1_000_000 })

@@ -38,6 +38,7 @@ impl Config {
             .or_else(|| self.secrets.problem(is_cluster))
             .or_else(|| self.state.recipients_problem(&self.secrets))
             .or_else(|| self.set.problem())
+            .or_else(|| self.models.problem())
             .or_else(|| self.drift_problem())
             .or_else(|| self.portal_problem())
             .or_else(|| hinted(self.policy.sets_problem()))

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ConflictsConfig, Hooks, LoginConfig, Span, code_changes::SetConfig, core_install::CoreInstall,
+    models::ModelsConfig,
     notify::Notify, secrets::SecretsConfig,
 };
 use konverge_base::model::{ClusterName, RepoPath, StackId, stack::SettingsOrder};
@@ -59,6 +60,8 @@ pub struct Config {
     pub set: SetConfig,
     /// The pages that show what stands.
     pub portal: PortalConfig,
+    /// What generated KCL models were made from. `konverge models import` writes it.
+    pub models: ModelsConfig,
 }
 
 /// The state store and the lease.

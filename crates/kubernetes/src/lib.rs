@@ -13,6 +13,7 @@ mod runtime;
 
 pub use api::clusters::{Kubernetes, SecretData};
 pub use api::connect::{ClusterAccess, ClusterCredentials, KubeconfigText};
+pub use api::openapi::ClusterSchemas;
 pub use api::options::{Conflicts, Options};
 pub use plan::same_cluster::forget_clusters;
 

@@ -9,6 +9,7 @@ mod golden_text;
 mod imports;
 mod kcl_tests;
 mod mixed_imports;
+mod models;
 mod nondeterminism;
 mod policy;
 mod programs;
@@ -138,6 +139,7 @@ pub async fn run(
     found.extend(shared_objects::check(workspace, &compiled));
     found.extend(schema::check(run, workspace, compiled)?);
     let checked = CheckedFiles::new(selected, stacks, scope.files)?;
+    found.extend(models::check(workspace, &checked)?);
     let files = checked.contents()?;
     let mut judged = nondeterminism::scan(&files, &good);
     judged.extend(mixed_imports::find(workspace, &files, &good)?);

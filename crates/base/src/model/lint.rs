@@ -42,6 +42,8 @@ pub enum LintRule {
     Secrets,
     /// A data file matches its schema (`checks.data`).
     Data,
+    /// A generated model agrees with its source (`models.sources`).
+    Models,
 }
 
 /// Where a rule of a policy set found something.
@@ -128,7 +130,7 @@ impl LintReport {
 
 impl LintRule {
     /// Every rule, in the order of the reference.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Structure,
         Self::Compile,
         Self::Format,
@@ -141,6 +143,7 @@ impl LintRule {
         Self::Policy,
         Self::Secrets,
         Self::Data,
+        Self::Models,
     ];
 
     /// The rule of that name.
@@ -163,6 +166,7 @@ impl LintRule {
             Self::Policy => "policy",
             Self::Secrets => "secrets",
             Self::Data => "data",
+            Self::Models => "models",
         }
     }
 }

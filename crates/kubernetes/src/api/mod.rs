@@ -16,6 +16,7 @@ pub(super) mod kubeconfig;
 pub(super) mod list_page;
 pub(super) mod mutating_admission;
 pub(super) mod noop_guard;
+pub(super) mod openapi;
 pub(super) mod options;
 pub(super) mod transport;
 pub(super) mod watches;

@@ -1,0 +1,59 @@
+//! The OpenAPI documents of a cluster.
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::ClusterName,
+};
+use serde_json::Value;
+
+use super::{client::ApiRequest, clusters::Kubernetes};
+
+/// The OpenAPI documents of a cluster, and its version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterSchemas {
+    /// The version of the server: `v1.34.2`.
+    pub version: String,
+    /// One document for each group and version.
+    pub documents: Vec<Value>,
+}
+
+impl Kubernetes {
+    /// Reads the OpenAPI v3 documents of all groups.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached, or denies it.
+    pub async fn openapi(&self, name: &ClusterName) -> Result<ClusterSchemas, UserError> {
+        let cluster = self.cluster(Some(name))?;
+        let read = async |path: String| {
+            let answer = cluster.api.call(&ApiRequest::get(path)).await;
+            answer.map(|answer| answer.value).map_err(|error| {
+                let failure = cluster.failure(&error, "reading the OpenAPI documents of the cluster");
+                match error.is_code(403) {
+                    true => failure.hint(
+                        "the identity needs `get` on the path `/openapi/v3/*`: bind it to the ClusterRole `system:discovery`",
+                    ),
+                    false => failure,
+                }
+            })
+        };
+        let index = read("/openapi/v3".to_owned()).await?;
+        let mut documents = Vec::new();
+        for (group, entry) in index.get("paths").and_then(Value::as_object).into_iter().flatten() {
+            // `api/v1` and `apis/GROUP/VERSION` have kinds.
+            let parts: Vec<&str> = group.split('/').collect();
+            if !matches!(parts.as_slice(), ["api", _] | ["apis", _, _]) {
+                continue;
+            }
+            let path = entry.get("serverRelativeURL").and_then(Value::as_str).unwrap_or_default();
+            if !path.starts_with("/openapi/v3/") {
+                let what = "the index of OpenAPI documents names a path of another kind";
+                return Err(UserError::new(ErrorKind::Kubernetes, what)
+                    .hint("check that the address of the cluster is the one of its API server"));
+            }
+            documents.push(read(path.to_owned()).await?);
+        }
+        let version = read("/version".to_owned()).await?;
+        let version = version["gitVersion"].as_str().unwrap_or_default().to_owned();
+        Ok(ClusterSchemas { version, documents })
+    }
+}

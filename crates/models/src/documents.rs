@@ -1,0 +1,39 @@
+//! Documents of any kind, each to its reader.
+
+use serde_json::Value;
+
+use crate::{
+    crd::{is_crd, read_crds},
+    error::ModelError,
+    openapi::read_openapi,
+    schema::ModelRoot,
+    terraform::read_terraform,
+};
+
+/// Reads CRDs, OpenAPI documents and provider schemas. Other documents are skipped, but not all of them.
+///
+/// # Errors
+/// As [`read_crds`], [`read_openapi`] and [`read_terraform`]; no document is one of these.
+pub fn read_documents(documents: &[Value]) -> Result<Vec<ModelRoot>, ModelError> {
+    let with = |keys: &'static [&'static str]| {
+        documents.iter().filter(|document| keys.iter().any(|key| document.get(key).is_some())).collect::<Vec<_>>()
+    };
+    let mut roots = Vec::new();
+    for document in with(&["provider_schemas"]) {
+        roots.extend(read_terraform(document)?);
+    }
+    let openapi = with(&["components", "definitions"]);
+    if !openapi.is_empty() {
+        roots.extend(read_openapi(openapi)?);
+    }
+    let has_crds = |document: &Value| {
+        is_crd(document) || document.get("items").and_then(Value::as_array).is_some_and(|items| items.iter().any(is_crd))
+    };
+    if documents.iter().any(has_crds) {
+        roots.extend(read_crds(documents)?);
+    }
+    match roots.is_empty() {
+        true => Err(ModelError::Nothing("CRD, OpenAPI document or provider schema")),
+        false => Ok(roots),
+    }
+}

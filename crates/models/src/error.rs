@@ -1,0 +1,75 @@
+//! Why no model can be made of a document.
+
+use konverge_base::error::{ErrorKind, UserError};
+
+/// The error of a document, or of what is asked of it. Names from a document are escaped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The document has none of what its reader looks for.
+    #[error("there is no {0} in it")]
+    Nothing(&'static str),
+    /// The API version of a CRD that servers have removed.
+    #[error("`{}` is an object of apiextensions.k8s.io/v1beta1, which no supported server reads", .0.escape_debug())]
+    OldCrd(String),
+    /// A part of the document is missing or has another form.
+    #[error("{}: {what}", .place.escape_debug())]
+    Form {
+        /// Where.
+        place: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A reference to nothing.
+    #[error("{}: `$ref` names `{}`, which is not defined", .place.escape_debug(), .target.escape_debug())]
+    Reference {
+        /// Where.
+        place: String,
+        /// The name.
+        target: String,
+    },
+    /// A schema inside itself without an end, or with too many levels.
+    #[error("{}: the schema has more than {} levels", .0.escape_debug(), crate::limits::MOST_LEVELS)]
+    TooDeep(String),
+    /// A document with too many properties.
+    #[error("the document has more than {} properties", crate::limits::MOST_PROPERTIES)]
+    TooMany,
+    /// Two different schemas of one name.
+    #[error("two different schemas are called `{}`", .0.escape_debug())]
+    Twice(String),
+    /// A kind that is asked for and not there.
+    #[error("there is no kind `{}` in it", .kind.escape_debug())]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+        /// Kinds that are there.
+        known: Vec<String>,
+    },
+    /// Packages that would import each other.
+    #[error("the packages {} would import each other", .0.join(", "))]
+    Cycle(Vec<String>),
+}
+
+impl From<ModelError> for UserError {
+    fn from(error: ModelError) -> Self {
+        let failure = Self::new(ErrorKind::Layout, error.to_string()).caused_by(error.clone());
+        match &error {
+            ModelError::Nothing(_) => failure.hint(
+                "a source is CRDs (YAML or JSON), OpenAPI documents, or the output of `terraform providers schema -json`",
+            ),
+            ModelError::OldCrd(_) => failure.hint("convert it to apiextensions.k8s.io/v1"),
+            ModelError::Form { .. } | ModelError::Reference { .. } => {
+                failure.hint("correct the document, or leave this kind out with `--only KIND`")
+            }
+            ModelError::TooDeep(_) | ModelError::TooMany => {
+                failure.hint("split the document, and import the kinds that you need")
+            }
+            ModelError::Twice(_) => failure.hint("import the documents one by one, each with its own `--into`"),
+            ModelError::UnknownKind { known, .. } if !known.is_empty() => {
+                let names: Vec<_> = known.iter().map(|name| name.escape_debug().to_string()).collect();
+                failure.hint(format!("kinds with such a name: {}", names.join(", ")))
+            }
+            ModelError::UnknownKind { .. } => failure.hint("kinds are written as in a manifest, like `Application`"),
+            ModelError::Cycle(_) => failure.hint("import the kinds one by one, each with its own `--into`"),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Equal object schemas of a package, once each, with the shortest name that one of their places gives.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::{
+    names::schema_part,
+    schema::{ModelObject, ModelType, ModelValue},
+};
+
+/// The objects without a name of a package.
+#[derive(Default)]
+pub(crate) struct Interner {
+    numbers: HashMap<ModelObject, usize>,
+    objects: Vec<InternedObject>,
+}
+
+/// One object, with the places where it stands.
+struct InternedObject {
+    object: ModelObject,
+    /// The shortest path: the name of the root, then the properties.
+    path: Vec<String>,
+    /// The documentation at that path.
+    doc: String,
+    roots: BTreeSet<String>,
+}
+
+impl Interner {
+    /// Takes the objects out of a root.
+    pub(crate) fn take_root(&mut self, name: &str, object: ModelObject) -> ModelObject {
+        self.inside(object, &[name.to_owned()])
+    }
+
+    fn inside(&mut self, mut object: ModelObject, path: &[String]) -> ModelObject {
+        for property in &mut object.properties {
+            let mut place = path.to_vec();
+            place.push(schema_part(&property.name));
+            self.value(&mut property.value, &place);
+        }
+        if let Some(others) = &mut object.others {
+            let mut place = path.to_vec();
+            place.push("Value".to_owned());
+            self.value(others, &place);
+        }
+        object
+    }
+
+    fn value(&mut self, value: &mut ModelValue, path: &[String]) {
+        self.kind(&mut value.kind, path);
+    }
+
+    fn kind(&mut self, kind: &mut ModelType, path: &[String]) {
+        match kind {
+            ModelType::List(value) | ModelType::Map(value) => self.value(value, path),
+            ModelType::Union(kinds) => kinds.iter_mut().for_each(|kind| self.kind(kind, path)),
+            ModelType::Object(object) => {
+                let object = std::mem::take(object.as_mut());
+                *kind = ModelType::Shared(self.number(object, path));
+            }
+            _ => {}
+        }
+    }
+
+    fn number(&mut self, object: ModelObject, path: &[String]) -> usize {
+        let mut object = self.inside(object, path);
+        // What a property is for stands at the property.
+        let doc = std::mem::take(&mut object.doc);
+        let next = self.objects.len();
+        let number = *self.numbers.entry(object.clone()).or_insert(next);
+        if number == next {
+            self.objects.push(InternedObject {
+                object,
+                path: path.to_vec(),
+                doc: doc.clone(),
+                roots: BTreeSet::new(),
+            });
+        }
+        let known = &mut self.objects[number];
+        known.roots.insert(path[0].clone());
+        if (path.len(), path) < (known.path.len(), known.path.as_slice()) {
+            known.path = path.to_vec();
+            known.doc = doc;
+        }
+        number
+    }
+
+    /// The objects by their number, with their names. `taken` are the names of roots.
+    pub(crate) fn finish(self, taken: BTreeSet<String>) -> Vec<(String, ModelObject)> {
+        let mut order: Vec<usize> = (0..self.objects.len()).collect();
+        order.sort_by_key(|&number| {
+            let path = &self.objects[number].path;
+            (path.len(), path.clone(), number)
+        });
+        let mut taken = taken;
+        let mut names = BTreeMap::new();
+        for number in order {
+            let known = &self.objects[number];
+            // An object of several kinds is not called like one of them.
+            let from = usize::from(known.roots.len() > 1);
+            let name = free_name(&known.path[from..].concat(), &known.path.concat(), &taken);
+            taken.insert(name.clone());
+            names.insert(number, name);
+        }
+        let named = self.objects.into_iter().zip(names.into_values());
+        named
+            .map(|(known, name)| {
+                let object = ModelObject { doc: known.doc, ..known.object };
+                (name, object)
+            })
+            .collect()
+    }
+}
+
+fn free_name(short: &str, long: &str, taken: &BTreeSet<String>) -> String {
+    let is_free = |name: &&str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic()) && !taken.contains(*name)
+    };
+    if let Some(name) = [short, long].iter().find(|name| is_free(name)) {
+        return (*name).to_owned();
+    }
+    let mut numbered = (2..).map(|number| format!("{long}{number}"));
+    numbered.find(|name| !taken.contains(name)).expect("there are more numbers than names")
+}

@@ -1,0 +1,126 @@
+//! What differs between two generated files: which properties came, went and changed.
+
+use std::collections::BTreeMap;
+
+/// A property that differs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ModelDifference {
+    /// The schema.
+    pub schema: String,
+    /// The attribute, as KCL writes it; with `check` before it for a check.
+    pub property: String,
+    /// What happened to it.
+    pub change: PropertyChange,
+}
+
+/// What happened to a property.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PropertyChange {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// Its type or whether it is required changed.
+    Changed {
+        /// As it was.
+        from: String,
+        /// As it is.
+        to: String,
+    },
+}
+
+type Properties = BTreeMap<(String, String), String>;
+
+/// The differences of two texts that were generated, or edited afterwards. Documentation does not count.
+pub fn differences(old: &str, new: &str) -> Vec<ModelDifference> {
+    let (old, new) = (properties(old), properties(new));
+    let entry = |(schema, property): &(String, String), change| ModelDifference {
+        schema: schema.clone(),
+        property: property.clone(),
+        change,
+    };
+    let mut all: Vec<_> = old
+        .keys()
+        .filter(|key| !new.contains_key(*key))
+        .map(|key| entry(key, PropertyChange::Removed))
+        .collect();
+    for (key, to) in &new {
+        match old.get(key) {
+            None => all.push(entry(key, PropertyChange::Added)),
+            Some(from) if from != to => {
+                let (from, to) = (from.clone(), to.clone());
+                all.push(entry(key, PropertyChange::Changed { from, to }));
+            }
+            Some(_) => {}
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Each attribute and each check of the schemas of a file, with its declaration.
+fn properties(text: &str) -> Properties {
+    let mut found = Properties::new();
+    let mut schema = String::new();
+    let mut in_docs = false;
+    for line in text.lines() {
+        if in_docs {
+            in_docs = line.trim() != "\"\"\"";
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("schema ") {
+            schema = name.trim_end_matches(':').to_owned();
+            found.insert((schema.clone(), String::new()), String::new());
+        } else if line == "    r\"\"\"" {
+            in_docs = true;
+        } else if let Some(check) = line.strip_prefix("        ") {
+            let (condition, message) = check.rsplit_once(", \"").unwrap_or((check, check));
+            let name = format!("check {}", message.trim_end_matches('"'));
+            found.insert((schema.clone(), name), condition.to_owned());
+        } else if let Some(attribute) = line.strip_prefix("    ").filter(|line| !line.starts_with("check:"))
+            && let Some((name, kind)) = split(attribute)
+        {
+            found.insert((schema.clone(), name), kind);
+        }
+    }
+    found
+}
+
+/// An attribute and its declaration: `a?: str` is `a` and `?: str`.
+fn split(attribute: &str) -> Option<(String, String)> {
+    let end = match attribute.strip_prefix('"') {
+        Some(quoted) => quoted.find("\"?: ").or_else(|| quoted.find("\": "))? + 2,
+        None => attribute.find(": ").map(|end| end - usize::from(attribute[..end].ends_with('?')))?,
+    };
+    Some((attribute[..end].to_owned(), attribute[end..].to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_that_come_go_and_change_are_named() {
+        let old = "schema A:\n    r\"\"\"\n    schema X:\n        a: b\n    \"\"\"\n    a?: str\n    b: int\n    \"c-d\"?: str\n\n    check:\n        len(a) <= 2 if a not in [None, Undefined], \"a must have at most 2 items\"\n";
+        let new = "schema A:\n    a: str\n    \"c-d\"?: str\n    e?: {str:any}\n\n    check:\n        len(a) <= 3 if a not in [None, Undefined], \"a must have at most 3 items\"\n\nschema B:\n    a: str\n";
+        let said: Vec<_> =
+            differences(old, new).iter().map(|found| format!("{} {} {}", found.schema, found.property, match &found.change {
+                PropertyChange::Added => "added".to_owned(),
+                PropertyChange::Removed => "removed".to_owned(),
+                PropertyChange::Changed { from, to } => format!("{from} -> {to}"),
+            })).collect();
+        assert_eq!(
+            said,
+            [
+                "A a ?: str -> : str",
+                "A b removed",
+                "A check a must have at most 2 items removed",
+                "A check a must have at most 3 items added",
+                "A e added",
+                "B  added",
+                "B a added",
+            ]
+        );
+        assert_eq!(differences(old, old), []);
+    }
+}

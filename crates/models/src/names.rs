@@ -1,0 +1,151 @@
+//! Names that KCL takes: of packages, files, schemas and attributes.
+
+/// Words that an attribute can have only after `$`, and a folder not at all: keywords, and names of types.
+const RESERVED: [&str; 39] = [
+    "True", "False", "None", "Undefined", "import", "and", "or", "in", "is", "not", "as", "if", "else", "elif", "for",
+    "schema", "mixin", "protocol", "relaxed", "check", "assert", "all", "any", "map", "filter", "lambda", "rule", "type",
+    "str", "int", "float", "bool", "self", "super", "option", "with", "global", "nonlocal", "return",
+];
+
+/// Modules of the core. An import whose first part is one of them never finds a folder.
+const SYSTEM_MODULES: [&str; 15] = [
+    "collection", "net", "manifests", "math", "datetime", "regex", "yaml", "json", "crypto", "base64", "units", "file",
+    "template", "runtime", "base32",
+];
+
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Returns true if the folders of a path can be imported: identifiers, no keyword, and no system module at the start.
+pub fn is_package_path(path: &str) -> bool {
+    let first = path.split('/').next().unwrap_or_default();
+    let is_segment = |name: &str| is_identifier(name) && !RESERVED.contains(&name);
+    path.split('/').all(is_segment) && !SYSTEM_MODULES.contains(&first)
+}
+
+/// A name as a folder that can be imported: `argoproj.io` is `argoproj_io`.
+pub fn package_segment(name: &str) -> String {
+    let safe: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .collect();
+    match safe.chars().next() {
+        None => "_".to_owned(),
+        Some(first) if first.is_ascii_digit() => format!("_{safe}"),
+        Some(_) if RESERVED.contains(&safe.as_str()) || SYSTEM_MODULES.contains(&safe.as_str()) => format!("{safe}_"),
+        Some(_) => safe,
+    }
+}
+
+/// The file of a kind. A core does not load a file that begins with `_` or ends with `_test.k`.
+pub(crate) fn file_name(kind: &str) -> String {
+    let name = package_segment(kind);
+    let name = name.trim_start_matches('_');
+    match name.is_empty() || name.ends_with("_test") || name == "common" {
+        true => format!("{name}_kind.k"),
+        false => format!("{name}.k"),
+    }
+}
+
+/// A name as the name of a schema, or a part of it: `job-template` is `JobTemplate`.
+pub(crate) fn schema_part(name: &str) -> String {
+    let mut part = String::new();
+    let mut is_start = true;
+    for letter in name.chars() {
+        if !letter.is_ascii_alphanumeric() {
+            is_start = true;
+            continue;
+        }
+        part.push(if is_start { letter.to_ascii_uppercase() } else { letter });
+        is_start = false;
+    }
+    part
+}
+
+/// The name of a kind as the name of a schema.
+pub(crate) fn schema_name(kind: &str) -> String {
+    let name = schema_part(kind);
+    match name.starts_with(|first: char| first.is_ascii_alphabetic()) && !RESERVED.contains(&name.as_str()) {
+        true => name,
+        false => format!("Kind{name}"),
+    }
+}
+
+/// How an attribute is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AttributeName {
+    /// As an identifier, with `$` before a keyword: checks can name it.
+    Identifier(String),
+    /// In quotes: checks cannot name it.
+    Quoted(String),
+    /// No attribute has this name: the core hides names with `_`, and a literal cannot hold `${`.
+    Impossible,
+}
+
+/// The attribute for a property.
+pub(crate) fn attribute_name(property: &str) -> AttributeName {
+    if property.starts_with('_') || property.is_empty() {
+        return AttributeName::Impossible;
+    }
+    match is_identifier(property) {
+        true if RESERVED.contains(&property) => AttributeName::Identifier(format!("${property}")),
+        true => AttributeName::Identifier(property.to_owned()),
+        false => quoted(property).map_or(AttributeName::Impossible, AttributeName::Quoted),
+    }
+}
+
+/// A string literal; `None` for a text with `${` or with control characters, which cores read in different ways.
+pub(crate) fn quoted(text: &str) -> Option<String> {
+    if text.contains("${") || text.chars().any(char::is_control) {
+        return None;
+    }
+    Some(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
+}
+
+/// A string that can be a type. Types with a backslash never match, and those with other signs are not worth a doubt.
+pub(crate) fn literal_type(text: &str) -> Option<String> {
+    let is_safe = |c: char| !matches!(c, '"' | '\\' | '$' | '\'') && !c.is_control();
+    text.chars().all(is_safe).then(|| format!("\"{text}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_in_kcl() {
+        for (name, segment) in [
+            ("argoproj.io", "argoproj_io"),
+            ("1b", "_1b"),
+            ("check", "check_"),
+            ("math", "math_"),
+            ("", "_"),
+            ("../x", "___x"),
+        ] {
+            assert_eq!(package_segment(name), segment);
+        }
+        for (kind, file) in [
+            ("ApplicationSet", "applicationset.k"),
+            ("aws_lb_test", "aws_lb_test_kind.k"),
+            ("Common", "common_kind.k"),
+            ("_x", "x.k"),
+            ("__", "_kind.k"),
+        ] {
+            assert_eq!(file_name(kind), file);
+        }
+        let identifier = |name: &str| AttributeName::Identifier(name.to_owned());
+        assert_eq!(attribute_name("if"), identifier("$if"));
+        assert_eq!(attribute_name("regex"), identifier("regex"));
+        assert_eq!(attribute_name("a-b"), AttributeName::Quoted("\"a-b\"".to_owned()));
+        assert_eq!(attribute_name("$ref"), AttributeName::Quoted("\"$ref\"".to_owned()));
+        for impossible in ["_a", "", "a${b}", "a\nb"] {
+            assert_eq!(attribute_name(impossible), AttributeName::Impossible, "{impossible}");
+        }
+        assert!(is_package_path("base/pkg/argo"));
+        for path in ["regex/x", "a/if", "a//b", "../a", "/a", "a-b", ""] {
+            assert!(!is_package_path(path), "{path}");
+        }
+    }
+}

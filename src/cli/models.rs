@@ -1,0 +1,74 @@
+//! `konverge models`: generated KCL models.
+
+use clap::Subcommand;
+
+use super::CliContext;
+use crate::ops::models::{self, ImportRequest};
+use konverge_base::{error::UserError, secrets::without_secrets};
+use konverge_report::{escape::log, plural};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge models import crds/argocd --only Application     one kind of CRDs of the repository
+  konverge models import cluster:prod --into base/pkg/prod  all kinds that a cluster serves
+  konverge models import kubernetes@1.34 --only Deployment  a kind of a release of Kubernetes
+  konverge models import schemas.json --only aws_s3_bucket  of `terraform providers schema -json`
+  konverge models check                                     whether models are as their sources")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Generate models, and record their source in konverge.yaml
+    Import {
+        /// Files or folders with CRDs, OpenAPI documents or provider schemas; `kubernetes@1.34`; `cluster:NAME`
+        #[arg(required = true, value_name = "SOURCE")]
+        sources: Vec<String>,
+        /// A kind, like `Application` or `aws_s3_bucket`, with what it uses; may be repeated
+        #[arg(long, value_name = "KIND")]
+        only: Vec<String>,
+        /// The folder of the models; default: `base/pkg/` and the name of the source
+        #[arg(long, value_name = "DIR")]
+        into: Option<String>,
+    },
+    /// Generate the recorded models again in memory, and show what differs
+    Check,
+}
+
+/// Runs the command; `check` returns 1 if a model is stale.
+///
+/// # Errors
+/// A source cannot be read or translated, or the core is not available.
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let run = context.run();
+    match &args.action {
+        Action::Import { sources, only, into } => {
+            let request = ImportRequest { sources: sources.clone(), only: only.clone(), into: into.clone() };
+            let report = models::import(&run, &request).await?;
+            context.print(&format!("{}: {}\n", report.folder, plural(report.files, "file")));
+            match report.unrecorded {
+                Some(why) => context.note(&format!(
+                    "not recorded in konverge.yaml, so no check compares it: {}",
+                    log(&without_secrets(&why))
+                )),
+                None => context.note("the source is recorded in konverge.yaml under `models`"),
+            }
+            Ok(0)
+        }
+        Action::Check => {
+            let (count, stale) = models::check(&run).await?;
+            for model in &stale {
+                for difference in &model.differences {
+                    context.print(&format!("{}: {}\n", log(model.file.as_str()), log(difference)));
+                }
+            }
+            match stale.is_empty() {
+                true => context.note(&format!("{} up to date", plural(count, "model folder"))),
+                false => context.note("`konverge models import` with the same source writes them again"),
+            }
+            Ok(u8::from(!stale.is_empty()))
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Generated models against the CRDs of the repository that they were made from.
+
+use super::CheckedFiles;
+use crate::ops::models::{SourceContent, generated, read_repository_source, stale_files};
+use konverge_base::{
+    error::UserError,
+    model::{
+        Digest, RepoPath,
+        lint::{Diagnostic, LintRule},
+    },
+};
+use konverge_config::{FILE_NAME, ModelSourceConfig};
+use konverge_run::OpenRevision;
+
+/// One error for each property that differs. Sources that are not in the repository are for `konverge models check`.
+pub(super) fn check(
+    workspace: &OpenRevision,
+    checked: &CheckedFiles<'_>,
+) -> Result<Vec<Diagnostic>, UserError> {
+    let mut found = Vec::new();
+    for entry in workspace.config.models.sources.iter().filter(|entry| concerns(entry, workspace, checked)) {
+        match compare(workspace, entry) {
+            Ok(stale) => found.extend(stale),
+            // What cannot be read is an error of the repository, like the others.
+            Err(failure) => {
+                let place = failure.location.as_ref().and_then(|place| RepoPath::normalize(&place.file));
+                let file = place.unwrap_or_else(|| RepoPath::root().child(FILE_NAME));
+                let message = format!("the models in `{}` cannot be generated: {}", entry.into.escape_debug(), failure.message);
+                let mut broken = Diagnostic::new(&file, LintRule::Models, &message);
+                broken.hint = failure.hints.first().cloned();
+                found.push(broken);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns true if all sources are in the repository, and one of their files, or a model, is looked at.
+fn concerns(entry: &ModelSourceConfig, workspace: &OpenRevision, checked: &CheckedFiles<'_>) -> bool {
+    let mut places: Vec<RepoPath> = entry.folder().into_iter().collect();
+    for from in &entry.from {
+        match from.contains([':', '@']) {
+            true => return false,
+            false => places.extend(RepoPath::normalize(from)),
+        }
+    }
+    let is_of = |path: &RepoPath| places.iter().any(|place| path == place || path.is_within(place));
+    let mut files = workspace.source.files().keys().filter(|path| is_of(path));
+    checked.is_in_scope(&RepoPath::root().child(FILE_NAME)) || files.any(|path| checked.is_in_scope(path))
+}
+
+fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Diagnostic>, UserError> {
+    let source = workspace.source.as_ref();
+    let mut documents = Vec::new();
+    for path in entry.from.iter().filter_map(|from| RepoPath::normalize(from)) {
+        documents.extend(read_repository_source(source, &path)?);
+    }
+    let digest = Digest::of_set(documents.iter().map(Digest::of_json));
+    let content = SourceContent { documents, version: None, digest };
+    let files = generated(source, entry, &content)?;
+    let stale = stale_files(source, entry, &files)?;
+    let found = stale.into_iter().flat_map(|model| {
+        model.differences.into_iter().map(move |difference| (model.file.clone(), difference))
+    });
+    Ok(found
+        .map(|(file, difference)| {
+            let mut found = Diagnostic::new(&file, LintRule::Models, &format!("stale model: {difference}"));
+            found.hint = Some(format!("import it again: `konverge models import {}`", command(entry)));
+            found
+        })
+        .collect())
+}
+
+/// The arguments that import an entry again.
+fn command(entry: &ModelSourceConfig) -> String {
+    let only = entry.only.iter().flat_map(|kind| ["--only".to_owned(), kind.clone()]);
+    let all = entry.from.iter().cloned().chain(only).chain(["--into".to_owned(), entry.into.clone()]);
+    let words: Vec<_> = all.map(|word| word.escape_debug().to_string()).collect();
+    words.join(" ")
+}

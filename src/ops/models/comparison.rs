@@ -1,0 +1,103 @@
+//! Generated files against those of a revision.
+
+use std::collections::BTreeSet;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, file_source::Source},
+};
+use konverge_config::ModelSourceConfig;
+use konverge_models::{ModelDifference, ModelFiles, PropertyChange, differences};
+
+/// The maximum number of differences that are told of one file.
+const MOST_TOLD: usize = 20;
+
+/// A file of models that is not what its source gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaleModel {
+    /// The file.
+    pub file: RepoPath,
+    /// What differs, one sentence each.
+    pub differences: Vec<String>,
+}
+
+impl StaleModel {
+    /// A source with another digest whose models are the same.
+    pub(super) fn moved_source(entry: &ModelSourceConfig, version: Option<&str>) -> Self {
+        let version = version.map(|version| format!(" (version {version})")).unwrap_or_default();
+        let what = format!("the source has changed{version}, and the models are the same: import it again to record its hash");
+        Self { file: entry.folder().unwrap_or_default(), differences: vec![what] }
+    }
+}
+
+/// The files of an entry that differ from the generated ones.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn stale_files(
+    source: &dyn Source,
+    entry: &ModelSourceConfig,
+    generated: &ModelFiles,
+) -> Result<Vec<StaleModel>, UserError> {
+    let folder = entry.folder().unwrap_or_default();
+    let mut paths: BTreeSet<RepoPath> =
+        source.files().keys().filter(|path| path.is_within(&folder)).cloned().collect();
+    paths.extend(generated.keys().filter_map(|path| folder.join(path)));
+    let mut stale = Vec::new();
+    for file in paths {
+        let content = source.read_path(&file);
+        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let written = content.map(|content| String::from_utf8_lossy(&content).into_owned());
+        let wanted = file.relative_to(&folder).and_then(|path| generated.get(path));
+        let told = match (&written, wanted) {
+            (Some(written), Some(wanted)) if written == wanted => continue,
+            (Some(written), Some(wanted)) => {
+                let found = differences(written, wanted);
+                match found.is_empty() {
+                    true => vec!["its documentation or its layout differs from the source".to_owned()],
+                    false => shorten(found.iter().map(describe).collect()),
+                }
+            }
+            (None, _) => vec!["the file is missing".to_owned()],
+            (Some(_), None) => vec!["the source does not give this file any more".to_owned()],
+        };
+        stale.push(StaleModel { file, differences: told });
+    }
+    Ok(stale)
+}
+
+fn shorten(mut told: Vec<String>) -> Vec<String> {
+    let more = told.len().saturating_sub(MOST_TOLD);
+    if more > 0 {
+        told.truncate(MOST_TOLD);
+        told.push(format!("{more} more properties differ"));
+    }
+    told
+}
+
+/// A difference in words. The old text is the model, the new one what the source gives.
+pub fn describe(found: &ModelDifference) -> String {
+    let name = match found.property.as_str() {
+        "" => format!("schema `{}`", found.schema),
+        property => match property.strip_prefix("check ") {
+            Some(check) => format!("the check `{}: {check}`", found.schema),
+            None => format!("`{}.{property}`", found.schema),
+        },
+    };
+    match &found.change {
+        PropertyChange::Added => format!("{name} is missing"),
+        PropertyChange::Removed => format!("{name} is not in the source"),
+        PropertyChange::Changed { from, to } => {
+            format!("{name} is `{}` in the source, not `{}`", shown(to), shown(from))
+        }
+    }
+}
+
+/// A declaration without the colon before its type.
+fn shown(declaration: &str) -> String {
+    let (optional, kind) = match declaration.strip_prefix("?: ") {
+        Some(kind) => ("optional ", kind),
+        None => ("", declaration.trim_start_matches(": ")),
+    };
+    format!("{optional}{kind}")
+}

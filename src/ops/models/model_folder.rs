@@ -1,0 +1,100 @@
+//! The folder of models: formatted, checked, and replaced in one step.
+
+use std::{fs, io, path::Path};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use konverge_base::{
+    checkout::{self, Existing},
+    error::{ErrorKind, UserError},
+    model::RepoPath,
+};
+use konverge_kcl::{CompileRequest, Pool};
+use konverge_models::{HEAD, ModelFiles};
+
+/// The number of files that are formatted at once; the pool has fewer workers.
+const AT_ONCE: usize = 8;
+
+/// The files as the core formats them.
+pub(super) async fn format(pool: &Pool, files: &ModelFiles) -> Result<ModelFiles, UserError> {
+    let request = CompileRequest {
+        label: "format".to_owned(),
+        ..CompileRequest::default()
+    };
+    let request = &request;
+    let formats = files.iter().map(|(path, text)| async move {
+        let text = pool.format(request, text).await.map_err(UserError::from)?;
+        let text = String::from_utf8(text)
+            .map_err(|error| UserError::new(ErrorKind::Kcl, format!("the core's formatter: {error}")))?;
+        Ok::<_, UserError>((path.clone(), text))
+    });
+    stream::iter(formats).buffered(AT_ONCE).try_collect().await
+}
+
+/// Refuses a folder with anything that no import wrote.
+///
+/// # Errors
+/// There is a file of another kind, or a link.
+pub(super) fn check(root: &Path, folder: &RepoPath) -> Result<(), UserError> {
+    let refuse = |place: &Path, what: &str| {
+        UserError::new(ErrorKind::Usage, format!("{what}, and the import would delete it"))
+            .at(place.display().to_string(), None, None)
+            .hint("choose another folder with `--into`, or move the file")
+    };
+    let failed = |place: &Path, error: io::Error| {
+        UserError::new(ErrorKind::Layout, error.to_string()).at(place.display().to_string(), None, None)
+    };
+    let mut queue = vec![root.join(folder)];
+    while let Some(place) = queue.pop() {
+        let about = match fs::symlink_metadata(&place) {
+            Ok(about) => about,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(&place, error)),
+        };
+        if about.is_dir() {
+            for entry in fs::read_dir(&place).map_err(|error| failed(&place, error))? {
+                queue.push(entry.map_err(|error| failed(&place, error))?.path());
+            }
+            continue;
+        }
+        if !about.is_file() {
+            return Err(refuse(&place, "this is a link or a special file"));
+        }
+        let text = fs::read(&place).map_err(|error| failed(&place, error))?;
+        if !text.starts_with(HEAD.as_bytes()) {
+            return Err(refuse(&place, "no import wrote this file"));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the files into a new folder beside, then renames it: a run that is killed leaves the earlier models.
+///
+/// # Errors
+/// A link is on the path, or the system refuses.
+pub(super) fn replace(root: &Path, folder: &RepoPath, files: &ModelFiles) -> Result<(), UserError> {
+    let fresh_name = format!(".konverge-{}", uuid::Uuid::new_v4().simple());
+    let fresh = folder.parent().unwrap_or_default().child(&fresh_name);
+    let (place, beside) = (root.join(folder), root.join(&fresh));
+    // Every folder on the path was opened without following a link.
+    let written = files.iter().try_for_each(|(path, text)| {
+        let path = format!("{fresh}/{path}");
+        checkout::write(root, Path::new(&path), text.as_bytes(), Existing::Keep).map(drop)
+    });
+    let replaced = written.and_then(|()| match fs::symlink_metadata(&place) {
+        Ok(_) => {
+            let old = beside.with_extension("old");
+            fs::rename(&place, &old)?;
+            fs::rename(&beside, &place)?;
+            fs::remove_dir_all(&old)
+        }
+        Err(_) => fs::rename(&beside, &place),
+    });
+    replaced.map_err(|error| {
+        // It may not have been created.
+        let _ = fs::remove_dir_all(&beside);
+        UserError::new(ErrorKind::Layout, format!("the models cannot be written: {error}"))
+            .at(folder.to_string(), None, None)
+            .hint("choose another folder with `--into`")
+    })
+}
