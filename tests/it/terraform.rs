@@ -3,6 +3,7 @@
 //! Every scenario is written once and run with Terraform and with OpenTofu (`make test-all`).
 
 mod cli_fixture;
+mod clouds;
 mod failures;
 mod interruption;
 mod leaks;

@@ -41,3 +41,31 @@ pub fn cli_config(folder: &Path) -> PathBuf {
     std::fs::write(&path, text).expect("the configuration can be written");
     path
 }
+
+/// A filesystem mirror in `folder` with the providers whose schemas are recorded in `konfig-example/schemas`. A provider of
+/// our own serves each record. Returns the source and the version of each.
+pub fn recorded_mirror(folder: &Path) -> Vec<(String, String)> {
+    let executable = super::executable("provider-record", "terraform-provider-record");
+    let platform = format!("{}_amd64", std::env::consts::OS);
+    let platform = match std::env::consts::ARCH {
+        "aarch64" => platform.replace("amd64", "arm64"),
+        _ => platform,
+    };
+    let schemas = super::root().join("konfig-example/schemas");
+    let mut providers = Vec::new();
+    for file in std::fs::read_dir(schemas).expect("the example has recorded schemas") {
+        let file = file.expect("a file").path();
+        let text = std::fs::read_to_string(&file).expect("a record can be read");
+        let record: serde_json::Value = serde_json::from_str(&text).expect("a record is JSON");
+        let field = |name: &str| record["recorded"][name].as_str().expect("a text").to_owned();
+        let (source, version) = (field("address"), field("version"));
+        let package = folder.join(&source).join(&version).join(&platform);
+        std::fs::create_dir_all(&package).expect("a folder");
+        let name = source.rsplit('/').next().expect("a name");
+        let program = package.join(format!("terraform-provider-{name}_v{version}"));
+        std::fs::copy(&executable, program).expect("the provider can be copied");
+        std::fs::copy(&file, package.join("schema.json")).expect("the record can be copied");
+        providers.push((source, version));
+    }
+    providers
+}

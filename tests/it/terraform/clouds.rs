@@ -1,0 +1,180 @@
+//! The cloud stacks of the example: real Terraform validates, plans and applies what they compile to. A provider of our own
+//! serves the recorded schemas of the clouds. No cloud is reached.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use konverge_engine::spec;
+use konverge_state::{IDENTITY_VARIABLE, Sealer};
+use kube::Api;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{
+    cluster::Cluster,
+    git::Repository,
+    process::{Konverge, Outcome},
+    terraform,
+};
+
+const STACKS: [&str; 2] = ["appops/photos/alicloud", "appops/photos/aws"];
+const PASSWORD: &str = "the-password-of-the-photos-database";
+
+/// The example, whose providers come from a mirror of recorded schemas.
+struct Clouds {
+    example: Repository,
+    folder: TempDir,
+    key: Sealer,
+}
+
+impl Clouds {
+    fn new() -> Self {
+        let clouds = Self {
+            example: Repository::konfig_example(),
+            folder: TempDir::new().unwrap(),
+            key: Sealer::generate(),
+        };
+        let mirror = clouds.folder.path().join("mirror");
+        let providers = terraform::recorded_mirror(&mirror);
+        for (source, version) in &providers {
+            let entry = format!("- source: {source}\n      version: {version}\n");
+            assert!(clouds.example.read("konverge.yaml").contains(&entry), "{entry}");
+        }
+        let settings = json!({
+            "version": 1,
+            "kcl": {"version": "0.13.2"},
+            "state": {"url": format!("file://{}/state", clouds.folder.path().display()), "id": "clouds"},
+            "terraform": {
+                "binary": terraform::binary(),
+                "mirror": mirror,
+                "providers": providers
+                    .iter()
+                    .map(|(source, version)| json!({"source": source, "version": version}))
+                    .collect::<Vec<_>>(),
+            },
+            "secrets": {"stores": {"job": {"kind": "env", "allow": [{"stacks": "appops/photos/*", "paths": "PHOTOS_*"}]}}},
+        });
+        clouds.example.write("konverge.yaml", settings.to_string());
+        clouds.example.commit("Providers from a mirror");
+        clouds
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        Konverge::new(arguments)
+            .arg_all([
+                "--kubeconfig",
+                Cluster::shared().kubeconfig().to_str().unwrap(),
+                "--context",
+                "test",
+            ])
+            .dir(self.example.path())
+            .with_kcl()
+            .env(IDENTITY_VARIABLE, self.key.identity().unwrap())
+            .env("PHOTOS_DATABASE_PASSWORD", PASSWORD)
+            .env("XDG_CACHE_HOME", self.folder.path().join("cache"))
+            .run()
+    }
+
+    fn preview(&self, stacks: &[&str]) -> Value {
+        let arguments = [&["preview"], stacks, &["--live=required", "--output=json"]].concat();
+        self.run(&arguments).json()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_clouds_are_planned_and_applied() {
+    let clouds = Clouds::new();
+    let planned = clouds.preview(&STACKS);
+    for (stack, kinds) in planned["stacks"].as_array().unwrap().iter().zip([9, 9]) {
+        assert_eq!(stack.get("error"), None, "{stack:#}");
+        assert_eq!(stack["basis"], "live", "{stack:#}");
+        let resources = stack["resources"].as_array().unwrap();
+        let of_terraform = resources.iter().filter(|one| one["runtime"] == "Terraform");
+        assert_eq!(of_terraform.count(), kinds, "{stack:#}");
+        assert!(resources.iter().all(|one| one["action"] == "create"), "{stack:#}");
+    }
+
+    let apply = [&["apply"], &STACKS[..], &["--yes", "--no-wait"]].concat();
+    clouds.run(&apply).expect(0);
+    let client = Cluster::shared().client().await;
+    let expected = [
+        ("photos-dev", "DATABASE_MAIN_HOST", "aws_db_instance.address"),
+        ("photos-dev", "CLUSTER_ENDPOINT", "aws_eks_cluster.endpoint"),
+        ("photos-dev", "METRICS_ENDPOINT", "aws_prometheus_workspace.prometheus_endpoint"),
+        ("photos-dev", "BUCKET_ORIGINALS", "aws_s3_bucket.id"),
+        ("photos-staging", "DATABASE_MAIN_HOST", "alicloud_db_instance.connection_string"),
+        ("photos-staging", "CLUSTER_ID", "alicloud_cs_managed_kubernetes.id"),
+        ("photos-staging", "SERVER_IMPORTER_HOST", "alicloud_instance.private_ip"),
+    ];
+    for (namespace, variable, value) in expected {
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let data = maps.get("photos-cloud").await.unwrap().data.unwrap();
+        assert_eq!(data[variable], value, "{namespace}: {data:?}");
+    }
+    let secrets: Api<Secret> = Api::namespaced(client, "photos-dev");
+    let secret = secrets.get("photos-env").await.unwrap().data.unwrap();
+    assert_eq!(secret["DATABASE_MAIN_PASSWORD"].0, PASSWORD.as_bytes());
+
+    let again = clouds.preview(&STACKS);
+    for stack in again["stacks"].as_array().unwrap() {
+        assert_eq!(stack["resources"], json!([]), "{stack:#}");
+    }
+}
+
+/// The recorded schemas are what Terraform compares with: it knows what a cloud does not have.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_cloud_does_not_have_is_refused() {
+    let clouds = Clouds::new();
+    let file = "base/pkg/backend/cloud_aws.k";
+    for (from, to, said) in [
+        ("multi_az = ", "multi_zone = ", "multi_zone"),
+        ("engine_version = d.version", "allocated_disk = \"much\"", "allocated_disk"),
+        ("allocated_storage = d.storage", "allocated_storage = \"much\"", "allocated_storage"),
+        ("        role_arn = p.roles.cluster\n", "", "role_arn"),
+    ] {
+        let before = clouds.example.read(file);
+        clouds.example.replace(file, from, to);
+        let refused = clouds.preview(&["appops/photos/aws"]).to_string();
+        assert!(refused.contains(said), "{from}: {refused}");
+        assert!(refused.contains("\"error\""), "{from}: {refused}");
+        clouds.example.write(file, before);
+    }
+}
+
+/// No credential stands in what the stacks compile to. A password is a reference, or the cloud's own work.
+#[test]
+fn no_credential_stands_in_a_spec() {
+    let example = Repository::konfig_example();
+    for stack in STACKS {
+        // `konverge check` compares this file with what compiles; `konverge build` would mask what the test looks for.
+        let golden = example.read(&format!("{stack}/ci-test/stdout.golden.yaml"));
+        let mut found = Vec::new();
+        for resource in spec::read_text(&golden, stack).unwrap().resources {
+            collect_credentials(&Value::Object(resource.attributes.clone()), &mut found);
+        }
+        assert!(found.contains(&"ref+job://PHOTOS_DATABASE_PASSWORD".to_owned()), "{found:?}");
+        assert!(
+            found.iter().all(|value| value.starts_with("ref+job://") || ["true", "false"].contains(&value.as_str())),
+            "{stack}: {found:?}"
+        );
+    }
+}
+
+/// The values of fields whose name is that of a credential.
+fn collect_credentials(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let name = name.to_lowercase();
+                let names_one = ["password", "secret_key", "access_key", "token"]
+                    .iter()
+                    .any(|word| name.ends_with(word));
+                match value {
+                    Value::Object(_) | Value::Array(_) => collect_credentials(value, found),
+                    _ if names_one => found.push(value.as_str().map_or(value.to_string(), str::to_owned)),
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_credentials(item, found)),
+        _ => {}
+    }
+}
