@@ -18,6 +18,7 @@ mod notify_receivers;
 mod parse;
 mod permission_changes;
 mod policy_sets;
+mod portal;
 mod problems;
 mod schema;
 mod secrets;
@@ -35,6 +36,7 @@ pub use key_recipients::StateRecipient;
 pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};
 pub use notify::Notify;
 pub use parse::{ConfigError, FILE_NAME};
+pub use portal::{PortalConfig, PortalGrants, PortalLogin, PortalRole, PortalRoleRule, PortalWorkload};
 pub use schema::json_schema;
 pub use secrets::{
     Rotation, SecretAuthConfig, SecretAuthMethod, SecretRule, SecretStoreConfig, SecretStoreKind,
@@ -43,6 +45,6 @@ pub use secrets::{
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
     FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,
-    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, PortalConfig, Provider, Reconcile,
+    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile,
     RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };
