@@ -66,7 +66,7 @@ pub(super) fn plain(status: StatusCode, media_type: &'static str, bytes: impl In
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum RequestError {
-    /// The address is wrong.
+    /// The request is wrong.
     Wrong {
         /// What is wrong.
         message: String,
@@ -140,7 +140,7 @@ impl RequestError {
         let (status, title, error) = match self {
             Self::Wrong { message, hint } => (
                 StatusCode::BAD_REQUEST,
-                "The address is wrong",
+                "The request is wrong",
                 UserError::new(ErrorKind::Usage, message).hint(hint),
             ),
             Self::Unknown(what) => (

@@ -12,7 +12,7 @@ use axum::{
 };
 use bytes::Bytes;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::ErrorKind,
     model::{RepoPath, StackId},
 };
 use konverge_portal::{
@@ -396,9 +396,9 @@ fn called(body: &Bytes) -> Result<OperationInput, RequestError> {
         return Ok(OperationInput::default());
     }
     serde_json::from_slice(body).map_err(|error| {
-        RequestError::Source(
-            UserError::new(ErrorKind::Usage, format!("the body cannot be read: {error}"))
-                .hint("send `{\"reason\": \"TEXT\"}`"),
+        RequestError::wrong(
+            format!("the body cannot be read: {error}"),
+            "send `{\"reason\": \"TEXT\"}`",
         )
     })
 }

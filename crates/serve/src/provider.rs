@@ -365,7 +365,7 @@ fn verified(
     let lifetime = (claims.expiration() - claims.issue_time()).to_std();
     Ok(VerifiedToken {
         issuer: issuer.to_owned(),
-        name: name.chars().take(LONGEST_NAME).collect(),
+        name: name.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect(),
         subject,
         lifetime: lifetime.unwrap_or_default(),
         others: claims.additional_claims().0.clone(),

@@ -145,3 +145,7 @@ async fn nothing_here(request: Request) -> Response {
 #[cfg(test)]
 #[path = "server_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "login_tests.rs"]
+mod login_tests;

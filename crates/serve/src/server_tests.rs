@@ -19,9 +19,10 @@ use konverge_portal::StackIndex;
 
 /// A source with two stacks.
 #[derive(Default)]
-struct TwoStacks {
+pub(super) struct TwoStacks {
     reads: Arc<AtomicU64>,
     fails: Arc<AtomicBool>,
+    pub(super) roles: Arc<konverge_config::PortalConfig>,
 }
 
 fn id(text: &str) -> StackId {
@@ -30,7 +31,7 @@ fn id(text: &str) -> StackId {
 
 fn row(stack: &str, condition: StackCondition) -> OverviewRow {
     OverviewRow {
-        stack: RepoPath::root().child("apps"),
+        stack: RepoPath::normalize(&format!("apps/{stack}")).unwrap(),
         id: id(stack),
         conditions: vec![condition],
         applied: Some(AppliedState {
@@ -55,7 +56,7 @@ fn row(stack: &str, condition: StackCondition) -> OverviewRow {
 #[async_trait]
 impl PortalSource for TwoStacks {
     async fn roles(&self) -> Result<Arc<konverge_config::PortalConfig>, UserError> {
-        Ok(Arc::default())
+        Ok(Arc::clone(&self.roles))
     }
 
     async fn index(&self) -> Result<StackIndex, UserError> {

@@ -13,6 +13,7 @@
 //! reviews/<pull request>/<head>/<run>-<attempt>.comment the hash of the comment that showed denials
 //! index/compaction/<n>, index/delta/<n>-<nonce> input digest and summary per stack, so that nobody reads every state
 //! freeze/<n>                                    whether all applies are stopped, and why
+//! portal/audit/<time>-<nonce>                   what people asked the portal for; `.outcome` beside it how that ended
 //! looks/<n>                                     when each stack was checked for drift
 //! keys/review                                   the key of the short hashes of secrets
 //! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
@@ -47,6 +48,7 @@ mod lease_document;
 mod lease_fencing;
 mod lease_holder;
 mod lease_options;
+mod portal_requests;
 mod rekey;
 mod reviews;
 mod sealed_box;
@@ -71,6 +73,7 @@ pub use key_service::{DataKeys, NamedKeyService};
 pub use lease::Lease;
 pub use lease_holder::Holder;
 pub use lease_options::{LeaseOptions, LeaseWatch, WaitVerdict};
+pub use portal_requests::{RecordedOutcome, RecordedRequest};
 pub use rekey::Sealing;
 pub use reviews::{ReviewKey, ReviewStore};
 pub use sealed_box::SealedBox;
