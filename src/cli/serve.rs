@@ -35,7 +35,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     let file = args.config.as_ref().map(|file| context.current_dir.join(file));
     let served = ServedConfig::open(&run, file)?;
-    let login = served.as_ref().and_then(|(_, config)| config.portal.login.clone());
+    let login = served
+        .as_ref()
+        .and_then(|(_, config)| config.portal.login.clone());
     if login.is_none() && !args.listen.ip().is_loopback() {
         return Err(UserError::new(
             ErrorKind::Usage,
@@ -44,9 +46,17 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 args.listen.ip()
             ),
         )
-        .hint("set `portal.login` in konverge.yaml on the default branch, or use `--listen 127.0.0.1:8080`"));
+        .hint(
+            "set `portal.login` in konverge.yaml on the default branch, or use `--listen 127.0.0.1:8080`",
+        ));
     }
-    let backend = open_states(args, &run, served.as_ref().map(|(_, config)| config), login.is_some()).await?;
+    let backend = open_states(
+        args,
+        &run,
+        served.as_ref().map(|(_, config)| config),
+        login.is_some(),
+    )
+    .await?;
     run.begin_writes()?;
     let stop = run.cancel.clone();
     let portal = match login {

@@ -45,6 +45,6 @@ pub use secrets::{
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
     FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,
-    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile,
-    RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion,
+    Sandbox, StackRule, State, TerraformConfig,
 };

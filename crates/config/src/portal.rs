@@ -247,7 +247,8 @@ impl PortalConfig {
                             "portal.workflow: `{}` is not the page of a workflow",
                             workflow.escape_debug()
                         ),
-                        "write `https://github.com/OWNER/REPOSITORY/actions/workflows/konverge.yml`".to_owned(),
+                        "write `https://github.com/OWNER/REPOSITORY/actions/workflows/konverge.yml`"
+                            .to_owned(),
                     )
                 })
             })
@@ -352,7 +353,8 @@ mod tests {
     use super::*;
     use crate::Config;
 
-    const LOGIN: &str = "login: {issuer: 'https://id.example', client_id: portal, url: 'https://portal.example'}";
+    const LOGIN: &str =
+        "login: {issuer: 'https://id.example', client_id: portal, url: 'https://portal.example'}";
 
     fn portal(rest: &str) -> PortalConfig {
         Config::parse(&format!("portal:\n  {LOGIN}\n{rest}"))
@@ -370,10 +372,14 @@ mod tests {
             "  roles:\n  - {groups: [shop], role: viewer, match: 'appops/shop/*'}\n  \
              - {groups: [sre], role: operator, match: '**'}\n  - {groups: [shop-lead], role: operator, match: 'appops/shop/dev'}\n",
         );
-        let groups = |names: &[&str]| portal.grants_of_groups(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let groups = |names: &[&str]| {
+            portal.grants_of_groups(&names.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
         let shop = groups(&["shop", "others"]);
         assert!(shop.may_see(&folder("appops/shop/prod")) && !shop.may_operate(&folder("appops/shop/prod")));
-        assert!(!shop.may_see(&folder("appops/bank/prod")) && !shop.may_see(&folder("appops/shop/prod/more")));
+        assert!(
+            !shop.may_see(&folder("appops/bank/prod")) && !shop.may_see(&folder("appops/shop/prod/more"))
+        );
         assert!(!shop.sees_all() && !shop.may_freeze());
         let lead = groups(&["shop-lead"]);
         assert!(lead.may_operate(&folder("appops/shop/dev")) && !lead.may_see(&folder("appops/shop/prod")));
@@ -392,14 +398,29 @@ mod tests {
             "  workloads: [{issuer: 'https://ci.example', audience: portal, subjects: ['repo:acme/infra:ref:refs/heads/main'], role: viewer, match: '**'}]\n",
         );
         let main = "repo:acme/infra:ref:refs/heads/main";
-        assert!(!portal.grants_of_workload("https://ci.example", "portal", main).is_empty());
+        assert!(
+            !portal
+                .grants_of_workload("https://ci.example", "portal", main)
+                .is_empty()
+        );
         for (issuer, audience, subject) in [
             ("https://other.example", "portal", main),
             ("https://ci.example", "other", main),
-            ("https://ci.example", "portal", "repo:acme/infra:ref:refs/heads/mai"),
-            ("https://ci.example", "portal", "repo:evil/infra:ref:refs/heads/main"),
+            (
+                "https://ci.example",
+                "portal",
+                "repo:acme/infra:ref:refs/heads/mai",
+            ),
+            (
+                "https://ci.example",
+                "portal",
+                "repo:evil/infra:ref:refs/heads/main",
+            ),
         ] {
-            assert!(portal.grants_of_workload(issuer, audience, subject).is_empty(), "{subject}");
+            assert!(
+                portal.grants_of_workload(issuer, audience, subject).is_empty(),
+                "{subject}"
+            );
         }
     }
 
@@ -426,7 +447,8 @@ mod tests {
             let error = Config::parse(&text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
-        let local = "portal: {login: {issuer: 'http://127.0.0.1:9', client_id: a, url: 'http://localhost:8080'}}";
+        let local =
+            "portal: {login: {issuer: 'http://127.0.0.1:9', client_id: a, url: 'http://localhost:8080'}}";
         assert!(Config::parse(local).is_ok());
     }
 }

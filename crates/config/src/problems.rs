@@ -179,7 +179,12 @@ impl Config {
             [url, ("notify[].key_env".to_owned(), receiver.key_env.as_ref())]
         });
         let login = self.portal.login.iter();
-        let login = login.map(|login| ("portal.login.client_secret_env".to_owned(), login.client_secret_env.as_ref()));
+        let login = login.map(|login| {
+            (
+                "portal.login.client_secret_env".to_owned(),
+                login.client_secret_env.as_ref(),
+            )
+        });
         let is_name = |name: &str| {
             let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
             name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_part)

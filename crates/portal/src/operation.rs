@@ -432,17 +432,27 @@ mod tests {
         }
     }
 
-    fn step(operation: PortalOperation, row: &OverviewRow, input: OperationInput) -> Result<NextStep, OperationRefusal> {
+    fn step(
+        operation: PortalOperation,
+        row: &OverviewRow,
+        input: OperationInput,
+    ) -> Result<NextStep, OperationRefusal> {
         next_step(operation, row, &input, Some(PAGE))
     }
 
     #[test]
     fn each_request_leads_to_githubs_page_and_its_command() {
-        let mut row = row("shop/prod", "https://github.com/acme/infra/actions/runs/42/attempts/1");
+        let mut row = row(
+            "shop/prod",
+            "https://github.com/acme/infra/actions/runs/42/attempts/1",
+        );
         let none = OperationInput::default;
         let check = step(PortalOperation::DriftCheck, &row, none()).unwrap();
         assert_eq!(check.address.as_deref(), Some(PAGE));
-        assert_eq!(check.command, "gh workflow run konverge.yml --repo github.com/acme/infra");
+        assert_eq!(
+            check.command,
+            "gh workflow run konverge.yml --repo github.com/acme/infra"
+        );
         assert!(step(PortalOperation::Restore, &row, none()).is_err());
         let digest = Digest::of_bytes(b"drift");
         row.drift = Some(DriftView {
@@ -451,37 +461,96 @@ mod tests {
             digest,
         });
         let restore = step(PortalOperation::Restore, &row, none()).unwrap();
-        assert!(restore.command.ends_with(&format!("-f approve={digest}")), "{restore:?}");
+        assert!(
+            restore.command.ends_with(&format!("-f approve={digest}")),
+            "{restore:?}"
+        );
         let retry = step(PortalOperation::Retry, &row, none()).unwrap();
-        assert_eq!(retry.address.as_deref(), Some("https://github.com/acme/infra/actions/runs/42"));
+        assert_eq!(
+            retry.address.as_deref(),
+            Some("https://github.com/acme/infra/actions/runs/42")
+        );
         assert_eq!(retry.command, "gh run rerun 42 --repo github.com/acme/infra");
         row.stopped = Some(StoppedView {
             at: Timestamp::UNIX_EPOCH,
             result: StackResult::Stopped,
-            writer: Writer { run: "https://github.com/acme/infra/actions/runs/43".to_owned(), actor: "ada".to_owned() },
+            writer: Writer {
+                run: "https://github.com/acme/infra/actions/runs/43".to_owned(),
+                actor: "ada".to_owned(),
+            },
         });
-        assert!(step(PortalOperation::Retry, &row, none()).unwrap().command.contains("rerun 43 "));
-        let back = step(PortalOperation::Rollback, &row, OperationInput { serial: Some(3), ..none() }).unwrap();
-        assert_eq!(back.address.as_deref(), Some("https://github.com/acme/infra/commits/HEAD/apps/a%20b"));
+        assert!(
+            step(PortalOperation::Retry, &row, none())
+                .unwrap()
+                .command
+                .contains("rerun 43 ")
+        );
+        let back = step(
+            PortalOperation::Rollback,
+            &row,
+            OperationInput {
+                serial: Some(3),
+                ..none()
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            back.address.as_deref(),
+            Some("https://github.com/acme/infra/commits/HEAD/apps/a%20b")
+        );
         assert_eq!(back.command, "konverge state rollback shop/prod --to 3");
     }
 
     #[test]
     fn nothing_that_somebody_wrote_becomes_a_command() {
         let hostile = row("a/$(id);'x", "https://github.com/acme/infra;id/actions/runs/4");
-        let back = step(PortalOperation::Rollback, &hostile, OperationInput { serial: Some(3), ..OperationInput::default() }).unwrap();
+        let back = step(
+            PortalOperation::Rollback,
+            &hostile,
+            OperationInput {
+                serial: Some(3),
+                ..OperationInput::default()
+            },
+        )
+        .unwrap();
         assert_eq!(back.command, r"konverge state rollback 'a/$(id);'\''x' --to 3");
         let retry = step(PortalOperation::Retry, &hostile, OperationInput::default()).unwrap();
-        assert_eq!(retry.command, "gh api repos/acme/infra/dispatches -f event_type=konverge-apply");
-        for digest in ["", "0123", "0123456789abcdef; id", "0123456G", "01234567\n89", &"a".repeat(65)] {
-            let input = OperationInput { digest: Some(digest.to_owned()), ..OperationInput::default() };
-            assert!(step(PortalOperation::Approve, &hostile, input).is_err(), "{digest}");
+        assert_eq!(
+            retry.command,
+            "gh api repos/acme/infra/dispatches -f event_type=konverge-apply"
+        );
+        for digest in [
+            "",
+            "0123",
+            "0123456789abcdef; id",
+            "0123456G",
+            "01234567\n89",
+            &"a".repeat(65),
+        ] {
+            let input = OperationInput {
+                digest: Some(digest.to_owned()),
+                ..OperationInput::default()
+            };
+            assert!(
+                step(PortalOperation::Approve, &hostile, input).is_err(),
+                "{digest}"
+            );
         }
         for serial in [None, Some(0), Some(7), Some(8)] {
-            let input = OperationInput { serial, ..OperationInput::default() };
-            assert!(step(PortalOperation::Rollback, &hostile, input).is_err(), "{serial:?}");
+            let input = OperationInput {
+                serial,
+                ..OperationInput::default()
+            };
+            assert!(
+                step(PortalOperation::Rollback, &hostile, input).is_err(),
+                "{serial:?}"
+            );
         }
-        for run in ["javascript:alert(1)", "https://github.com/a/b/actions/runs/x", "https://github.com/actions/runs/4"] {
+        for run in [
+            "javascript:alert(1)",
+            "https://github.com/a/b/actions/runs/x",
+            "https://github.com/actions/runs/4",
+        ] {
             assert_eq!(github_run(run), None);
         }
     }

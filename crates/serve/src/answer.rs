@@ -153,8 +153,9 @@ impl RequestError {
             Self::SignedOut(message) => (
                 StatusCode::UNAUTHORIZED,
                 "Nobody is signed in",
-                UserError::new(ErrorKind::Policy, message)
-                    .hint("open the overview to sign in; a script sends `Authorization: Bearer TOKEN` to /api/v1"),
+                UserError::new(ErrorKind::Policy, message).hint(
+                    "open the overview to sign in; a script sends `Authorization: Bearer TOKEN` to /api/v1",
+                ),
             ),
             Self::Forbidden { message, hint } => (
                 StatusCode::FORBIDDEN,

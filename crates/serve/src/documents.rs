@@ -106,7 +106,11 @@ impl Asked<'_> {
     }
 
     /// Reads a stack that may be seen.
-    pub(super) async fn details(&self, index: &KnownIndex, id: &StackId) -> Result<StackDetails, RequestError> {
+    pub(super) async fn details(
+        &self,
+        index: &KnownIndex,
+        id: &StackId,
+    ) -> Result<StackDetails, RequestError> {
         let _permit = self.shared.reads.acquire().await;
         let view = within_deadline(self.shared.source().stack(index, id)).await?;
         view.ok_or(RequestError::Unknown("this stack"))

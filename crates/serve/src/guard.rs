@@ -41,7 +41,11 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     // The body of a request cannot be shared with what waits for a provider, so its head is.
     let head = RequestHead {
         method: request.method().clone(),
-        page: request.uri().path_and_query().map_or("/", |page| page.as_str()).to_owned(),
+        page: request
+            .uri()
+            .path_and_query()
+            .map_or("/", |page| page.as_str())
+            .to_owned(),
         headers: request.headers().clone(),
         peer: peer_of(request.extensions().get::<ConnectInfo<SocketAddr>>()),
     };
@@ -75,7 +79,10 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     );
     if shared.login().is_some() {
         headers.insert(header::VARY, HeaderValue::from_static("cookie, authorization"));
-        if shared.login().is_some_and(|login| login.config.url.starts_with("https://")) {
+        if shared
+            .login()
+            .is_some_and(|login| login.config.url.starts_with("https://"))
+        {
             headers.insert(
                 header::STRICT_TRANSPORT_SECURITY,
                 HeaderValue::from_static("max-age=31536000"),

@@ -164,7 +164,8 @@ impl Login {
                 .get(name)
                 .is_none_or(|sent: &HeaderValue| sent.as_bytes() == expected.as_bytes())
         };
-        is("sec-fetch-site", "same-origin") && is(header::ORIGIN.as_str(), self.config.url.trim_end_matches('/'))
+        is("sec-fetch-site", "same-origin")
+            && is(header::ORIGIN.as_str(), self.config.url.trim_end_matches('/'))
     }
 
     /// The host that requests must name.

@@ -51,20 +51,35 @@ impl PortalActions for Recorded {
     }
 
     async fn record_outcome(&self, _: &str, error: Option<&str>) -> Result<(), UserError> {
-        self.writes.lock().unwrap().push(format!("outcome {}", error.unwrap_or("done")));
+        self.writes
+            .lock()
+            .unwrap()
+            .push(format!("outcome {}", error.unwrap_or("done")));
         Ok(())
     }
 
-    async fn unlock(&self, by: &PortalPerson, stack: &StackId, lease: &str, reason: &str) -> Result<(), UserError> {
+    async fn unlock(
+        &self,
+        by: &PortalPerson,
+        stack: &StackId,
+        lease: &str,
+        reason: &str,
+    ) -> Result<(), UserError> {
         if lease != "1-a" {
             return Err(UserError::new(ErrorKind::State, "another lease"));
         }
-        self.writes.lock().unwrap().push(format!("unlock {stack} {lease} {reason} {}", by.subject));
+        self.writes
+            .lock()
+            .unwrap()
+            .push(format!("unlock {stack} {lease} {reason} {}", by.subject));
         Ok(())
     }
 
     async fn set_freeze(&self, by: &PortalPerson, frozen: bool, reason: &str) -> Result<(), UserError> {
-        self.writes.lock().unwrap().push(format!("freeze {frozen} {reason} {}", by.subject));
+        self.writes
+            .lock()
+            .unwrap()
+            .push(format!("freeze {frozen} {reason} {}", by.subject));
         Ok(())
     }
 
@@ -101,7 +116,13 @@ impl Visited {
         }
     }
 
-    async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> (StatusCode, HeaderMap, String) {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (StatusCode, HeaderMap, String) {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| *name == "host") {
             request = request.header("host", "portal.example");
@@ -120,7 +141,11 @@ impl Visited {
             .unwrap();
         let (parts, body) = answer.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        (parts.status, parts.headers, String::from_utf8(bytes.to_vec()).unwrap())
+        (
+            parts.status,
+            parts.headers,
+            String::from_utf8(bytes.to_vec()).unwrap(),
+        )
     }
 
     async fn get(&self, path: &str, cookie: &str) -> (StatusCode, HeaderMap, String) {
@@ -129,7 +154,9 @@ impl Visited {
 
     async fn post(&self, path: &str, person: &(String, String), rest: &str) -> (StatusCode, String) {
         let body = format!("csrf={}&{rest}", person.1);
-        let (status, _, text) = self.send(Method::POST, path, &[("cookie", &person.0)], &body).await;
+        let (status, _, text) = self
+            .send(Method::POST, path, &[("cookie", &person.0)], &body)
+            .await;
         (status, text)
     }
 }
@@ -153,27 +180,65 @@ fn person(groups: &[&str]) -> (String, String) {
 async fn nobody_sees_anything_without_a_session() {
     let visited = Visited::new(Recorded::default());
     for path in [
-        "/", "/index.html", "/search.html?q=web", "/audit.html", "/freeze.html", "/account.html", "/kinds/v1=3AService.html",
-        "/stacks/shop@prod/index.html", "/stacks/shop@prod/operations.html", "/nothing",
+        "/",
+        "/index.html",
+        "/search.html?q=web",
+        "/audit.html",
+        "/freeze.html",
+        "/account.html",
+        "/kinds/v1=3AService.html",
+        "/stacks/shop@prod/index.html",
+        "/stacks/shop@prod/operations.html",
+        "/nothing",
     ] {
-        for cookie in ["", "__Host-konverge-session=", "konverge-session=x", "__Host-konverge-session=AAAA"] {
+        for cookie in [
+            "",
+            "__Host-konverge-session=",
+            "konverge-session=x",
+            "__Host-konverge-session=AAAA",
+        ] {
             let (status, headers, body) = visited.get(path, cookie).await;
             assert_eq!(status, StatusCode::SEE_OTHER, "{path}");
-            assert!(headers["location"].to_str().unwrap().starts_with("/login?to=%2F"), "{headers:?}");
+            assert!(
+                headers["location"].to_str().unwrap().starts_with("/login?to=%2F"),
+                "{headers:?}"
+            );
             assert!(!body.contains("shop"), "{body}");
         }
     }
-    for path in ["/api/v1/overview", "/api/v1/search?q=web", "/api/v1/audit", "/api/v1/stacks/shop%2Fprod", "/api/v1/nothing"] {
+    for path in [
+        "/api/v1/overview",
+        "/api/v1/search?q=web",
+        "/api/v1/audit",
+        "/api/v1/stacks/shop%2Fprod",
+        "/api/v1/nothing",
+    ] {
         let (status, headers, body) = visited.get(path, "").await;
-        assert_eq!((status, &headers["www-authenticate"]), (StatusCode::UNAUTHORIZED, &"Bearer".parse().unwrap()));
-        assert!(serde_json::from_str::<Value>(&body).is_ok() && !body.contains("acme"), "{body}");
+        assert_eq!(
+            (status, &headers["www-authenticate"]),
+            (StatusCode::UNAUTHORIZED, &"Bearer".parse().unwrap())
+        );
+        assert!(
+            serde_json::from_str::<Value>(&body).is_ok() && !body.contains("acme"),
+            "{body}"
+        );
     }
-    for path in ["/freeze", "/logout", "/stacks/shop@prod/operations/unlock", "/api/v1/freeze"] {
+    for path in [
+        "/freeze",
+        "/logout",
+        "/stacks/shop@prod/operations/unlock",
+        "/api/v1/freeze",
+    ] {
         let (status, ..) = visited.send(Method::POST, path, &[], "reason=x&csrf=x").await;
         assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
     }
-    let (status, _, metrics) = visited.send(Method::GET, "/metrics", &[("host", "10.0.0.7:8080")], "").await;
-    assert!(status == StatusCode::OK && !metrics.contains("portal_stacks"), "{metrics}");
+    let (status, _, metrics) = visited
+        .send(Method::GET, "/metrics", &[("host", "10.0.0.7:8080")], "")
+        .await;
+    assert!(
+        status == StatusCode::OK && !metrics.contains("portal_stacks"),
+        "{metrics}"
+    );
     assert!(visited.recorded.requests.lock().unwrap().is_empty());
 }
 
@@ -184,8 +249,15 @@ async fn somebody_without_a_role_or_of_another_host_sees_nothing() {
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(body.contains("&lt;i&gt;Ada") && !body.contains("shop/"), "{body}");
     let sre = person(&["sre"]);
-    for host in ["evil.example", "portal.example.evil.example", "portal.example:1", "localhost"] {
-        let (status, _, body) = visited.send(Method::GET, "/", &[("host", host), ("cookie", &sre.0)], "").await;
+    for host in [
+        "evil.example",
+        "portal.example.evil.example",
+        "portal.example:1",
+        "localhost",
+    ] {
+        let (status, _, body) = visited
+            .send(Method::GET, "/", &[("host", host), ("cookie", &sre.0)], "")
+            .await;
         assert_eq!(status, StatusCode::MISDIRECTED_REQUEST, "{host}");
         assert!(!body.contains("shop"));
     }
@@ -195,20 +267,40 @@ async fn somebody_without_a_role_or_of_another_host_sees_nothing() {
 async fn a_viewer_sees_some_stacks_and_nothing_of_the_others() {
     let visited = Visited::new(Recorded::default());
     let viewer = person(&["shop"]).0;
-    for path in ["/", "/api/v1/overview", "/search.html?q=web", "/api/v1/search?q=web", "/kinds/v1=3AService.html"] {
+    for path in [
+        "/",
+        "/api/v1/overview",
+        "/search.html?q=web",
+        "/api/v1/search?q=web",
+        "/kinds/v1=3AService.html",
+    ] {
         let (status, _, body) = visited.get(path, &viewer).await;
         assert_eq!(status, StatusCode::OK, "{path}");
-        assert!(body.contains("shop/prod") && !body.contains("shop/dev") && !body.contains("shop@dev"), "{path}: {body}");
+        assert!(
+            body.contains("shop/prod") && !body.contains("shop/dev") && !body.contains("shop@dev"),
+            "{path}: {body}"
+        );
     }
     let (_, _, overview) = visited.get("/", &viewer).await;
-    assert!(overview.contains("1 stack ") && !overview.contains("2 stacks"), "{overview}");
+    assert!(
+        overview.contains("1 stack ") && !overview.contains("2 stacks"),
+        "{overview}"
+    );
     for path in [
-        "/stacks/shop@dev/index.html", "/stacks/shop@dev/3-7.html", "/stacks/shop@dev/operations.html",
-        "/stacks/shop@dev/difference.html?from=3&to=7", "/api/v1/stacks/shop%2Fdev", "/api/v1/stacks/shop%2Fdev/diff?from=3&to=7",
+        "/stacks/shop@dev/index.html",
+        "/stacks/shop@dev/3-7.html",
+        "/stacks/shop@dev/operations.html",
+        "/stacks/shop@dev/difference.html?from=3&to=7",
+        "/api/v1/stacks/shop%2Fdev",
+        "/api/v1/stacks/shop%2Fdev/diff?from=3&to=7",
     ] {
         let (status, _, body) = visited.get(path, &viewer).await;
         let (unknown, _, text) = visited.get(&path.replace("dev", "none"), &viewer).await;
-        assert_eq!((status, unknown), (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND), "{path}");
+        assert_eq!(
+            (status, unknown),
+            (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND),
+            "{path}"
+        );
         assert_eq!(body, text, "a hidden stack answers as one that does not exist");
     }
     // What somebody who sees all of it read before is not shown.
@@ -226,35 +318,87 @@ async fn each_operation_needs_its_role_and_is_recorded() {
     let visited = Visited::new(Recorded::default());
     let (sre, shop, dev) = (person(&["sre"]), person(&["shop"]), person(&["dev"]));
     for (operation, rest) in [
-        ("drift-check", ""), ("approve", "digest=0123456789ab"), ("rollback", "serial=3"), ("unlock", "lease=1-a&reason=dead"),
+        ("drift-check", ""),
+        ("approve", "digest=0123456789ab"),
+        ("rollback", "serial=3"),
+        ("unlock", "lease=1-a&reason=dead"),
     ] {
         let on = |stack: &str| format!("/stacks/shop@{stack}/operations/{operation}");
-        assert_eq!(visited.post(&on("prod"), &shop, rest).await.0, StatusCode::FORBIDDEN, "{operation}");
-        assert_eq!(visited.post(&on("prod"), &dev, rest).await.0, StatusCode::NOT_FOUND, "{operation}");
+        assert_eq!(
+            visited.post(&on("prod"), &shop, rest).await.0,
+            StatusCode::FORBIDDEN,
+            "{operation}"
+        );
+        assert_eq!(
+            visited.post(&on("prod"), &dev, rest).await.0,
+            StatusCode::NOT_FOUND,
+            "{operation}"
+        );
         let before = visited.recorded.requests.lock().unwrap().len();
         let (status, body) = visited.post(&on("prod"), &sre, rest).await;
         assert!(status.is_success(), "{operation}: {body}");
         assert_eq!(status == StatusCode::ACCEPTED, operation != "unlock");
-        assert_eq!(body.contains("https://github.com/acme/infra"), operation != "unlock", "{body}");
-        assert!(visited.post(&on("dev"), &dev, rest).await.0.is_success(), "{operation}");
+        assert_eq!(
+            body.contains("https://github.com/acme/infra"),
+            operation != "unlock",
+            "{body}"
+        );
+        assert!(
+            visited.post(&on("dev"), &dev, rest).await.0.is_success(),
+            "{operation}"
+        );
         let requests = visited.recorded.requests.lock().unwrap();
         assert_eq!(requests.len(), before + 2);
-        assert_eq!((requests[before].operation.key(), requests[before].person.subject.as_str()), (operation, "42"));
+        assert_eq!(
+            (
+                requests[before].operation.key(),
+                requests[before].person.subject.as_str()
+            ),
+            (operation, "42")
+        );
     }
-    for (path, expected) in [("/freeze", "freeze true r 42"), ("/unfreeze", "freeze false r 42")] {
+    for (path, expected) in [
+        ("/freeze", "freeze true r 42"),
+        ("/unfreeze", "freeze false r 42"),
+    ] {
         for nobody in [&shop, &dev] {
-            assert_eq!(visited.post(path, nobody, "reason=r").await.0, StatusCode::FORBIDDEN);
+            assert_eq!(
+                visited.post(path, nobody, "reason=r").await.0,
+                StatusCode::FORBIDDEN
+            );
         }
-        assert_eq!(visited.post(path, &sre, "reason=+").await.0, StatusCode::BAD_REQUEST);
+        assert_eq!(
+            visited.post(path, &sre, "reason=+").await.0,
+            StatusCode::BAD_REQUEST
+        );
         assert_eq!(visited.post(path, &sre, "reason=r").await.0, StatusCode::OK);
         let writes = visited.recorded.writes.lock().unwrap();
-        assert_eq!(writes[writes.len() - 2..], [expected.to_owned(), "outcome done".to_owned()]);
+        assert_eq!(
+            writes[writes.len() - 2..],
+            [expected.to_owned(), "outcome done".to_owned()]
+        );
     }
     for (path, rest, status) in [
-        ("/stacks/shop@prod/operations/unlock", "lease=2-b&reason=x", StatusCode::CONFLICT),
-        ("/stacks/shop@prod/operations/unlock", "lease=1-a", StatusCode::BAD_REQUEST),
-        ("/stacks/shop@prod/operations/approve", "digest=%24(id)", StatusCode::CONFLICT),
-        ("/stacks/shop@prod/operations/rollback", "serial=x", StatusCode::BAD_REQUEST),
+        (
+            "/stacks/shop@prod/operations/unlock",
+            "lease=2-b&reason=x",
+            StatusCode::CONFLICT,
+        ),
+        (
+            "/stacks/shop@prod/operations/unlock",
+            "lease=1-a",
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            "/stacks/shop@prod/operations/approve",
+            "digest=%24(id)",
+            StatusCode::CONFLICT,
+        ),
+        (
+            "/stacks/shop@prod/operations/rollback",
+            "serial=x",
+            StatusCode::BAD_REQUEST,
+        ),
         ("/stacks/shop@prod/operations/restore", "", StatusCode::CONFLICT),
         ("/stacks/shop@prod/operations/apply", "", StatusCode::NOT_FOUND),
         ("/stacks/none/operations/retry", "", StatusCode::NOT_FOUND),
@@ -288,52 +432,95 @@ async fn a_request_of_another_site_does_nothing() {
     // A JSON call with the cookie of a browser.
     for path in ["/api/v1/freeze", "/api/v1/stacks/shop%2Fprod/drift-check"] {
         let headers = [("cookie", cookie.as_str()), ("content-type", "application/json")];
-        let (status, ..) = visited.send(Method::POST, path, &headers, "{\"reason\":\"r\"}").await;
+        let (status, ..) = visited
+            .send(Method::POST, path, &headers, "{\"reason\":\"r\"}")
+            .await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{path}");
     }
     // A token that is no token counts, and not the cookie beside it.
-    for token in ["Basic YTpi", "Bearer ", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30."] {
+    for token in [
+        "Basic YTpi",
+        "Bearer ",
+        "Bearer a.b.c",
+        "Bearer eyJhbGciOiJub25lIn0.e30.",
+    ] {
         let headers = [("cookie", cookie.as_str()), ("authorization", token)];
         let (status, ..) = visited.send(Method::GET, "/api/v1/overview", &headers, "").await;
         assert_eq!(status, StatusCode::UNAUTHORIZED, "{token}");
     }
-    assert!(visited.recorded.requests.lock().unwrap().is_empty() && visited.recorded.writes.lock().unwrap().is_empty());
-    let headers = [("cookie", cookie.as_str()), ("origin", "https://portal.example"), ("sec-fetch-site", "same-origin")];
-    assert_eq!(visited.send(Method::POST, "/freeze", &headers, &good).await.0, StatusCode::OK);
+    assert!(
+        visited.recorded.requests.lock().unwrap().is_empty()
+            && visited.recorded.writes.lock().unwrap().is_empty()
+    );
+    let headers = [
+        ("cookie", cookie.as_str()),
+        ("origin", "https://portal.example"),
+        ("sec-fetch-site", "same-origin"),
+    ];
+    assert_eq!(
+        visited.send(Method::POST, "/freeze", &headers, &good).await.0,
+        StatusCode::OK
+    );
     let (status, headers, _) = visited.send(Method::POST, "/logout", &headers, &good).await;
     assert_eq!(status, StatusCode::OK);
-    assert!(headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"), "{headers:?}");
+    assert!(
+        headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"),
+        "{headers:?}"
+    );
 }
 
 #[tokio::test]
 async fn what_cannot_be_recorded_is_not_done_and_too_much_is_refused() {
-    let away = Visited::new(Recorded { fails: true, ..Recorded::default() });
+    let away = Visited::new(Recorded {
+        fails: true,
+        ..Recorded::default()
+    });
     let sre = person(&["sre"]);
     let (status, body) = away.post("/freeze", &sre, "reason=r").await;
-    assert!(status == StatusCode::SERVICE_UNAVAILABLE && body.contains("the store is away"), "{body}");
+    assert!(
+        status == StatusCode::SERVICE_UNAVAILABLE && body.contains("the store is away"),
+        "{body}"
+    );
     assert!(away.recorded.writes.lock().unwrap().is_empty());
     let visited = Visited::new(Recorded::default());
     let mut last = StatusCode::OK;
     for _ in 0..25 {
-        last = visited.post("/stacks/shop@prod/operations/drift-check", &sre, "").await.0;
+        last = visited
+            .post("/stacks/shop@prod/operations/drift-check", &sre, "")
+            .await
+            .0;
     }
     assert_eq!(last, StatusCode::TOO_MANY_REQUESTS);
     assert!(visited.recorded.requests.lock().unwrap().len() < 25);
     let long = format!("reason={}", "x".repeat(20_000));
-    assert_eq!(visited.post("/freeze", &sre, &long).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        visited.post("/freeze", &sre, &long).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
     let long = format!("reason={}", "x".repeat(501));
-    assert_eq!(visited.post("/freeze", &sre, &long).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        visited.post("/freeze", &sre, &long).await.0,
+        StatusCode::BAD_REQUEST
+    );
 }
 
 #[tokio::test]
 async fn an_answer_of_the_provider_needs_the_sign_in_of_this_browser() {
     let visited = Visited::new(Recorded::default());
     let sre = person(&["sre"]).0;
-    for path in ["/login/callback", "/login/callback?state=x&code=y", "/login/callback?state=&code=y", "/login/callback?error=access_denied"] {
+    for path in [
+        "/login/callback",
+        "/login/callback?state=x&code=y",
+        "/login/callback?state=&code=y",
+        "/login/callback?error=access_denied",
+    ] {
         for cookie in ["", sre.as_str(), "__Host-konverge-sign-in=AAAA"] {
             let (status, headers, body) = visited.get(path, cookie).await;
             assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {body}");
-            assert!(!headers["set-cookie"].to_str().unwrap().contains("session"), "{headers:?}");
+            assert!(
+                !headers["set-cookie"].to_str().unwrap().contains("session"),
+                "{headers:?}"
+            );
         }
     }
 }
@@ -349,5 +536,8 @@ fn an_answer_has_the_next_step_beside_its_other_keys() {
         next: None,
     };
     let text = serde_json::to_string(&answer).unwrap();
-    assert_eq!(text, r#"{"version":1,"operation":"drift-check","audit":"x","outcome":"done"}"#);
+    assert_eq!(
+        text,
+        r#"{"version":1,"operation":"drift-check","audit":"x","outcome":"done"}"#
+    );
 }

@@ -15,9 +15,7 @@ use konverge_base::{
     error::ErrorKind,
     model::{RepoPath, StackId},
 };
-use konverge_portal::{
-    OperationAnswer, OperationInput, PortalOperation, RequestOutcome, html, next_step,
-};
+use konverge_portal::{OperationAnswer, OperationInput, PortalOperation, RequestOutcome, html, next_step};
 use konverge_report::json;
 use serde::Deserialize;
 
@@ -121,7 +119,10 @@ impl Asking<'_> {
         input: OperationInput,
     ) -> Result<OperationAnswer, RequestError> {
         let index = self.shared.index(self.access).await?;
-        let row = index.overview.row(id).ok_or(RequestError::Unknown("this stack"))?;
+        let row = index
+            .overview
+            .row(id)
+            .ok_or(RequestError::Unknown("this stack"))?;
         if !self.access.may_operate(&row.stack) {
             return Err(RequestError::forbidden(
                 format!("the role `operator` for `{id}` is missing"),
@@ -250,7 +251,9 @@ impl Asking<'_> {
 /// The input that belongs to an operation, and nothing else.
 fn checked(operation: PortalOperation, input: OperationInput) -> Result<OperationInput, RequestError> {
     let text = |name: &str, text: Option<String>| {
-        let text = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let text = text
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty());
         match text.as_ref().is_some_and(|text| text.chars().count() > LONGEST) {
             true => Err(RequestError::wrong(
                 format!("`{name}` is longer than {LONGEST} characters"),
@@ -261,7 +264,10 @@ fn checked(operation: PortalOperation, input: OperationInput) -> Result<Operatio
     };
     let required = |name: &str, value: Option<String>| {
         text(name, value)?.ok_or_else(|| {
-            RequestError::wrong(format!("`{name}` is missing"), "it is recorded, and every run that it stops shows it")
+            RequestError::wrong(
+                format!("`{name}` is missing"),
+                "it is recorded, and every run that it stops shows it",
+            )
         })
     };
     Ok(match operation {
@@ -441,7 +447,15 @@ async fn unfreeze_call(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    call_on_all(&shared, &access, &headers, &peer, &body, PortalOperation::Unfreeze).await
+    call_on_all(
+        &shared,
+        &access,
+        &headers,
+        &peer,
+        &body,
+        PortalOperation::Unfreeze,
+    )
+    .await
 }
 
 async fn stack_call(
@@ -461,7 +475,9 @@ async fn stack_call(
     let make = async {
         asking.check_script()?;
         let operation = known(&operation)?;
-        asking.on_stack(operation, &api::parse(&id)?, called(&body)?).await
+        asking
+            .on_stack(operation, &api::parse(&id)?, called(&body)?)
+            .await
     };
     answered(make.await, Form::Json)
 }

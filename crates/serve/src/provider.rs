@@ -9,12 +9,12 @@ use std::{
 
 use konverge_config::PortalLogin;
 use openidconnect::{
-    AdditionalClaims, AsyncHttpClient, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest, HttpResponse,
-    IdToken, IdTokenClaims, IdTokenVerifier, IssuerUrl, JsonWebKeySet, Nonce, PkceCodeChallenge,
-    PkceCodeVerifier, RedirectUrl, Scope, TokenResponse as _,
+    AdditionalClaims, AsyncHttpClient, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest,
+    HttpResponse, IdToken, IdTokenClaims, IdTokenVerifier, IssuerUrl, JsonWebKeySet, Nonce,
+    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope, TokenResponse as _,
     core::{
-        CoreAuthenticationFlow, CoreClient, CoreGenderClaim, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm,
-        CoreJwsSigningAlgorithm, CoreProviderMetadata,
+        CoreAuthenticationFlow, CoreClient, CoreGenderClaim, CoreJsonWebKey,
+        CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm, CoreProviderMetadata,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -50,12 +50,8 @@ struct OtherClaims(HashMap<String, Value>);
 
 impl AdditionalClaims for OtherClaims {}
 
-type ProviderToken = IdToken<
-    OtherClaims,
-    CoreGenderClaim,
-    CoreJweContentEncryptionAlgorithm,
-    CoreJwsSigningAlgorithm,
->;
+type ProviderToken =
+    IdToken<OtherClaims, CoreGenderClaim, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm>;
 
 /// Why nobody is known by what a provider or a browser sent.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -190,7 +186,9 @@ impl Providers {
         ];
         let is_secure = |address: &&str| address.starts_with("https://") || issuer.starts_with("http://");
         match addresses.iter().flatten().find(|address| !is_secure(address)) {
-            Some(address) => Err(SignInError::Away(format!("it names `{address}`, which is not HTTPS"))),
+            Some(address) => Err(SignInError::Away(format!(
+                "it names `{address}`, which is not HTTPS"
+            ))),
             None => Ok(read),
         }
     }
@@ -240,17 +238,21 @@ impl Providers {
             .exchange_code(AuthorizationCode::new(code.to_owned()))
             .map_err(|error| SignInError::Away(error.to_string()))?
             .set_pkce_verifier(PkceCodeVerifier::new(verifier.to_owned()));
-        let answer = exchange.request_async(&self.http).await.map_err(|error| match &error {
-            openidconnect::RequestTokenError::ServerResponse(refused) => {
-                SignInError::Refused(refused.to_string())
-            }
-            other => SignInError::Away(with_causes(other)),
-        })?;
+        let answer = exchange
+            .request_async(&self.http)
+            .await
+            .map_err(|error| match &error {
+                openidconnect::RequestTokenError::ServerResponse(refused) => {
+                    SignInError::Refused(refused.to_string())
+                }
+                other => SignInError::Away(with_causes(other)),
+            })?;
         let token = answer
             .id_token()
             .ok_or_else(|| SignInError::Token("the provider sent no ID token".to_owned()))?;
         let token = token.to_string();
-        self.verify(&login.issuer, &login.client_id, &token, Some(nonce)).await
+        self.verify(&login.issuer, &login.client_id, &token, Some(nonce))
+            .await
     }
 
     /// Verifies a token: signature, issuer, audience, expiry, and the nonce of a sign-in.
@@ -322,11 +324,8 @@ fn client(
     let back = format!("{}/login/callback", login.url.trim_end_matches('/'));
     let back = RedirectUrl::new(back).map_err(|error| SignInError::Away(error.to_string()))?;
     let secret = secret.map(|secret| ClientSecret::new(secret.to_owned()));
-    let client = CoreClient::from_provider_metadata(
-        published.clone(),
-        ClientId::new(login.client_id.clone()),
-        secret,
-    );
+    let client =
+        CoreClient::from_provider_metadata(published.clone(), ClientId::new(login.client_id.clone()), secret);
     Ok(client.set_redirect_uri(back))
 }
 
@@ -350,12 +349,14 @@ fn verified(
         (Some(_), _) => Err("it does not belong to this sign-in".to_owned()),
     };
     let claims: &IdTokenClaims<OtherClaims, CoreGenderClaim> =
-        token.claims(&verifier, check_nonce).map_err(|error| match error {
-            openidconnect::ClaimsVerificationError::SignatureVerification(
-                openidconnect::SignatureVerificationError::NoMatchingKey,
-            ) => TokenProblem::Key,
-            other => TokenProblem::Other(other.to_string()),
-        })?;
+        token
+            .claims(&verifier, check_nonce)
+            .map_err(|error| match error {
+                openidconnect::ClaimsVerificationError::SignatureVerification(
+                    openidconnect::SignatureVerificationError::NoMatchingKey,
+                ) => TokenProblem::Key,
+                other => TokenProblem::Other(other.to_string()),
+            })?;
     let subject = claims.subject().as_str().to_owned();
     let name = claims
         .preferred_username()
@@ -365,7 +366,11 @@ fn verified(
     let lifetime = (claims.expiration() - claims.issue_time()).to_std();
     Ok(VerifiedToken {
         issuer: issuer.to_owned(),
-        name: name.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect(),
+        name: name
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(LONGEST_NAME)
+            .collect(),
         subject,
         lifetime: lifetime.unwrap_or_default(),
         others: claims.additional_claims().0.clone(),

@@ -135,7 +135,11 @@ impl Portal {
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
-    plain(StatusCode::OK, "text/plain; version=0.0.4", shared.metrics.text(shared.login().is_none()))
+    plain(
+        StatusCode::OK,
+        "text/plain; version=0.0.4",
+        shared.metrics.text(shared.login().is_none()),
+    )
 }
 
 async fn nothing_here(request: Request) -> Response {

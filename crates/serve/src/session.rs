@@ -83,12 +83,12 @@ impl CookieSealer {
     pub(super) fn new(key: Option<&str>, is_secure: bool) -> Result<Self, ShortKey> {
         let key = match key {
             Some(text) if text.chars().count() < SHORTEST_KEY => return Err(ShortKey),
-            Some(text) => {
-                Key::derive_from(blake3::Hasher::new_derive_key("konverge portal cookies 1")
+            Some(text) => Key::derive_from(
+                blake3::Hasher::new_derive_key("konverge portal cookies 1")
                     .update(text.as_bytes())
                     .finalize()
-                    .as_bytes())
-            }
+                    .as_bytes(),
+            ),
             None => Key::generate(),
         };
         Ok(Self { key, is_secure })
@@ -108,7 +108,8 @@ impl CookieSealer {
         let mut jar = CookieJar::new();
         let age = cookie::time::Duration::seconds(i64::try_from(age.as_secs()).ok()?);
         let cookie = Cookie::build((self.name(name), text)).max_age(age);
-        jar.private_mut(&self.key).add(self.with_attributes(cookie.build()));
+        jar.private_mut(&self.key)
+            .add(self.with_attributes(cookie.build()));
         let sealed = jar.delta().next()?.to_string();
         HeaderValue::from_str(&sealed).ok()
     }
@@ -197,7 +198,10 @@ mod tests {
     fn sent(header: &HeaderValue) -> HeaderMap {
         let cookie = header.to_str().unwrap().split(';').next().unwrap();
         let mut headers = HeaderMap::new();
-        headers.insert(header::COOKIE, HeaderValue::from_str(&format!("other=1; {cookie}")).unwrap());
+        headers.insert(
+            header::COOKIE,
+            HeaderValue::from_str(&format!("other=1; {cookie}")).unwrap(),
+        );
         headers
     }
 
@@ -208,7 +212,14 @@ mod tests {
         let session = PersonSession::begin(person(), vec!["sre".to_owned()], now);
         let header = sealer.session(&session).unwrap();
         let text = header.to_str().unwrap();
-        for part in ["__Host-konverge-session=", "HttpOnly", "Secure", "SameSite=Lax", "Path=/", "Max-Age=28800"] {
+        for part in [
+            "__Host-konverge-session=",
+            "HttpOnly",
+            "Secure",
+            "SameSite=Lax",
+            "Path=/",
+            "Max-Age=28800",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         assert!(!text.contains("Domain") && !text.contains("sre") && !text.contains("Ada"));
@@ -231,7 +242,9 @@ mod tests {
     fn an_altered_cookie_or_one_of_another_use_is_none() {
         let now = Timestamp::now();
         let sealer = CookieSealer::new(Some(KEY), true).unwrap();
-        let header = sealer.session(&PersonSession::begin(person(), Vec::new(), now)).unwrap();
+        let header = sealer
+            .session(&PersonSession::begin(person(), Vec::new(), now))
+            .unwrap();
         let text = header.to_str().unwrap().split(';').next().unwrap().to_owned();
         let (name, value) = text.split_once('=').unwrap();
         for at in [0, value.len() / 2, value.len() - 3] {
@@ -245,8 +258,14 @@ mod tests {
         let begun = PendingSignIn::begin("s".into(), "n".into(), "v".into(), "/".into(), now);
         let sign_in = sealer.sign_in(&begun).unwrap();
         assert_eq!(sealer.read_sign_in(&sent(&sign_in), now), Some(begun));
-        let renamed = sign_in.to_str().unwrap().replace("konverge-sign-in", "konverge-session");
-        assert_eq!(sealer.read_session(&sent(&HeaderValue::from_str(&renamed).unwrap()), now), None);
+        let renamed = sign_in
+            .to_str()
+            .unwrap()
+            .replace("konverge-sign-in", "konverge-session");
+        assert_eq!(
+            sealer.read_session(&sent(&HeaderValue::from_str(&renamed).unwrap()), now),
+            None
+        );
         let late = now + jiff::SignedDuration::from_mins(10);
         assert_eq!(sealer.read_sign_in(&sent(&sign_in), late), None);
         assert_eq!(sealer.read_session(&HeaderMap::new(), now), None);

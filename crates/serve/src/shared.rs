@@ -31,10 +31,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(
-        source: Box<dyn PortalSource>,
-        login: Option<(Login, Box<dyn PortalActions>)>,
-    ) -> Self {
+    pub(super) fn new(source: Box<dyn PortalSource>, login: Option<(Login, Box<dyn PortalActions>)>) -> Self {
         Self {
             source,
             index: IndexCache::default(),

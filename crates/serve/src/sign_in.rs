@@ -153,7 +153,10 @@ async fn finished(
             "open the overview to sign in again",
         ));
     };
-    if words.get("iss").is_some_and(|issuer| *issuer != login.config.issuer) {
+    if words
+        .get("iss")
+        .is_some_and(|issuer| *issuer != login.config.issuer)
+    {
         return Err(RequestError::wrong(
             "this answer is of another login provider",
             "open the overview to sign in again",
@@ -252,12 +255,28 @@ mod tests {
 
     #[test]
     fn nobody_is_sent_elsewhere() {
-        for page in ["/", "/index.html?condition=failed&q=a+b", "/stacks/shop@prod/index.html", "/kinds/v1=3APod.html"] {
+        for page in [
+            "/",
+            "/index.html?condition=failed&q=a+b",
+            "/stacks/shop@prod/index.html",
+            "/kinds/v1=3APod.html",
+        ] {
             assert_eq!(own_page(page), page);
         }
         for foreign in [
-            "https://evil.example/", "//evil.example", "/\\evil.example", "\\\\evil.example", "javascript:alert(1)",
-            "/\t/evil.example", "/ /evil.example", "evil", "", "/login?to=/", "/a\r\nset-cookie: x", "/\u{202e}x", "/a#b",
+            "https://evil.example/",
+            "//evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "javascript:alert(1)",
+            "/\t/evil.example",
+            "/ /evil.example",
+            "evil",
+            "",
+            "/login?to=/",
+            "/a\r\nset-cookie: x",
+            "/\u{202e}x",
+            "/a#b",
         ] {
             assert_eq!(own_page(foreign), "/", "{foreign}");
         }

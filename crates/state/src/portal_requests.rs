@@ -60,10 +60,16 @@ impl StateStore {
     /// # Errors
     /// Errors of the store; the outcome was recorded before.
     pub async fn record_outcome(&self, id: &str, outcome: &RecordedOutcome) -> Result<(), StateError> {
-        self.create_beside(OUTCOME, &format!("{id}{OUTCOME_END}"), outcome).await
+        self.create_beside(OUTCOME, &format!("{id}{OUTCOME_END}"), outcome)
+            .await
     }
 
-    async fn create_beside<T: Serialize + Sync>(&self, kind: &str, name: &str, body: &T) -> Result<(), StateError> {
+    async fn create_beside<T: Serialize + Sync>(
+        &self,
+        kind: &str,
+        name: &str,
+        body: &T,
+    ) -> Result<(), StateError> {
         let key = folder().child(name);
         let document = self.letter(kind, &key, body)?;
         match put(&*self.store, &key, &document).await? {
@@ -127,7 +133,11 @@ impl StateStore {
         Ok((found, unreadable.into_values().collect()))
     }
 
-    async fn read_beside<T: DeserializeOwned>(&self, kind: &str, name: &str) -> Result<(Header, T), StateError> {
+    async fn read_beside<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        name: &str,
+    ) -> Result<(Header, T), StateError> {
         let key = folder().child(name);
         let bytes = self.store.get(&key).await?.ok_or_else(|| {
             StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
@@ -155,9 +165,16 @@ mod tests {
         for number in 0..5 {
             ids.push(states.record_request(&format!("request {number}")).await.unwrap());
         }
-        let failed = RecordedOutcome { error: Some("no".to_owned()) };
+        let failed = RecordedOutcome {
+            error: Some("no".to_owned()),
+        };
         states.record_outcome(&ids[1], &failed).await.unwrap();
-        assert!(states.record_outcome(&ids[1], &RecordedOutcome { error: None }).await.is_err());
+        assert!(
+            states
+                .record_outcome(&ids[1], &RecordedOutcome { error: None })
+                .await
+                .is_err()
+        );
         let (found, unreadable) = states.recorded_requests::<String>(100).await.unwrap();
         assert!(unreadable.is_empty(), "{unreadable:?}");
         let mut sorted = ids.clone();
@@ -165,10 +182,16 @@ mod tests {
         sorted.reverse();
         assert_eq!(found.iter().map(|of| of.id.clone()).collect::<Vec<_>>(), sorted);
         let one = found.iter().find(|of| of.id == ids[1]).unwrap();
-        assert_eq!((one.request.as_str(), one.outcome.clone()), ("request 1", Some(failed)));
+        assert_eq!(
+            (one.request.as_str(), one.outcome.clone()),
+            ("request 1", Some(failed))
+        );
         assert_eq!(states.recorded_requests::<String>(2).await.unwrap().0.len(), 2);
         let key = folder().child("20990101T000000000Z-x");
-        store.create(&key, bytes::Bytes::from_static(b"{}")).await.unwrap();
+        store
+            .create(&key, bytes::Bytes::from_static(b"{}"))
+            .await
+            .unwrap();
         let (found, unreadable) = states.recorded_requests::<String>(100).await.unwrap();
         assert_eq!((found.len(), unreadable.len()), (5, 1));
     }
@@ -176,7 +199,10 @@ mod tests {
     #[tokio::test]
     async fn two_replicas_that_record_at_once_both_do() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let (one, two) = (fixture::states(&store, &Arc::default()), fixture::states(&store, &Arc::default()));
+        let (one, two) = (
+            fixture::states(&store, &Arc::default()),
+            fixture::states(&store, &Arc::default()),
+        );
         let (a, b) = (["a"; 20], ["b"; 20]);
         let of = async |states: &StateStore, texts: [&str; 20]| {
             for text in texts {

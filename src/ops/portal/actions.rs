@@ -119,7 +119,10 @@ fn entry(recorded: RecordedRequest<RequestDocument>) -> AuditEntry {
         operation,
         PortalOperation::Unlock | PortalOperation::Freeze | PortalOperation::Unfreeze
     );
-    let error = recorded.outcome.as_ref().and_then(|outcome| outcome.error.clone());
+    let error = recorded
+        .outcome
+        .as_ref()
+        .and_then(|outcome| outcome.error.clone());
     let outcome = match (is_own_write, &recorded.outcome, &error) {
         (false, ..) => RequestOutcome::Asked,
         (true, None, _) => RequestOutcome::Unknown,

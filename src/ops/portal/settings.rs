@@ -78,7 +78,9 @@ impl ServedConfig {
         let is_same = match &self.place {
             ConfigPlace::File(_) => false,
             ConfigPlace::Branch(repository) => {
-                let now = repository.default_branch().and_then(|branch| repository.resolve(&branch));
+                let now = repository
+                    .default_branch()
+                    .and_then(|branch| repository.resolve(&branch));
                 last.portal.is_ok() && now.is_ok_and(|now| Some(&now) == last.commit.as_ref())
             }
         };

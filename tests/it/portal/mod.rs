@@ -1,5 +1,7 @@
 //! The portal: the static site, the server, what both ask of a store, and the pages in a browser.
 
+mod deployed;
+mod fuzzed;
 mod login;
 mod pages;
 mod published;

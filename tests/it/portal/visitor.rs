@@ -29,14 +29,22 @@ pub struct Seen {
 
 impl Visitor {
     pub fn new() -> Self {
-        let client = Client::builder().redirect(reqwest::redirect::Policy::none()).build();
+        let client = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build();
         Self {
             client: client.unwrap(),
             cookies: BTreeMap::new(),
         }
     }
 
-    pub async fn send(&mut self, method: Method, url: &str, headers: &[(&str, &str)], body: Option<String>) -> Seen {
+    pub async fn send(
+        &mut self,
+        method: Method,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Seen {
         let url: reqwest::Url = url.parse().unwrap();
         let host = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
         let own = self.cookies.iter().filter(|((of, _), _)| *of == host);
@@ -46,7 +54,9 @@ impl Visitor {
             request = request.header("cookie", sent.join("; "));
         }
         if let Some(body) = body {
-            request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
+            request = request
+                .header("content-type", "application/x-www-form-urlencoded")
+                .body(body);
         }
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -89,7 +99,10 @@ impl Visitor {
         let mut to = url.to_owned();
         for _ in 0..20 {
             let seen = self.get(&to).await;
-            to = match (seen.location, seen.text.contains("name=\"prompt\" value=\"login\"")) {
+            to = match (
+                seen.location,
+                seen.text.contains("name=\"prompt\" value=\"login\""),
+            ) {
                 (Some(to), _) if to.contains("/login/callback?") => return to,
                 (Some(to), _) => to,
                 (None, is_login) => {
@@ -146,7 +159,9 @@ impl Served {
         }
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let root = line.trim().to_owned();
         assert!(root.starts_with("http://"), "{root}");
         Self { child, root }
@@ -162,6 +177,8 @@ impl Drop for Served {
 
 /// The token of the forms on a page.
 pub fn csrf(page: &str) -> String {
-    let (_, rest) = page.split_once("name=\"csrf\" value=\"").unwrap_or_else(|| panic!("{page}"));
+    let (_, rest) = page
+        .split_once("name=\"csrf\" value=\"")
+        .unwrap_or_else(|| panic!("{page}"));
     rest.split('"').next().unwrap().to_owned()
 }
