@@ -1,7 +1,8 @@
 //! The portal of 5,000 stacks with 50 serials each, from MinIO on this machine: the overview cold and again, all pages, and
 //! the pages after one change. Prints what it measures.
 //!
-//! `cargo bench --bench portal`; needs `scripts/parts install minio`, some gigabytes of disk and half an hour.
+//! `cargo bench --bench portal`; needs `scripts/parts install minio`, some gigabytes of disk and half an hour. With two
+//! numbers, `cargo bench --bench portal -- 50 3`, it is of so many stacks and serials.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -34,6 +35,15 @@ use serde_json::json;
 const STACKS: usize = 5000;
 const SERIALS: usize = 50;
 const RESOURCES: usize = 20;
+
+/// The numbers of stacks and serials that the command line gives.
+fn figures() -> (usize, usize) {
+    let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
+    (
+        numbers.next().unwrap_or(STACKS),
+        numbers.next().unwrap_or(SERIALS),
+    )
+}
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -78,6 +88,7 @@ async fn apply(store: &Arc<dyn Store>, n: usize, round: usize) {
 }
 
 async fn bench() {
+    let (stacks, serials) = figures();
     let minio = Minio::start();
     let environment = [
         ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
@@ -96,8 +107,8 @@ async fn bench() {
         minio.endpoint()
     );
     let store = open(&url, &options).await.unwrap();
-    for round in 0..SERIALS {
-        let work: Vec<_> = (0..STACKS).map(|n| apply(&store, n, round)).collect();
+    for round in 0..serials {
+        let work: Vec<_> = (0..stacks).map(|n| apply(&store, n, round)).collect();
         stream::iter(work).buffer_unordered(32).collect::<Vec<()>>().await;
     }
     let settle = async || {
@@ -130,7 +141,7 @@ async fn bench() {
     let site = FolderSite::open(folder.path()).unwrap();
     for what in ["all pages", "nothing changed", "one change"] {
         if what == "one change" {
-            apply(&store, 0, SERIALS).await;
+            apply(&store, 0, serials).await;
             settle().await;
         }
         let started = Instant::now();

@@ -1,11 +1,17 @@
 //! The portal of `konverge serve`: reads the store, and compares with the commit that is checked out.
 
+mod actions;
+mod settings;
+
 use std::sync::Arc;
+
+pub use settings::ServedConfig;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use konverge_base::{error::UserError, model::StackId};
+use konverge_config::PortalConfig;
 use konverge_portal::{StackDetails, StackIndex, StateDifference};
 use konverge_run::{
     RunContext, StateBackend,
@@ -13,21 +19,25 @@ use konverge_run::{
 };
 use konverge_serve::PortalSource;
 
-/// The states of a store, and the checkout.
+/// The states of a store, and the checkout. Cheap to clone.
+#[derive(Clone)]
 pub struct StorePortal {
     run: RunContext,
     backend: StateBackend,
+    /// The roles; `None`: there is no login.
+    served: Option<Arc<ServedConfig>>,
     /// The head that was opened last. It is opened again when another commit is checked out.
-    head: Mutex<Option<Arc<Head>>>,
+    head: Arc<Mutex<Option<Arc<Head>>>>,
 }
 
 impl StorePortal {
     /// The portal of a store.
-    pub fn new(run: RunContext, backend: StateBackend) -> Self {
+    pub fn new(run: RunContext, backend: StateBackend, served: Option<ServedConfig>) -> Self {
         Self {
             run,
             backend,
-            head: Mutex::default(),
+            served: served.map(Arc::new),
+            head: Arc::default(),
         }
     }
 
@@ -43,6 +53,13 @@ impl StorePortal {
 
 #[async_trait]
 impl PortalSource for StorePortal {
+    async fn roles(&self) -> Result<Arc<PortalConfig>, UserError> {
+        match &self.served {
+            Some(served) => served.portal(),
+            None => Ok(Arc::default()),
+        }
+    }
+
     async fn index(&self) -> Result<StackIndex, UserError> {
         let head = self.head().await?;
         read_overview(StackSources {

@@ -19,6 +19,7 @@ mod notify_receivers;
 mod parse;
 mod permission_changes;
 mod policy_sets;
+mod portal;
 mod problems;
 mod rollout_waves;
 mod rollouts;
@@ -39,6 +40,7 @@ pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLog
 pub use models::{ModelSourceConfig, ModelsConfig};
 pub use notify::Notify;
 pub use parse::{ConfigError, FILE_NAME};
+pub use portal::{PortalConfig, PortalGrants, PortalLogin, PortalRole, PortalRoleRule, PortalWorkload};
 pub use rollout_waves::{InSeveralRollouts, RolloutMatcher};
 pub use rollouts::{
     AtOnce, GateApproval, GateConfig, InvalidAtOnce, OnFailure, PrometheusConfig, RolloutConfig, WaveConfig,
@@ -51,6 +53,6 @@ pub use secrets::{
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
     FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,
-    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, PortalConfig, Provider, Reconcile,
-    RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion,
+    Sandbox, StackRule, State, TerraformConfig,
 };

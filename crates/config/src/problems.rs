@@ -42,6 +42,7 @@ impl Config {
             .or_else(|| self.models.problem())
             .or_else(|| self.drift_problem())
             .or_else(|| self.portal_problem())
+            .or_else(|| self.portal.problem())
             .or_else(|| hinted(self.policy.sets_problem()))
             .or_else(|| folder_glob_problem("exclude", &self.exclude))
             .or_else(|| folder_glob_problem("include", &self.include))
@@ -180,11 +181,18 @@ impl Config {
             let url = ("notify[].url_env".to_owned(), Some(&receiver.url_env));
             [url, ("notify[].key_env".to_owned(), receiver.key_env.as_ref())]
         });
+        let login = self.portal.login.iter();
+        let login = login.map(|login| {
+            (
+                "portal.login.client_secret_env".to_owned(),
+                login.client_secret_env.as_ref(),
+            )
+        });
         let is_name = |name: &str| {
             let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
             name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_part)
         };
-        let mut all = clusters.chain(receivers);
+        let mut all = clusters.chain(receivers).chain(login);
         let (key, _) = all.find(|(_, value)| value.is_some_and(|value| !is_name(value)))?;
         Some((
             format!("{key} is not the name of an environment variable"),

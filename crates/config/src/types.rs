@@ -12,6 +12,7 @@ use super::{
     core_install::CoreInstall,
     models::ModelsConfig,
     notify::Notify,
+    portal::PortalConfig,
     rollouts::{GateConfig, RolloutConfig},
     secrets::SecretsConfig,
 };
@@ -563,17 +564,6 @@ pub struct Drift {
     pub stale_after: Option<Span>,
     /// The label of drift issues. Default: `konverge-drift`.
     pub label: Option<String>,
-}
-
-/// The pages that show what stands.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schemars(rename = "Portal")]
-pub struct PortalConfig {
-    /// Where the scheduled drift check writes the pages of `konverge portal build`: `s3://bucket/prefix`, `gs://…`,
-    /// `az://…`, `oss://…` or `file:///folder`. The pages show what every state records, so the bucket must be private.
-    /// Default: nowhere.
-    pub publish: Option<String>,
 }
 
 /// Whether drift is restored.

@@ -4,6 +4,7 @@
 //! - [`StackDetails`]: one stack with its resources, its history, its lease and its drift
 //! - [`StateDifference`]: what changed between two serials
 //! - [`SearchIndex`]: kinds, names and images of all stacks
+//! - [`PortalOperation`]: what can be asked for, and [`AuditEntry`]: what was
 //! - [`html`]: the pages; [`openapi`]: the description of the JSON documents
 //!
 //! A page of the static site and the same page of `konverge serve` have the same address below the root
@@ -14,6 +15,7 @@ mod difference;
 pub mod html;
 mod model;
 mod openapi;
+mod operation;
 mod search;
 pub mod site_path;
 
@@ -24,4 +26,8 @@ pub use model::{
     StackDetails, StackIndex, StoppedView, Writer,
 };
 pub use openapi::openapi;
+pub use operation::{
+    AuditDocument, AuditEntry, NextStep, OperationAnswer, OperationInput, OperationRefusal, PortalOperation,
+    PortalPerson, RequestOutcome, next_step,
+};
 pub use search::{SearchHit, SearchIndex, SearchNames, SearchResult};

@@ -1,6 +1,9 @@
 //! What the pages show: plain data. Its JSON is what `konverge serve` answers under `/api/v1`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -33,6 +36,18 @@ pub struct Overview {
 }
 
 impl Overview {
+    /// What is said of the repository alone.
+    fn without_stacks(&self) -> Self {
+        Self {
+            version: self.version,
+            repository: self.repository.clone(),
+            head: self.head.clone(),
+            freeze: self.freeze.clone(),
+            notices: Vec::new(),
+            stacks: Vec::new(),
+        }
+    }
+
     /// Puts the worst stack first; stacks of one condition by identity.
     pub fn sort(&mut self) {
         self.stacks
@@ -128,6 +143,38 @@ pub struct StackIndex {
     pub fingerprints: BTreeMap<StackId, Digest>,
     /// By stack the serial that the index knows.
     pub serials: BTreeMap<StackId, u64>,
+}
+
+impl StackIndex {
+    /// The stacks whose folders somebody may see, and nothing of the others: no row, no name, no count.
+    #[must_use]
+    pub fn restricted(&self, may_see: impl Fn(&RepoPath) -> bool) -> Self {
+        let rows = self.overview.stacks.iter();
+        let stacks: Vec<_> = rows.filter(|row| may_see(&row.stack)).cloned().collect();
+        let ids: BTreeSet<_> = stacks.iter().map(|row| row.id.clone()).collect();
+        let seen = |id: &StackId| ids.contains(id);
+        // What concerns the store may name stacks, and how many there are.
+        let notices = match self.overview.notices.is_empty() {
+            true => Vec::new(),
+            false => vec!["There are notices about the store. Who may see every stack sees them.".to_owned()],
+        };
+        Self {
+            overview: Overview {
+                notices,
+                stacks,
+                ..self.overview.without_stacks()
+            },
+            search: self.search.restricted(seen),
+            fingerprints: (self.fingerprints.iter())
+                .filter(|(id, _)| seen(id))
+                .map(|(id, digest)| (id.clone(), *digest))
+                .collect(),
+            serials: (self.serials.iter())
+                .filter(|(id, _)| seen(id))
+                .map(|(id, serial)| (id.clone(), *serial))
+                .collect(),
+        }
+    }
 }
 
 /// The run that wrote a document.

@@ -76,6 +76,32 @@ impl SearchIndex {
         }
     }
 
+    /// The names of some of the stacks, and nothing of the others.
+    pub(crate) fn restricted(&self, may_see: impl Fn(&StackId) -> bool) -> Self {
+        let mut index = Self::default();
+        let mut places = vec![None; self.stacks.len()];
+        for (stack, place) in self.stacks.iter().zip(&mut places) {
+            if may_see(stack) {
+                *place = Some(index.stacks.len());
+                index.stacks.push(stack.clone());
+            }
+        }
+        let now = |place: &usize| places.get(*place).copied().flatten();
+        let seen = |of: &[usize]| -> Vec<usize> { of.iter().filter_map(now).collect() };
+        let names = |names: &BTreeMap<String, Vec<usize>>| -> BTreeMap<String, Vec<usize>> {
+            let seen = names.iter().map(|(name, of)| (name.clone(), seen(of)));
+            seen.filter(|(_, of)| !of.is_empty()).collect()
+        };
+        let kinds = self.kinds.iter().map(|(kind, of)| (kind.clone(), names(of)));
+        index.kinds = kinds.filter(|(_, of)| !of.is_empty()).collect();
+        index.images = names(&self.images);
+        let unnamed = self.unnamed.iter();
+        index.unnamed = unnamed
+            .filter_map(|(place, count)| Some((now(place)?, *count)))
+            .collect();
+        index
+    }
+
     /// The identities at places.
     pub fn stacks_at<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = &'a StackId> {
         places.iter().filter_map(|place| self.stacks.get(*place))

@@ -19,6 +19,15 @@ pub const SCRIPT: &str = "portal.js";
 /// The names of all stacks, for the search of the static site.
 pub const SEARCH_DATA: &str = "search.js";
 
+/// The audit of `konverge serve`.
+pub const AUDIT: &str = "audit.html";
+/// The page of `konverge serve` that stops all applies.
+pub const FREEZE: &str = "freeze.html";
+/// The page of `konverge serve` with the person's own roles.
+pub const ACCOUNT: &str = "account.html";
+/// The page of a stack's operations, in the folder of the stack.
+pub const OPERATIONS: &str = "operations.html";
+
 /// A name as one part of a path.
 pub fn slug(name: &str) -> String {
     let mut text = String::with_capacity(name.len());

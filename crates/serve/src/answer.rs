@@ -1,5 +1,7 @@
 //! Answers: their headers, their tags, and errors as pages or as JSON.
 
+use std::time::Duration;
+
 use axum::{
     body::Body as HttpBody,
     http::{HeaderMap, HeaderValue, StatusCode, header},
@@ -22,7 +24,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    fn media_type(self) -> &'static str {
+    pub(super) fn media_type(self) -> &'static str {
         match self {
             Self::Page(_) => "text/html; charset=utf-8",
             Self::Json => "application/json",
@@ -64,7 +66,7 @@ pub(super) fn plain(status: StatusCode, media_type: &'static str, bytes: impl In
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum RequestError {
-    /// The address is wrong.
+    /// The request is wrong.
     Wrong {
         /// What is wrong.
         message: String,
@@ -75,6 +77,24 @@ pub(super) enum RequestError {
     Unknown(&'static str),
     /// It cannot be read.
     Source(UserError),
+    /// Nobody is signed in.
+    SignedOut(String),
+    /// The person may not do it.
+    Forbidden {
+        /// What they may not do.
+        message: String,
+        /// Who may.
+        hint: String,
+    },
+    /// It does not fit what is recorded.
+    Conflict {
+        /// What does not fit.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
+    /// Too many requests.
+    TooMany(Duration),
 }
 
 impl From<UserError> for RequestError {
@@ -91,12 +111,36 @@ impl RequestError {
         }
     }
 
+    pub(super) fn forbidden(message: impl Into<String>, hint: &str) -> Self {
+        Self::Forbidden {
+            message: message.into(),
+            hint: hint.to_owned(),
+        }
+    }
+
     /// The error as an answer.
     pub(super) fn answer(self, form: Form) -> Response {
+        let wait = match &self {
+            Self::TooMany(wait) => Some(wait.as_secs() + 1),
+            _ => None,
+        };
+        let is_signed_out = matches!(self, Self::SignedOut(_));
+        let mut answer = self.rendered(form);
+        let headers = answer.headers_mut();
+        if let Some(wait) = wait {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait));
+        }
+        if is_signed_out {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        answer
+    }
+
+    fn rendered(self, form: Form) -> Response {
         let (status, title, error) = match self {
             Self::Wrong { message, hint } => (
                 StatusCode::BAD_REQUEST,
-                "The address is wrong",
+                "The request is wrong",
                 UserError::new(ErrorKind::Usage, message).hint(hint),
             ),
             Self::Unknown(what) => (
@@ -106,6 +150,29 @@ impl RequestError {
                     .hint("the overview lists every stack"),
             ),
             Self::Source(error) => (StatusCode::SERVICE_UNAVAILABLE, "The portal cannot answer", error),
+            Self::SignedOut(message) => (
+                StatusCode::UNAUTHORIZED,
+                "Nobody is signed in",
+                UserError::new(ErrorKind::Policy, message).hint(
+                    "open the overview to sign in; a script sends `Authorization: Bearer TOKEN` to /api/v1",
+                ),
+            ),
+            Self::Forbidden { message, hint } => (
+                StatusCode::FORBIDDEN,
+                "This is not allowed",
+                UserError::new(ErrorKind::Policy, message).hint(hint),
+            ),
+            Self::Conflict { message, hint } => (
+                StatusCode::CONFLICT,
+                "This is not possible now",
+                UserError::new(ErrorKind::State, message).hint(hint),
+            ),
+            Self::TooMany(wait) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many requests",
+                UserError::new(ErrorKind::Policy, "there were too many requests")
+                    .hint(format!("try again in {} s", wait.as_secs() + 1)),
+            ),
         };
         let text = match form {
             Form::Json => json::failure(&error),

@@ -16,7 +16,7 @@ use konverge_base::{
 use konverge_portal::StackIndex;
 use konverge_report::{json, time};
 
-use super::{metrics::Metrics, source::PortalSource};
+use super::{access::Access, metrics::Metrics, source::PortalSource};
 
 /// How long an index and a page are shown without asking the store again.
 const FRESH: Duration = Duration::from_secs(5);
@@ -37,16 +37,49 @@ struct LastRead {
     good: Option<(Timestamp, Arc<KnownIndex>)>,
 }
 
+/// The number of different views of an index that are kept.
+const VIEWS: usize = 64;
+
 /// An index, with its overview as JSON.
 pub(super) struct KnownIndex {
     pub index: StackIndex,
     pub json: Body,
+    /// Why it is not of now.
+    stale: Option<String>,
+    /// What others see of it, by the globs of their roles.
+    views: Mutex<HashMap<Vec<String>, Arc<KnownIndex>>>,
 }
 
 impl KnownIndex {
-    fn new(index: StackIndex) -> Arc<Self> {
+    fn new(index: StackIndex, stale: Option<String>) -> Arc<Self> {
         let json = Body::new(json::document(&index.overview), None);
-        Arc::new(Self { index, json })
+        Arc::new(Self {
+            index,
+            json,
+            stale,
+            views: Mutex::default(),
+        })
+    }
+
+    /// What somebody with these globs may see.
+    pub(super) fn restricted(&self, patterns: Vec<String>, access: &Access) -> Arc<Self> {
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(view) = views.get(&patterns) {
+            return Arc::clone(view);
+        }
+        if views.len() >= VIEWS {
+            views.clear();
+        }
+        let mut index = self.index.restricted(|folder| access.may_see(folder));
+        if let Some(stale) = &self.stale {
+            if self.index.overview.notices.len() == 1 {
+                index.overview.notices.clear();
+            }
+            index.overview.notices.insert(0, stale.clone());
+        }
+        let view = Self::new(index, self.stale.clone());
+        views.insert(patterns, Arc::clone(&view));
+        view
     }
 
     /// An index that says why it is not of now.
@@ -56,8 +89,8 @@ impl KnownIndex {
             "This is as of {}: since then the store does not answer: {error}",
             time(at)
         );
-        index.overview.notices.insert(0, notice);
-        Self::new(index)
+        index.overview.notices.insert(0, notice.clone());
+        Self::new(index, Some(notice))
     }
 }
 
@@ -84,7 +117,7 @@ impl IndexCache {
         metrics.count_read(read.as_ref().ok().map(|index| index.overview.stacks.len()));
         let shown = match read {
             Ok(index) => {
-                let known = KnownIndex::new(index);
+                let known = KnownIndex::new(index, None);
                 last.good = Some((Timestamp::now(), Arc::clone(&known)));
                 Ok(known)
             }
@@ -99,6 +132,11 @@ impl IndexCache {
         // A store that is away is not asked again by each reader either.
         last.shown = Some((Instant::now(), shown.clone()));
         shown
+    }
+
+    /// Asks the store again at the next request.
+    pub(super) async fn forget(&self) {
+        self.0.lock().await.shown = None;
     }
 }
 
@@ -154,6 +192,10 @@ impl BodyCache {
         let bodies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (made, body) = bodies.by_address.get(address)?;
         (made.elapsed() < FRESH).then(|| body.clone())
+    }
+
+    pub(super) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Bodies::default();
     }
 
     pub(super) fn put(&self, address: String, body: &Body) {

@@ -38,7 +38,8 @@ impl Metrics {
         }
     }
 
-    pub(super) fn text(&self) -> String {
+    /// The counters. `counts_stacks`: everybody who can read them may see all stacks.
+    pub(super) fn text(&self, counts_stacks: bool) -> String {
         let counters = self.counters();
         let mut text = String::from("# TYPE konverge_portal_requests_total counter\n");
         for ((route, status), count) in &counters.requests {
@@ -47,11 +48,14 @@ impl Metrics {
                 "konverge_portal_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}"
             );
         }
-        for (name, kind, value) in [
+        let mut values = vec![
             ("index_reads_total", "counter", counters.reads),
             ("index_read_failures_total", "counter", counters.failed_reads),
-            ("stacks", "gauge", counters.stacks as u64),
-        ] {
+        ];
+        if counts_stacks {
+            values.push(("stacks", "gauge", counters.stacks as u64));
+        }
+        for (name, kind, value) in values {
             let _ = writeln!(
                 text,
                 "# TYPE konverge_portal_{name} {kind}\nkonverge_portal_{name} {value}"

@@ -1,12 +1,12 @@
-//! The server: routes, headers of every answer, start and end.
+//! The server: routes, start and end.
 
 use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
-    extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
-    middleware::{self, Next},
+    extract::{DefaultBodyLimit, Request, State},
+    http::StatusCode,
+    middleware,
     response::Response,
     routing::get,
 };
@@ -16,11 +16,19 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    answer::{Form, RequestError, plain},
-    api, pages,
+    actions::PortalActions,
+    answer::{RequestError, plain},
+    api,
+    guard::{form_of, guard},
+    login::{Login, LoginSettings},
+    operations, pages,
     shared::Shared,
+    sign_in,
     source::PortalSource,
 };
+
+/// The longest body of a request. A form has a few short texts.
+const LONGEST_BODY: usize = 16 << 10;
 
 /// The error of the server.
 #[derive(Debug, thiserror::Error)]
@@ -59,12 +67,31 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 pub struct Portal(Router);
 
 impl Portal {
-    /// The portal of a source.
+    /// The portal of a source, for this machine alone: nobody can ask for an operation.
     pub fn new(source: Box<dyn PortalSource>) -> Self {
-        let shared = Arc::new(Shared::new(source));
+        Self::with(Shared::new(source, None))
+    }
+
+    /// The portal of a source behind a login.
+    ///
+    /// # Errors
+    /// The login cannot be set up.
+    pub fn with_login(
+        source: Box<dyn PortalSource>,
+        actions: Box<dyn PortalActions>,
+        settings: LoginSettings,
+    ) -> Result<Self, UserError> {
+        let login = Login::new(settings)?;
+        Ok(Self::with(Shared::new(source, Some((login, actions)))))
+    }
+
+    fn with(shared: Shared) -> Self {
+        let shared = Arc::new(shared);
         let router = Router::new()
             .merge(pages::routes())
             .merge(api::routes())
+            .merge(operations::routes())
+            .merge(sign_in::routes())
             .route(
                 "/portal.css",
                 get(|| async { plain(StatusCode::OK, "text/css; charset=utf-8", html::style()) }),
@@ -83,6 +110,7 @@ impl Portal {
             )
             .route("/metrics", get(metrics))
             .fallback(nothing_here)
+            .layer(DefaultBodyLimit::max(LONGEST_BODY))
             .layer(middleware::from_fn_with_state(Arc::clone(&shared), guard))
             .with_state(shared);
         Self(router)
@@ -99,85 +127,29 @@ impl Portal {
     /// The connection of the server fails.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), ListenError> {
         let stopped = async move { stop.cancelled().await };
-        Ok(axum::serve(listener, self.0)
+        let service = self.0.into_make_service_with_connect_info::<SocketAddr>();
+        Ok(axum::serve(listener, service)
             .with_graceful_shutdown(stopped)
             .await?)
     }
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
-    plain(StatusCode::OK, "text/plain; version=0.0.4", shared.metrics.text())
+    plain(
+        StatusCode::OK,
+        "text/plain; version=0.0.4",
+        shared.metrics.text(shared.login().is_none()),
+    )
 }
 
 async fn nothing_here(request: Request) -> Response {
-    let path = request.uri().path();
-    let form = match path.starts_with("/api/") {
-        true => Form::Json,
-        false => Form::Page(path.matches('/').count().saturating_sub(1)),
-    };
-    RequestError::Unknown("this address").answer(form)
-}
-
-/// Refuses names that lead here from elsewhere, counts, and sets the headers of every answer.
-async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    let route = route_of(request.uri().path());
-    let mut answer = match is_local(request.headers()) {
-        true => next.run(request).await,
-        // A page of another site whose name was bound to this address must not read anything.
-        false => plain(
-            StatusCode::MISDIRECTED_REQUEST,
-            "text/plain; charset=utf-8",
-            "this server answers for 127.0.0.1, [::1] and localhost only\n",
-        ),
-    };
-    shared.metrics.count_request(route, answer.status().as_u16());
-    let headers = answer.headers_mut();
-    let policy = HeaderValue::try_from(format!("{}; frame-ancestors 'none'", html::SECURITY));
-    if let Ok(policy) = policy {
-        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    }
-    for (name, value) in [
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::CACHE_CONTROL, "private, no-cache"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    headers.insert(
-        "cross-origin-resource-policy",
-        HeaderValue::from_static("same-origin"),
-    );
-    answer
-}
-
-/// Returns true if the request names this machine.
-fn is_local(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
-        return false;
-    };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let is_loopback = |name: &str| {
-        name.parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
-    };
-    name.eq_ignore_ascii_case("localhost") || is_loopback(name)
-}
-
-/// The name of a route for the counters.
-fn route_of(path: &str) -> &'static str {
-    match path {
-        "/" | "/index.html" => "overview",
-        "/search.html" => "search",
-        _ if path.starts_with("/stacks/") => "stack",
-        _ if path.starts_with("/kinds/") => "kind",
-        _ if path.starts_with("/api/v1/") => "api",
-        _ => "other",
-    }
+    RequestError::Unknown("this address").answer(form_of(request.uri().path()))
 }
 
 #[cfg(test)]
 #[path = "server_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "login_tests.rs"]
+mod login_tests;

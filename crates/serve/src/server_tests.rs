@@ -4,7 +4,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use axum::body::Body as HttpBody;
+use axum::{body::Body as HttpBody, http::HeaderMap};
 use http_body_util::BodyExt as _;
 use konverge_base::model::{Digest, RepoPath, StackId, state::StackState};
 use konverge_portal::{
@@ -19,9 +19,10 @@ use konverge_portal::StackIndex;
 
 /// A source with two stacks.
 #[derive(Default)]
-struct TwoStacks {
+pub(super) struct TwoStacks {
     reads: Arc<AtomicU64>,
     fails: Arc<AtomicBool>,
+    pub(super) roles: Arc<konverge_config::PortalConfig>,
 }
 
 fn id(text: &str) -> StackId {
@@ -30,7 +31,7 @@ fn id(text: &str) -> StackId {
 
 fn row(stack: &str, condition: StackCondition) -> OverviewRow {
     OverviewRow {
-        stack: RepoPath::root().child("apps"),
+        stack: RepoPath::normalize(&format!("apps/{stack}")).unwrap(),
         id: id(stack),
         conditions: vec![condition],
         applied: Some(AppliedState {
@@ -54,6 +55,10 @@ fn row(stack: &str, condition: StackCondition) -> OverviewRow {
 
 #[async_trait]
 impl PortalSource for TwoStacks {
+    async fn roles(&self) -> Result<Arc<konverge_config::PortalConfig>, UserError> {
+        Ok(Arc::clone(&self.roles))
+    }
+
     async fn index(&self) -> Result<StackIndex, UserError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         if self.fails.load(Ordering::SeqCst) {
@@ -314,9 +319,9 @@ async fn a_name_of_elsewhere_reads_nothing() {
     ] {
         let mut headers = HeaderMap::new();
         headers.insert("host", host.parse().unwrap());
-        assert_eq!(super::is_local(&headers), is_local, "{host}");
+        assert_eq!(crate::guard::is_local(&headers), is_local, "{host}");
     }
-    assert!(!super::is_local(&HeaderMap::new()));
+    assert!(!crate::guard::is_local(&HeaderMap::new()));
     let router = Portal::new(Box::new(TwoStacks::default())).into_router();
     let request = Request::get("/api/v1/overview")
         .header("host", "evil.example")

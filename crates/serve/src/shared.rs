@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use konverge_base::error::UserError;
+use konverge_config::PortalConfig;
+use konverge_portal::html::PageMode;
 use tokio::sync::Semaphore;
 
 use super::{
+    access::Access,
+    actions::PortalActions,
     cache::{BodyCache, IndexCache, KnownIndex},
+    login::Login,
     metrics::Metrics,
     source::PortalSource,
 };
@@ -18,16 +23,19 @@ const READS_AT_ONCE: usize = 8;
 pub(super) struct Shared {
     source: Box<dyn PortalSource>,
     index: IndexCache,
+    /// The login, and who does what a person with a role asks for. Without it nobody can ask.
+    pub(super) login: Option<(Login, Box<dyn PortalActions>)>,
     pub(super) bodies: BodyCache,
     pub(super) metrics: Metrics,
     pub(super) reads: Semaphore,
 }
 
 impl Shared {
-    pub(super) fn new(source: Box<dyn PortalSource>) -> Self {
+    pub(super) fn new(source: Box<dyn PortalSource>, login: Option<(Login, Box<dyn PortalActions>)>) -> Self {
         Self {
             source,
             index: IndexCache::default(),
+            login,
             bodies: BodyCache::default(),
             metrics: Metrics::default(),
             reads: Semaphore::new(READS_AT_ONCE),
@@ -38,7 +46,39 @@ impl Shared {
         &*self.source
     }
 
-    pub(super) async fn index(&self) -> Result<Arc<KnownIndex>, UserError> {
-        self.index.read(&*self.source, &self.metrics).await
+    pub(super) fn login(&self) -> Option<&Login> {
+        self.login.as_ref().map(|(login, _)| login)
+    }
+
+    pub(super) fn actions(&self) -> Option<&dyn PortalActions> {
+        self.login.as_ref().map(|(_, actions)| &**actions)
+    }
+
+    /// The roles that hold now.
+    pub(super) async fn roles(&self) -> Result<Arc<PortalConfig>, UserError> {
+        self.source.roles().await
+    }
+
+    /// The stacks that somebody may see, and nothing of the others.
+    pub(super) async fn index(&self, access: &Access) -> Result<Arc<KnownIndex>, UserError> {
+        let known = self.index.read(&*self.source, &self.metrics).await?;
+        Ok(match access.patterns() {
+            None => known,
+            Some(patterns) => known.restricted(patterns, access),
+        })
+    }
+
+    /// Forgets what was read: a write of the portal changed it.
+    pub(super) async fn forget(&self) {
+        self.index.forget().await;
+        self.bodies.forget();
+    }
+
+    /// How a page is shown.
+    pub(super) fn mode(&self) -> PageMode {
+        match self.login {
+            Some(_) => PageMode::Personal,
+            None => PageMode::Served,
+        }
     }
 }

@@ -1,12 +1,21 @@
 //! [`PortalSource`]: who reads what the portal shows.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use konverge_base::{error::UserError, model::StackId};
+use konverge_config::PortalConfig;
 use konverge_portal::{StackDetails, StackIndex, StateDifference};
 
 /// Reads what the portal shows. It writes nothing.
 #[async_trait]
 pub trait PortalSource: Send + Sync {
+    /// The roles of the default branch, as they are now. They are asked for with each request of a person.
+    ///
+    /// # Errors
+    /// They cannot be read. Then nobody has a role.
+    async fn roles(&self) -> Result<Arc<PortalConfig>, UserError>;
+
     /// All stacks, as they are recorded now.
     ///
     /// # Errors

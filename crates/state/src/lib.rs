@@ -14,6 +14,7 @@
 //! index/compaction/<n>, index/delta/<n>-<nonce> input digest and summary per stack, so that nobody reads every state
 //! freeze/<n>                                    whether all applies are stopped, and why
 //! rollouts/<name>/<n>                           how far a rollout is; the highest number counts
+//! portal/audit/<time>-<nonce>                   what people asked the portal for; `.outcome` beside it how that ended
 //! looks/<n>                                     when each stack was checked for drift
 //! keys/review                                   the key of the short hashes of secrets
 //! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
@@ -48,6 +49,7 @@ mod lease_document;
 mod lease_fencing;
 mod lease_holder;
 mod lease_options;
+mod portal_requests;
 mod rekey;
 mod reviews;
 mod rollouts;
@@ -73,6 +75,7 @@ pub use key_service::{DataKeys, NamedKeyService};
 pub use lease::Lease;
 pub use lease_holder::Holder;
 pub use lease_options::{LeaseOptions, LeaseWatch, WaitVerdict};
+pub use portal_requests::{RecordedOutcome, RecordedRequest};
 pub use rekey::Sealing;
 pub use reviews::{ReviewKey, ReviewStore};
 pub use rollouts::StoredRollout;

@@ -147,6 +147,13 @@ impl StateStore {
         self
     }
 
+    /// Sets whom documents name as their writer from here on.
+    #[must_use]
+    pub fn with_writer(mut self, writer: DocumentWriter) -> Self {
+        self.envelopes.writer = writer;
+        self
+    }
+
     /// Also reads documents that are not encrypted, or that no holder of a key marked.
     #[must_use]
     pub fn accepting_unmarked(mut self, accepts: bool) -> Self {

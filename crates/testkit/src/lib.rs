@@ -40,6 +40,7 @@ pub mod minio;
 pub mod moto;
 pub mod objects;
 pub mod octokit;
+pub mod openid;
 pub mod package_registry;
 pub mod payloads;
 pub mod performance;

@@ -1,8 +1,12 @@
 //! The portal: the static site, the server, what both ask of a store, and the pages in a browser.
 
+mod deployed;
+mod fuzzed;
+mod login;
 mod pages;
 mod published;
 mod recorded;
 mod requests;
 mod served;
 mod site;
+mod visitor;

@@ -2,7 +2,11 @@
 
 use maud::html;
 
-use super::{layout::Page, parts::line, stack::changed_lines};
+use super::{
+    layout::{Page, PageMode},
+    parts::line,
+    stack::changed_lines,
+};
 use crate::{SerialChange, StateDifference};
 use konverge_report::plural;
 
@@ -40,6 +44,7 @@ pub fn difference(difference: &StateDifference) -> String {
         depth: 2,
         place: "",
         with_search_data: false,
+        mode: PageMode::Served,
         main,
     }
     .render()

@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AppliedState, ChangedResource, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview,
-    OverviewRow, SearchIndex, SearchNames, SerialChange, StackCondition, StackDetails, StateDifference,
-    StoppedView, Writer,
+    AppliedState, AuditDocument, AuditEntry, ChangedResource, DriftView, FreezeView, HistoryDocument,
+    HistoryRow, LeaseView, NextStep, OperationAnswer, OperationInput, Overview, OverviewRow, PortalOperation,
+    PortalPerson, RequestOutcome, SearchIndex, SearchNames, SerialChange, StackCondition, StackDetails,
+    StateDifference, StoppedView, Writer,
 };
 use konverge_base::model::{
     Digest, RepoPath, StackId,
@@ -196,7 +197,7 @@ fn pages() -> Vec<(&'static str, String)> {
         }],
     };
     let mut pages = Vec::new();
-    for mode in [PageMode::Static, PageMode::Served] {
+    for mode in [PageMode::Static, PageMode::Served, PageMode::Personal] {
         pages.push((
             "overview",
             super::overview(&overview, &overview, mode, Some(StackCondition::Failed), HOSTILE),
@@ -214,8 +215,60 @@ fn pages() -> Vec<(&'static str, String)> {
     }
     pages.push(("kind", kind(&index, HOSTILE).unwrap()));
     pages.push(("difference", super::difference(&difference)));
+    pages.extend(pages_of_a_person(&overview, &view));
     pages.push(("failure", failure(HOSTILE, HOSTILE, &[text()], 1)));
     pages
+}
+
+/// The pages of `konverge serve` with a login.
+fn pages_of_a_person(overview: &Overview, view: &StackDetails) -> Vec<(&'static str, String)> {
+    let person = PortalPerson {
+        issuer: text(),
+        subject: text(),
+        name: text(),
+    };
+    let entry = AuditEntry {
+        id: "20261126T100000000Z-0123456789ab".to_owned(),
+        time: Timestamp::UNIX_EPOCH,
+        operation: PortalOperation::Unlock,
+        stack: Some(id()),
+        folder: None,
+        input: OperationInput {
+            reason: Some(text()),
+            digest: Some(text()),
+            serial: Some(3),
+            lease: Some(text()),
+        },
+        person: person.clone(),
+        address: text(),
+        forwarded_for: Some(text()),
+        outcome: RequestOutcome::Failed,
+        error: Some(text()),
+    };
+    let document = AuditDocument {
+        version: 1,
+        entries: vec![entry],
+        notices: vec![text()],
+    };
+    let answer = OperationAnswer {
+        version: 1,
+        operation: PortalOperation::Rollback,
+        stack: Some(id()),
+        audit: "entry".to_owned(),
+        outcome: RequestOutcome::Asked,
+        next: Some(NextStep {
+            address: Some(format!("javascript:{HOSTILE}")),
+            command: text(),
+            says: text(),
+        }),
+    };
+    vec![
+        ("account", account(&person, &[("operator", HOSTILE)], "token")),
+        ("audit", audit(&document)),
+        ("operations", operations(view, true, "token")),
+        ("freeze", freeze(overview, true, "token")),
+        ("answered", answered(&answer, 3)),
+    ]
 }
 
 #[test]

@@ -16,6 +16,15 @@ pub enum PageMode {
     Static,
     /// `konverge serve`: it filters and searches by itself.
     Served,
+    /// `konverge serve` with a login: it has pages of the person too.
+    Personal,
+}
+
+impl PageMode {
+    /// Returns true if `konverge serve` answers.
+    pub(super) fn is_served(self) -> bool {
+        self != Self::Static
+    }
 }
 
 /// A page before it has its frame.
@@ -27,13 +36,21 @@ pub(super) struct Page<'a> {
     pub place: &'a str,
     /// Whether the page loads the names of all stacks.
     pub with_search_data: bool,
+    pub mode: PageMode,
     pub main: Markup,
 }
 
 impl Page<'_> {
     pub(super) fn render(&self) -> String {
         let root = "../".repeat(self.depth);
-        let pages = [(site_path::OVERVIEW, "Stacks"), (site_path::SEARCH, "Search")];
+        let mut pages = vec![(site_path::OVERVIEW, "Stacks"), (site_path::SEARCH, "Search")];
+        if self.mode == PageMode::Personal {
+            pages.extend([
+                (site_path::AUDIT, "Audit"),
+                (site_path::FREEZE, "Freeze"),
+                (site_path::ACCOUNT, "Account"),
+            ]);
+        }
         let page = html! {
             (DOCTYPE)
             html lang="en" {
@@ -77,6 +94,7 @@ pub fn failure(title: &str, message: &str, hints: &[String], depth: usize) -> St
         depth,
         place: "",
         with_search_data: false,
+        mode: PageMode::Served,
         main,
     }
     .render()

@@ -1,15 +1,21 @@
 //! The pages. Each is complete without script; the script filters, searches and says how old a time is. Nothing is
 //! loaded from elsewhere, and text from others is data only.
 
+mod account;
+mod audit;
 mod difference;
 mod layout;
+mod operations;
 mod overview;
 mod parts;
 mod search;
 mod stack;
 
+pub use account::{account, signed_out};
+pub use audit::audit;
 pub use difference::difference;
 pub use layout::{PageMode, SECURITY, failure};
+pub use operations::{answered, freeze, operations};
 pub use overview::overview;
 pub use search::{kind, search, search_data};
 pub use stack::{StackPage, stack};

@@ -44,6 +44,7 @@ pub fn overview(
         depth: 0,
         place: site_path::OVERVIEW,
         with_search_data: false,
+        mode,
         main,
     }
     .render()

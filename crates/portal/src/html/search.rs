@@ -56,6 +56,7 @@ pub fn search(index: &SearchIndex, mode: PageMode, text: &str, result: Option<&S
         depth: 0,
         place: site_path::SEARCH,
         with_search_data: mode == PageMode::Static,
+        mode,
         main,
     }
     .render()
@@ -101,6 +102,7 @@ fn listing(index: &SearchIndex, title: &str, names: &BTreeMap<String, Vec<usize>
         depth: 1,
         place: "",
         with_search_data: false,
+        mode: PageMode::Served,
         main,
     }
     .render()

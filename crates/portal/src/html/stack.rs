@@ -39,6 +39,7 @@ pub fn stack(page: &StackPage<'_>) -> String {
     let main = html! {
         p.conditions { @for condition in &view.row.conditions { (badge(*condition)) " " } }
         (row_facts(&view.row))
+        @if page.mode == PageMode::Personal { p { a href=(site_path::OPERATIONS) { "Operations" } } }
         (notices(&view.notices))
         @if !view.pending.is_empty() {
             section {
@@ -62,6 +63,7 @@ pub fn stack(page: &StackPage<'_>) -> String {
         depth: 2,
         place: "",
         with_search_data: false,
+        mode: page.mode,
         main,
     }
     .render()
@@ -141,7 +143,7 @@ fn history(page: &StackPage<'_>) -> Markup {
     html! {
         section {
             h2 { "History (" (plural(rows.len(), "serial")) ")" }
-            @if page.mode == PageMode::Served && rows.len() > 1 { (choice(rows)) }
+            @if page.mode.is_served() && rows.len() > 1 { (choice(rows)) }
             ol.rows reversed {
                 @for row in rows {
                     li.row id={ "serial-" (row.serial) } {

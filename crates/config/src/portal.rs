@@ -1,0 +1,454 @@
+//! `portal`: where its pages are written, who logs in to `konverge serve`, and what they may see and do there.
+
+use globset::{GlobBuilder, GlobMatcher};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use konverge_base::model::RepoPath;
+
+/// The glob of all stacks.
+const EVERY_STACK: &str = "**";
+
+/// The pages that show what stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Portal")]
+pub struct PortalConfig {
+    /// Where the scheduled drift check writes the pages of `konverge portal build`: `s3://bucket/prefix`, `gs://…`,
+    /// `az://…`, `oss://…` or `file:///folder`. The pages show what every state records, so the bucket must be private.
+    /// Default: nowhere.
+    pub publish: Option<String>,
+    /// The login of `konverge serve`. Without it the server listens on addresses of its machine alone.
+    pub login: Option<PortalLogin>,
+    /// What the groups of the login may see and do. Nobody else sees a stack.
+    pub roles: Vec<PortalRoleRule>,
+    /// Scripts that send a token of their own to `/api/v1`. No other token is accepted.
+    pub workloads: Vec<PortalWorkload>,
+    /// The page of the workflow at GitHub to which operations lead:
+    /// `https://github.com/acme/infra/actions/workflows/konverge.yml`.
+    pub workflow: Option<String>,
+}
+
+/// The login of `konverge serve`: OpenID Connect, authorization code with PKCE.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortalLogin {
+    /// The issuer, as its discovery document names it: `https://login.acme.example`.
+    pub issuer: String,
+    /// The id of the portal at the issuer.
+    pub client_id: String,
+    /// The environment variable with the client's secret. Default: a public client, which has none.
+    #[serde(default)]
+    pub client_secret_env: Option<String>,
+    /// The address of the portal, as browsers name it: `https://portal.acme.example`. The issuer returns to
+    /// `/login/callback` below it.
+    pub url: String,
+    /// The claim of the ID token with the person's groups. Default: `groups`.
+    #[serde(default)]
+    pub groups_claim: Option<String>,
+    /// Scopes beside `openid` that the issuer must be asked for, such as `profile` or `groups`.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+}
+
+impl PortalLogin {
+    /// The claim with the groups.
+    pub fn groups_claim(&self) -> &str {
+        self.groups_claim.as_deref().unwrap_or("groups")
+    }
+}
+
+/// What somebody may do with a stack in the portal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PortalRole {
+    /// Read.
+    Viewer,
+    /// Read, ask for operations, and end a lease. Freeze all applies, if the rule matches `**`.
+    Operator,
+}
+
+/// The role of groups for stacks.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortalRoleRule {
+    /// The groups, as the issuer names them.
+    pub groups: Vec<String>,
+    /// The role.
+    pub role: PortalRole,
+    /// A glob of folders of stacks, such as `appops/*/prod`. `**` is every stack.
+    #[serde(rename = "match")]
+    pub pattern: String,
+}
+
+/// A script, and its role for stacks.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortalWorkload {
+    /// The issuer of its ID tokens: `https://token.actions.githubusercontent.com`.
+    pub issuer: String,
+    /// The audience that its tokens must name.
+    pub audience: String,
+    /// The subjects, each as its tokens name it: `repo:acme/infra:ref:refs/heads/main`. Other subjects are refused.
+    pub subjects: Vec<String>,
+    /// The role.
+    pub role: PortalRole,
+    /// A glob of folders of stacks, such as `appops/*/prod`. `**` is every stack.
+    #[serde(rename = "match")]
+    pub pattern: String,
+}
+
+/// What one person or script may see and do. Empty: nothing.
+#[derive(Debug, Clone, Default)]
+pub struct PortalGrants(Vec<PortalGrant>);
+
+#[derive(Debug, Clone)]
+struct PortalGrant {
+    role: PortalRole,
+    pattern: String,
+    glob: GlobMatcher,
+}
+
+impl PortalGrant {
+    /// The grant of a rule; `None` for a glob that is none, which [`PortalConfig::problem`] refuses.
+    fn new(role: PortalRole, pattern: &str) -> Option<Self> {
+        Some(Self {
+            role,
+            pattern: pattern.to_owned(),
+            glob: matcher(pattern).ok()?,
+        })
+    }
+}
+
+impl PortalGrants {
+    /// Returns true if nothing is granted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns true if the stack of this folder may be seen.
+    pub fn may_see(&self, folder: &RepoPath) -> bool {
+        self.matching(folder).next().is_some()
+    }
+
+    /// Returns true if operations on the stack of this folder may be asked for.
+    pub fn may_operate(&self, folder: &RepoPath) -> bool {
+        self.matching(folder)
+            .any(|grant| grant.role == PortalRole::Operator)
+    }
+
+    /// Returns true if every stack may be seen.
+    pub fn sees_all(&self) -> bool {
+        self.0.iter().any(|grant| grant.pattern == EVERY_STACK)
+    }
+
+    /// Returns true if all applies may be stopped: an operator of every stack.
+    pub fn may_freeze(&self) -> bool {
+        let mut grants = self.0.iter();
+        grants.any(|grant| grant.role == PortalRole::Operator && grant.pattern == EVERY_STACK)
+    }
+
+    /// The globs of what may be seen, sorted: equal ones see the same.
+    pub fn patterns(&self) -> Vec<String> {
+        let mut patterns: Vec<_> = self.0.iter().map(|grant| grant.pattern.clone()).collect();
+        patterns.sort_unstable();
+        patterns.dedup();
+        patterns
+    }
+
+    /// The roles with their globs, for the person to see.
+    pub fn roles(&self) -> impl Iterator<Item = (PortalRole, &str)> {
+        self.0.iter().map(|grant| (grant.role, grant.pattern.as_str()))
+    }
+
+    fn matching<'a>(&'a self, folder: &'a RepoPath) -> impl Iterator<Item = &'a PortalGrant> {
+        self.0
+            .iter()
+            .filter(|grant| grant.pattern == EVERY_STACK || grant.glob.is_match(folder.as_str()))
+    }
+}
+
+impl PortalConfig {
+    /// What a person with these groups may see and do.
+    pub fn grants_of_groups(&self, groups: &[String]) -> PortalGrants {
+        let rules = self.roles.iter();
+        let rules = rules.filter(|rule| rule.groups.iter().any(|group| groups.contains(group)));
+        PortalGrants(
+            rules
+                .filter_map(|rule| PortalGrant::new(rule.role, &rule.pattern))
+                .collect(),
+        )
+    }
+
+    /// What a script may see and do, by its verified token.
+    pub fn grants_of_workload(&self, issuer: &str, audience: &str, subject: &str) -> PortalGrants {
+        let workloads = self.workloads.iter().filter(|workload| {
+            workload.issuer == issuer
+                && workload.audience == audience
+                && workload.subjects.iter().any(|known| known == subject)
+        });
+        PortalGrants(
+            workloads
+                .filter_map(|workload| PortalGrant::new(workload.role, &workload.pattern))
+                .collect(),
+        )
+    }
+
+    /// The groups that a role names: no other one changes what a person may do.
+    pub fn knows_group(&self, group: &str) -> bool {
+        self.roles
+            .iter()
+            .any(|rule| rule.groups.iter().any(|known| known == group))
+    }
+
+    /// What is wrong with login, roles, workloads or workflow; and what to write.
+    pub(super) fn problem(&self) -> Option<(String, String)> {
+        let globs = self.roles.iter().map(|rule| ("roles", &rule.pattern));
+        let globs = globs.chain(self.workloads.iter().map(|of| ("workloads", &of.pattern)));
+        self.login
+            .as_ref()
+            .and_then(login_problem)
+            .or_else(|| self.workloads.iter().find_map(workload_problem))
+            .or_else(|| {
+                let rule = self.roles.iter().find(|rule| {
+                    rule.groups.is_empty() || rule.groups.iter().any(|group| group.trim().is_empty())
+                })?;
+                Some((
+                    format!(
+                        "portal.roles: the rule for `{}` names no group, or an empty one",
+                        rule.pattern.escape_debug()
+                    ),
+                    "write `groups: [sre]`".to_owned(),
+                ))
+            })
+            .or_else(|| {
+                globs.into_iter().find_map(|(key, glob)| {
+                    let error = matcher(glob).err()?;
+                    Some((
+                        format!("portal.{key}: `{}` is not a glob: {error}", glob.escape_debug()),
+                        "write `appops/*/prod`, or `**` for every stack".to_owned(),
+                    ))
+                })
+            })
+            .or_else(|| {
+                let needs = self.login.is_none() && !(self.roles.is_empty() && self.workloads.is_empty());
+                needs.then(|| {
+                    (
+                        "portal.roles and portal.workloads have no effect without portal.login".to_owned(),
+                        "add `portal.login` with `issuer`, `client_id` and `url`".to_owned(),
+                    )
+                })
+            })
+            .or_else(|| {
+                let workflow = self.workflow.as_ref()?;
+                (!is_workflow_page(workflow)).then(|| {
+                    (
+                        format!(
+                            "portal.workflow: `{}` is not the page of a workflow",
+                            workflow.escape_debug()
+                        ),
+                        "write `https://github.com/OWNER/REPOSITORY/actions/workflows/konverge.yml`"
+                            .to_owned(),
+                    )
+                })
+            })
+    }
+}
+
+fn matcher(pattern: &str) -> Result<GlobMatcher, globset::Error> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build()?;
+    Ok(glob.compile_matcher())
+}
+
+fn login_problem(login: &PortalLogin) -> Option<(String, String)> {
+    let addresses = [("issuer", &login.issuer), ("url", &login.url)];
+    let wrong = addresses.into_iter().find(|(_, address)| !is_secure(address));
+    if let Some((key, address)) = wrong {
+        return Some((
+            format!(
+                "portal.login.{key}: `{}` is not an `https://` address",
+                address.escape_debug()
+            ),
+            "write `https://HOST`; `http://` is accepted for 127.0.0.1, [::1] and localhost alone".to_owned(),
+        ));
+    }
+    let path = login.url.splitn(4, '/').nth(3).unwrap_or_default();
+    if !path.is_empty() || login.url.contains(['?', '#', '@']) {
+        return Some((
+            format!(
+                "portal.login.url: `{}` is more than scheme, host and port",
+                login.url.escape_debug()
+            ),
+            "write `https://portal.acme.example`: the portal is at the root of its host".to_owned(),
+        ));
+    }
+    login.client_id.trim().is_empty().then(|| {
+        (
+            "portal.login.client_id is empty".to_owned(),
+            "write the id that the issuer gave to the portal".to_owned(),
+        )
+    })
+}
+
+fn workload_problem(workload: &PortalWorkload) -> Option<(String, String)> {
+    if !is_secure(&workload.issuer) {
+        return Some((
+            format!(
+                "portal.workloads: issuer `{}` is not an `https://` address",
+                workload.issuer.escape_debug()
+            ),
+            "write `https://token.actions.githubusercontent.com` for jobs of GitHub".to_owned(),
+        ));
+    }
+    let lacks = workload.audience.trim().is_empty()
+        || workload.subjects.is_empty()
+        || workload.subjects.iter().any(|subject| subject.trim().is_empty());
+    lacks.then(|| {
+        (
+            "portal.workloads: audience and subjects must not be empty".to_owned(),
+            "the issuer of GitHub's jobs gives a token for any audience to every repository: name the subjects, such as `repo:acme/infra:ref:refs/heads/main`".to_owned(),
+        )
+    })
+}
+
+/// Returns true for an address that nobody on the way can read or change.
+fn is_secure(address: &str) -> bool {
+    if address.contains('@') {
+        return false;
+    }
+    if let Some(rest) = address.strip_prefix("https://") {
+        return !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace);
+    }
+    let Some(rest) = address.strip_prefix("http://") else {
+        return false;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_loopback = host
+        .parse::<std::net::IpAddr>()
+        .is_ok_and(|address| address.is_loopback());
+    is_loopback || host == "localhost"
+}
+
+fn is_workflow_page(page: &str) -> bool {
+    let Some(rest) = page.strip_prefix("https://") else {
+        return false;
+    };
+    let is_name = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    let parts: Vec<_> = rest.split('/').collect();
+    matches!(parts.as_slice(), [host, owner, name, "actions", "workflows", file]
+        if [host, owner, name, file].into_iter().all(|part| is_name(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    const LOGIN: &str =
+        "login: {issuer: 'https://id.example', client_id: portal, url: 'https://portal.example'}";
+
+    fn portal(rest: &str) -> PortalConfig {
+        Config::parse(&format!("portal:\n  {LOGIN}\n{rest}"))
+            .unwrap()
+            .portal
+    }
+
+    fn folder(path: &str) -> RepoPath {
+        RepoPath::normalize(path).unwrap()
+    }
+
+    #[test]
+    fn nobody_sees_what_no_rule_grants() {
+        let portal = portal(
+            "  roles:\n  - {groups: [shop], role: viewer, match: 'appops/shop/*'}\n  \
+             - {groups: [sre], role: operator, match: '**'}\n  - {groups: [shop-lead], role: operator, match: 'appops/shop/dev'}\n",
+        );
+        let groups = |names: &[&str]| {
+            portal.grants_of_groups(&names.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let shop = groups(&["shop", "others"]);
+        assert!(shop.may_see(&folder("appops/shop/prod")) && !shop.may_operate(&folder("appops/shop/prod")));
+        assert!(
+            !shop.may_see(&folder("appops/bank/prod")) && !shop.may_see(&folder("appops/shop/prod/more"))
+        );
+        assert!(!shop.sees_all() && !shop.may_freeze());
+        let lead = groups(&["shop-lead"]);
+        assert!(lead.may_operate(&folder("appops/shop/dev")) && !lead.may_see(&folder("appops/shop/prod")));
+        assert!(!lead.may_freeze());
+        let sre = groups(&["sre"]);
+        assert!(sre.may_operate(&RepoPath::root()) && sre.sees_all() && sre.may_freeze());
+        for nobody in [groups(&[]), groups(&["SRE", "sre ", "shop/"])] {
+            assert!(nobody.is_empty() && !nobody.may_see(&RepoPath::root()) && !nobody.sees_all());
+        }
+        assert!(portal.knows_group("shop") && !portal.knows_group("others"));
+    }
+
+    #[test]
+    fn a_script_needs_issuer_audience_and_subject() {
+        let portal = portal(
+            "  workloads: [{issuer: 'https://ci.example', audience: portal, subjects: ['repo:acme/infra:ref:refs/heads/main'], role: viewer, match: '**'}]\n",
+        );
+        let main = "repo:acme/infra:ref:refs/heads/main";
+        assert!(
+            !portal
+                .grants_of_workload("https://ci.example", "portal", main)
+                .is_empty()
+        );
+        for (issuer, audience, subject) in [
+            ("https://other.example", "portal", main),
+            ("https://ci.example", "other", main),
+            (
+                "https://ci.example",
+                "portal",
+                "repo:acme/infra:ref:refs/heads/mai",
+            ),
+            (
+                "https://ci.example",
+                "portal",
+                "repo:evil/infra:ref:refs/heads/main",
+            ),
+        ] {
+            assert!(
+                portal.grants_of_workload(issuer, audience, subject).is_empty(),
+                "{subject}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let with_login = |rest: &str| format!("portal:\n  {LOGIN}\n  {rest}\n");
+        for (text, expected) in [
+            ("portal: {login: {issuer: 'http://id.example', client_id: a, url: 'https://p'}}".to_owned(), "portal.login.issuer"),
+            ("portal: {login: {issuer: 'https://id.example', client_id: a, url: 'http://p.example'}}".to_owned(), "portal.login.url"),
+            ("portal: {login: {issuer: 'https://id.example', client_id: a, url: 'http://localhost.evil'}}".to_owned(), "portal.login.url"),
+            ("portal: {login: {issuer: 'http://localhost:1@evil.example', client_id: a, url: 'https://p'}}".to_owned(), "portal.login.issuer"),
+            ("portal: {login: {issuer: 'https://id.example', client_id: a, url: 'https://p/below'}}".to_owned(), "more than scheme"),
+            ("portal: {login: {issuer: 'https://id.example', client_id: ' ', url: 'https://p'}}".to_owned(), "client_id is empty"),
+            ("portal: {roles: [{groups: [a], role: viewer, match: '**'}]}".to_owned(), "without portal.login"),
+            (with_login("roles: [{groups: [], role: viewer, match: '**'}]"), "names no group"),
+            (with_login("roles: [{groups: [a], role: viewer, match: 'a{'}]"), "is not a glob"),
+            (with_login("roles: [{groups: [a], role: admin, match: '**'}]"), "admin"),
+            (with_login("roles: [{groups: [a], role: viewer}]"), "match"),
+            (with_login("workloads: [{issuer: 'https://a', audience: p, subjects: [], role: viewer, match: '**'}]"), "must not be empty"),
+            (with_login("workloads: [{issuer: 'ftp://a', audience: p, subjects: [s], role: viewer, match: '**'}]"), "is not an `https://`"),
+            (with_login("workflow: 'https://github.com/acme/infra'"), "not the page of a workflow"),
+            (with_login("workflow: 'javascript:alert(1)//actions/workflows/a.yml'"), "not the page of a workflow"),
+        ] {
+            let error = Config::parse(&text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let local =
+            "portal: {login: {issuer: 'http://127.0.0.1:9', client_id: a, url: 'http://localhost:8080'}}";
+        assert!(Config::parse(local).is_ok());
+    }
+}

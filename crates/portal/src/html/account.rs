@@ -1,0 +1,58 @@
+//! The pages of the person who is signed in.
+
+use maud::{Markup, html};
+
+use super::{
+    layout::{Page, PageMode},
+    parts::{code, line},
+};
+use crate::{PortalPerson, site_path};
+
+/// The token that a form of this site carries, so that no other site can send it.
+pub(super) fn token(csrf: &str) -> Markup {
+    html! { input type="hidden" name="csrf" value=(csrf); }
+}
+
+/// Who is signed in, what they may do, and the way out. `roles` are pairs of a role and a glob.
+pub fn account(person: &PortalPerson, roles: &[(&str, &str)], csrf: &str) -> String {
+    let main = html! {
+        dl.record {
+            dt { "Name" } dd { (line(&person.name)) }
+            dt { "Subject" } dd { (code(&person.subject)) }
+            dt { "Issuer" } dd { (code(&person.issuer)) }
+        }
+        section {
+            h2 { "Roles" }
+            ul.rows {
+                @for (role, glob) in roles { li.row { span.name { (role) } " of " (code(glob)) } }
+            }
+        }
+        form.filter method="post" action="logout" { (token(csrf)) button type="submit" { "Sign out" } }
+    };
+    Page {
+        title: "Account",
+        depth: 0,
+        place: site_path::ACCOUNT,
+        with_search_data: false,
+        mode: PageMode::Personal,
+        main,
+    }
+    .render()
+}
+
+/// The page after signing out.
+pub fn signed_out() -> String {
+    let main = html! {
+        p { "You are signed out here. The login provider may still know you." }
+        p { a href=(site_path::OVERVIEW) { "Sign in again" } }
+    };
+    Page {
+        title: "Signed out",
+        depth: 0,
+        place: "",
+        with_search_data: false,
+        mode: PageMode::Served,
+        main,
+    }
+    .render()
+}

@@ -1,0 +1,146 @@
+//! What can be asked for: the operations on a stack, the freeze of all applies, and the answer.
+
+use maud::{Markup, html};
+
+use super::{
+    account::token,
+    layout::{Page, PageMode},
+    parts::{code, lease, line, moment, prose, writer},
+};
+use crate::{OperationAnswer, Overview, PortalOperation, RequestOutcome, StackDetails, site_path};
+use konverge_report::escape;
+
+/// The longest reason that a form takes.
+const LONGEST_REASON: u32 = 500;
+
+/// The operations on a stack. `may_operate`: the person may ask for them.
+pub fn operations(view: &StackDetails, may_operate: bool, csrf: &str) -> String {
+    let id = view.row.id.as_str();
+    let main = html! {
+        p { a href="index.html" { "Back to " (line(id)) } }
+        p.facts {
+            "The portal has no credential of GitHub, of a cluster or of a cloud. A request leads to the page at GitHub where you do it "
+            "under your own name, and is recorded in the " a href={ "../../" (site_path::AUDIT) } { "audit" } "."
+        }
+        @if !may_operate { p.notice { "You may see this stack. Operations need the role `operator` for it." } }
+        @else {
+            @for operation in PortalOperation::OF_A_STACK {
+                @match operation {
+                    PortalOperation::Unlock => (unlock(view, csrf)),
+                    PortalOperation::Approve => (form(operation, csrf, html! {
+                        label.search { "Digest " input name="digest" required minlength="8" maxlength="64" autocomplete="off"; }
+                    })),
+                    PortalOperation::Rollback => (form(operation, csrf, html! {
+                        label.search { "Serial " input name="serial" required inputmode="numeric" autocomplete="off"; }
+                    })),
+                    PortalOperation::Restore if view.row.drift.is_none() => {},
+                    _ => (form(operation, csrf, html! {})),
+                }
+            }
+        }
+    };
+    Page {
+        title: &format!("Operations on {id}"),
+        depth: 2,
+        place: "",
+        with_search_data: false,
+        mode: PageMode::Personal,
+        main,
+    }
+    .render()
+}
+
+fn form(operation: PortalOperation, csrf: &str, fields: Markup) -> Markup {
+    html! {
+        form.filter method="post" action={ "operations/" (operation.key()) } {
+            (token(csrf)) (fields)
+            button type="submit" { (operation.words()) }
+        }
+    }
+}
+
+fn unlock(view: &StackDetails, csrf: &str) -> Markup {
+    html! {
+        @if let Some(held) = &view.lease {
+            section {
+                h2 { "Lease" }
+                (lease(held, view.row.id.as_str()))
+                (form(PortalOperation::Unlock, csrf, html! {
+                    input type="hidden" name="lease" value=(line(&held.id));
+                    (reason())
+                }))
+            }
+        }
+    }
+}
+
+fn reason() -> Markup {
+    html! { label.search { "Reason " input name="reason" required maxlength=(LONGEST_REASON) autocomplete="off"; } }
+}
+
+/// The page that stops all applies, and lets them run again.
+pub fn freeze(overview: &Overview, may_freeze: bool, csrf: &str) -> String {
+    let operation = match overview.freeze {
+        Some(_) => PortalOperation::Unfreeze,
+        None => PortalOperation::Freeze,
+    };
+    let main = html! {
+        @match &overview.freeze {
+            Some(freeze) => p.notice.freeze {
+                strong { "Applies are frozen" } " since " (moment(freeze.since)) " by " (writer(&freeze.writer)) ": "
+                (prose(&freeze.reason))
+            },
+            None => p { "Applies are not frozen." },
+        }
+        p.facts { "Every apply reads the freeze before it touches a stack. A stack that is being applied ends as usual." }
+        @if !may_freeze { p.notice { "The freeze holds for all stacks. It needs the role `operator` for `**`." } }
+        @else {
+            form.filter method="post" action=(operation.key()) {
+                (token(csrf)) (reason())
+                button type="submit" { (operation.words()) }
+            }
+        }
+    };
+    Page {
+        title: "Freeze",
+        depth: 0,
+        place: site_path::FREEZE,
+        with_search_data: false,
+        mode: PageMode::Personal,
+        main,
+    }
+    .render()
+}
+
+/// The answer to a request, so many folders below the root.
+pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
+    let root = "../".repeat(depth);
+    let main = html! {
+        p.verdict {
+            @match answer.outcome {
+                RequestOutcome::Done => "It is done.",
+                _ => "It is recorded. The next step is yours:",
+            }
+        }
+        @if let Some(next) = &answer.next {
+            p { (prose(&next.says)) }
+            @if let Some(address) = next.address.as_deref().filter(|address| escape::is_plain_url(address)) {
+                p { a href=(address) { "Go on at GitHub" } }
+            }
+            p { "The same as a command: " (code(&next.command)) }
+        }
+        p.facts {
+            a href={ (root) (site_path::AUDIT) "#" (answer.audit) } { "Its entry in the audit" }
+            @if let Some(stack) = &answer.stack { " · " a href={ (root) (site_path::stack(stack)) } { (line(stack.as_str())) } }
+        }
+    };
+    Page {
+        title: answer.operation.words(),
+        depth,
+        place: "",
+        with_search_data: false,
+        mode: PageMode::Personal,
+        main,
+    }
+    .render()
+}

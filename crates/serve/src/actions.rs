@@ -1,0 +1,65 @@
+//! [`PortalActions`]: who records requests, and does the few writes that the portal may do.
+
+use async_trait::async_trait;
+use konverge_base::{
+    error::UserError,
+    model::{RepoPath, StackId},
+};
+use konverge_portal::{AuditDocument, OperationInput, PortalOperation, PortalPerson};
+
+/// A request of somebody who may make it.
+#[derive(Debug, Clone)]
+pub struct PortalRequest {
+    /// What is asked for.
+    pub operation: PortalOperation,
+    /// The stack with its folder; none for a freeze.
+    pub stack: Option<(StackId, RepoPath)>,
+    /// What belongs to it.
+    pub input: OperationInput,
+    /// Who, as the login reported.
+    pub person: PortalPerson,
+    /// The address that the request came from.
+    pub address: String,
+    /// What proxies said of the address before them.
+    pub forwarded_for: Option<String>,
+}
+
+/// Writes the audit, ends leases, and freezes applies. Nothing else of the portal writes.
+#[async_trait]
+pub trait PortalActions: Send + Sync {
+    /// Records a request, before anything else happens. Returns the id of its entry.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    async fn record(&self, request: &PortalRequest) -> Result<String, UserError>;
+
+    /// Records how a write of the portal ended.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    async fn record_outcome(&self, entry: &str, error: Option<&str>) -> Result<(), UserError>;
+
+    /// Ends a lease.
+    ///
+    /// # Errors
+    /// The lease is another one by now; the store cannot be written.
+    async fn unlock(
+        &self,
+        by: &PortalPerson,
+        stack: &StackId,
+        lease: &str,
+        reason: &str,
+    ) -> Result<(), UserError>;
+
+    /// Stops all applies, or lets them run again.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    async fn set_freeze(&self, by: &PortalPerson, frozen: bool, reason: &str) -> Result<(), UserError>;
+
+    /// The newest entries of the audit.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    async fn audit(&self) -> Result<AuditDocument, UserError>;
+}

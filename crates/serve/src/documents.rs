@@ -1,0 +1,191 @@
+//! What pages and JSON show: each is made here once, for both forms.
+
+use std::collections::HashMap;
+
+use konverge_base::model::StackId;
+use konverge_portal::{
+    AuditDocument, StackCondition, StackDetails,
+    html::{self, StackPage},
+};
+use konverge_report::json;
+
+use super::{
+    access::Access,
+    answer::{Form, RequestError},
+    cache::{Body, KnownIndex, within_deadline},
+    shared::Shared,
+};
+
+/// The words after the question mark of an address.
+pub(super) type Words = HashMap<String, String>;
+
+/// Who asks for what, and in which form.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub shared: &'a Shared,
+    pub access: &'a Access,
+    pub form: Form,
+}
+
+/// The filter of an address.
+fn filter(words: &Words) -> Result<(Option<StackCondition>, &str), RequestError> {
+    let key = words
+        .get("condition")
+        .map(String::as_str)
+        .filter(|key| !key.is_empty());
+    let condition = match key {
+        None => None,
+        Some(key) => Some(StackCondition::from_key(key).ok_or_else(|| {
+            let known: Vec<_> = StackCondition::ALL
+                .iter()
+                .map(|condition| condition.key())
+                .collect();
+            RequestError::wrong(
+                "this condition does not exist",
+                &format!("known are {}", known.join(", ")),
+            )
+        })?),
+    };
+    Ok((condition, words.get("q").map_or("", String::as_str)))
+}
+
+/// The two serials of an address.
+pub(super) fn serials(words: &Words) -> Result<(u64, u64), RequestError> {
+    let serial = |name: &str| {
+        let given = words.get(name).and_then(|text| text.parse().ok());
+        given.ok_or_else(|| RequestError::wrong(format!("`{name}` must be a serial"), "add `?from=3&to=4`"))
+    };
+    Ok((serial("from")?, serial("to")?))
+}
+
+impl Asked<'_> {
+    fn is_json(&self) -> bool {
+        self.form == Form::Json
+    }
+
+    /// All stacks, or those of a filter.
+    pub(super) async fn overview(self, words: &Words) -> Result<Body, RequestError> {
+        let (condition, text) = filter(words)?;
+        let index = self.shared.index(self.access).await?;
+        let total = &index.overview;
+        let is_plain = condition.is_none() && text.is_empty();
+        if is_plain && self.is_json() {
+            return Ok(index.json.clone());
+        }
+        let address = format!("overview {}", index.json.etag);
+        if let Some(body) = self.shared.bodies.get(&address).filter(|_| is_plain) {
+            return Ok(body);
+        }
+        let filtered = (!is_plain).then(|| total.filtered(condition, text));
+        let shown = filtered.as_ref().unwrap_or(total);
+        let made = match self.is_json() {
+            true => json::document(shown),
+            false => html::overview(shown, total, self.shared.mode(), condition, text),
+        };
+        let body = Body::new(made, None);
+        if is_plain {
+            self.shared.bodies.put(address, &body);
+        }
+        Ok(body)
+    }
+
+    /// The answer to a search. The page without a word is the form.
+    pub(super) async fn search(self, words: &Words) -> Result<Body, RequestError> {
+        let text = words.get("q").map_or("", String::as_str);
+        let is_empty = text.trim().is_empty();
+        if is_empty && self.is_json() {
+            return Err(RequestError::wrong("`q` must hold a word", "add `?q=nginx`"));
+        }
+        let index = self.shared.index(self.access).await?;
+        let result = (!is_empty).then(|| index.search.search(text));
+        let made = match (self.form, &result) {
+            (Form::Json, Some(result)) => json::document(result),
+            _ => html::search(&index.search, self.shared.mode(), text, result.as_ref()),
+        };
+        Ok(Body::new(made, None))
+    }
+
+    /// Reads a stack that may be seen.
+    pub(super) async fn details(
+        &self,
+        index: &KnownIndex,
+        id: &StackId,
+    ) -> Result<StackDetails, RequestError> {
+        let _permit = self.shared.reads.acquire().await;
+        let view = within_deadline(self.shared.source().stack(index, id)).await?;
+        view.ok_or(RequestError::Unknown("this stack"))
+    }
+
+    /// One stack.
+    pub(super) async fn stack(self, id: &StackId) -> Result<Body, RequestError> {
+        let index = self.shared.index(self.access).await?;
+        if index.overview.row(id).is_none() {
+            return Err(RequestError::Unknown("this stack"));
+        }
+        let version = index.fingerprints.get(id).map(ToString::to_string);
+        let form = match self.is_json() {
+            true => "json",
+            false => "page",
+        };
+        let address = format!("{form} {id} {}", version.unwrap_or_default());
+        if let Some(body) = self.shared.bodies.get(&address) {
+            return Ok(body);
+        }
+        let view = self.details(&index, id).await?;
+        let made = match self.is_json() {
+            true => json::document(&view),
+            false => {
+                let pairs = view.history.windows(2).filter_map(|pair| match pair {
+                    [later, earlier] => Some((earlier.serial, later.serial)),
+                    _ => None,
+                });
+                html::stack(&StackPage {
+                    view: &view,
+                    differences: &pairs.collect::<Vec<_>>(),
+                    mode: self.shared.mode(),
+                })
+            }
+        };
+        let body = Body::new(made, index.serials.get(id).copied());
+        self.shared.bodies.put(address, &body);
+        Ok(body)
+    }
+
+    /// The difference of two serials of a stack.
+    pub(super) async fn difference(self, id: &StackId, serials: (u64, u64)) -> Result<Body, RequestError> {
+        let index = self.shared.index(self.access).await?;
+        if index.overview.row(id).is_none() {
+            return Err(RequestError::Unknown("this stack"));
+        }
+        let _permit = self.shared.reads.acquire().await;
+        let read = self.shared.source().difference(id, serials.0, serials.1);
+        let difference = within_deadline(read).await?;
+        let difference = difference.ok_or(RequestError::Unknown("one of these serials"))?;
+        let made = match self.is_json() {
+            true => json::document(&difference),
+            false => html::difference(&difference),
+        };
+        Ok(Body::new(made, None))
+    }
+
+    /// What was asked for, of the stacks that may be seen. A freeze is for all stacks, so everybody sees it.
+    pub(super) async fn audit(self) -> Result<Body, RequestError> {
+        let actions = self
+            .shared
+            .actions()
+            .ok_or(RequestError::Unknown("this address"))?;
+        let mut audit: AuditDocument = within_deadline(actions.audit()).await?;
+        let may_see = |folder: Option<&konverge_base::model::RepoPath>| {
+            folder.is_none_or(|folder| self.access.may_see(folder))
+        };
+        audit.entries.retain(|entry| may_see(entry.folder.as_ref()));
+        if !self.access.sees_all() {
+            audit.notices.clear();
+        }
+        let made = match self.is_json() {
+            true => json::document(&audit),
+            false => html::audit(&audit),
+        };
+        Ok(Body::new(made, None))
+    }
+}

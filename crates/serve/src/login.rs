@@ -1,0 +1,215 @@
+//! [`Login`]: who a request is of, by the session of a person or by the token of a script. Nobody is known by anything
+//! else.
+
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use base64::Engine as _;
+use jiff::Timestamp;
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_config::{PortalConfig, PortalLogin};
+use konverge_portal::PortalPerson;
+use serde::Deserialize;
+
+use super::{
+    access::SignedIn,
+    answer::RequestError,
+    provider::{Providers, SignInError, VerifiedToken},
+    rate_limit::RateLimit,
+    session::{CookieSealer, PORTAL_KEY_VARIABLE, PersonSession},
+};
+
+/// The longest time between issue and expiry of a script's token: it can be sent again until then.
+const LONGEST_TOKEN: Duration = Duration::from_secs(24 * 3600);
+
+/// What a login needs.
+#[derive(Debug, Clone)]
+pub struct LoginSettings {
+    /// The provider.
+    pub login: PortalLogin,
+    /// The client's secret, if it has one.
+    pub client_secret: Option<String>,
+    /// The key of the cookies. Without it each process has one of its own.
+    pub cookie_key: Option<String>,
+}
+
+/// The login of a server.
+pub(super) struct Login {
+    pub config: PortalLogin,
+    pub secret: Option<String>,
+    pub cookies: CookieSealer,
+    pub providers: Providers,
+    /// Sign-ins and wrong tokens, by the address of the connection.
+    pub attempts: RateLimit,
+    /// Requests for operations, by person.
+    pub requests: RateLimit,
+}
+
+impl Login {
+    /// # Errors
+    /// The key of the cookies is too short; there is no HTTP client.
+    pub(super) fn new(settings: LoginSettings) -> Result<Self, UserError> {
+        let is_secure = settings.login.url.starts_with("https://");
+        let cookies = CookieSealer::new(settings.cookie_key.as_deref(), is_secure).map_err(|error| {
+            UserError::new(ErrorKind::Config, error.to_string()).hint(format!(
+                "set {PORTAL_KEY_VARIABLE} to the output of `openssl rand -hex 32`, the same for every replica"
+            ))
+        })?;
+        let providers = Providers::new().map_err(|error| {
+            UserError::new(ErrorKind::Config, format!("no HTTP client can be made: {error}"))
+                .hint("check the proxy variables and the certificates of the system")
+        })?;
+        Ok(Self {
+            config: settings.login,
+            secret: settings.client_secret,
+            cookies,
+            providers,
+            attempts: RateLimit::new(60, Duration::from_secs(2)),
+            requests: RateLimit::new(20, Duration::from_secs(3)),
+        })
+    }
+
+    /// Who a page's request is of.
+    pub(super) fn person(&self, headers: &HeaderMap, roles: &PortalConfig) -> Result<SignedIn, RequestError> {
+        let session = self.cookies.read_session(headers, Timestamp::now());
+        let session = session.filter(|session| session.person.issuer == self.config.issuer);
+        let Some(session) = session else {
+            return Err(RequestError::SignedOut(
+                "there is no session, or it has expired".to_owned(),
+            ));
+        };
+        let PersonSession {
+            person, groups, csrf, ..
+        } = session;
+        let grants = roles.grants_of_groups(&groups);
+        with_role(SignedIn {
+            person,
+            grants,
+            csrf: Some(csrf),
+        })
+    }
+
+    /// Who a script is, by the token that it sends.
+    pub(super) async fn script(
+        &self,
+        token: &str,
+        roles: &PortalConfig,
+        peer: &str,
+    ) -> Result<SignedIn, RequestError> {
+        let verified = self.verify_script(token, roles).await;
+        let (verified, audience) = match verified {
+            Ok(verified) => verified,
+            Err(error) => {
+                self.attempts
+                    .take(peer, Instant::now())
+                    .map_err(RequestError::TooMany)?;
+                tracing::warn!(%error, peer, "a token was refused");
+                return Err(match error {
+                    SignInError::Away(_) => RequestError::Source(
+                        UserError::new(ErrorKind::Config, error.to_string()).hint("try again later"),
+                    ),
+                    _ => RequestError::SignedOut(error.to_string()),
+                });
+            }
+        };
+        let grants = roles.grants_of_workload(&verified.issuer, &audience, &verified.subject);
+        with_role(SignedIn {
+            person: PortalPerson {
+                issuer: verified.issuer,
+                subject: verified.subject,
+                name: verified.name,
+            },
+            grants,
+            csrf: None,
+        })
+    }
+
+    async fn verify_script(
+        &self,
+        token: &str,
+        roles: &PortalConfig,
+    ) -> Result<(VerifiedToken, String), SignInError> {
+        let refused = |why: &str| SignInError::Token(why.to_owned());
+        let named = NamedAudience::of(token).ok_or_else(|| refused("it is not a token"))?;
+        let mut workloads = roles.workloads.iter();
+        let workload = workloads
+            .find(|workload| workload.issuer == named.iss && named.names(&workload.audience))
+            .ok_or_else(|| refused("`portal.workloads` has no such issuer and audience"))?;
+        let verified = self
+            .providers
+            .verify(&workload.issuer, &workload.audience, token, None)
+            .await?;
+        match verified.lifetime > LONGEST_TOKEN {
+            true => Err(refused("it is valid for longer than a day")),
+            false => Ok((verified, workload.audience.clone())),
+        }
+    }
+
+    /// The session of a person who signed in: of their groups those that a role names.
+    pub(super) fn session_of(&self, token: VerifiedToken, roles: &PortalConfig) -> PersonSession {
+        let mut groups = token.list(self.config.groups_claim());
+        groups.retain(|group| roles.knows_group(group));
+        let person = PortalPerson {
+            issuer: token.issuer,
+            subject: token.subject,
+            name: token.name,
+        };
+        PersonSession::begin(person, groups, Timestamp::now())
+    }
+
+    /// Returns true if a request was made by a page of this portal.
+    pub(super) fn is_own_page(&self, headers: &HeaderMap) -> bool {
+        let is = |name: &str, expected: &str| {
+            headers
+                .get(name)
+                .is_none_or(|sent: &HeaderValue| sent.as_bytes() == expected.as_bytes())
+        };
+        is("sec-fetch-site", "same-origin")
+            && is(header::ORIGIN.as_str(), self.config.url.trim_end_matches('/'))
+    }
+
+    /// The host that requests must name.
+    pub(super) fn host(&self) -> &str {
+        let url = self.config.url.trim_end_matches('/');
+        url.split_once("://").map_or(url, |(_, host)| host)
+    }
+}
+
+fn with_role(signed_in: SignedIn) -> Result<SignedIn, RequestError> {
+    match signed_in.grants.is_empty() {
+        true => Err(RequestError::forbidden(
+            format!("`{}` has no role here", signed_in.person.name),
+            "a rule of `portal.roles` or `portal.workloads` on the default branch grants one; after a change of groups, sign in again at /login",
+        )),
+        false => Ok(signed_in),
+    }
+}
+
+/// What a token says of itself, before anything is verified: it only selects whose keys are asked for.
+#[derive(Deserialize)]
+struct NamedAudience {
+    iss: String,
+    aud: Audiences,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audiences {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl NamedAudience {
+    fn of(token: &str) -> Option<Self> {
+        let payload = token.split('.').nth(1)?;
+        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(payload);
+        serde_json::from_slice(&bytes.ok()?).ok()
+    }
+
+    fn names(&self, audience: &str) -> bool {
+        match &self.aud {
+            Audiences::One(one) => one == audience,
+            Audiences::Many(many) => many.iter().any(|one| one == audience),
+        }
+    }
+}

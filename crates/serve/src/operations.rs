@@ -1,0 +1,483 @@
+//! Requests for operations. Each is recorded first. What CI does, a person starts at GitHub under their own name; the
+//! portal itself ends leases and freezes applies.
+
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+use axum::{
+    Extension, Form as FormBody, Router,
+    extract::{ConnectInfo, Path, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+    routing::{get, post},
+};
+use bytes::Bytes;
+use konverge_base::{
+    error::ErrorKind,
+    model::{RepoPath, StackId},
+};
+use konverge_portal::{OperationAnswer, OperationInput, PortalOperation, RequestOutcome, html, next_step};
+use konverge_report::json;
+use serde::Deserialize;
+
+use super::{
+    access::Access,
+    actions::{PortalActions, PortalRequest},
+    answer::{Form, RequestError, plain},
+    api,
+    cache::within_deadline,
+    login::Login,
+    pages::stack_of,
+    shared::Shared,
+    sign_in::{check_form, peer_of},
+};
+
+/// The longest text of a request, in characters.
+const LONGEST: usize = 500;
+
+pub(super) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/freeze.html", get(freeze_page))
+        .route("/freeze", post(freeze_form))
+        .route("/unfreeze", post(unfreeze_form))
+        .route("/stacks/{folder}/operations/{operation}", post(stack_form))
+        .route("/api/v1/freeze", post(freeze_call))
+        .route("/api/v1/unfreeze", post(unfreeze_call))
+        .route("/api/v1/stacks/{id}/{operation}", post(stack_call))
+}
+
+/// What is sent by a form.
+#[derive(Deserialize)]
+struct SentForm {
+    #[serde(default)]
+    csrf: String,
+    reason: Option<String>,
+    digest: Option<String>,
+    serial: Option<String>,
+    lease: Option<String>,
+}
+
+impl SentForm {
+    fn input(self) -> Result<OperationInput, RequestError> {
+        let serial = match self.serial.as_deref().map(str::trim) {
+            None | Some("") => None,
+            Some(text) => Some(text.parse().map_err(|_| {
+                RequestError::wrong("`serial` must be a serial", "the history of the stack lists them")
+            })?),
+        };
+        Ok(OperationInput {
+            reason: self.reason,
+            digest: self.digest,
+            serial,
+            lease: self.lease,
+        })
+    }
+}
+
+/// One request, with everything that decides it.
+struct Asking<'a> {
+    shared: &'a Shared,
+    access: &'a Access,
+    headers: &'a HeaderMap,
+    peer: String,
+}
+
+type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
+
+impl Asking<'_> {
+    fn login(&self) -> Result<(&Login, &dyn PortalActions), RequestError> {
+        let login = self.shared.login.as_ref();
+        let (login, actions) = login.ok_or_else(|| {
+            RequestError::forbidden(
+                "there is no login, so nobody can ask for an operation",
+                "set `portal.login` in konverge.yaml on the default branch",
+            )
+        })?;
+        Ok((login, &**actions))
+    }
+
+    /// A form of a person.
+    fn check_person(&self, csrf: &str) -> Result<(), RequestError> {
+        check_form(self.login()?.0, self.access, self.headers, csrf)
+    }
+
+    /// A call of a script. The cookie of a browser is not enough: another site could have sent it.
+    fn check_script(&self) -> Result<(), RequestError> {
+        let is_script = |of: &super::access::SignedIn| of.csrf.is_none();
+        match self.access.signed_in.as_ref().is_some_and(is_script) {
+            true => Ok(()),
+            false => Err(RequestError::forbidden(
+                "an operation of the API needs the token of a script",
+                "send `Authorization: Bearer TOKEN`; people use the forms of the pages",
+            )),
+        }
+    }
+
+    async fn on_stack(
+        &self,
+        operation: PortalOperation,
+        id: &StackId,
+        input: OperationInput,
+    ) -> Result<OperationAnswer, RequestError> {
+        let index = self.shared.index(self.access).await?;
+        let row = index
+            .overview
+            .row(id)
+            .ok_or(RequestError::Unknown("this stack"))?;
+        if !self.access.may_operate(&row.stack) {
+            return Err(RequestError::forbidden(
+                format!("the role `operator` for `{id}` is missing"),
+                "a rule of `portal.roles` on the default branch grants it",
+            ));
+        }
+        let (login, actions) = self.login()?;
+        let place = Some((id.clone(), row.stack.clone()));
+        if operation == PortalOperation::Unlock {
+            let request = self.request(operation, place, checked(operation, input)?)?;
+            return self.write(login, actions, &request).await;
+        }
+        let input = checked(operation, input)?;
+        let roles = self.shared.roles().await?;
+        let next = next_step(operation, row, &input, roles.workflow.as_deref());
+        let next = next.map_err(|refusal| RequestError::Conflict {
+            message: refusal.message,
+            hint: refusal.hint.to_owned(),
+        })?;
+        let request = self.request(operation, place, input)?;
+        let audit = self.record(login, actions, &request).await?;
+        Ok(OperationAnswer {
+            version: 1,
+            operation,
+            stack: Some(id.clone()),
+            audit,
+            outcome: RequestOutcome::Asked,
+            next: Some(next),
+        })
+    }
+
+    async fn on_all(
+        &self,
+        operation: PortalOperation,
+        input: OperationInput,
+    ) -> Result<OperationAnswer, RequestError> {
+        if !self.access.may_freeze() {
+            return Err(RequestError::forbidden(
+                "the freeze is for all stacks, and the role `operator` for `**` is missing",
+                "a rule of `portal.roles` on the default branch grants it",
+            ));
+        }
+        let (login, actions) = self.login()?;
+        let request = self.request(operation, None, checked(operation, input)?)?;
+        self.write(login, actions, &request).await
+    }
+
+    fn request(
+        &self,
+        operation: PortalOperation,
+        stack: Option<(StackId, RepoPath)>,
+        input: OperationInput,
+    ) -> Result<PortalRequest, RequestError> {
+        let signed_in = self.access.signed_in.as_ref();
+        let person = signed_in.map(|of| of.person.clone());
+        let forwarded = self.headers.get("x-forwarded-for");
+        let forwarded = forwarded.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        Ok(PortalRequest {
+            operation,
+            stack,
+            input,
+            person: person.ok_or_else(|| RequestError::SignedOut("nobody is signed in".to_owned()))?,
+            address: self.peer.clone(),
+            forwarded_for: forwarded.map(|text| text.chars().take(LONGEST).collect()),
+        })
+    }
+
+    async fn record(
+        &self,
+        login: &Login,
+        actions: &dyn PortalActions,
+        request: &PortalRequest,
+    ) -> Result<String, RequestError> {
+        let person = &request.person;
+        login
+            .requests
+            .take(&format!("{} {}", person.issuer, person.subject), Instant::now())
+            .map_err(RequestError::TooMany)?;
+        Ok(within_deadline(actions.record(request)).await?)
+    }
+
+    /// Records the request, writes, and records how that ended.
+    async fn write(
+        &self,
+        login: &Login,
+        actions: &dyn PortalActions,
+        request: &PortalRequest,
+    ) -> Result<OperationAnswer, RequestError> {
+        let audit = self.record(login, actions, request).await?;
+        let reason = request.input.reason.as_deref().unwrap_or_default();
+        let by = &request.person;
+        let done = match &request.stack {
+            Some((stack, _)) => {
+                let lease = request.input.lease.as_deref().unwrap_or_default();
+                within_deadline(actions.unlock(by, stack, lease, reason)).await
+            }
+            None => {
+                let frozen = request.operation == PortalOperation::Freeze;
+                within_deadline(actions.set_freeze(by, frozen, reason)).await
+            }
+        };
+        self.shared.forget().await;
+        let error = done.as_ref().err().map(ToString::to_string);
+        if let Err(error) = within_deadline(actions.record_outcome(&audit, error.as_deref())).await {
+            // The entry stays, and says that its outcome is unknown.
+            tracing::warn!(%error, entry = audit, "the outcome of a request is not in the audit");
+        }
+        match done {
+            Ok(()) => Ok(OperationAnswer {
+                version: 1,
+                operation: request.operation,
+                stack: request.stack.as_ref().map(|(stack, _)| stack.clone()),
+                audit,
+                outcome: RequestOutcome::Done,
+                next: None,
+            }),
+            Err(error) if error.kind == ErrorKind::State => Err(RequestError::Conflict {
+                message: error.message,
+                hint: "load the page again".to_owned(),
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The input that belongs to an operation, and nothing else.
+fn checked(operation: PortalOperation, input: OperationInput) -> Result<OperationInput, RequestError> {
+    let text = |name: &str, text: Option<String>| {
+        let text = text
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty());
+        match text.as_ref().is_some_and(|text| text.chars().count() > LONGEST) {
+            true => Err(RequestError::wrong(
+                format!("`{name}` is longer than {LONGEST} characters"),
+                "make it shorter",
+            )),
+            false => Ok(text),
+        }
+    };
+    let required = |name: &str, value: Option<String>| {
+        text(name, value)?.ok_or_else(|| {
+            RequestError::wrong(
+                format!("`{name}` is missing"),
+                "it is recorded, and every run that it stops shows it",
+            )
+        })
+    };
+    Ok(match operation {
+        PortalOperation::Freeze | PortalOperation::Unfreeze => OperationInput {
+            reason: Some(required("reason", input.reason)?),
+            ..OperationInput::default()
+        },
+        PortalOperation::Unlock => OperationInput {
+            reason: Some(required("reason", input.reason)?),
+            lease: Some(required("lease", input.lease)?),
+            ..OperationInput::default()
+        },
+        PortalOperation::Approve => OperationInput {
+            reason: text("reason", input.reason)?,
+            digest: text("digest", input.digest)?,
+            ..OperationInput::default()
+        },
+        PortalOperation::Rollback => OperationInput {
+            reason: text("reason", input.reason)?,
+            serial: input.serial,
+            ..OperationInput::default()
+        },
+        PortalOperation::DriftCheck | PortalOperation::Restore | PortalOperation::Retry => OperationInput {
+            reason: text("reason", input.reason)?,
+            ..OperationInput::default()
+        },
+    })
+}
+
+/// 202: somebody else does it; 200: it is done.
+fn answered(answer: Result<OperationAnswer, RequestError>, form: Form) -> Response {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return error.answer(form),
+    };
+    let status = match answer.outcome {
+        RequestOutcome::Asked => StatusCode::ACCEPTED,
+        _ => StatusCode::OK,
+    };
+    let text = match form {
+        Form::Json => json::document(&answer),
+        Form::Page(depth) => html::answered(&answer, depth),
+    };
+    plain(status, form.media_type(), text)
+}
+
+async fn freeze_page(State(shared): State<Arc<Shared>>, Extension(access): Extension<Access>) -> Response {
+    let form = Form::Page(0);
+    let make = async {
+        let csrf = access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
+        let csrf = csrf.ok_or(RequestError::Unknown("this page"))?;
+        let index = shared.index(&access).await?;
+        Ok(html::freeze(&index.overview, access.may_freeze(), csrf))
+    };
+    match make.await {
+        Ok(page) => plain(StatusCode::OK, form.media_type(), page),
+        Err(error) => RequestError::answer(error, form),
+    }
+}
+
+async fn form_on_all(
+    shared: &Shared,
+    access: &Access,
+    headers: &HeaderMap,
+    peer: &Peer,
+    sent: SentForm,
+    operation: PortalOperation,
+) -> Response {
+    let asking = Asking {
+        shared,
+        access,
+        headers,
+        peer: peer_of(peer.as_deref()),
+    };
+    let make = async {
+        asking.check_person(&sent.csrf)?;
+        asking.on_all(operation, sent.input()?).await
+    };
+    answered(make.await, Form::Page(0))
+}
+
+async fn freeze_form(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    peer: Peer,
+    headers: HeaderMap,
+    FormBody(sent): FormBody<SentForm>,
+) -> Response {
+    form_on_all(&shared, &access, &headers, &peer, sent, PortalOperation::Freeze).await
+}
+
+async fn unfreeze_form(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    peer: Peer,
+    headers: HeaderMap,
+    FormBody(sent): FormBody<SentForm>,
+) -> Response {
+    form_on_all(&shared, &access, &headers, &peer, sent, PortalOperation::Unfreeze).await
+}
+
+async fn stack_form(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    peer: Peer,
+    Path((folder, operation)): Path<(String, String)>,
+    headers: HeaderMap,
+    FormBody(sent): FormBody<SentForm>,
+) -> Response {
+    let asking = Asking {
+        shared: &shared,
+        access: &access,
+        headers: &headers,
+        peer: peer_of(peer.as_deref()),
+    };
+    let make = async {
+        asking.check_person(&sent.csrf)?;
+        let operation = known(&operation)?;
+        let id = stack_of(&*shared.index(&access).await?, &folder)?;
+        asking.on_stack(operation, &id, sent.input()?).await
+    };
+    answered(make.await, Form::Page(3))
+}
+
+fn known(operation: &str) -> Result<PortalOperation, RequestError> {
+    PortalOperation::of_stack(operation).ok_or(RequestError::Unknown("this operation"))
+}
+
+/// The input of a call: a JSON object, or nothing.
+fn called(body: &Bytes) -> Result<OperationInput, RequestError> {
+    if body.is_empty() {
+        return Ok(OperationInput::default());
+    }
+    serde_json::from_slice(body).map_err(|error| {
+        RequestError::wrong(
+            format!("the body cannot be read: {error}"),
+            "send `{\"reason\": \"TEXT\"}`",
+        )
+    })
+}
+
+async fn call_on_all(
+    shared: &Shared,
+    access: &Access,
+    headers: &HeaderMap,
+    peer: &Peer,
+    body: &Bytes,
+    operation: PortalOperation,
+) -> Response {
+    let asking = Asking {
+        shared,
+        access,
+        headers,
+        peer: peer_of(peer.as_deref()),
+    };
+    let make = async {
+        asking.check_script()?;
+        asking.on_all(operation, called(body)?).await
+    };
+    answered(make.await, Form::Json)
+}
+
+async fn freeze_call(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    peer: Peer,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    call_on_all(&shared, &access, &headers, &peer, &body, PortalOperation::Freeze).await
+}
+
+async fn unfreeze_call(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    peer: Peer,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    call_on_all(
+        &shared,
+        &access,
+        &headers,
+        &peer,
+        &body,
+        PortalOperation::Unfreeze,
+    )
+    .await
+}
+
+async fn stack_call(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    peer: Peer,
+    Path((id, operation)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let asking = Asking {
+        shared: &shared,
+        access: &access,
+        headers: &headers,
+        peer: peer_of(peer.as_deref()),
+    };
+    let make = async {
+        asking.check_script()?;
+        let operation = known(&operation)?;
+        asking
+            .on_stack(operation, &api::parse(&id)?, called(&body)?)
+            .await
+    };
+    answered(make.await, Form::Json)
+}

@@ -1,0 +1,285 @@
+//! The way to the login provider and back: `/login`, `/login/callback`, the account, and signing out.
+
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+use axum::{
+    Extension, Form as FormBody, Router,
+    extract::{ConnectInfo, Query, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+    routing::{get, post},
+};
+use jiff::Timestamp;
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_portal::html;
+use serde::Deserialize;
+
+use super::{
+    access::{Access, role_word},
+    answer::{Form, RequestError, plain},
+    documents::Words,
+    login::Login,
+    provider::SignInError,
+    session::{PendingSignIn, is_same_secret},
+    shared::Shared,
+};
+
+/// The longest page to which a person returns.
+const LONGEST_RETURN: usize = 1000;
+
+pub(super) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/login", get(begin))
+        .route("/login/callback", get(finish))
+        .route("/account.html", get(account))
+        .route("/logout", post(sign_out))
+}
+
+/// The address of a connection, if there is one.
+pub(super) fn peer_of(extension: Option<&ConnectInfo<SocketAddr>>) -> String {
+    extension.map_or_else(|| "unknown".to_owned(), |info| info.0.ip().to_string())
+}
+
+/// A page of this portal, or else the overview: nobody is sent elsewhere.
+fn own_page(to: &str) -> String {
+    let is_own = to.starts_with('/')
+        && to.len() <= LONGEST_RETURN
+        && !to.starts_with("//")
+        && !to.starts_with("/login")
+        && to
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"/._-~%@=?&+".contains(&byte));
+    match is_own {
+        true => to.to_owned(),
+        false => "/".to_owned(),
+    }
+}
+
+/// The answer that sends a browser to an address.
+fn sent_to(address: &str) -> Response {
+    let mut answer = plain(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", "");
+    // An address that cannot stand in a header leads to the overview.
+    let location = HeaderValue::from_str(address).unwrap_or(HeaderValue::from_static("/"));
+    answer.headers_mut().insert(header::LOCATION, location);
+    answer
+}
+
+/// The answer to a page for which nobody is signed in.
+pub(super) fn to_login(page: &str) -> Response {
+    let page = url::form_urlencoded::byte_serialize(page.as_bytes()).collect::<String>();
+    sent_to(&format!("/login?to={page}"))
+}
+
+fn login(shared: &Shared) -> Result<&Login, RequestError> {
+    shared.login().ok_or(RequestError::Unknown("this address"))
+}
+
+fn not_signed_in(error: &SignInError) -> RequestError {
+    tracing::warn!(%error, "a sign-in failed");
+    let (SignInError::Away(_) | SignInError::Refused(_) | SignInError::Token(_)) = error;
+    RequestError::Source(
+        UserError::new(ErrorKind::Config, error.to_string())
+            .hint("open the overview to sign in again; who is signed in is not affected"),
+    )
+}
+
+async fn begin(
+    State(shared): State<Arc<Shared>>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    Query(words): Query<Words>,
+) -> Response {
+    let make = async {
+        let login = login(&shared)?;
+        let peer = peer_of(peer.as_deref());
+        login
+            .attempts
+            .take(&peer, Instant::now())
+            .map_err(RequestError::TooMany)?;
+        let to = own_page(words.get("to").map_or("/", String::as_str));
+        let request = login
+            .providers
+            .begin(&login.config, login.secret.as_deref())
+            .await
+            .map_err(|error| not_signed_in(&error))?;
+        let pending = PendingSignIn::begin(
+            request.state,
+            request.nonce,
+            request.verifier,
+            to,
+            Timestamp::now(),
+        );
+        let mut answer = sent_to(&request.address);
+        if let Some(cookie) = login.cookies.sign_in(&pending) {
+            answer.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+        Ok(answer)
+    };
+    make.await
+        .unwrap_or_else(|error: RequestError| error.answer(Form::Page(0)))
+}
+
+async fn finish(
+    State(shared): State<Arc<Shared>>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    Query(words): Query<Words>,
+    headers: HeaderMap,
+) -> Response {
+    let made = finished(&shared, &peer_of(peer.as_deref()), &words, &headers).await;
+    let mut answer = made.unwrap_or_else(|error| error.answer(Form::Page(1)));
+    // Each sign-in is for one answer of the provider, whichever it is.
+    if let Some(cookie) = shared.login().and_then(|login| login.cookies.without_sign_in()) {
+        answer.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    answer
+}
+
+async fn finished(
+    shared: &Shared,
+    peer: &str,
+    words: &Words,
+    headers: &HeaderMap,
+) -> Result<Response, RequestError> {
+    let login = login(shared)?;
+    login
+        .attempts
+        .take(peer, Instant::now())
+        .map_err(RequestError::TooMany)?;
+    let begun = login.cookies.read_sign_in(headers, Timestamp::now());
+    let word = |name: &str| words.get(name).map_or("", String::as_str);
+    let begun = begun.filter(|begun| is_same_secret(&begun.state, word("state")));
+    let Some(begun) = begun else {
+        return Err(RequestError::wrong(
+            "this answer of the login provider belongs to no sign-in of this browser, or came too late",
+            "open the overview to sign in again",
+        ));
+    };
+    if words
+        .get("iss")
+        .is_some_and(|issuer| *issuer != login.config.issuer)
+    {
+        return Err(RequestError::wrong(
+            "this answer is of another login provider",
+            "open the overview to sign in again",
+        ));
+    }
+    if let Some(error) = words.get("error") {
+        let why = words.get("error_description").unwrap_or(error);
+        let why = why.chars().take(300).collect();
+        return Err(not_signed_in(&SignInError::Refused(why)));
+    }
+    let token = login
+        .providers
+        .finish(
+            &login.config,
+            login.secret.as_deref(),
+            word("code"),
+            &begun.verifier,
+            &begun.nonce,
+        )
+        .await
+        .map_err(|error| not_signed_in(&error))?;
+    let roles = shared.roles().await?;
+    let session = login.session_of(token, &roles);
+    let mut answer = sent_to(&begun.to);
+    let cookie = login.cookies.session(&session).ok_or_else(|| {
+        RequestError::forbidden(
+            "the session is too large for a cookie",
+            "fewer groups in `portal.roles` make it smaller",
+        )
+    })?;
+    answer.headers_mut().append(header::SET_COOKIE, cookie);
+    Ok(answer)
+}
+
+async fn account(State(shared): State<Arc<Shared>>, Extension(access): Extension<Access>) -> Response {
+    let page = access.signed_in.as_ref().and_then(|signed_in| {
+        let roles: Vec<_> = signed_in
+            .grants
+            .roles()
+            .map(|(role, glob)| (role_word(role), glob))
+            .collect();
+        let csrf = signed_in.csrf.as_deref()?;
+        Some(html::account(&signed_in.person, &roles, csrf))
+    });
+    let form = Form::Page(0);
+    match page.filter(|_| shared.login().is_some()) {
+        Some(page) => plain(StatusCode::OK, form.media_type(), page),
+        None => RequestError::Unknown("this page").answer(form),
+    }
+}
+
+#[derive(Deserialize)]
+struct SignOut {
+    #[serde(default)]
+    csrf: String,
+}
+
+async fn sign_out(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+    FormBody(sent): FormBody<SignOut>,
+) -> Response {
+    let make = || {
+        let login = login(&shared)?;
+        check_form(login, &access, &headers, &sent.csrf)?;
+        let mut answer = plain(StatusCode::OK, Form::Page(0).media_type(), html::signed_out());
+        if let Some(cookie) = login.cookies.without_session() {
+            answer.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+        Ok(answer)
+    };
+    make().unwrap_or_else(|error: RequestError| error.answer(Form::Page(0)))
+}
+
+/// Refuses a form that no page of this portal sent for this session.
+pub(super) fn check_form(
+    login: &Login,
+    access: &Access,
+    headers: &HeaderMap,
+    csrf: &str,
+) -> Result<(), RequestError> {
+    let of_session = access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
+    match of_session.is_some_and(|of| is_same_secret(of, csrf)) && login.is_own_page(headers) {
+        true => Ok(()),
+        false => Err(RequestError::forbidden(
+            "this form was not sent by a page of this portal, or the session is a new one",
+            "load the page again and send its form",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        for page in [
+            "/",
+            "/index.html?condition=failed&q=a+b",
+            "/stacks/shop@prod/index.html",
+            "/kinds/v1=3APod.html",
+        ] {
+            assert_eq!(own_page(page), page);
+        }
+        for foreign in [
+            "https://evil.example/",
+            "//evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "javascript:alert(1)",
+            "/\t/evil.example",
+            "/ /evil.example",
+            "evil",
+            "",
+            "/login?to=/",
+            "/a\r\nset-cookie: x",
+            "/\u{202e}x",
+            "/a#b",
+        ] {
+            assert_eq!(own_page(foreign), "/", "{foreign}");
+        }
+        assert_eq!(own_page(&format!("/{}", "a".repeat(LONGEST_RETURN))), "/");
+    }
+}

@@ -1,0 +1,216 @@
+//! The audit of the portal: each request is a document of its own, and how a write ended is another beside it. Both are
+//! created if absent and never changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    StateError, StateStore,
+    document_format::{CreateResult, Header, put},
+    state_store::IN_FLIGHT,
+};
+use crate::store::Key;
+
+/// The kinds of the two documents.
+const REQUEST: &str = "portal-request";
+const OUTCOME: &str = "portal-outcome";
+/// What follows the id in the key of an outcome.
+const OUTCOME_END: &str = ".outcome";
+
+/// A recorded request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedRequest<T> {
+    /// Its id, which begins with its time.
+    pub id: String,
+    /// When, by the clock of the process that wrote it.
+    pub time: Timestamp,
+    /// What was asked for.
+    pub request: T,
+    /// How the portal's own write ended; `None` if there is none.
+    pub outcome: Option<RecordedOutcome>,
+}
+
+/// How a write ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedOutcome {
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl StateStore {
+    /// Records a request, before anything else happens. Returns its id.
+    ///
+    /// # Errors
+    /// Errors of the store. Then nothing may happen.
+    pub async fn record_request<T: Serialize + Sync>(&self, request: &T) -> Result<String, StateError> {
+        let nonce = uuid::Uuid::new_v4().simple().to_string();
+        let nonce = nonce.get(..12).unwrap_or_default();
+        let time = self.clock.wall_clock().strftime("%Y%m%dT%H%M%S%3fZ");
+        let id = format!("{time}-{nonce}");
+        self.create_beside(REQUEST, &id, request).await?;
+        Ok(id)
+    }
+
+    /// Records how the write of a request ended.
+    ///
+    /// # Errors
+    /// Errors of the store; the outcome was recorded before.
+    pub async fn record_outcome(&self, id: &str, outcome: &RecordedOutcome) -> Result<(), StateError> {
+        self.create_beside(OUTCOME, &format!("{id}{OUTCOME_END}"), outcome)
+            .await
+    }
+
+    async fn create_beside<T: Serialize + Sync>(
+        &self,
+        kind: &str,
+        name: &str,
+        body: &T,
+    ) -> Result<(), StateError> {
+        let key = folder().child(name);
+        let document = self.letter(kind, &key, body)?;
+        match put(&*self.store, &key, &document).await? {
+            CreateResult::Ours => Ok(()),
+            CreateResult::Theirs(_) => Err(StateError::Missing(format!("`{key}` was written before"))),
+        }
+    }
+
+    /// The newest requests, at most so many, and why others cannot be read.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn recorded_requests<T: DeserializeOwned + Send>(
+        &self,
+        at_most: usize,
+    ) -> Result<(Vec<RecordedRequest<T>>, Vec<String>), StateError> {
+        let listed = self.store.list(&folder()).await?;
+        let names: BTreeSet<String> = listed.iter().map(Key::last).collect();
+        let requests = names.iter().filter(|name| !name.ends_with(OUTCOME_END)).rev();
+        let wanted = requests.take(at_most).cloned().map(|id| {
+            let outcome = format!("{id}{OUTCOME_END}");
+            let has_outcome = names.contains(&outcome);
+            async move {
+                let request = self.read_beside::<T>(REQUEST, &id).await;
+                let outcome = match has_outcome {
+                    true => Some(self.read_beside::<RecordedOutcome>(OUTCOME, &outcome).await),
+                    false => None,
+                };
+                (id, request, outcome)
+            }
+        });
+        let read: Vec<_> = stream::iter(wanted.collect::<Vec<_>>())
+            .buffered(IN_FLIGHT)
+            .collect()
+            .await;
+        let (mut found, mut unreadable) = (Vec::new(), BTreeMap::new());
+        for (id, request, outcome) in read {
+            let (header, request) = match request {
+                Ok(read) => read,
+                Err(error @ StateError::Store(_)) => return Err(error),
+                Err(error) => {
+                    unreadable.insert(id, error.to_string());
+                    continue;
+                }
+            };
+            let outcome = match outcome.transpose() {
+                Ok(outcome) => outcome.map(|(_, outcome)| outcome),
+                Err(error @ StateError::Store(_)) => return Err(error),
+                Err(error) => {
+                    unreadable.insert(id.clone(), error.to_string());
+                    None
+                }
+            };
+            found.push(RecordedRequest {
+                id,
+                time: header.time,
+                request,
+                outcome,
+            });
+        }
+        Ok((found, unreadable.into_values().collect()))
+    }
+
+    async fn read_beside<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        name: &str,
+    ) -> Result<(Header, T), StateError> {
+        let key = folder().child(name);
+        let bytes = self.store.get(&key).await?.ok_or_else(|| {
+            StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
+        })?;
+        self.envelopes.read(kind, &key, &bytes)
+    }
+}
+
+fn folder() -> Key {
+    Key::from_components(&["portal", "audit"])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{super::fixture, *};
+    use crate::store::{MemoryStore, Store};
+
+    #[tokio::test]
+    async fn requests_are_kept_the_newest_first_and_what_cannot_be_read_is_told() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        let mut ids = Vec::new();
+        for number in 0..5 {
+            ids.push(states.record_request(&format!("request {number}")).await.unwrap());
+        }
+        let failed = RecordedOutcome {
+            error: Some("no".to_owned()),
+        };
+        states.record_outcome(&ids[1], &failed).await.unwrap();
+        assert!(
+            states
+                .record_outcome(&ids[1], &RecordedOutcome { error: None })
+                .await
+                .is_err()
+        );
+        let (found, unreadable) = states.recorded_requests::<String>(100).await.unwrap();
+        assert!(unreadable.is_empty(), "{unreadable:?}");
+        let mut sorted = ids.clone();
+        sorted.sort_unstable();
+        sorted.reverse();
+        assert_eq!(found.iter().map(|of| of.id.clone()).collect::<Vec<_>>(), sorted);
+        let one = found.iter().find(|of| of.id == ids[1]).unwrap();
+        assert_eq!(
+            (one.request.as_str(), one.outcome.clone()),
+            ("request 1", Some(failed))
+        );
+        assert_eq!(states.recorded_requests::<String>(2).await.unwrap().0.len(), 2);
+        let key = folder().child("20990101T000000000Z-x");
+        store
+            .create(&key, bytes::Bytes::from_static(b"{}"))
+            .await
+            .unwrap();
+        let (found, unreadable) = states.recorded_requests::<String>(100).await.unwrap();
+        assert_eq!((found.len(), unreadable.len()), (5, 1));
+    }
+
+    #[tokio::test]
+    async fn two_replicas_that_record_at_once_both_do() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let (one, two) = (
+            fixture::states(&store, &Arc::default()),
+            fixture::states(&store, &Arc::default()),
+        );
+        let (a, b) = (["a"; 20], ["b"; 20]);
+        let of = async |states: &StateStore, texts: [&str; 20]| {
+            for text in texts {
+                states.record_request(&text).await.unwrap();
+            }
+        };
+        tokio::join!(of(&one, a), of(&two, b));
+        let (found, _) = one.recorded_requests::<String>(100).await.unwrap();
+        assert_eq!(found.len(), 40);
+    }
+}
