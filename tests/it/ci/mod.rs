@@ -20,6 +20,7 @@ pub mod github;
 pub mod github_faults;
 pub mod hostile_comment;
 pub mod html_page;
+mod login_expiry;
 mod logins;
 pub mod main_job;
 pub mod matrix;

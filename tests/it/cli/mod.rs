@@ -11,6 +11,7 @@ pub mod check_policy;
 pub mod cores;
 pub mod destroy;
 pub mod doctor;
+pub mod doctor_logins;
 pub mod empty_repository;
 pub mod example;
 pub mod export;
