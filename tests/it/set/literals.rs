@@ -25,7 +25,7 @@ struct Count {
 }
 
 /// Another value of the same type, as KCL.
-fn other(value: &AssignedValue, text: &str) -> String {
+pub(super) fn other(value: &AssignedValue, text: &str) -> String {
     match value {
         AssignedValue::Literal(Some(Value::String(known))) if !known.contains('\n') => {
             literal(&json!(format!("{known}-other"))).unwrap()
@@ -62,31 +62,45 @@ async fn sweep(repository: &Repository) -> Count {
     let pool = compiler.pool().await.unwrap();
     let mut count = Count::default();
     let mut seen = std::collections::BTreeSet::new();
-    for stack in &revisions.head.layout.stacks {
-        let Ok(setup) = &stack.compile else { continue };
-        for entry in &setup.entries {
-            let place = match entry.path.is_within(&stack.folder) {
-                true => EditPlace::Stack,
-                false if entry.path.is_within(&stack.project_folder) => EditPlace::Base,
-                false => continue,
-            };
-            if !seen.insert(entry.path.clone()) || !repository.path().join(entry.path.as_str()).is_file() {
+    for (stack, place, path) in program_files(repository, &revisions) {
+        if !seen.insert(path) {
+            continue;
+        }
+        let text = repository.read(path.as_str());
+        let parsed = pool.parse(path, &text).await.unwrap();
+        for at in &parsed.assignments {
+            if at.value == AssignedValue::Block {
                 continue;
             }
-            let text = repository.read(entry.path.as_str());
-            let parsed = pool.parse(&entry.path, &text).await.unwrap();
-            for at in &parsed.assignments {
-                if at.value == AssignedValue::Block {
-                    continue;
-                }
-                let file = (&entry.path, text.as_str());
-                let value = parsed.value_text(at);
-                let editor = CodeEditor::new(&run, &revisions, &compiler);
-                turn(editor, stack, place, file, (at, value), &mut count).await;
-            }
+            let file = (path, text.as_str());
+            let value = parsed.value_text(at);
+            let editor = CodeEditor::new(&run, &revisions, &compiler);
+            turn(editor, stack, place, file, (at, value), &mut count).await;
         }
     }
     count
+}
+
+/// Each stack with each file of its program that it or its project has.
+pub(super) fn program_files<'r>(
+    repository: &Repository,
+    revisions: &'r ComparedRevisions,
+) -> Vec<(&'r Stack, EditPlace, &'r RepoPath)> {
+    let mut found = Vec::new();
+    for stack in &revisions.head.layout.stacks {
+        let entries = stack.compile.iter().flat_map(|setup| &setup.entries);
+        for path in entries.map(|entry| &entry.path) {
+            let place = match path.is_within(&stack.folder) {
+                true => EditPlace::Stack,
+                false if path.is_within(&stack.project_folder) => EditPlace::Base,
+                false => continue,
+            };
+            if repository.path().join(path.as_str()).is_file() {
+                found.push((stack, place, path));
+            }
+        }
+    }
+    found
 }
 
 /// Sets one attribute and sets it back.
