@@ -41,9 +41,9 @@ impl SlowTerraform {
 }
 
 async fn stage(terraform: &SlowTerraform, clouds: &Clouds) -> Stage {
-    let account = Clouds::ACCOUNT;
+    let (account, preview) = (Clouds::ACCOUNT, Clouds::PREVIEW_ACCOUNT);
     let config = format!(
-        "terraform: {{binary: '{}'}}\nlogins: {{prod: {{google: {{service_account: {account}, preview_service_account: {account}}}}}}}\nstacks: [{{match: 'appops/*/prod', login: prod}}]\n",
+        "terraform: {{binary: '{}'}}\nlogins: {{prod: {{google: {{service_account: {account}, preview_service_account: {preview}}}}}}}\nstacks: [{{match: 'appops/*/prod', login: prod}}]\n",
         terraform.binary().display()
     );
     let mut stage = Stage::small(&config).await;
@@ -79,14 +79,14 @@ async fn an_expiry_names_the_login_and_the_next_run_goes_on() {
     let ran = stage.pull_request(7, "kept", "opened");
     ran.outcome.check(1);
     let (_, comment) = stage.comments().pop().unwrap();
-    says(&comment, "prod, for previews");
+    says(&comment, ("prod, for previews", Clouds::PREVIEW_ACCOUNT));
 
     slow.fails("plan", false);
     stage.pull_request(7, "kept", "synchronize").outcome.check(0);
     slow.fails("apply", true);
     let applied = stage.merge(7, "kept");
     applied.outcome.check(1);
-    says(&applied.summary, "prod");
+    says(&applied.summary, ("prod", Clouds::ACCOUNT));
     assert!(applied.summary.contains("ExpiredToken"), "{}", applied.summary);
 
     slow.fails("apply", false);
@@ -99,11 +99,11 @@ async fn an_expiry_names_the_login_and_the_next_run_goes_on() {
 }
 
 /// The error, the login, who it is, the subject, and the next step.
-fn says(text: &str, login: &str) {
+fn says(text: &str, (login, account): (&str, &str)) {
     for said in [
         EXPIRED,
         &format!("the login `{login}` gave Terraform credentials of"),
-        Clouds::ACCOUNT,
+        account,
         Clouds::SUBJECT,
         "the next run logs in anew and goes on",
     ] {

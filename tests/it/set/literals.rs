@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use konverge_base::model::{RepoPath, stack::Stack};
-use konverge_kcl::{AssignedValue, Assignment, literal};
+use konverge_kcl::{AssignedValue, Assignment, CompileRequest, Pool, literal};
 use konverge_repo::git;
 use konverge_run::{
     ComparedRevisions, RevisionSpec,
@@ -20,6 +20,8 @@ use crate::support::{git::Repository, process::binary};
 #[derive(Debug, Default)]
 struct Count {
     set: usize,
+    /// Set back in the core's format, which the file did not have.
+    formatted: usize,
     refused: BTreeMap<String, usize>,
     wrong: Vec<String>,
 }
@@ -75,7 +77,7 @@ async fn sweep(repository: &Repository) -> Count {
             let file = (path, text.as_str());
             let value = parsed.value_text(at);
             let editor = CodeEditor::new(&run, &revisions, &compiler);
-            turn(editor, stack, place, file, (at, value), &mut count).await;
+            turn((editor, pool), (stack, place), file, (at, value), &mut count).await;
         }
     }
     count
@@ -105,9 +107,8 @@ pub(super) fn program_files<'r>(
 
 /// Sets one attribute and sets it back.
 async fn turn(
-    mut editor: CodeEditor<'_>,
-    stack: &Stack,
-    place: EditPlace,
+    (mut editor, pool): (CodeEditor<'_>, &Pool),
+    (stack, place): (&Stack, EditPlace),
     (path, text): (&RepoPath, &str),
     (at, value): (&Assignment, &str),
     count: &mut Count,
@@ -136,21 +137,34 @@ async fn turn(
             .push(format!("{name}: {removed} lines became {added}"));
     }
     match editor.set_attribute(stack, &at.path, value, place).await {
-        Ok(_) if editor.edited(path).as_deref() == Some(text.as_bytes()) => count.set += 1,
-        Ok(_) => count
-            .wrong
-            .push(format!("{name}: other bytes after it was set back")),
+        Ok(_) => {
+            let back = editor.edited(path);
+            let request = CompileRequest {
+                label: path.to_string(),
+                ..CompileRequest::default()
+            };
+            // The other value may leave a file in the core's format, which then keeps it.
+            let formatted = pool.format(&request, text).await.ok();
+            match back.as_deref() {
+                Some(back) if back == text.as_bytes() => count.set += 1,
+                Some(back) if formatted.as_deref() == Some(back) => count.formatted += 1,
+                _ => count
+                    .wrong
+                    .push(format!("{name}: other bytes after it was set back")),
+            }
+        }
         Err(refused) => count.wrong.push(format!("{name}: back: {refused}")),
     }
 }
 
 fn numbers(count: &Count) -> String {
-    let refused: Vec<_> = count
-        .refused
-        .iter()
-        .map(|(reason, number)| format!("{number} {reason}"))
-        .collect();
-    format!("{} set, {}", count.set, refused.join(", "))
+    let refused = count.refused.iter();
+    let mut all = vec![format!("{} set", count.set)];
+    if count.formatted > 0 {
+        all.push(format!("{} set and formatted", count.formatted));
+    }
+    all.extend(refused.map(|(reason, number)| format!("{number} {reason}")));
+    all.join(", ")
 }
 
 #[tokio::test]
