@@ -203,7 +203,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let prepared = set::prepare(&run, &repository, &at, &request, args.update).await?;
     let mut result = None;
     if let Some(edit) = &dispatched {
-        edit.admit(&run, &repository, &prepared).await?;
+        let admitted = edit.admit(&run, &repository, &prepared).await;
+        admitted.map_err(|failure| prepared.locate(failure))?;
     }
     match (&github, &commit) {
         (Some(github), Some(commit)) => {
@@ -212,10 +213,12 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 prepared: &prepared,
                 auto_merge: args.auto_merge,
             };
-            result = Some(set::propose(&run, github, &proposal).await?);
+            let proposed = set::propose(&run, github, &proposal).await;
+            result = Some(proposed.map_err(|failure| prepared.locate(failure))?);
         }
         _ if args.check => {}
-        _ => set::write(&run, repository.root(), &prepared.files)?,
+        _ => set::write(&run, repository.root(), &prepared.files)
+            .map_err(|failure| prepared.locate(failure))?,
     }
     match args.output {
         Output::Text => print(args, context, &prepared),

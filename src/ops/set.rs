@@ -80,6 +80,21 @@ pub struct PreparedEdits {
     pub files: Vec<EditedFile>,
 }
 
+impl PreparedEdits {
+    /// An error that came when the edits were known, at the place of the edit that is not made.
+    #[must_use]
+    pub fn locate(&self, failure: UserError) -> UserError {
+        let place = failure.location.as_ref();
+        let is_of = |line: &&EditedLine| place.is_none_or(|at| at.file == line.file.as_str());
+        match self.lines.iter().find(is_of) {
+            Some(line) if place.is_none_or(|at| at.line.is_none()) => {
+                failure.at(line.file.to_string(), Some(line.line), None)
+            }
+            _ => failure,
+        }
+    }
+}
+
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetRequest {

@@ -5,6 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use url::Url;
 
 use super::{
     AccessToken, CloudEnvironment, CloudError, addresses,
@@ -21,6 +22,13 @@ const TOKEN_FILE: &str = "AZURE_FEDERATED_TOKEN_FILE";
 /// How long a token of GitHub's is valid, if it does not say.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
 const SECRET: &str = "AZURE_CLIENT_SECRET";
+/// What the provider of Azure logs in to, by the end of Entra's host.
+const MANAGEMENT: [(&str, &str); 3] = [
+    (".us", "https://management.usgovcloudapi.net/.default"),
+    (".cn", "https://management.chinacloudapi.cn/.default"),
+    ("", "https://management.azure.com/.default"),
+];
+const AUTHORITY: &str = "AZURE_AUTHORITY_HOST";
 /// The hosts of Entra in the clouds of the world, of US governments and of China.
 const HOSTS: [&str; 4] = [
     "login.microsoftonline.com",
@@ -33,8 +41,16 @@ const HOSTS: [&str; 4] = [
 #[derive(Debug, Clone)]
 pub struct AzureLogin {
     environment: CloudEnvironment,
-    /// The token of the job, if the users of the login share it.
-    shared: Option<Arc<SharedCredentials<String>>>,
+    /// What the users of a login share.
+    shared: Option<Arc<SharedLogin>>,
+}
+
+#[derive(Debug, Default)]
+struct SharedLogin {
+    /// The token of the job.
+    job: SharedCredentials<String>,
+    /// That Entra trades it for the application.
+    trust: SharedCredentials<()>,
 }
 
 impl AzureLogin {
@@ -66,10 +82,11 @@ impl AzureLogin {
         self.environment.var("AZURE_CLIENT_ID")
     }
 
-    /// The application, its tenant, and the token of the job that it trusts.
+    /// The application, its tenant, and the token of the job that it trusts. The provider trades the token itself; a
+    /// login trades it once before, so that a refusal stops the stack before anything of it is touched.
     ///
     /// # Errors
-    /// The environment names no tenant, or there is no token.
+    /// The environment names no tenant, there is no token, or Entra refuses it.
     pub async fn federated(&self) -> Result<(&str, &str, String), CloudError> {
         let (Some(application), Some(tenant)) = (self.application(), self.environment.var("AZURE_TENANT_ID"))
         else {
@@ -78,7 +95,12 @@ impl AzureLogin {
                 expected: "`tenant_id` in the login, or AZURE_TENANT_ID",
             });
         };
-        Ok((application, tenant, self.job_token().await?))
+        let token = self.job_token().await?;
+        if let Some(shared) = &self.shared {
+            let trade = async || Ok(((), self.token(self.management_scope()).await?.lifetime));
+            shared.trust.get(trade).await?;
+        }
+        Ok((application, tenant, token))
     }
 
     async fn job_token(&self) -> Result<String, CloudError> {
@@ -98,10 +120,29 @@ impl AzureLogin {
             ))
         };
         let (token, _) = match &self.shared {
-            Some(shared) => shared.get(ask).await?,
+            Some(shared) => shared.job.get(ask).await?,
             None => ask().await?,
         };
         Ok(token)
+    }
+
+    /// Entra, in the cloud that the environment names.
+    fn authority(&self) -> Result<Url, CloudError> {
+        let given = self.environment.var(AUTHORITY);
+        addresses::of_cloud(
+            AUTHORITY,
+            given.unwrap_or("https://login.microsoftonline.com/"),
+            &HOSTS,
+        )
+    }
+
+    /// The scope that the provider of Azure asks for.
+    fn management_scope(&self) -> &'static str {
+        let host = self.authority().ok();
+        let host = host.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let mut all = MANAGEMENT.iter();
+        all.find(|(end, _)| host.ends_with(end))
+            .map_or("", |(_, scope)| *scope)
     }
 
     /// Returns true if an application is named, and only GitHub can say who this job is: the published clients
@@ -135,11 +176,7 @@ impl AzureLogin {
                 expected: "AZURE_CLIENT_ID and AZURE_TENANT_ID in a job with `id-token: write`, or AZURE_CLIENT_SECRET beside them",
             });
         };
-        let authority = "AZURE_AUTHORITY_HOST";
-        let mut url = match var(authority) {
-            Some(text) => addresses::of_cloud(authority, text, &HOSTS)?,
-            None => addresses::of_cloud(authority, "https://login.microsoftonline.com/", &HOSTS)?,
-        };
+        let mut url = self.authority()?;
         if let Ok(mut path) = url.path_segments_mut() {
             path.clear().extend([tenant, "oauth2", "v2.0", "token"]);
         }

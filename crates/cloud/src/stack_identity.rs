@@ -1,5 +1,7 @@
 //! [`StackIdentity`]: who the providers and the cluster of a stack are, in the place of the job's own identity.
 
+use std::time::Duration;
+
 use zeroize::Zeroizing;
 
 use super::{AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, JobIdentity};
@@ -11,6 +13,12 @@ const AZURE: [&str; 2] = ["ARM_", "AZURE_"];
 const ALIBABA: [&str; 2] = ["ALICLOUD_", "ALIBABA_CLOUD_"];
 /// With these a process could ask for a token of its own, and trade it for any identity that trusts the job.
 const JOB_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_";
+/// How long the provider of Azure works with the token that it gets for the job's: Entra's shortest lifetime. After that
+/// it would send the token of the job again, which lives for minutes.
+const AZURE_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// Variables with short-lived credentials.
+type ProviderVariables = Vec<(&'static str, Zeroizing<String>)>;
 
 /// The logins of a stack: at most one a cloud. Each is asked for its credentials once, for all its users.
 #[derive(Debug, Clone, Default)]
@@ -45,15 +53,18 @@ impl StackIdentity {
             || hidden.any(|(_, starts)| starts.iter().any(|start| variable.starts_with(start)))
     }
 
-    /// The variables by which providers log in. They hold short-lived credentials.
+    /// The variables by which providers log in, and how long the first of their credentials to expire is valid; `None`
+    /// for credentials without an end.
     ///
     /// # Errors
     /// The job has no identity, or a cloud refuses it.
-    pub async fn provider_variables(&self) -> Result<Vec<(&'static str, Zeroizing<String>)>, CloudError> {
+    pub async fn provider_variables(&self) -> Result<(ProviderVariables, Option<Duration>), CloudError> {
         let mut variables = Vec::new();
+        let mut lifetimes = Vec::new();
         let mut set = |name, value: &str| variables.push((name, Zeroizing::new(value.to_owned())));
         if let Some(aws) = &self.aws {
-            let (keys, _) = aws.keys().await?;
+            let (keys, lifetime) = aws.keys().await?;
+            lifetimes.extend(lifetime);
             set("AWS_ACCESS_KEY_ID", &keys.access_key);
             set("AWS_SECRET_ACCESS_KEY", &keys.secret_key);
             keys.session_token
@@ -64,18 +75,22 @@ impl StackIdentity {
                 .for_each(|region| set("AWS_REGION", region));
         }
         if let Some(google) = &self.google {
-            set("GOOGLE_OAUTH_ACCESS_TOKEN", &google.gke_token().await?.bearer);
+            let token = google.gke_token().await?;
+            lifetimes.push(token.lifetime);
+            set("GOOGLE_OAUTH_ACCESS_TOKEN", &token.bearer);
         }
         if let Some(azure) = &self.azure {
             // The provider trades the token itself, and takes no other that is short-lived.
             let (application, tenant, token) = azure.federated().await?;
+            lifetimes.push(AZURE_LIFETIME);
             set("ARM_CLIENT_ID", application);
             set("ARM_TENANT_ID", tenant);
             set("ARM_OIDC_TOKEN", &token);
             set("ARM_USE_OIDC", "true");
         }
         if let Some(alibaba) = &self.alibaba {
-            let (keys, _) = alibaba.keys().await?;
+            let (keys, lifetime) = alibaba.keys().await?;
+            lifetimes.extend(lifetime);
             let token = keys.session_token.unwrap_or_default();
             // Older versions of the provider read the first three.
             for [key, secret, session] in [
@@ -95,7 +110,7 @@ impl StackIdentity {
                 set(session, &token);
             }
         }
-        Ok(variables)
+        Ok((variables, lifetimes.into_iter().min()))
     }
 
     /// The identities that it stands for, for messages.

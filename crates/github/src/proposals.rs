@@ -178,10 +178,20 @@ impl Client {
         };
         match moved {
             Ok(_) => Ok(BranchMove::Moved),
-            // It exists, or is not an ancestor; or the request was carried out and its answer was lost.
-            Err(GithubError::Refused { status: 422, .. }) => match self.branch_tip(name).await? {
+            // It exists, or is not an ancestor; or the request was carried out and its answer was lost; or a rule of the
+            // repository forbids it.
+            Err(GithubError::Refused {
+                status: 422,
+                operation,
+                message,
+            }) => match self.branch_tip(name).await? {
                 Some(tip) if tip == *to => Ok(BranchMove::Moved),
-                _ => Ok(BranchMove::Conflict),
+                tip if tip.as_ref() != from || says_moved(&message) => Ok(BranchMove::Conflict),
+                _ => Err(GithubError::Refused {
+                    operation,
+                    status: 422,
+                    message,
+                }),
             },
             Err(error) => Err(error),
         }
@@ -261,6 +271,12 @@ impl Client {
             }),
         }
     }
+}
+
+/// GitHub's words for a branch that somebody else created or moved.
+fn says_moved(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    message.contains("fast forward") || message.contains("already exists")
 }
 
 fn read_proposal(raw: Value) -> Result<ProposedPullRequest, GithubError> {

@@ -20,7 +20,7 @@ use konverge_cloud::{
     AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, StackIdentity, job_subject,
 };
 use konverge_config::{Config, EffectiveStack, LoginConfig};
-use konverge_terraform::ProviderLogin;
+use konverge_terraform::{ProviderCredentials, ProviderLogin};
 
 /// What a login is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,17 +202,20 @@ impl StackLogin {
     ///
     /// # Errors
     /// A cloud refuses the job. The error names the subject that the cloud saw.
-    pub async fn log_in(&self) -> Result<BTreeMap<String, String>, UserError> {
-        let given = match self.identity.provider_variables().await {
+    pub async fn log_in(&self) -> Result<ProviderCredentials, UserError> {
+        let (given, lifetime) = match self.identity.provider_variables().await {
             Ok(given) => given,
             Err(error) => return Err(self.explain(error).await),
         };
         let variables = given.into_iter();
-        let variables = variables
+        let variables: BTreeMap<_, _> = variables
             .map(|(name, value)| (name.to_owned(), value.to_string()))
             .collect();
         learn_environment(&self.secrets, &variables);
-        Ok(variables)
+        Ok(ProviderCredentials {
+            variables: variables.into_iter().collect(),
+            lifetime,
+        })
     }
 
     async fn explain(&self, error: CloudError) -> UserError {
@@ -239,7 +242,22 @@ impl ProviderLogin for StackLogin {
         self.identity.hides(variable)
     }
 
-    async fn variables(&self) -> Result<Vec<(String, String)>, UserError> {
-        Ok(self.log_in().await?.into_iter().collect())
+    async fn credentials(&self) -> Result<ProviderCredentials, UserError> {
+        self.log_in().await
+    }
+
+    async fn expiry_hints(&self) -> Vec<String> {
+        let subject = match job_subject(&self.environment).await {
+            Ok(Some(subject)) => format!("; this job has the subject `{}`", subject.escape_debug()),
+            Ok(None) | Err(_) => String::new(),
+        };
+        vec![
+            format!(
+                "the login `{}` gave Terraform credentials of {}, which expired meanwhile{subject}",
+                self.name(),
+                self.describe()
+            ),
+            "what was done is recorded, and the next run logs in anew and goes on; if they expire each time, split the stack".to_owned(),
+        ]
     }
 }

@@ -187,7 +187,10 @@ impl Application<'_> {
         args.push(self.prepared.workspace.plan.path().into_os_string());
         // Those of the plan may have ended since.
         let credentials = self.runtime.credentials().await?;
-        let mut terraform = self.prepared.workspace.start("apply", args, &credentials)?;
+        let mut terraform = self
+            .prepared
+            .workspace
+            .start("apply", args, &credentials.variables)?;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -214,6 +217,9 @@ impl Application<'_> {
             }
         }
         let output = terraform.end().await?;
+        if output.code != Some(0) {
+            self.expiry_hints = self.runtime.expiry_hints(&credentials).await;
+        }
         if output.code.is_some() {
             self.progress.finish_deposed();
         }

@@ -7,13 +7,17 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
 use tokio::sync::OnceCell;
 
 use super::{
-    Binary, StateEncryption, TerraformError, TerraformOptions, installation::Installation,
-    prepared_plan::PreparedPlan, provider_login::ProviderLogin, state_cache::OpenStates,
+    Binary, StateEncryption, TerraformError, TerraformOptions,
+    installation::Installation,
+    prepared_plan::PreparedPlan,
+    provider_login::{ProcessCredentials, ProviderLogin},
+    state_cache::OpenStates,
 };
 use konverge_base::{
     error::UserError,
@@ -95,18 +99,31 @@ impl Terraform {
     }
 
     /// What the providers log in with: the login's variables, and those of the job that it does not hide.
-    pub(super) async fn credentials(&self) -> Result<Vec<(OsString, OsString)>, TerraformError> {
+    pub(super) async fn credentials(&self) -> Result<ProcessCredentials, TerraformError> {
         let of_job = &self.toolbox().await?.credentials;
         let Some(login) = &self.options.login else {
-            return Ok(of_job.clone());
+            return Ok(ProcessCredentials {
+                variables: of_job.clone(),
+                expires: None,
+            });
         };
-        let variables = login.variables().await.map_err(TerraformError::Login)?;
+        let given = login.credentials().await.map_err(TerraformError::Login)?;
         let is_shown = |name: &OsString| name.to_str().is_some_and(|name| !login.hides(name));
         let kept = of_job.iter().filter(|(name, _)| is_shown(name)).cloned();
-        let given = variables
-            .into_iter()
-            .map(|(name, value)| (name.into(), value.into()));
-        Ok(kept.chain(given).collect())
+        let variables = given.variables.into_iter();
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        Ok(ProcessCredentials {
+            variables: kept.chain(variables).collect(),
+            expires: given.lifetime.and_then(|left| Instant::now().checked_add(left)),
+        })
+    }
+
+    /// The hints for the errors of a process that ended just now, if its credentials expired before.
+    pub(super) async fn expiry_hints(&self, credentials: &ProcessCredentials) -> Vec<String> {
+        match &self.options.login {
+            Some(login) if credentials.have_expired() => login.expiry_hints().await,
+            _ => Vec::new(),
+        }
     }
 
     /// The key that encrypts the state.

@@ -24,21 +24,23 @@ pub(super) fn blame(
     refusal: &PlanRefusal,
 ) -> Result<Vec<(ResourceId, TerraformError)>, TerraformError> {
     let secrets = &runtime.options.secrets;
+    let expired = |error: TerraformError| error.after_expiry(&refusal.expiry_hints);
+    let to_error = |diagnostic: &TerraformDiagnostic, id| expired(diagnostic.to_error(id, secrets));
     let mut refused: Vec<(ResourceId, TerraformError)> = Vec::new();
     for diagnostic in &refusal.errors {
         for subject in failed_items(diagnostic, subjects, users, refusal) {
             if !refused.iter().any(|(id, _)| id == subject.id()) {
-                refused.push((subject.id().clone(), diagnostic.to_error(subject.id(), secrets)));
+                refused.push((subject.id().clone(), to_error(diagnostic, subject.id())));
             }
         }
     }
     match refusal.errors.first() {
-        None => Err(TerraformError::Failed(plain(secrets, &refusal.stderr))),
+        None => Err(expired(TerraformError::Failed(plain(secrets, &refusal.stderr)))),
         Some(_) if !refused.is_empty() => Ok(refused),
         // Reported once for each of the items.
         Some(diagnostic) => Ok(subjects
             .iter()
-            .map(|s| (s.id().clone(), diagnostic.to_error(s.id(), secrets)))
+            .map(|s| (s.id().clone(), to_error(diagnostic, s.id())))
             .collect()),
     }
 }

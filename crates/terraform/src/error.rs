@@ -101,6 +101,11 @@ pub enum TerraformError {
         class: Class,
         text: String,
     },
+    #[error("{error}; the credentials of its login expired before Terraform ended")]
+    LoginExpired {
+        error: Box<TerraformError>,
+        hints: Vec<String>,
+    },
     #[error("Terraform failed: {0}")]
     Failed(String),
     #[error("`{id}` was not applied: {why}")]
@@ -254,6 +259,18 @@ impl Class {
 }
 
 impl TerraformError {
+    /// The error of a process whose credentials expired while it ran; without hints they did not. Other errors have another
+    /// cause.
+    pub(super) fn after_expiry(self, hints: &[String]) -> Self {
+        match self {
+            Self::Provider { .. } | Self::Failed(_) if !hints.is_empty() => Self::LoginExpired {
+                error: Box::new(self),
+                hints: hints.to_vec(),
+            },
+            other => other,
+        }
+    }
+
     fn remedies(&self) -> Vec<String> {
         match self {
             Self::NoBinary | Self::NoSuchBinary(_) => vec![
@@ -306,6 +323,7 @@ impl TerraformError {
                     .to_owned(),
             ],
             Self::Provider { class, .. } => vec![class.remedy().to_owned()],
+            Self::LoginExpired { hints, .. } => hints.clone(),
             Self::NotTried { .. } | Self::Needs { .. } => {
                 vec!["fix what failed and run the same command again".to_owned()]
             }

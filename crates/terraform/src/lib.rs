@@ -53,6 +53,6 @@ pub use binary::{Binary, BinaryKind};
 pub use context::Terraform;
 pub use error::{Class, TerraformError};
 pub use options::{AllowedProvider, TerraformOptions};
-pub use provider_login::ProviderLogin;
+pub use provider_login::{ProviderCredentials, ProviderLogin};
 pub use state_document::{STATE, forget};
 pub use state_encryption::StateEncryption;

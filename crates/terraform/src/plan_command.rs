@@ -34,6 +34,8 @@ pub(super) struct PlanRefusal {
     pub(super) refreshed: HashSet<String>,
     /// The start of its standard error.
     pub(super) stderr: String,
+    /// What to say if the credentials expired while it ran.
+    pub(super) expiry_hints: Vec<String>,
 }
 
 /// Plans a module; `mode` selects another planning mode (`-refresh-only`).
@@ -58,7 +60,7 @@ pub(super) async fn plan(
     args.push(format!("-parallelism={}", options.parallelism).into());
     args.push(out);
     let output = workspace
-        .start("plan", args, &credentials)?
+        .start("plan", args, &credentials.variables)?
         .finish(options.deadline)
         .await?;
     let lines = output.lines.iter();
@@ -74,11 +76,12 @@ pub(super) async fn plan(
             refreshed,
             errors: diagnostics.filter(TerraformDiagnostic::is_error).collect(),
             stderr: output.stderr,
+            expiry_hints: runtime.expiry_hints(&credentials).await,
         }));
     }
     let args = [OsString::from("-json"), workspace.plan.path().into_os_string()];
     let shown = workspace
-        .start("show", args, &credentials)?
+        .start("show", args, &credentials.variables)?
         .finish(options.deadline)
         .await?;
     if shown.code != Some(0) {

@@ -1,5 +1,7 @@
 #[path = "provider_settings_published_tests.rs"]
 mod published;
+#[path = "provider_settings_random_tests.rs"]
+mod random;
 
 use serde_json::json;
 

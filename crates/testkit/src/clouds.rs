@@ -42,6 +42,8 @@ impl Clouds {
     pub const AUDIENCE: &str =
         "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/github/providers/konverge";
     pub const ACCOUNT: &str = "konverge@my-project.iam.gserviceaccount.com";
+    /// Another account there, for previews.
+    pub const PREVIEW_ACCOUNT: &str = "plan@my-project.iam.gserviceaccount.com";
     /// Who GitHub says the job is, for an audience of ours.
     pub const SUBJECT: &str = "repo:acme/konfig:environment:production";
     /// The role of the test at Alibaba Cloud, and the provider that trusts the job.
@@ -169,10 +171,11 @@ async fn answer(issuer: Arc<Issuer>, request: Request) -> Response {
             issuer.entra(&form(&body))
         }
         ("POST", path)
-            if path.ends_with(&format!(
-                "/serviceAccounts/{}:generateAccessToken",
-                Clouds::ACCOUNT
-            )) =>
+            if [Clouds::ACCOUNT, Clouds::PREVIEW_ACCOUNT]
+                .into_iter()
+                .any(|account| {
+                    path.ends_with(&format!("/serviceAccounts/{account}:generateAccessToken"))
+                }) =>
         {
             issuer.impersonation(
                 header("authorization"),

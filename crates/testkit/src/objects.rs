@@ -65,6 +65,16 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
+    /// Changes it as `kubectl edit` and `kubectl set` do: list items are found by their keys.
+    pub async fn strategic_merge(&self, object: &Value, manager: &str, patch: &Value) {
+        let uri = format!("{}?fieldManager={manager}", path(object, true));
+        let request = Request::patch(uri)
+            .header("content-type", "application/strategic-merge-patch+json")
+            .body(patch.to_string().into_bytes())
+            .unwrap();
+        self.0.request::<Value>(request).await.unwrap();
+    }
+
     /// Defines a kind unless another test has, and waits until it is served.
     pub async fn create_definition(&self, definition: &Value) {
         let request = Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")

@@ -157,3 +157,40 @@ async fn stacks_that_no_job_applies_are_told_in_every_run_and_by_doctor() {
     all.outcome.check(0);
     assert_eq!(stage.value("cover-prod").await.as_deref(), Some("one"));
 }
+
+/// A rule moves a stack to another environment while it is pending: its new job applies it, once, and the old one not even
+/// in a run of the older commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pending_stack_that_moves_is_applied_by_the_job_of_its_new_environment() {
+    let mut stage = Stage::small(RULES).await;
+    stage.reviewed(7, "roams", |stage| {
+        stage.stack("roams/dev", &[("roams-dev", "one")]);
+        stage.stack("stays/dev", &[("stays-dev", "one")]);
+    });
+    let merged = stage.press_merge(7, "roams");
+    // The merge is not applied yet.
+    stage.monorepo.checkout("main");
+    stage.configure(&format!(
+        "{RULES}- {{match: 'appops/roams/dev', environment: production}}\n"
+    ));
+    let moved = (merged.1.clone(), stage.monorepo.commit("The stack moves"));
+
+    for push in [&merged, &moved] {
+        let old = job(&mut stage, "dev", push);
+        old.outcome.check(0);
+        assert!(!old.summary.contains("roams/dev"), "{}", old.summary);
+        assert_eq!(stage.value("roams-dev").await, None);
+    }
+    assert_eq!(stage.value("stays-dev").await.as_deref(), Some("one"));
+
+    let new = job(&mut stage, "production", &moved);
+    new.outcome.check(0);
+    assert_eq!(stage.value("roams-dev").await.as_deref(), Some("one"));
+    let receipt = stage.receipt("roams/dev");
+    assert_eq!(receipt["pullRequests"][0]["number"], 7, "{receipt}");
+    // Nobody applies it again.
+    for environment in ["dev", "production"] {
+        job(&mut stage, environment, &moved).outcome.check(0);
+        assert_eq!(stage.receipt("roams/dev"), receipt, "{environment}");
+    }
+}

@@ -484,3 +484,35 @@ async fn a_rule_lists_identities_for_its_own_stacks() {
         "{told}"
     );
 }
+
+/// A rule names a login that does not exist: every job stops before anything is asked, and says which.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_does_not_exist_stops_the_job() {
+    let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
+    let config = watched.config() + &rules();
+    let mut stage = Stage::small(&config).await;
+    stage.env = of_job(&clouds, moto);
+    let (_, preview) = stage.reviewed(7, "kept", |stage| keeps(stage, "absent/prod", "of-prod"));
+    assert!(preview.summary.contains("absent/prod"), "{}", preview.summary);
+    watched.processes();
+    clouds.granted();
+    // The default branch loses the login, with the rule still there.
+    let push = stage.press_merge(7, "kept");
+    stage.monorepo.checkout("main");
+    stage.configure(&config.replace("login: prod}", "login: prd}"));
+    let after = stage.monorepo.commit("A typing error");
+    for ran in [stage.push(&push.1, &after), stage.schedule()] {
+        assert_ne!(ran.outcome.code, Some(0), "{}", ran.outcome.stdout);
+        let said = &ran.outcome.stderr;
+        for word in ["names login `prd`", "konverge.yaml", "hint: "] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
+    let asked: Vec<_> = watched
+        .processes()
+        .into_iter()
+        .map(|process| process.step)
+        .collect();
+    assert!(asked.iter().all(|step| step == "version"), "{asked:?}");
+    assert!(clouds.granted().is_empty(), "nobody was asked");
+}

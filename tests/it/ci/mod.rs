@@ -21,6 +21,7 @@ pub mod github_faults;
 pub mod hostile_comment;
 mod hooks;
 pub mod html_page;
+mod login_expiry;
 mod logins;
 pub mod main_job;
 pub mod matrix;

@@ -1,6 +1,7 @@
 //! Commands as a user types them.
 
 pub mod app_configurations;
+pub mod app_secrets;
 pub mod bad_input;
 pub mod build;
 pub mod check;
@@ -11,9 +12,11 @@ pub mod check_policy;
 pub mod cores;
 pub mod destroy;
 pub mod doctor;
+pub mod doctor_logins;
 pub mod empty_repository;
 pub mod example;
 pub mod export;
+pub mod export_targets;
 pub mod first_run;
 pub mod freeze;
 pub mod hooks;

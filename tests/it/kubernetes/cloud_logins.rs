@@ -258,7 +258,11 @@ async fn a_login_of_a_stack_asks_each_cloud_once() {
         ("ALIBABA_CLOUD_SECURITY_TOKEN", "the-short-lived-token"),
     ];
     for _ in 0..3 {
-        let given = identity.provider_variables().await.unwrap();
+        let (given, lifetime) = identity.provider_variables().await.unwrap();
+        assert!(
+            lifetime.is_some_and(|left| left.as_secs() <= 3600),
+            "{lifetime:?}"
+        );
         let given: Vec<_> = given
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
@@ -266,7 +270,12 @@ async fn a_login_of_a_stack_asks_each_cloud_once() {
         assert_eq!(given, expected);
     }
     let account = format!("account {GKE_SCOPES}");
-    assert_eq!(clouds.granted(), ["job", "trade", &account, "job", "job", "ram"]);
+    let entra = "entra https://management.azure.com/.default";
+    assert_eq!(
+        clouds.granted(),
+        ["job", "trade", &account, "job", entra, "job", "ram"],
+        "each cloud once"
+    );
     let (google, azure) = (identity.google.unwrap(), identity.azure.unwrap());
     assert_eq!(google.gke_token().await.unwrap().bearer, "the-short-lived-token");
     assert_eq!(

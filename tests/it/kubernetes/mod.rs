@@ -2,6 +2,7 @@
 
 pub mod admission_kinds;
 pub mod admission_policies;
+pub mod admission_samples;
 pub mod api_server;
 pub mod cloud_logins;
 pub mod clusters;

@@ -29,4 +29,5 @@ pub mod state_encryption;
 mod store_doctor;
 mod store_writer;
 pub mod vault;
+mod vault_logins;
 mod vault_versions;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use konverge_base::model::{RepoPath, stack::Stack};
-use konverge_kcl::{AssignedValue, Assignment, literal};
+use konverge_kcl::{AssignedValue, Assignment, CompileRequest, Pool, literal};
 use konverge_repo::git;
 use konverge_run::{
     ComparedRevisions, RevisionSpec,
@@ -20,12 +20,14 @@ use crate::support::{git::Repository, process::binary};
 #[derive(Debug, Default)]
 struct Count {
     set: usize,
+    /// Set back in the core's format, which the file did not have.
+    formatted: usize,
     refused: BTreeMap<String, usize>,
     wrong: Vec<String>,
 }
 
 /// Another value of the same type, as KCL.
-fn other(value: &AssignedValue, text: &str) -> String {
+pub(super) fn other(value: &AssignedValue, text: &str) -> String {
     match value {
         AssignedValue::Literal(Some(Value::String(known))) if !known.contains('\n') => {
             literal(&json!(format!("{known}-other"))).unwrap()
@@ -62,38 +64,51 @@ async fn sweep(repository: &Repository) -> Count {
     let pool = compiler.pool().await.unwrap();
     let mut count = Count::default();
     let mut seen = std::collections::BTreeSet::new();
-    for stack in &revisions.head.layout.stacks {
-        let Ok(setup) = &stack.compile else { continue };
-        for entry in &setup.entries {
-            let place = match entry.path.is_within(&stack.folder) {
-                true => EditPlace::Stack,
-                false if entry.path.is_within(&stack.project_folder) => EditPlace::Base,
-                false => continue,
-            };
-            if !seen.insert(entry.path.clone()) || !repository.path().join(entry.path.as_str()).is_file() {
+    for (stack, place, path) in program_files(repository, &revisions) {
+        if !seen.insert(path) {
+            continue;
+        }
+        let text = repository.read(path.as_str());
+        let parsed = pool.parse(path, &text).await.unwrap();
+        for at in &parsed.assignments {
+            if at.value == AssignedValue::Block {
                 continue;
             }
-            let text = repository.read(entry.path.as_str());
-            let parsed = pool.parse(&entry.path, &text).await.unwrap();
-            for at in &parsed.assignments {
-                if at.value == AssignedValue::Block {
-                    continue;
-                }
-                let file = (&entry.path, text.as_str());
-                let value = parsed.value_text(at);
-                let editor = CodeEditor::new(&run, &revisions, &compiler);
-                turn(editor, stack, place, file, (at, value), &mut count).await;
-            }
+            let file = (path, text.as_str());
+            let value = parsed.value_text(at);
+            let editor = CodeEditor::new(&run, &revisions, &compiler);
+            turn((editor, pool), (stack, place), file, (at, value), &mut count).await;
         }
     }
     count
 }
 
+/// Each stack with each file of its program that it or its project has.
+pub(super) fn program_files<'r>(
+    repository: &Repository,
+    revisions: &'r ComparedRevisions,
+) -> Vec<(&'r Stack, EditPlace, &'r RepoPath)> {
+    let mut found = Vec::new();
+    for stack in &revisions.head.layout.stacks {
+        let entries = stack.compile.iter().flat_map(|setup| &setup.entries);
+        for path in entries.map(|entry| &entry.path) {
+            let place = match path.is_within(&stack.folder) {
+                true => EditPlace::Stack,
+                false if path.is_within(&stack.project_folder) => EditPlace::Base,
+                false => continue,
+            };
+            if repository.path().join(path.as_str()).is_file() {
+                found.push((stack, place, path));
+            }
+        }
+    }
+    found
+}
+
 /// Sets one attribute and sets it back.
 async fn turn(
-    mut editor: CodeEditor<'_>,
-    stack: &Stack,
-    place: EditPlace,
+    (mut editor, pool): (CodeEditor<'_>, &Pool),
+    (stack, place): (&Stack, EditPlace),
     (path, text): (&RepoPath, &str),
     (at, value): (&Assignment, &str),
     count: &mut Count,
@@ -122,21 +137,34 @@ async fn turn(
             .push(format!("{name}: {removed} lines became {added}"));
     }
     match editor.set_attribute(stack, &at.path, value, place).await {
-        Ok(_) if editor.edited(path).as_deref() == Some(text.as_bytes()) => count.set += 1,
-        Ok(_) => count
-            .wrong
-            .push(format!("{name}: other bytes after it was set back")),
+        Ok(_) => {
+            let back = editor.edited(path);
+            let request = CompileRequest {
+                label: path.to_string(),
+                ..CompileRequest::default()
+            };
+            // The other value may leave a file in the core's format, which then keeps it.
+            let formatted = pool.format(&request, text).await.ok();
+            match back.as_deref() {
+                Some(back) if back == text.as_bytes() => count.set += 1,
+                Some(back) if formatted.as_deref() == Some(back) => count.formatted += 1,
+                _ => count
+                    .wrong
+                    .push(format!("{name}: other bytes after it was set back")),
+            }
+        }
         Err(refused) => count.wrong.push(format!("{name}: back: {refused}")),
     }
 }
 
 fn numbers(count: &Count) -> String {
-    let refused: Vec<_> = count
-        .refused
-        .iter()
-        .map(|(reason, number)| format!("{number} {reason}"))
-        .collect();
-    format!("{} set, {}", count.set, refused.join(", "))
+    let refused = count.refused.iter();
+    let mut all = vec![format!("{} set", count.set)];
+    if count.formatted > 0 {
+        all.push(format!("{} set and formatted", count.formatted));
+    }
+    all.extend(refused.map(|(reason, number)| format!("{number} {reason}")));
+    all.join(", ")
 }
 
 #[tokio::test]

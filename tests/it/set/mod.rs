@@ -2,7 +2,9 @@
 
 pub mod dispatch;
 pub mod edits;
+pub mod github_limits;
 pub mod hotfix;
+pub mod hotfix_fields;
 pub mod images;
 pub mod literals;
 pub mod other_stacks;

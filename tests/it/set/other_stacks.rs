@@ -1,9 +1,21 @@
 //! An edit of a stack never changes the Spec of another one, unless `--in base` allows it.
 
+use konverge_base::model::StackId;
+use konverge_kcl::AssignedValue;
+use konverge_repo::git;
+use konverge_run::{
+    ComparedRevisions, RevisionSpec,
+    code_change::{CodeEditor, EditPlace},
+    compiler::Compiler,
+};
 use serde_json::Value;
 
-use super::set;
-use crate::support::{git::Repository, process::Konverge, random::Random};
+use super::{context, literals, set};
+use crate::support::{
+    git::Repository,
+    process::{Konverge, binary},
+    random::{Random, setting},
+};
 
 /// The Specs of all stacks, compiled anew.
 fn specs(repository: &Repository) -> Vec<(String, Value)> {
@@ -61,6 +73,101 @@ fn random_edits_change_the_named_stack_alone() {
     let mut found = changed(&before, &specs(&repository));
     found.sort();
     assert_eq!(found, all);
+}
+
+/// A literal of the example: the stack whose file it is in, its attribute, and another value.
+struct Literal {
+    stack: StackId,
+    path: String,
+    value: String,
+    place: EditPlace,
+}
+
+/// Every literal in the files of stacks and of their bases.
+async fn literals_of(repository: &Repository) -> Vec<Literal> {
+    let run = context(repository);
+    let git = git::Repository::discover(repository.path()).unwrap();
+    let revisions = ComparedRevisions::open(&run, &git, &RevisionSpec::Worktree, None).unwrap();
+    let compiler = Compiler::new(&run, &revisions.head.config).with_executable(binary());
+    let pool = compiler.pool().await.unwrap();
+    let mut found = Vec::new();
+    for (stack, place, path) in literals::program_files(repository, &revisions) {
+        let parsed = pool.parse(path, &repository.read(path.as_str())).await.unwrap();
+        let all = parsed.assignments.iter();
+        let literals = all.filter(|at| matches!(at.value, AssignedValue::Literal(Some(_))));
+        found.extend(literals.map(|at| Literal {
+            stack: stack.id.clone(),
+            path: at.path.to_string(),
+            value: literals::other(&at.value, parsed.value_text(at)),
+            place,
+        }));
+    }
+    found
+}
+
+/// Random literals of the example, through the library: an edit that is not refused changes its stack alone, and with
+/// `--in base` no stack of another project. All Specs are compiled anew, without a cache. `KONVERGE_EDITS` sets how many,
+/// `KONVERGE_SEED` repeats a run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_random_literal_changes_its_own_stacks_alone() {
+    let (seed, edits) = (setting("KONVERGE_SEED", 20_260_041), setting("KONVERGE_EDITS", 6));
+    println!("KONVERGE_SEED={seed} KONVERGE_EDITS={edits}");
+    let repository = Repository::konfig_example();
+    let all = literals_of(&repository).await;
+    let before = specs(&repository);
+    let mut random = Random::of(seed);
+    let mut made = 0;
+    for _ in 0..edits {
+        let literal = random.pick(&all);
+        let context = format!(
+            "seed {seed}: {} {}={}",
+            literal.stack, literal.path, literal.value
+        );
+        let run = super::context(&repository);
+        let git = git::Repository::discover(repository.path()).unwrap();
+        let revisions = ComparedRevisions::open(&run, &git, &RevisionSpec::Worktree, None).unwrap();
+        let compiler = Compiler::new(&run, &revisions.head.config).with_executable(binary());
+        let mut editor = CodeEditor::new(&run, &revisions, &compiler);
+        let stack = revisions.head.layout.stack(&literal.stack).unwrap().clone();
+        let path = literal.path.parse().unwrap();
+        if editor
+            .set_attribute(&stack, &path, &literal.value, literal.place)
+            .await
+            .is_err()
+        {
+            continue;
+        }
+        let is_shared = literal.place == EditPlace::Base;
+        let named = [literal.stack.clone()].into();
+        // What the schema refuses is refused, and changes nothing.
+        let Ok(change) = editor.finish(&named, is_shared).await else {
+            continue;
+        };
+        konverge::ops::set::write(&run, repository.path(), &change.files).unwrap();
+        let told: Vec<_> = change.stacks.iter().map(|stack| stack.id.to_string()).collect();
+        let found = changed(&before, &specs(&repository));
+        repository.git(["checkout", "--quiet", "."]);
+        let sorted = |mut ids: Vec<String>| {
+            ids.sort();
+            ids
+        };
+        assert_eq!(
+            sorted(found.clone()),
+            sorted(told),
+            "{context}: what was shown is what changed"
+        );
+        let folder = &stack.project_folder;
+        for id in &found {
+            let other = revisions.head.layout.stack(&id.parse().unwrap()).unwrap();
+            let is_own = match is_shared {
+                true => other.project_folder == *folder,
+                false => other.id == literal.stack,
+            };
+            assert!(is_own, "{context}: {id} changed");
+        }
+        made += 1;
+    }
+    assert!(made > 0, "seed {seed}: no edit was made");
 }
 
 /// A file of one stack that another stack is made of, too.

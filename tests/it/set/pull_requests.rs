@@ -8,13 +8,13 @@ use crate::support::{
 
 const DEV: &str = "appops/storefront/dev/main.k";
 
-struct Stand {
-    repository: Repository,
-    github: FakeGithub,
+pub(super) struct Stand {
+    pub(super) repository: Repository,
+    pub(super) github: FakeGithub,
 }
 
 impl Stand {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let repository = Repository::konfig_example();
         let mut world = World::of(&repository).with_app("konverge-app[bot]");
         for token in world.tokens.values_mut() {
@@ -24,7 +24,7 @@ impl Stand {
         Self { repository, github }
     }
 
-    fn propose_as(&self, token: &str, arguments: &[&str]) -> Outcome {
+    pub(super) fn propose_as(&self, token: &str, arguments: &[&str]) -> Outcome {
         Konverge::new([&["set"], arguments, &["--pull-request"]].concat())
             .dir(self.repository.path())
             .env("GITHUB_API_URL", self.github.api_url())
@@ -34,12 +34,12 @@ impl Stand {
             .run()
     }
 
-    fn propose(&self, tag: &str) -> Outcome {
+    pub(super) fn propose(&self, tag: &str) -> Outcome {
         let image = format!("ghcr.io/example/storefront=ghcr.io/example/storefront:{tag}");
         self.propose_as("ghs_app", &["storefront/dev", "--image", &image])
     }
 
-    fn pulls(&self) -> Vec<(String, String)> {
+    pub(super) fn pulls(&self) -> Vec<(String, String)> {
         self.github.world(|world| {
             let pulls = world.pulls.iter();
             pulls
@@ -48,11 +48,11 @@ impl Stand {
         })
     }
 
-    fn branch(&self) -> String {
+    pub(super) fn branch(&self) -> String {
         self.pulls()[0].0.clone()
     }
 
-    fn file(&self) -> String {
+    pub(super) fn file(&self) -> String {
         self.repository.git(["show", &format!("{}:{DEV}", self.branch())])
     }
 }
@@ -111,7 +111,7 @@ async fn commits_of_others_on_the_branch_are_kept() {
     stand.repository.checkout("main");
     let refused = stand.propose("2.6.0").expect(1);
     assert!(
-        refused.stderr.contains("somebody else pushed"),
+        refused.stderr.contains("somebody else pushed") && refused.stderr.contains(&format!("{DEV}:8")),
         "{}",
         refused.stderr
     );
@@ -192,6 +192,8 @@ async fn what_the_token_may_not_and_what_is_not_published_is_said() {
     });
     let refused = stand.propose("2.7.0").expect(1);
     assert!(refused.stderr.contains("contents: write"), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&format!("{DEV}:8")), "{}", refused.stderr);
+    assert_eq!(stand.repository.git(["status", "--porcelain"]), "");
     // Without a token, and from a commit that GitHub's default branch does not have.
     let alone = Konverge::new([
         "set",

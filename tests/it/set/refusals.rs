@@ -1,12 +1,15 @@
 //! What is refused leaves every file as it was, and says where the edit would have been.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use konverge_base::model::RepoPath;
 use konverge_run::code_change::EditedFile;
 
 use super::set;
-use crate::support::git::Repository;
+use crate::support::{
+    git::Repository,
+    process::{Konverge, binary},
+};
 
 const DEV: &str = "appops/storefront/dev/main.k";
 
@@ -138,4 +141,76 @@ fn all_files_are_written_or_none() {
     assert_eq!(repository.git(["status", "--porcelain"]), "");
     konverge::ops::set::write(&run, repository.path(), &files[..1]).unwrap();
     assert_eq!(repository.read(DEV), "after");
+}
+
+/// A checkout that may only be read.
+#[test]
+fn a_read_only_checkout_stays() {
+    let repository = Repository::konfig_example();
+    let folder = repository.path().join("appops/storefront/dev");
+    let text = repository.read(DEV);
+    let may = |mode: u32| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&folder, permissions).unwrap();
+    };
+    // Root may write whatever the rights say, unless it gives that power away.
+    let is_root = nix::unistd::Uid::effective().is_root();
+    let konverge = binary();
+    let wrapped = |arguments: &[&str]| match is_root {
+        true => Konverge::of(
+            Path::new("setpriv"),
+            ["--bounding-set=-dac_override,-dac_read_search,-fowner", "--"],
+        )
+        .arg(&konverge)
+        .arg_all(arguments),
+        false => Konverge::new(arguments),
+    };
+    may(0o555);
+    let arguments = ["set", "storefront/dev", "server.image=\"a:1\""];
+    let run = |arguments: &[&str]| wrapped(arguments).dir(repository.path()).with_kcl().run();
+    let (refused, checked) = (run(&arguments), run(&[&arguments[..], &["--check"]].concat()));
+    may(0o755);
+    let refused = refused.expect(1).stderr;
+    for word in [
+        &format!("{DEV}:8"),
+        "the edit is not written",
+        "Permission denied",
+    ] {
+        assert!(refused.contains(word), "{word}: {refused}");
+    }
+    // What it would do is shown there, too.
+    assert!(checked.expect(0).stdout.contains("a:1"));
+    assert_eq!(repository.read(DEV), text);
+    assert_eq!(repository.git(["status", "--porcelain"]), "");
+}
+
+/// Two containers with one image, each by a literal; and one literal for two.
+#[test]
+fn an_image_of_two_containers_is_named_with_its_line() {
+    let repository = Repository::konfig_example();
+    let prod = "appops/orders/prod/main.k";
+    let image = "ghcr.io/example/orders=ghcr.io/example/orders:1.9.0";
+    let line = |text: &str, what: &str| text.lines().position(|line| line.contains(what)).unwrap() + 1;
+    repository.replace(
+        prod,
+        "ghcr.io/example/database-proxy:3.1.0",
+        "ghcr.io/example/orders:1.8.2",
+    );
+    repository.commit("Two containers");
+    let text = repository.read(prod);
+    let place = format!("{prod}:{}", line(&text, "ghcr.io/example/orders:1.8.2"));
+    let words = ["2 containers of orders/prod", &place, "nothing was written"];
+    refuse(&repository, &["orders/prod", "--image", image], 1, &words);
+    repository.write(
+        prod,
+        text.replace("\"ghcr.io/example/orders:1.8.2\"", "_image")
+            .replace(
+                "server: frontend",
+                "_image = \"ghcr.io/example/orders:1.8.2\"\n\nserver: frontend",
+            ),
+    );
+    repository.commit("One attribute");
+    let place = format!("{prod}:{}", line(&repository.read(prod), "_image = "));
+    let words = ["2 containers of orders/prod", &place, "nothing was written"];
+    refuse(&repository, &["orders/prod", "--image", image], 1, &words);
 }

@@ -1,6 +1,8 @@
 //! Finds the attribute behind a field of the Spec: of the literals that equal its value, the one whose edit changes that
 //! field, and nothing else.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -10,7 +12,7 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::stack::Stack,
+    model::{RepoPath, stack::Stack},
 };
 use konverge_kcl::{AssignedValue, AttributePath, literal};
 
@@ -85,8 +87,15 @@ impl CodeEditor<'_> {
                     name.escape_debug(),
                     listed(several.iter().map(|field| place_of(field)))
                 );
-                return Err(UserError::new(ErrorKind::Kcl, what)
-                    .hint("nothing was written; name the attribute: `konverge set STACK PATH=VALUE`"));
+                let mut failure = UserError::new(ErrorKind::Kcl, what);
+                let values: BTreeSet<_> = several.iter().filter_map(|field| field.value.as_str()).collect();
+                for value in values {
+                    let literals = self.literals_of(stack, &Value::from(value)).await?;
+                    failure = at_first(failure, &literals);
+                }
+                return Err(
+                    failure.hint("nothing was written; name the attribute: `konverge set STACK PATH=VALUE`")
+                );
             }
         };
         let wanted = SpecField {
@@ -121,19 +130,20 @@ impl CodeEditor<'_> {
             let what = format!("the value for {name} cannot be written as a literal of KCL");
             UserError::new(ErrorKind::Kcl, what)
         })?;
-        let tried = self.attributes_with(stack, current).await?;
+        let literals = self.literals_of(stack, current).await?;
+        let tried: BTreeSet<_> = literals.iter().map(|found| &found.path).collect();
         if tried.len() > MOST_TRIED {
             let what = format!(
                 "{} attributes have the value of {name}, and at most {MOST_TRIED} are tried",
                 tried.len()
             );
-            return Err(UserError::new(ErrorKind::Kcl, what)
+            return Err(at_first(UserError::new(ErrorKind::Kcl, what), &literals)
                 .hint("set the attribute by its path; nothing was written"));
         }
         let before = self.spec(&stack.id).await?;
         let fields: Vec<_> = wanted.iter().map(|wanted| wanted.field.clone()).collect();
         let mut kept = Vec::new();
-        for path in &tried {
+        for path in tried.iter().copied() {
             self.run.check_interrupted()?;
             let mut trial = self.clone();
             let Ok(line) = trial.set_attribute(stack, path, &text, place).await else {
@@ -159,13 +169,13 @@ impl CodeEditor<'_> {
                 let what = format!("no file of {} sets the value of {name} as a literal", stack.id);
                 UserError::new(ErrorKind::Kcl, what).hint("it may be computed: edit the code by hand")
             }
-            0 => UserError::new(
-                ErrorKind::Kcl,
-                format!(
+            0 => {
+                let what = format!(
                     "no attribute of {} changes {name} alone; tried: {names}",
                     stack.id
-                ),
-            ),
+                );
+                at_first(UserError::new(ErrorKind::Kcl, what), &literals)
+            }
             _ => {
                 let places = kept.iter();
                 let places =
@@ -182,8 +192,8 @@ impl CodeEditor<'_> {
             .hint("nothing was written; set the attribute by its path: `konverge set STACK PATH=VALUE`"))
     }
 
-    /// The attributes that the files of a stack and of its base set to a literal of this value.
-    async fn attributes_with(&self, stack: &Stack, value: &Value) -> Result<Vec<AttributePath>, UserError> {
+    /// The places at which the files of a stack and of its base set an attribute to a literal of this value.
+    async fn literals_of(&self, stack: &Stack, value: &Value) -> Result<Vec<LiteralPlace>, UserError> {
         let pool = self.compiler.pool().await?;
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
         let mut found = Vec::new();
@@ -193,12 +203,31 @@ impl CodeEditor<'_> {
                     file.parsed.assignments.into_iter().filter(
                         |at| matches!(&at.value, AssignedValue::Literal(Some(known)) if known == value),
                     );
-                found.extend(equal.map(|at| at.path));
+                found.extend(equal.map(|at| LiteralPlace {
+                    path: at.path,
+                    file: file.path.clone(),
+                    line: at.line,
+                }));
             }
         }
-        found.sort();
-        found.dedup();
         Ok(found)
+    }
+}
+
+/// A place that sets an attribute to a literal.
+struct LiteralPlace {
+    path: AttributePath,
+    file: RepoPath,
+    line: u32,
+}
+
+/// The error at the first place where the edit would have been; the stack's own files come first.
+fn at_first(failure: UserError, literals: &[LiteralPlace]) -> UserError {
+    match literals.first() {
+        Some(found) if failure.location.is_none() => {
+            failure.at(found.file.to_string(), Some(found.line), None)
+        }
+        _ => failure,
     }
 }
 

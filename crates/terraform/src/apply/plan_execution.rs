@@ -33,6 +33,8 @@ pub(super) struct Application<'a> {
     pub(super) lost: Option<UserError>,
     /// Why the store lacks the last results of Terraform.
     pub(super) unstored: Option<UserError>,
+    /// What to say if the credentials expired while Terraform ran.
+    pub(super) expiry_hints: Vec<String>,
 }
 
 impl<'a> Application<'a> {
@@ -57,6 +59,7 @@ impl<'a> Application<'a> {
             interrupted: None,
             lost: None,
             unstored: None,
+            expiry_hints: Vec::new(),
         }
     }
 }

@@ -46,7 +46,8 @@ impl Application<'_> {
                     self.lost.get_or_insert(failure);
                 }
             }
-            let error = unstored.unwrap_or_else(|| self.error_of(index, stderr));
+            let error =
+                unstored.unwrap_or_else(|| self.error_of(index, stderr).after_expiry(&self.expiry_hints));
             self.end(index, Err(error.into())).await;
         }
     }
