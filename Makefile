@@ -77,7 +77,7 @@ bench: parts ## measure; the figures go to docs/
 	scripts/parts install bench
 	eval "$$(scripts/parts env)" && $(CARGO) bench --locked
 
-build-times: ## measure what compiling costs; the figures go to docs/performance.md
+build-times: ## measure what compiling costs; the figures go to benches/figures.md
 	scripts/build-times
 
 site: ## the docs as a site in target/site; fails on a link or an anchor that leads nowhere

@@ -1,5 +1,5 @@
 //! Rendering a change of 2,000 stacks: the comment, the job summary, the page. Writes its section of
-//! `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//! `benches/figures.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench comment`
 #![allow(

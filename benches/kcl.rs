@@ -1,7 +1,7 @@
 //! 200 stacks of the example's kind through the pool, against the official core called in a plain loop in one process;
 //! a stack from the cache; start-up to the first result. Ratios in one run decide.
 //!
-//! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//! Writes its section of `benches/figures.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -387,7 +387,7 @@ fn section(figures: &Figures, parts: &Value) -> String {
 }
 
 fn write(section: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches/figures.md");
     let text = fs::read_to_string(&path).unwrap();
     let text = match (text.find(OPEN), text.find(CLOSE)) {
         (Some(from), Some(to)) => format!("{}{section}{}", &text[..from], &text[to + CLOSE.len()..]),

@@ -1,7 +1,7 @@
 //! 300 stacks of AppConfigurations with two built-in modules each: `konverge build` against a program that only compiles
 //! the same KCL, whole process against whole process. Besides, what a call of a module's process takes.
 //!
-//! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//! Writes its section of `benches/figures.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench kusion`; needs the parts `kcl` and `kusion-module`.
 #![allow(

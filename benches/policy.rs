@@ -1,5 +1,5 @@
 //! Policy sets on many stacks: twenty rules, 2,000 stacks of twenty resources each, in every language, on two cores.
-//! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//! Writes its section of `benches/figures.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench policy`; needs no part.
 #![allow(

@@ -1,6 +1,6 @@
 //! What 500 references to secrets cost a run: an apply of ten Secrets with them, beside one of the same Secrets with
 //! plain values, and the requests of the store alone. Each request of the store takes 20 ms. Writes its section of
-//! `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//! `benches/figures.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench secrets`; needs `scripts/parts install kcl control-plane`.
 #![allow(

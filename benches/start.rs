@@ -1,5 +1,5 @@
 //! How soon Konverge is at work: the start of the process, and a whole run of `konverge ci` in a
-//! merge queue, cold, which ends some time after its first KCL compile. Writes its section of `docs/performance.md` when
+//! merge queue, cold, which ends some time after its first KCL compile. Writes its section of `benches/figures.md` when
 //! run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench start`; `KONVERGE_BINARY` names another executable than the bench profile's.

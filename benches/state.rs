@@ -1,5 +1,5 @@
 //! Deciding what to apply among 4,500 stacks, from MinIO on this machine: one LIST, one compaction, sixteen deltas.
-//! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//! Writes its section of `benches/figures.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench state`; needs `scripts/parts install minio`.
 #![allow(
@@ -137,7 +137,7 @@ fn write(best: Duration, median: Duration) {
         best.as_secs_f64() * 1e3,
         median.as_secs_f64() * 1e3
     );
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches/figures.md");
     let text = fs::read_to_string(&path)
         .unwrap_or_else(|_| "# Performance\n\nMeasured by the benches, never by hand.\n".to_owned());
     let text = match (text.find(OPEN), text.find(CLOSE)) {

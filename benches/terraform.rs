@@ -1,7 +1,7 @@
 //! 100 resources of one stack (50 `local_file`, 50 `terraform_data`) planned and applied three ways on the real executable
 //! and provider: by the runtime, with one working directory a resource, and as one hand-written root module.
 //!
-//! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//! Writes its section of `benches/figures.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -249,7 +249,7 @@ fn report(ours: (f64, f64), apart: (f64, f64), whole: (f64, f64)) -> String {
 }
 
 fn write_section(text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/figures.md");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let old = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Performance\n".to_owned());
     let section = format!("{BEGIN}\n{text}{END}\n");

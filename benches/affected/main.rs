@@ -1,7 +1,7 @@
 //! Affected stacks at the known scale: 1,500 projects of 3 stacks, about 600,000 lines of KCL.
 //!
 //! `cargo bench --bench affected` makes the monorepos, measures whole processes against the floor, and writes its
-//! section of `docs/performance.md`. Ratios in one run decide; absolute times are this machine's.
+//! section of `benches/figures.md`. Ratios in one run decide; absolute times are this machine's.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -107,7 +107,7 @@ fn write_section(made: &[Monorepo], rows: &str, summary: &[(usize, Change, Figur
         small_floor = small.floor.time,
         floor = one.floor.time,
     );
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/figures.md");
     let (begin, end) = ("<!-- affected: begin -->\n", "<!-- affected: end -->\n");
     let old = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Performance\n".to_owned());
     let (before, after) = match (old.find(begin), old.find(end)) {

@@ -2,7 +2,7 @@
 //! and the scheduler by itself.
 //!
 //! `scripts/parts install test bench`, then `cargo bench --bench kubernetes`. `KONVERGE_BENCH_SIZES=1000,5000` says how
-//! many objects; with `KONVERGE_WRITE_PERFORMANCE=1` the section of `docs/performance.md` is written.
+//! many objects; with `KONVERGE_WRITE_PERFORMANCE=1` the section of `benches/figures.md` is written.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,

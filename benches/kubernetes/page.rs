@@ -1,4 +1,4 @@
-//! The section of `docs/performance.md`.
+//! The section of `benches/figures.md`.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -148,7 +148,7 @@ impl Page {
 }
 
 pub fn write_section(text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/figures.md");
     let old = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Performance\n".to_owned());
     let section = format!("{BEGIN}\n{text}{END}");
     let new = match (old.find(BEGIN), old.find(END)) {

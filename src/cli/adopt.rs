@@ -51,6 +51,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             }
         }
     }
+    if found.stacks_that_are(Takeover::New).next().is_some() {
+        context.note("hint: `konverge preview STACK` shows what would be made for a stack of which nothing is there");
+    }
     if args.write {
         let count = adopt::write(&run, &found)?;
         context.note(&format!(
@@ -68,10 +71,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Ok(u8::from(found.stacks_that_are(Takeover::Failed).next().is_some()))
 }
 
-/// The plans of the stacks that are not taken over unchanged.
+/// The plans of the stacks that would change or could not be planned. One of which nothing is there has nothing to compare.
 fn differing(plan: &Plan) -> Plan {
     let stacks = plan.stacks.iter();
-    let stacks = stacks.filter(|stack| Takeover::of(stack) != Takeover::Unchanged);
+    let stacks = stacks.filter(|stack| matches!(Takeover::of(stack), Takeover::Changed | Takeover::Failed));
     Plan {
         version: plan.version,
         stacks: stacks.cloned().collect(),

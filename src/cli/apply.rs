@@ -67,6 +67,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         (session.targets, unavailable) =
             konverge_run::recorded_targets(&session.planning, &session.targets).await?;
     }
+    if session.targets.is_empty() && session.newer.is_none() && !args.opened.names_stacks() {
+        context.note("hint: `konverge apply --pending` takes every stack that is not up to date");
+    }
     let skipped = konverge_run::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
     let what = ConfirmedAction::Apply {
         deletes_all: args.allow_empty,

@@ -143,7 +143,13 @@ fn show_cores(cores: &CoreTrials, context: &CliContext) {
             .map(|(reason, stacks)| format!("{reason} ({})", report::plural(*stacks, "stack")))
             .collect();
         if cores.rows.len() > 1 && cores.chosen.as_ref() == Some(&row.version) {
-            why.push("the one to use".to_owned());
+            why.push(
+                match row.compiled {
+                    0 => "written, because none compiles a stack",
+                    _ => "the one to use",
+                }
+                .to_owned(),
+            );
         }
         let counted = format!("{} of {} compile", row.compiled, cores.stacks);
         let line = format!("  {:<8}  {counted:<18}  {}", row.version, why.join("; "));

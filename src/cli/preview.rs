@@ -1,6 +1,9 @@
 //! `konverge preview`: shows planned changes.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 
@@ -21,7 +24,8 @@ use konverge_report::{
     self as report, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style,
 };
 use konverge_run::{
-    KeyUse, Session,
+    KeyUse, Session, adopted_stacks,
+    cluster_selection::Live,
     plan_documents::{DocumentVisitor, PlannedDocument},
 };
 
@@ -70,10 +74,15 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         secrets: key.secrets.clone(),
         ..run
     };
-    let session = args.opened.open(&run, live, KeyUse::Look, false).await?;
+    let mut session = args.opened.open(&run, live, KeyUse::Look, false).await?;
+    let adopts = match args.opened.names_stacks() || live == Live::Never {
+        true => BTreeSet::new(),
+        false => adopted_stacks::add_proposed(&mut session).await?,
+    };
     let documents = Documents::default();
     let visitor = (args.output == PlanOutput::Plan).then_some(&documents as &dyn DocumentVisitor);
-    let preview = konverge_run::preview::run(&session.planning, &session.targets, visitor).await?;
+    let mut preview = konverge_run::preview::run(&session.planning, &session.targets, visitor).await?;
+    adopted_stacks::refuse_changes(&mut preview, &adopts);
     let config = &session.planning.config;
     let stacks = &mut preview.plan.stacks.iter();
     if stacks.any(|stack| !konverge_run::preview::is_failure(stack, config)) {

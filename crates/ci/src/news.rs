@@ -335,6 +335,7 @@ mod tests {
             id: id.parse().unwrap(),
             action,
             result,
+            written: false,
             message: None,
         };
         let stack = |resources| StackOutcome {

@@ -319,10 +319,12 @@ impl<'a> Executor<'a> {
             result,
             message: message.clone(),
         });
+        let is_written = || action != Action::Unchanged && lock(&self.written).contains_key(id);
         let outcome = ResourceOutcome {
             id: id.clone(),
             action,
             result,
+            written: result == ResourceResult::Failed && is_written(),
             message,
         };
         lock(&self.outcomes).insert(id.clone(), outcome);

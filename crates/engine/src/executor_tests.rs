@@ -53,6 +53,8 @@ async fn what_was_written_is_recorded_although_it_does_not_become_ready() {
         result(&outcome, "b"),
         Some((ResourceResult::Failed, "b does not become ready"))
     );
+    // Both are on the cluster: nobody may read that one of two was changed.
+    assert_eq!((outcome.changed(), outcome.resources.len()), (2, 2));
     let recorded = stack.state.resources.iter().find(|r| r.id == id("b")).unwrap();
     assert_eq!(recorded.depends_on, [id("a")]);
     let journal = stack.journal();

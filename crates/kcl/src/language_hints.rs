@@ -116,6 +116,12 @@ fn undeclared_member(message: &str) -> Option<String> {
         None => (quoted(message, "No attribute named '")?, " in the schema '"),
     };
     let schema = quoted(&message[message.find(schema)?..], schema)?;
+    // The core names the one that is meant.
+    if message.contains("did you mean") {
+        return Some(format!(
+            "correct the name, or declare `{member}` in the schema `{schema}`"
+        ));
+    }
     Some(format!(
         "a schema has the members that it declares, KCL 0.4 took others too: remove `{member}`, or declare it in `{schema}` \
          (`[...str]: any` there takes any member)"
@@ -224,6 +230,12 @@ mod tests {
                 "Cannot add member '__settings__' to schema 'RESOURCE'",
                 "__settings__: {",
                 "declare it in `RESOURCE` (`[...str]: any`",
+            ),
+            // A slip: the core names what is meant, and nobody needs to know what KCL 0.4 took.
+            (
+                "Cannot add member 'prt' to schema 'Server', did you mean '[\"port\"]'?",
+                "prt = 8001",
+                "correct the name, or declare `prt` in the schema `Server`",
             ),
             (
                 "No attribute named 'y' in the schema 'A'",

@@ -211,9 +211,14 @@ fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
     }
 }
 
+/// Keys by which Kubernetes merges lists, and whose values are numbers.
+const PORTS: [&str; 3] = ["port", "containerPort", "hostPort"];
+
 /// A path component as a line of the tree.
 fn step(component: &str) -> String {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match component.split_once('=') {
+        Some((key, value)) if PORTS.contains(&key) && is_number(value) => format!("- {key}: {value}"),
         Some((key, value)) => format!("- {}: {}", yaml_text::name(key), yaml_text::name(value)),
         None => format!("{}:", yaml_text::name(component)),
     }
@@ -339,6 +344,19 @@ mod tests {
             from,
             to,
             origin: ChangeOrigin::Change,
+        }
+    }
+
+    #[test]
+    fn a_port_that_names_an_item_is_a_number_and_a_name_is_a_text() {
+        for (component, line) in [
+            ("port=80", "- port: 80"),
+            ("containerPort=8080", "- containerPort: 8080"),
+            ("name=80", "- name: \"80\""),
+            ("port=", "- port: \"\""),
+            ("port=80 # x", "- port: \"80 # x\""),
+        ] {
+            assert_eq!(step(component), line);
         }
     }
 

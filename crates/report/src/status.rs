@@ -81,6 +81,7 @@ fn row(stack: &StackStatus) -> [Cell; 5] {
         HeadStatus::Applied => ("up to date", Color::Green),
         HeadStatus::Changed => ("changes pending", Color::Yellow),
         HeadStatus::Waiting => ("waiting", Color::Cyan),
+        HeadStatus::Unfinished if !stack.pending.is_empty() => ("running or interrupted", Color::Red),
         HeadStatus::Unfinished => ("last apply failed", Color::Red),
         HeadStatus::Destroyed => ("destroyed", Color::Yellow),
         HeadStatus::New => ("never applied", Color::Yellow),
@@ -129,7 +130,12 @@ fn details(stack: &StackStatus, style: Style) -> String {
         lines.push_str(&format!("  outcome unknown: {}\n", ids.join(", ")));
     }
     if stack.head == HeadStatus::Unfinished {
-        lines.push_str("  last apply failed; the next run retries\n");
+        lines.push_str(match stack.pending.is_empty() {
+            true => "  last apply failed; the next run retries\n",
+            false => {
+                "  a run is at work, or ended in the middle: `konverge state doctor` names it, and the next run continues\n"
+            }
+        });
     }
     if stack.head == HeadStatus::Waiting {
         lines.push_str("  last apply waits; the next run takes it up again\n");
@@ -312,6 +318,13 @@ mod tests {
             "{said}"
         );
         assert_eq!(lines[2], "40 stacks, such as p00/dev  never applied");
+        // A run that was killed is not one that failed.
+        status.stacks[40].pending = vec!["v1:ConfigMap:shop:web".parse().unwrap()];
+        let killed = text(&status, false, Style::default());
+        assert!(
+            killed.contains("running or interrupted") && !killed.contains("last apply failed"),
+            "{killed}"
+        );
         assert!(!said.contains("p01/dev"), "{said}");
         assert!(
             said.ends_with("41 stacks: 0 applied and ready, 41 not.\n"),

@@ -7,26 +7,32 @@ use super::{
 };
 use konverge_base::model::takeover::{StackTakeover, Takeover, TakeoverReport};
 
+/// What would be done, that to look at first.
+const KINDS: [(Takeover, &str); 4] = [
+    (Takeover::Failed, "could not be planned"),
+    (Takeover::Changed, "would change"),
+    (Takeover::Unchanged, "would be taken over unchanged"),
+    (Takeover::New, "would be made"),
+];
+
 /// A table of the stacks, and their number by what would be done.
 pub fn text(report: &TakeoverReport, style: Style) -> String {
     if report.stacks.is_empty() {
         return "Every stack is recorded already: there is nothing to take over.\n".to_owned();
     }
     let count = |takeover| report.stacks_that_are(takeover).count();
-    let rows: Vec<_> = report.stacks.iter().map(row).collect();
+    let rows: Vec<_> = KINDS
+        .into_iter()
+        .flat_map(|(takeover, _)| report.stacks_that_are(takeover))
+        .map(row)
+        .collect();
     let mut text = table(
         ["STACK", "TAKEN OVER", "UNCHANGED", "CHANGED", "NEW"],
         &rows,
         style,
     );
-    let kinds = [
-        (Takeover::Unchanged, "would be taken over unchanged"),
-        (Takeover::Changed, "would change"),
-        (Takeover::New, "would be made"),
-        (Takeover::Failed, "could not be planned"),
-    ];
     text.push('\n');
-    for (takeover, what) in kinds {
+    for (takeover, what) in KINDS {
         if count(takeover) > 0 {
             text.push_str(&format!("{} {what}\n", labels::plural(count(takeover), "stack")));
         }

@@ -1,5 +1,6 @@
 //! How a stack is compiled, planned, applied and compared: what commands and jobs both use.
 
+pub mod adopted_stacks;
 pub mod adoption;
 mod adoption_notes;
 pub mod affected;

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-/// Writes the section of the bench `name` into `docs/performance.md`, in place of what it wrote before.
+/// Writes the section of the bench `name` into `benches/figures.md`, in place of what it wrote before.
 pub fn write(name: &str, section: &str) {
     let (open, close) = (
         format!("<!-- bench:{name} -->"),
         format!("<!-- /bench:{name} -->"),
     );
-    let path = super::root().join("docs/performance.md");
+    let path = super::root().join("benches/figures.md");
     let text = fs::read_to_string(&path).expect("the page can be read");
     let section = format!("{open}\n{section}\n{close}");
     let text = match (text.find(&open), text.find(&close)) {

@@ -173,6 +173,59 @@ async fn one_pull_request_takes_over_what_is_unchanged_and_nothing_else() {
     assert_eq!(stage.value("adopt-more").await.as_deref(), Some("two"));
 }
 
+/// By hand it is as in the job: the preview shows what the merge takes over, and what was never applied is left alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn by_hand_the_same_stacks_are_shown_and_left_alone() {
+    let mut stage = running("hand").await;
+    stage.straight_to_main(|stage| {
+        stage.monorepo.write("konverge.adopt.yaml", "stacks: []\n");
+    });
+    let run = |stage: &Stage, arguments: &[&str]| {
+        stage
+            .konverge(arguments.iter().copied())
+            .env("XDG_STATE_HOME", stage.scratch.path())
+            .run()
+    };
+    let told = adopt(&stage, &["--write"]).expect(0);
+    // What is to be looked at comes first, and what is not there has nothing to look at.
+    let place = |text: &str| told.stdout.find(text).unwrap();
+    assert!(place("hand/other ") < place("hand/same ") && place("hand/same ") < place("hand/new "));
+    assert!(!told.stdout.contains("hand/new:"), "{}", told.stdout);
+
+    let shown = run(&stage, &["preview"]).expect(0);
+    assert!(shown.stdout.contains("hand/same: 1 to adopt"), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("hand/other"), "{}", shown.stdout);
+    stage
+        .monorepo
+        .write("konverge.adopt.yaml", "stacks: [hand/same, hand/other]\n");
+    let refused = run(&stage, &["preview"]).expect(1);
+    assert!(
+        refused.stdout.contains("takes over stacks as they run"),
+        "{}",
+        refused.stdout
+    );
+
+    let applied = run(&stage, &["apply", "--pending", "--yes"]).expect(0);
+    assert!(
+        applied.stderr.contains("3 stacks were never applied: left alone"),
+        "{}",
+        applied.stderr
+    );
+    // Without a stack and without a change there is nothing to do, and the way to the rest is said.
+    let nothing = run(&stage, &["apply", "--yes"]).expect(0);
+    assert!(nothing.stderr.contains("`konverge apply --pending`"), "{}", nothing.stderr);
+    assert_eq!(owner(&stage, "hand-same").await, None);
+    assert_eq!(stage.value("hand-other").await.as_deref(), Some("by hand"));
+    assert_eq!(stage.value("hand-new").await, None);
+    run(&stage, &["apply", "hand/other", "--yes"]).expect(0);
+    assert_eq!(stage.value("hand-other").await.as_deref(), Some("two"));
+    // One that is recorded is pending as ever.
+    stage.stack("hand/other", &[("hand-other", "three"), ("hand-more", "one")]);
+    run(&stage, &["apply", "--pending", "--yes"]).expect(0);
+    assert_eq!(stage.value("hand-other").await.as_deref(), Some("three"));
+    assert_eq!(stage.value("hand-new").await, None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stack_that_would_change_cannot_be_taken_over() {
     let mut stage = running("refuse").await;

@@ -423,6 +423,7 @@ fn half_way() -> ApplyReport {
         id: id.parse().unwrap(),
         action,
         result,
+        written: false,
         message: message.map(str::to_owned),
     };
     let error = UserError::new(

@@ -129,7 +129,7 @@ fn the_page_has_contrast() {
 }
 
 /// A page of 2,000 stacks in a real browser: only what is open costs, and a search finds. With
-/// `KONVERGE_WRITE_PERFORMANCE=1` the times go into `docs/performance.md`.
+/// `KONVERGE_WRITE_PERFORMANCE=1` the times go into `benches/figures.md`.
 #[test]
 #[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
 fn a_page_of_2000_stacks_in_a_browser() {

@@ -6,6 +6,7 @@ pub mod environment;
 pub mod gitlab_jenkins_scripts;
 pub mod image_build;
 pub mod import_graph;
+pub mod install;
 pub mod messages;
 pub mod optional_toolchain;
 pub mod paths;

@@ -12,8 +12,7 @@ const LIMIT: usize = 16;
 const LONGEST: usize = 35;
 
 /// Pages that the program or the benches write.
-const LEFT_OUT: [&str; 5] = [
-    "docs/performance.md",
+const LEFT_OUT: [&str; 4] = [
     "docs/reference/action.md",
     "docs/reference/commands.md",
     "docs/reference/errors.md",

@@ -85,6 +85,7 @@ fn no_form_of_a_secret_is_rendered() {
                     id: "v1:ConfigMap:shop:old".parse().unwrap(),
                     action: Action::Update,
                     result: ResourceResult::Failed,
+                    written: false,
                     message: Some(said),
                 }],
                 error: Some(failure.body()),

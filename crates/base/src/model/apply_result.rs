@@ -63,10 +63,12 @@ pub struct StackOutcome {
 }
 
 impl StackOutcome {
-    /// The number of resources that are changed. A change that waits is written.
+    /// The number of resources that are changed. A change that waits is written, and so is one that did not become ready.
     pub fn changed(&self) -> usize {
-        let is_changed = |resource: &&ResourceOutcome| {
-            matches!(resource.result, ResourceResult::Done | ResourceResult::Waiting)
+        let is_changed = |resource: &&ResourceOutcome| match resource.result {
+            ResourceResult::Done | ResourceResult::Waiting => true,
+            ResourceResult::Failed => resource.written,
+            ResourceResult::Skipped => false,
         };
         self.resources.iter().filter(is_changed).count()
     }
@@ -81,6 +83,9 @@ pub struct ResourceOutcome {
     pub action: Action,
     /// How it ended.
     pub result: ResourceResult,
+    /// Whether the change of a failed resource is written: it did not become ready.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub written: bool,
     /// Why the resource waits, failed or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,

@@ -97,8 +97,8 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
         match backend.states.holder(stack).await {
             Ok(Some(holder)) => {
                 let says = format!(
-                    "lease {} is held by {} ({})",
-                    holder.id, holder.writer.run, holder.writer.actor
+                    "lease {} is held by {} ({}); if that run is gone: `konverge state unlock {stack} --lease {} --reason TEXT`",
+                    holder.id, holder.writer.run, holder.writer.actor, holder.id
                 );
                 note(stack.as_str(), true, says);
             }

@@ -1,0 +1,158 @@
+//! The stacks that `konverge.adopt.yaml` brings into a preview, and those that it keeps out of an apply.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    OpenRevision, RunContext, Session, SpecSource, StateBackend, Target,
+    adoption::{Adoption, FILE_NAME, RecordedStacks, differs},
+    preview::Preview,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        StackId,
+        plan::StackPlan,
+        takeover::{Takeover, TakeoverCounts},
+    },
+};
+use konverge_report as report;
+
+/// Adds the stacks that the change of a session takes over, as the preview of a pull request does, and returns them.
+/// Without clusters nothing runs that could be taken over.
+///
+/// # Errors
+/// As [`proposed`].
+pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, UserError> {
+    let planning = &session.planning;
+    let (
+        Some(backend),
+        SpecSource::Compiled {
+            head,
+            base: Some(base),
+            ..
+        },
+    ) = (&planning.backend, &planning.wanted)
+    else {
+        return Ok(BTreeSet::new());
+    };
+    if planning.config.clusters.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let added = proposed(&planning.run, (base, head), backend, &session.targets).await?;
+    let names = added.iter().map(|target| target.id.clone()).collect();
+    session.targets.extend(added);
+    session.targets.sort_by(|a, b| a.folder.cmp(&b.folder));
+    Ok(names)
+}
+
+/// The stacks that a pull request takes over: its `konverge.adopt.yaml` differs from the base's and names them, nothing is
+/// recorded of them, and the pull request does not affect them otherwise.
+///
+/// # Errors
+/// The file is invalid; errors of the store.
+pub async fn proposed(
+    run: &RunContext,
+    (base, head): (&OpenRevision, &OpenRevision),
+    backend: &StateBackend,
+    affected: &[Target],
+) -> Result<Vec<Target>, UserError> {
+    if !differs(base.source.as_ref(), head.source.as_ref()) {
+        return Ok(Vec::new());
+    }
+    let Some(adoption) = Adoption::load(head.source.as_ref())? else {
+        return Ok(Vec::new());
+    };
+    let known = backend.states.known().await?;
+    let recorded = RecordedStacks::find(backend, &head.layout, known).await?;
+    let mut targets = Vec::new();
+    for id in &adoption.stacks {
+        match head.layout.stack(id) {
+            Some(_) if recorded.has(id) || affected.iter().any(|target| target.id == *id) => {}
+            Some(stack) => targets.push(Target::new(stack, base.layout.stack(id))),
+            None => run.notes.note(&format!(
+                "warning: {FILE_NAME} names `{id}`, which is not a stack here"
+            )),
+        }
+    }
+    Ok(targets)
+}
+
+/// Sets an error on stacks that cannot be taken over as they are, and takes them out of what is recorded as reviewed.
+pub fn refuse_changes(preview: &mut Preview, proposed: &BTreeSet<StackId>) {
+    let mut refused = BTreeSet::new();
+    let stacks = preview.plan.stacks.iter_mut();
+    for stack in stacks.filter(|stack| proposed.contains(&stack.id)) {
+        if Takeover::of(stack) == Takeover::Unchanged {
+            continue;
+        }
+        refused.insert(stack.id.clone());
+        stack.fails_as_before = false;
+        if stack.error.is_none() {
+            stack.error = Some(refusal(stack).body());
+        }
+    }
+    preview.reviewed.retain(|stack| !refused.contains(&stack.id));
+}
+
+fn refusal(stack: &StackPlan) -> UserError {
+    let counts = TakeoverCounts::of(stack);
+    UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{FILE_NAME} takes over stacks as they run, but of `{}` {} would change and {} would be made",
+            stack.id,
+            report::plural(counts.changed, "resource"),
+            counts.new,
+        ),
+    )
+    .hint(format!(
+        "take `{}` out of {FILE_NAME} (`konverge adopt --write` does), and let a pull request that edits the stack show the change",
+        stack.id
+    ))
+}
+
+/// Takes the stacks that were never applied out of the pending ones, and says so. The job applies those of them that a
+/// merged pull request showed; by hand nobody can tell which these are, and each is named.
+///
+/// # Errors
+/// The file is invalid; errors of the store.
+pub async fn leave_alone(
+    run: &RunContext,
+    head: &OpenRevision,
+    backend: &StateBackend,
+    targets: &mut Vec<Target>,
+) -> Result<(), UserError> {
+    if Adoption::load(head.source.as_ref())?.is_none() {
+        return Ok(());
+    }
+    let known = backend.states.known().await?;
+    let recorded = RecordedStacks::find(backend, &head.layout, known).await?;
+    let all = targets.len();
+    targets.retain(|target| target.head.is_none() || recorded.has(&target.id));
+    let left = all - targets.len();
+    if left > 0 {
+        run.notes.note(&format!(
+            "note: {} never applied: left alone while {FILE_NAME} is there. `konverge adopt` lists them, `konverge apply STACK` takes one over",
+            were(left)
+        ));
+    }
+    Ok(())
+}
+
+/// What is said of the stacks that were left alone; empty if there are none.
+pub fn left_alone_text(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(
+            "{} never applied, and no merged pull request showed what a first apply does: left alone while {FILE_NAME} is there. `konverge adopt` lists them.\n",
+            were(count)
+        ),
+    }
+}
+
+fn were(count: usize) -> String {
+    match count {
+        1 => "1 stack was".to_owned(),
+        count => format!("{count} stacks were"),
+    }
+}
