@@ -20,7 +20,6 @@ use crate::{
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
-    workflow_starter::DefaultBranchWorkflows,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -264,8 +263,7 @@ async fn apply_pending(
     backend.states.announce_run(known, &ids).await?;
     let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
     let deployments = Deployments::new(job, &config, &all_pending, head);
-    let mut options = apply_options(head, &pending.newer, gate, deployments.as_ref());
-    options.workflows = DefaultBranchWorkflows::new(job, tip.branch).map(|all| Arc::new(all) as _);
+    let options = apply_options(job, &tip, &pending.newer, gate, deployments.as_ref());
     let mut planning = job
         .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())
         .await?;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
+    workflow_starter::DefaultBranchWorkflows,
     deployments::{DeploymentApprover, Deployments},
     github_history::GithubHistory,
     job::Job,
@@ -122,7 +123,8 @@ pub(super) fn review_gate(
 
 /// The options of the apply of a commit.
 pub(super) fn apply_options(
-    head: &CommitId,
+    job: &Job,
+    target: &ApplyTarget<'_>,
     newer: &Arc<NewerCommits>,
     gate: ReviewGate,
     deployments: Option<&Arc<Deployments>>,
@@ -138,10 +140,11 @@ pub(super) fn apply_options(
     ApplyOptions {
         approver,
         newer: Some(newer.clone()),
-        commit: Some(head.clone()),
+        commit: Some(target.head.clone()),
         pull_requests,
         restore: false,
         allow_empty: true,
         rolled_back_to: None,
+        workflows: DefaultBranchWorkflows::new(job, target.branch).map(|all| Arc::new(all) as _),
     }
 }

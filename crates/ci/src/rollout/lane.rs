@@ -60,7 +60,7 @@ impl OlderLane {
         let reviews = MergedReviews::load(job, backend, commit, &tip.branch.name).await?;
         let gate = review_gate(job, &target, config, &backend.secrets, &reviews)?;
         let deployments = Deployments::new(job, config, &pending.targets, commit);
-        let options = apply_options(commit, &pending.newer, gate, deployments.as_ref());
+        let options = apply_options(job, &target, &pending.newer, gate, deployments.as_ref());
         let planning = job
             .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())
             .await?;
