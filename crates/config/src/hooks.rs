@@ -89,9 +89,18 @@ mod tests {
     fn a_workflow_that_cannot_be_meant_is_refused() {
         let parse = |entry: &str| Config::parse(&format!("apply: {{hooks: {{workflows: [{entry}]}}}}\n"));
         for (entry, words) in [
-            ("{when: post, stacks: '**', workflow: ../smoke.yml}", "is not the file of a workflow"),
-            ("{when: post, stacks: '**', workflow: smoke}", "is not the file of a workflow"),
-            ("{when: post, stacks: '**', workflow: .yml}", "is not the file of a workflow"),
+            (
+                "{when: post, stacks: '**', workflow: ../smoke.yml}",
+                "is not the file of a workflow",
+            ),
+            (
+                "{when: post, stacks: '**', workflow: smoke}",
+                "is not the file of a workflow",
+            ),
+            (
+                "{when: post, stacks: '**', workflow: .yml}",
+                "is not the file of a workflow",
+            ),
             ("{when: post, stacks: 'a[', workflow: smoke.yml}", "is not a glob"),
             ("{when: later, stacks: '**', workflow: smoke.yml}", "later"),
             ("{when: post, workflow: smoke.yml}", "stacks"),

@@ -1,19 +1,9 @@
 //! A real Prometheus, and servers that answer wrongly.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
-use axum::{
-    Router,
-    body::Bytes,
-    extract::State,
-    http::{HeaderMap, StatusCode, Uri, header},
-    response::{IntoResponse as _, Response},
-};
 use konverge_base::error::UserError;
-use konverge_testkit::prometheus::PrometheusServer;
+use konverge_testkit::prometheus::{CannedAnswer, FakePrometheus, PrometheusServer};
 
 use crate::{Measurement, MetricsError, Prometheus, prometheus::ANSWER_BYTES};
 
@@ -103,49 +93,10 @@ async fn a_real_prometheus_refuses_what_is_not_an_expression_for_one_number() {
     }
 }
 
-/// A request as a fake saw it.
-#[derive(Clone, Debug)]
-struct Seen {
-    uri: Uri,
-    headers: HeaderMap,
-    body: String,
-}
-
-/// Answers every request so, and keeps it.
-#[derive(Clone)]
-struct FakePrometheus {
-    answer: Arc<dyn Fn() -> Response + Send + Sync>,
-    seen: Arc<Mutex<Vec<Seen>>>,
-}
-
-impl FakePrometheus {
-    /// Returns its address too.
-    async fn start(answer: impl Fn() -> Response + Send + Sync + 'static) -> (String, Self) {
-        let fake = Self {
-            answer: Arc::new(answer),
-            seen: Arc::default(),
-        };
-        let respond = |State(fake): State<Self>, uri: Uri, headers: HeaderMap, body: Bytes| async move {
-            let body = String::from_utf8(body.to_vec()).unwrap();
-            fake.seen.lock().unwrap().push(Seen { uri, headers, body });
-            (fake.answer)()
-        };
-        let router = Router::new().fallback(respond).with_state(fake.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        (address, fake)
-    }
-
-    fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
-    }
-}
-
 /// Asks a server that answers so. No message has the token or the address.
-async fn ask(answer: impl Fn() -> Response + Send + Sync + 'static) -> Result<Measurement, MetricsError> {
-    let (address, fake) = FakePrometheus::start(answer).await;
-    let prometheus = Prometheus::new(&address, Some(TOKEN)).unwrap();
+async fn ask(answer: CannedAnswer) -> Result<Measurement, MetricsError> {
+    let fake = FakePrometheus::start(answer).await;
+    let prometheus = Prometheus::new(fake.address(), Some(TOKEN)).unwrap();
     let found = prometheus.query("up", None).await;
     assert_eq!(fake.seen().len(), 1, "it is asked once: {found:?}");
     if let Err(error) = &found {
@@ -159,32 +110,32 @@ async fn ask(answer: impl Fn() -> Response + Send + Sync + 'static) -> Result<Me
 
 #[tokio::test]
 async fn the_token_is_sent_and_the_expression_is_in_the_body() {
-    let (address, fake) = FakePrometheus::start(|| GOOD.into_response()).await;
-    let prometheus = Prometheus::new(&format!("{address}/below/"), Some(TOKEN)).unwrap();
+    let fake = FakePrometheus::start(CannedAnswer::new(200, GOOD)).await;
+    let prometheus = Prometheus::new(&format!("{}/below/", fake.address()), Some(TOKEN)).unwrap();
     let found = prometheus.query("a{b=\"c&d\"}+1", MINUTES_10).await;
     assert_eq!(found, Ok(Measurement::Number(2.5)));
     let seen = fake.seen();
-    assert_eq!(seen[0].uri, "/below/api/v1/query");
-    assert_eq!(seen[0].headers[header::AUTHORIZATION], format!("Bearer {TOKEN}"));
+    assert_eq!(seen[0].path, "/below/api/v1/query");
+    assert_eq!(seen[0].authorization, Some(format!("Bearer {TOKEN}")));
     assert_eq!(
         seen[0].body,
         "query=avg_over_time%28%28a%7Bb%3D%22c%26d%22%7D%2B1%0A%29%5B600s%3A%5D%29&timeout=30000ms"
     );
     assert!(!format!("{prometheus:?}").contains(TOKEN));
-    let prometheus = Prometheus::new(&address, None).unwrap();
+    let prometheus = Prometheus::new(fake.address(), None).unwrap();
     prometheus
         .query("up", Some(Duration::from_millis(1500)))
         .await
         .unwrap();
     let seen = fake.seen();
-    assert!(!seen[1].headers.contains_key(header::AUTHORIZATION));
+    assert_eq!(seen[1].authorization, None);
     assert!(seen[1].body.contains("1500ms"), "{}", seen[1].body);
 }
 
 #[tokio::test]
 async fn an_error_of_the_server_is_shown_in_one_line_without_secrets() {
     for status in [401, 403, 407] {
-        let found = ask(move || (code(status), "no").into_response()).await;
+        let found = ask(CannedAnswer::new(status, "no")).await;
         assert_eq!(found, Err(MetricsError::Unauthorized { status }));
     }
     for status in [400, 422, 429, 503, 200] {
@@ -192,7 +143,7 @@ async fn an_error_of_the_server_is_shown_in_one_line_without_secrets() {
             r#"{{"status":"error","errorType":"timeout","error":"slow\u001b[2J\n::error::{TOKEN} https://me:hunter2@host/ {}"}}"#,
             "x".repeat(5000)
         );
-        match ask(move || (code(status), body.clone()).into_response()).await {
+        match ask(CannedAnswer::new(status, &body)).await {
             Err(MetricsError::Refused {
                 status: found,
                 kind,
@@ -205,28 +156,24 @@ async fn an_error_of_the_server_is_shown_in_one_line_without_secrets() {
             other => panic!("{status}: {other:?}"),
         }
     }
-    let found = ask(|| (code(502), "<html>").into_response()).await;
+    let found = ask(CannedAnswer::new(502, "<html>")).await;
     assert_eq!(found, Err(MetricsError::Status { status: 502 }));
-    let found = ask(|| (code(500), GOOD).into_response()).await;
+    let found = ask(CannedAnswer::new(500, GOOD)).await;
     assert_eq!(found, Err(MetricsError::Status { status: 500 }));
     let warned = GOOD.replacen('{', r#"{"warnings":["no store\nmatched"],"#, 1);
-    let found = ask(move || warned.clone().into_response()).await;
+    let found = ask(CannedAnswer::new(200, &warned)).await;
     let says = "no store\\nmatched".to_owned();
     assert_eq!(found, Err(MetricsError::Warned { says }));
-    let found = ask(|| "{\"status\"".into_response()).await;
+    let found = ask(CannedAnswer::new(200, "{\"status\"")).await;
     assert!(matches!(found, Err(MetricsError::Invalid { .. })), "{found:?}");
-}
-
-fn code(status: u16) -> StatusCode {
-    StatusCode::from_u16(status).unwrap()
 }
 
 #[tokio::test]
 async fn no_redirect_is_followed() {
-    let (elsewhere, other) = FakePrometheus::start(|| GOOD.into_response()).await;
+    let other = FakePrometheus::start(CannedAnswer::new(200, GOOD)).await;
     for status in [301, 302, 307, 308] {
-        let location = format!("{elsewhere}/api/v1/query");
-        let found = ask(move || (code(status), [(header::LOCATION, location.clone())]).into_response()).await;
+        let location = format!("{}/api/v1/query", other.address());
+        let found = ask(CannedAnswer::new(status, "").header("location", &location)).await;
         assert_eq!(found, Err(MetricsError::Redirect { status }));
     }
     assert!(other.seen().is_empty());
@@ -236,7 +183,7 @@ async fn no_redirect_is_followed() {
 async fn an_answer_has_a_size_and_a_time() {
     // One that is good, but for its size.
     let large = format!("{GOOD}{}", " ".repeat(ANSWER_BYTES));
-    let found = ask(move || large.clone().into_response()).await;
+    let found = ask(CannedAnswer::new(200, &large)).await;
     assert_eq!(found, Err(MetricsError::TooLarge { limit: ANSWER_BYTES }));
 
     // It accepts connections, and never answers.

@@ -1,11 +1,22 @@
-//! A Prometheus with series that were written before it started.
+//! A Prometheus with series that were written before it started, and a fake of one that answers as a test says.
 
 use std::{
     fmt::Write as _,
     path::Path,
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, Uri, header},
+    response::Response,
 };
 
 use super::service::{Ports, Service, folder};
@@ -72,4 +83,90 @@ fn write_series(folder: &Path, series: &[MadeSeries<'_>]) {
         "promtool cannot read {}",
         file.display()
     );
+}
+
+/// What a fake answers.
+#[derive(Debug, Clone)]
+pub struct CannedAnswer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: String,
+}
+
+impl CannedAnswer {
+    /// A status and a body.
+    pub fn new(status: u16, body: &str) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// With this header too.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+}
+
+/// A request as a fake saw it.
+#[derive(Debug, Clone)]
+pub struct SeenQuery {
+    pub path: String,
+    pub authorization: Option<String>,
+    pub body: String,
+}
+
+/// A server that answers every request alike.
+#[derive(Clone)]
+pub struct FakePrometheus {
+    address: String,
+    answer: Arc<Mutex<CannedAnswer>>,
+    seen: Arc<Mutex<Vec<SeenQuery>>>,
+}
+
+impl FakePrometheus {
+    pub async fn start(answer: CannedAnswer) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let fake = Self {
+            address: format!("http://{}", listener.local_addr().unwrap()),
+            answer: Arc::new(Mutex::new(answer)),
+            seen: Arc::default(),
+        };
+        let router = Router::new().fallback(respond).with_state(fake.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        fake
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Answers so from now on.
+    pub fn set(&self, answer: CannedAnswer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    /// All requests so far.
+    pub fn seen(&self) -> Vec<SeenQuery> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+async fn respond(State(fake): State<FakePrometheus>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let authorization = headers.get(header::AUTHORIZATION);
+    fake.seen.lock().unwrap().push(SeenQuery {
+        path: uri.path().to_owned(),
+        authorization: authorization.map(|value| value.to_str().unwrap().to_owned()),
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    });
+    let answer = fake.answer.lock().unwrap().clone();
+    let mut response = Response::builder().status(answer.status);
+    for (name, value) in answer.headers {
+        response = response.header(name, value);
+    }
+    response.body(Body::from(answer.body)).unwrap()
 }

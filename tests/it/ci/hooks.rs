@@ -23,7 +23,8 @@ fn deployment(ns: &str, image: &str) -> Value {
 }
 
 fn job(ns: &str, name: &str, time: &str) -> Value {
-    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "job", "image": "example.com/job:1"}]});
+    let pod =
+        json!({"restartPolicy": "Never", "containers": [{"name": "job", "image": "example.com/job:1"}]});
     json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": name, "namespace": ns, "annotations": {"konverge/hook": time}},
         "spec": {"backoffLimit": 0, "template": {"spec": pod}}})
@@ -68,7 +69,13 @@ async fn reviewers_and_policy_sets_see_that_a_hook_runs_and_drift_checks_ignore_
     stage.monorepo.write("ops/policy/jobs.rego", warn).commit("Rules");
     let ns = stage.cluster.namespace("ci-hooks").await;
     let objects = Objects::of(stage.cluster).await;
-    let wanted = |image: &str| [deployment(&ns, image), job(&ns, "migrate", "pre"), job(&ns, "smoke", "post")];
+    let wanted = |image: &str| {
+        [
+            deployment(&ns, image),
+            job(&ns, "migrate", "pre"),
+            job(&ns, "smoke", "post"),
+        ]
+    };
     stage.reviewed(7, "first", |stage| write(stage, "hooked/dev", &wanted("web:1")));
     stage.merge(7, "first").outcome.check(0);
     for name in ["migrate", "smoke"] {
@@ -84,7 +91,10 @@ async fn reviewers_and_policy_sets_see_that_a_hook_runs_and_drift_checks_ignore_
         for words in ["2 to run", &id, "it runs before Deployment", "because its"] {
             assert!(text.contains(words), "{name}: {words}: {text}");
         }
-        assert!(text.contains(&format!("{id} runs")), "{name}: the policy set: {text}");
+        assert!(
+            text.contains(&format!("{id} runs")),
+            "{name}: the policy set: {text}"
+        );
     }
     let result = std::fs::read_to_string(previewed.output("result-path")).unwrap();
     let result: Value = serde_json::from_str(&result).unwrap();
@@ -104,7 +114,9 @@ async fn reviewers_and_policy_sets_see_that_a_hook_runs_and_drift_checks_ignore_
     let resources = document["stacks"][0]["resources"].as_array().unwrap();
     let of = |name: &str| {
         let suffix = format!(":{name}");
-        let found = resources.iter().find(|one| one["id"].as_str().unwrap().ends_with(&suffix));
+        let found = resources
+            .iter()
+            .find(|one| one["id"].as_str().unwrap().ends_with(&suffix));
         found.unwrap()["action"].clone()
     };
     assert_eq!(
@@ -130,7 +142,10 @@ async fn reviewers_and_policy_sets_see_that_a_hook_runs_and_drift_checks_ignore_
     assert!(!drifted.summary.contains("to run"), "{}", drifted.summary);
     let restored = stage.approve(&drifted.output("drift-digests"));
     restored.outcome.check(0);
-    assert_eq!(objects.get(&deployment(&ns, "")).await.unwrap()["spec"]["replicas"], 1);
+    assert_eq!(
+        objects.get(&deployment(&ns, "")).await.unwrap()["spec"]["replicas"],
+        1
+    );
     assert!(objects.get(&job(&ns, "migrate", "")).await.is_none());
 }
 
@@ -150,7 +165,11 @@ async fn a_failed_post_hook_leaves_the_stack_pending() {
     });
     let failed = stage.merge(7, "evicted");
     failed.outcome.check(1);
-    assert!(failed.outcome.stdout.contains("Evicted"), "{}", failed.outcome.stdout);
+    assert!(
+        failed.outcome.stdout.contains("Evicted"),
+        "{}",
+        failed.outcome.stdout
+    );
     assert_eq!(told(&heard), [("hook-failed".to_owned(), json!(["smoked/dev"]))]);
     assert!(objects.get(&deployment(&ns, "")).await.is_some());
     assert_eq!(stage.receipt("smoked/dev")["result"], "failed");
@@ -166,7 +185,11 @@ async fn a_failed_post_hook_leaves_the_stack_pending() {
     told(&heard);
 
     let (_, _) = stage.reviewed(8, "roomy", |stage| {
-        write(stage, "smoked/dev", &[deployment(&ns, "web:1"), job(&ns, "smoke", "post")]);
+        write(
+            stage,
+            "smoked/dev",
+            &[deployment(&ns, "web:1"), job(&ns, "smoke", "post")],
+        );
     });
     let comment = stage.comments().pop().unwrap().1;
     assert!(comment.contains("1 to run"), "{comment}");

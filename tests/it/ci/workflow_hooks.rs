@@ -177,7 +177,9 @@ async fn a_run_whose_end_was_not_seen_is_found_again() {
     let said = &failed.outcome.stdout;
     assert!(said.contains("it has not ended after 1 s"), "{said}");
     let finish = |run: &mut Value| run["conclusion"] = json!("success");
-    stage.github.world(|world| world.runs.values_mut().for_each(finish));
+    stage
+        .github
+        .world(|world| world.runs.values_mut().for_each(finish));
     stage.again().outcome.check(0);
     assert_eq!(files(&stage), ["backup.yml", "smoke.yml"]);
 
@@ -187,9 +189,7 @@ async fn a_run_whose_end_was_not_seen_is_found_again() {
         end(&stage, "smoke.yml", Some("success"));
         stage.github.next("POST", DISPATCHES, act);
         let value = format!("value-{number}");
-        merge(&mut stage, number, "wf-lost/dev", &value)
-            .outcome
-            .check(1);
+        merge(&mut stage, number, "wf-lost/dev", &value).outcome.check(1);
         stage.again().outcome.check(0);
         assert_eq!(files(&stage)[before..], ["backup.yml", "smoke.yml"], "{number}");
     }
@@ -219,7 +219,11 @@ async fn a_run_that_cannot_be_recognized_is_not_started_again() {
     // Somebody does what the hint says.
     stage.github.world(|world| {
         let inputs = world.dispatched[1].1["inputs"].clone();
-        let (id, mut run) = world.runs.last_key_value().map(|(id, run)| (*id, run.clone())).unwrap();
+        let (id, mut run) = world
+            .runs
+            .last_key_value()
+            .map(|(id, run)| (*id, run.clone()))
+            .unwrap();
         run["id"] = json!(id + 1);
         let title = ["stack", "digest"].map(|input| inputs[input].as_str().unwrap().to_owned());
         run["display_title"] = json!(title.join(" "));
@@ -250,7 +254,10 @@ async fn what_is_missing_is_named_and_nothing_is_changed() {
     let refused = stage.again();
     refused.outcome.check(1);
     let said = &refused.outcome.stdout;
-    assert!(said.contains("not found") && said.contains("workflow_dispatch"), "{said}");
+    assert!(
+        said.contains("not found") && said.contains("workflow_dispatch"),
+        "{said}"
+    );
     assert!(files(&stage).is_empty());
     assert_eq!(stage.value(&name).await, None);
 
@@ -260,6 +267,10 @@ async fn what_is_missing_is_named_and_nothing_is_changed() {
         .konverge(["apply", "--all", "--yes", "--no-wait"])
         .run()
         .expect(1);
-    assert!(by_hand.stdout.contains("only by `konverge ci`"), "{}", by_hand.stdout);
+    assert!(
+        by_hand.stdout.contains("only by `konverge ci`"),
+        "{}",
+        by_hand.stdout
+    );
     assert_eq!(stage.value(&name).await, None);
 }

@@ -293,20 +293,20 @@ impl LeasedStack<'_> {
         if options.restore || options.rolled_back_to.is_some() || target.head.is_none() {
             return rounds.await;
         }
-        let mut fail = |failure: &UserError| {
-            if failure.kind != ErrorKind::Interrupted {
+        let mut note_failure = || {
+            if !self.planning.run.cancel.is_cancelled() {
                 decisions.failed_workflows.insert(target.id.clone());
             }
         };
         if let Err(failure) = workflows.run(WorkflowTime::Pre).await {
-            fail(&failure);
+            note_failure();
             return not_started(target, &failure);
         }
         let mut outcome = rounds.await;
         if has_succeeded(outcome.result)
             && let Err(failure) = workflows.run(WorkflowTime::Post).await
         {
-            fail(&failure);
+            note_failure();
             outcome.result = StackResult::Failed;
             outcome.error = Some(failure.body());
         }

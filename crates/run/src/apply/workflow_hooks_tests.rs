@@ -63,7 +63,8 @@ impl WorkflowStarter for Outside {
     }
 
     async fn wait(&self, _: &str, run: u64, _: Duration) -> Result<Option<UserError>, UserError> {
-        let (fails, hangs) = self.step(|world| (world.failing.contains(&run), world.hanging.contains(&run)))?;
+        let (fails, hangs) =
+            self.step(|world| (world.failing.contains(&run), world.hanging.contains(&run)))?;
         let failure = || UserError::new(ErrorKind::Github, "it ended with `failure`");
         match hangs {
             true => Err(UserError::new(ErrorKind::Github, "it has not ended")),
@@ -201,7 +202,9 @@ async fn without_a_starter_what_is_due_is_refused() {
 fn a_stack_that_left_has_no_records() {
     let mut state = StackState::empty("shop/prod".parse().unwrap(), RepoPath::root());
     let record = |key: &str| (key.to_owned(), Value::Null);
-    state.runtime.extend([record("hook-workflow/pre/a.yml"), record("terraform")]);
+    state
+        .runtime
+        .extend([record("hook-workflow/pre/a.yml"), record("terraform")]);
     forget(&mut state);
     assert_eq!(state.runtime.into_keys().collect::<Vec<_>>(), ["terraform"]);
 }

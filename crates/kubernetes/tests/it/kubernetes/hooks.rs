@@ -516,7 +516,10 @@ async fn an_evicted_hook_fails_and_says_so() {
     let outcome = apply(&mut stack, &wanted).await;
     assert_eq!(outcome.result, StackResult::Failed);
     let why = message(&outcome, "migrate");
-    assert!(why.contains("Evicted") && why.contains("low on resource"), "{why}");
+    assert!(
+        why.contains("Evicted") && why.contains("low on resource"),
+        "{why}"
+    );
     assert!(objects.get(&wanted[0]).await.is_none() && objects.get(&post(&ns)).await.is_none());
     let evicted = objects.get(&migrate).await.unwrap()["metadata"]["uid"].clone();
 
@@ -554,7 +557,10 @@ async fn a_pre_destroy_hook_runs_before_anything_is_deleted() {
     );
     let outcome = stack.carry_out(plan).await;
     assert_eq!(outcome.result, StackResult::Failed);
-    assert!(message(&outcome, "backup").contains("as the test says"), "{outcome:?}");
+    assert!(
+        message(&outcome, "backup").contains("as the test says"),
+        "{outcome:?}"
+    );
     assert!(objects.get(&wanted[0]).await.is_some(), "nothing is deleted");
 
     controllers.set("backup", End::Completes);
