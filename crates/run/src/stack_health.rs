@@ -1,9 +1,6 @@
 //! The health of what is recorded of a stack: object by object, and of the whole stack.
 
-use crate::{
-    Planner, Target,
-    cluster_selection::{self, Live},
-};
+use crate::{Planner, Target, cluster_selection};
 use konverge_base::{
     error::UserError,
     model::{apply_result::Waiting, health::Health, spec::RuntimeKind, status::ObjectStatus},
