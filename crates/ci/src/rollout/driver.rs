@@ -58,10 +58,8 @@ pub(crate) struct EndedRollouts {
     pub waits: Vec<String>,
 }
 
-/// Moves every rollout on. `succeeded` are the free stacks that this run applied.
-///
-/// # Errors
-/// Errors of the store and of GitHub.
+/// Moves every rollout on. `succeeded` are the free stacks that this run applied. An error of a rollout is in the outcomes of
+/// its stacks.
 pub(crate) async fn run(
     job: &Job,
     tip: &ApplyTarget<'_>,
@@ -69,7 +67,7 @@ pub(crate) async fn run(
     scope: &EnvironmentScope<'_>,
     guarded: &BTreeMap<String, Vec<(usize, Target)>>,
     succeeded: BTreeSet<StackId>,
-) -> Result<EndedRollouts, UserError> {
+) -> EndedRollouts {
     let config = &head.planning.config;
     let Some(backend) = head
         .planning
@@ -77,11 +75,20 @@ pub(crate) async fn run(
         .as_ref()
         .filter(|_| !config.rollouts.is_empty())
     else {
-        return Ok(EndedRollouts::default());
+        return EndedRollouts::default();
     };
-    let mut stored = backend.states.rollouts().await?;
-    let mut budget = IN_JOB;
     let mut ended = EndedRollouts::default();
+    let mut stored = match backend.states.rollouts().await {
+        Ok(stored) => stored,
+        Err(error) => {
+            let failure = UserError::from(error);
+            let targets = guarded.values().flatten().map(|(_, target)| target);
+            let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, &failure));
+            ended.outcomes.extend(failed);
+            return ended;
+        }
+    };
+    let mut budget = IN_JOB;
     for rollout in &config.rollouts {
         let pending = guarded.get(&rollout.name).map_or(&[][..], Vec::as_slice);
         let mut driver = RolloutDriver {
@@ -106,10 +113,10 @@ pub(crate) async fn run(
             events: Vec::new(),
             wait: None,
         };
-        driver.drive().await?;
-        driver.end(&mut ended).await?;
+        let failure = driver.drive().await.err();
+        driver.end(failure.as_ref(), &mut ended).await;
     }
-    Ok(ended)
+    ended
 }
 
 /// One rollout in a job.
@@ -536,7 +543,7 @@ impl RolloutDriver<'_> {
     }
 
     /// What is told of the rollout.
-    async fn end(self, ended: &mut EndedRollouts) -> Result<(), UserError> {
+    async fn end(self, failure: Option<&UserError>, ended: &mut EndedRollouts) {
         let record = self.stored.as_ref().map(|stored| &stored.record);
         if let (Some(record), Some(wait)) = (record, &self.wait) {
             ended
@@ -547,17 +554,24 @@ impl RolloutDriver<'_> {
                 .notes
                 .note(&format!("note: rollout {}: {}", record.rollout, wait.why));
         }
+        if let Some(failure) = failure {
+            let failure = konverge_run::redact::failure(failure, self.head.planning.secrets());
+            let what = format!("the rollout {} does not go on", self.rollout.name);
+            self.job.run.warn(&what, failure);
+        }
         let mut outcomes = self.outcomes;
         for (_, target) in self.pending {
             let has_head = self.had.get(&target.id) == Some(self.head.head);
             if has_head || outcomes.contains_key(&target.id) {
                 continue;
             }
-            if let Some(record) = record {
-                let input = self.head.planning.input_digest(target)?;
-                let outcome = waiting_outcome(target, input, record, self.wait.as_ref());
-                outcomes.insert(target.id.clone(), outcome);
-            }
+            let outcome = match (failure, record, self.head.planning.input_digest(target)) {
+                (Some(failure), ..) => apply::stopped_outcome(target, StackResult::Failed, failure),
+                (None, Some(record), Ok(input)) => waiting_outcome(target, input, record, self.wait.as_ref()),
+                (None, _, Err(failure)) => apply::stopped_outcome(target, StackResult::Failed, &failure),
+                (None, None, Ok(_)) => continue,
+            };
+            outcomes.insert(target.id.clone(), outcome);
         }
         let older = outcomes
             .keys()
@@ -572,6 +586,5 @@ impl RolloutDriver<'_> {
         ended.outcomes.extend(outcomes.into_values());
         ended.decisions.extend(self.decisions);
         ended.events.extend(self.events);
-        Ok(())
     }
 }
