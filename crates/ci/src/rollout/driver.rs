@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -11,7 +10,6 @@ use tokio::time::Instant;
 
 use super::{
     approval::ApprovalGate,
-    fence::RolloutFence,
     gates::{self, PrometheusNumbers},
     lane::{HeadLane, OlderLane},
     outcomes::{RolloutEvent, RolloutWait, waiting_outcome},
@@ -32,9 +30,8 @@ use konverge_policy::rollout::{
 };
 use konverge_run::{
     StateBackend, Target,
-    apply::{self, ApplyOptions, Decisions, EndedRun},
+    apply::{self, Decisions},
     stack_health,
-    stack_order::StackOrder,
 };
 use konverge_state::StoredRollout;
 
@@ -102,6 +99,7 @@ pub(crate) async fn run(
             rules: RolloutRules::from_config(rollout, &config.gates),
             pending,
             succeeded: &succeeded,
+            first: stored.get(&rollout.name).map_or(0, |stored| stored.number),
             stored: stored.remove(&rollout.name),
             older: None,
             wrote: None,
@@ -120,30 +118,32 @@ pub(crate) async fn run(
 }
 
 /// One rollout in a job.
-struct RolloutDriver<'a> {
-    job: &'a Job,
-    tip: &'a ApplyTarget<'a>,
-    head: HeadLane<'a>,
-    scope: &'a EnvironmentScope<'a>,
-    config: &'a Config,
-    backend: &'a StateBackend,
-    rollout: &'a RolloutConfig,
-    rules: RolloutRules,
+pub(super) struct RolloutDriver<'a> {
+    pub(super) job: &'a Job,
+    pub(super) tip: &'a ApplyTarget<'a>,
+    pub(super) head: HeadLane<'a>,
+    pub(super) scope: &'a EnvironmentScope<'a>,
+    pub(super) config: &'a Config,
+    pub(super) backend: &'a StateBackend,
+    pub(super) rollout: &'a RolloutConfig,
+    pub(super) rules: RolloutRules,
     /// Its pending stacks at the head.
-    pending: &'a [(usize, Target)],
-    succeeded: &'a BTreeSet<StackId>,
-    stored: Option<StoredRollout>,
-    older: Option<OlderLane>,
+    pub(super) pending: &'a [(usize, Target)],
+    pub(super) succeeded: &'a BTreeSet<StackId>,
+    pub(super) stored: Option<StoredRollout>,
+    /// The number of the record at the start of the run.
+    pub(super) first: u64,
+    pub(super) older: Option<OlderLane>,
     /// When this run wrote the newest record, by number.
-    wrote: Option<(u64, Instant)>,
-    budget: &'a mut Duration,
+    pub(super) wrote: Option<(u64, Instant)>,
+    pub(super) budget: &'a mut Duration,
     /// The stacks that this run brought to a commit.
-    had: BTreeMap<StackId, CommitId>,
-    failed: BTreeMap<StackId, String>,
-    outcomes: BTreeMap<StackId, StackOutcome>,
-    decisions: Decisions,
-    events: Vec<RolloutEvent>,
-    wait: Option<RolloutWait>,
+    pub(super) had: BTreeMap<StackId, CommitId>,
+    pub(super) failed: BTreeMap<StackId, String>,
+    pub(super) outcomes: BTreeMap<StackId, StackOutcome>,
+    pub(super) decisions: Decisions,
+    pub(super) events: Vec<RolloutEvent>,
+    pub(super) wait: Option<RolloutWait>,
 }
 
 impl RolloutDriver<'_> {
@@ -221,6 +221,8 @@ impl RolloutDriver<'_> {
     /// Starts the rollout of the head, if it changes stacks. Returns true if there is a new record.
     async fn begin(&mut self) -> Result<bool, UserError> {
         let known = self.backend.states.known().await?;
+        // Since this run listed its pending stacks, another one may have applied some.
+        let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
         let mut changed = BTreeMap::new();
         for (wave, target) in self.pending {
             if self.had.get(&target.id) == Some(self.head.head) {
@@ -228,6 +230,10 @@ impl RolloutDriver<'_> {
             }
             // What this run applied is not in the index that it read.
             let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
+            if is_old && self.has_head(target).await? {
+                self.had.insert(target.id.clone(), self.head.head.clone());
+                continue;
+            }
             let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
             let stack = RolloutStack {
                 folder: target.folder.clone(),
@@ -258,6 +264,18 @@ impl RolloutDriver<'_> {
         }
     }
 
+    /// Returns true if a stack has the contents of the head by now.
+    async fn has_head(&self, target: &Target) -> Result<bool, UserError> {
+        let wanted = self.head.planning.input_digest(target)?;
+        let Some(now) = self.backend.states.load(&target.id).await? else {
+            return Ok(false);
+        };
+        Ok(match wanted {
+            Some(wanted) => now.state.input_digest == Some(wanted) && !now.was_interrupted(),
+            None => now.retired,
+        })
+    }
+
     /// The lane of a commit; an older one is opened once.
     async fn open_lane(&mut self, commit: &CommitId) -> Result<(), UserError> {
         let is_open =
@@ -268,7 +286,7 @@ impl RolloutDriver<'_> {
         Ok(())
     }
 
-    fn lane(&self, commit: &CommitId) -> HeadLane<'_> {
+    pub(super) fn lane(&self, commit: &CommitId) -> HeadLane<'_> {
         match &self.older {
             Some(older) if older.commit == *commit => older.lane(),
             _ => self.head,
@@ -379,150 +397,6 @@ impl RolloutDriver<'_> {
             readings.insert(name.clone(), reading);
         }
         Ok(readings)
-    }
-
-    /// Applies stacks of the wave. Returns true if something came of it.
-    async fn apply(&mut self, stored: &StoredRollout, stacks: &BTreeSet<StackId>) -> Result<bool, UserError> {
-        let record = &stored.record;
-        let (targets, why) = self.applicable(record, stacks)?;
-        if targets.is_empty() {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why,
-            });
-            return Ok(false);
-        }
-        let lane = self.lane(&record.commit);
-        let fence = Arc::new(RolloutFence {
-            inner: Arc::clone(&lane.options.approver),
-            backend: self.backend.clone(),
-            rollout: self.rollout.name.clone(),
-            number: stored.number,
-            approved: record.approved.clone(),
-            moved: Mutex::default(),
-            unapproved: Mutex::default(),
-        });
-        let options = ApplyOptions {
-            newer: lane.options.newer.clone(),
-            commit: lane.options.commit.clone(),
-            pull_requests: lane.options.pull_requests.clone(),
-            allow_empty: lane.options.allow_empty,
-            ..ApplyOptions::new(fence.clone())
-        };
-        let EndedRun { report, decisions } = apply::run(lane.planning, &targets, &options).await?;
-        self.decisions.extend(decisions);
-        self.take(record, report, &fence).await
-    }
-
-    /// The stacks that this job may apply now, and why it may not apply the others.
-    fn applicable(
-        &self,
-        record: &RolloutRecord,
-        stacks: &BTreeSet<StackId>,
-    ) -> Result<(Vec<Target>, String), UserError> {
-        let lane = self.lane(&record.commit);
-        let leaving = lane.pending.iter().filter(|target| target.head.is_none());
-        let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-        let order = StackOrder::build(self.config, lane.pending)?.taking_down(&leaving);
-        let is_done = |id: &StackId| {
-            stacks.contains(id) || self.succeeded.contains(id) || self.had.get(id) == Some(&record.commit)
-        };
-        let mut why = "another job applies its stacks".to_owned();
-        let mut targets = Vec::new();
-        for target in lane.pending.iter().filter(|target| stacks.contains(&target.id)) {
-            let first = order.before(&target.id).find(|first| !is_done(first));
-            match first {
-                Some(first) => why = format!("{first} must be applied before {} and is pending", target.id),
-                None if self.scope.covers(target) => targets.push(target.clone()),
-                None => {}
-            }
-        }
-        Ok((targets, why))
-    }
-
-    /// Takes over what an apply did. Returns true if something came of it.
-    async fn take(
-        &mut self,
-        record: &RolloutRecord,
-        mut report: ApplyReport,
-        fence: &RolloutFence,
-    ) -> Result<bool, UserError> {
-        let newer = match &self.older {
-            Some(older) if older.commit == record.commit => older.pending.newer.take_out_of(&mut report),
-            _ => BTreeMap::new(),
-        };
-        let mut goes_on = !newer.is_empty();
-        self.had
-            .extend(newer.into_keys().map(|id| (id, record.commit.clone())));
-        let (moved, unapproved) = (fence.moved(), fence.unapproved());
-        for outcome in report.stacks {
-            let id = outcome.id.clone();
-            if moved.contains(&id) {
-                continue;
-            }
-            let message = outcome.error.as_ref().map(|error| error.message.clone());
-            match outcome.result {
-                result if apply::has_succeeded(result) => {
-                    self.had.insert(id.clone(), record.commit.clone());
-                    goes_on = true;
-                }
-                StackResult::Failed => {
-                    self.failed.insert(id.clone(), message.unwrap_or_default());
-                    goes_on = true;
-                }
-                StackResult::Stopped if unapproved.contains(&id) => {
-                    self.failed.insert(id.clone(), message.unwrap_or_default());
-                    goes_on = true;
-                }
-                // Nothing of it was changed, or it waits: the next run takes it up.
-                _ => {}
-            }
-            self.outcomes.insert(id, outcome);
-        }
-        if !moved.is_empty() {
-            self.stored = self.backend.states.rollout(&self.rollout.name).await?;
-            return Ok(true);
-        }
-        if !goes_on {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why: format!("{} is not applied yet", record.wave_title()),
-            });
-        }
-        Ok(goes_on)
-    }
-
-    async fn roll_back(
-        &mut self,
-        stored: &StoredRollout,
-        stacks: &BTreeSet<StackId>,
-    ) -> Result<bool, UserError> {
-        let rollback = WaveRollback {
-            job: self.job,
-            tip: self.tip,
-            backend: self.backend,
-            config: self.config,
-            scope: self.scope,
-            stored,
-        };
-        let (outcomes, decisions, failed) = rollback.run(stacks).await?;
-        self.decisions.extend(decisions);
-        let goes_on = !outcomes.is_empty() || !failed.is_empty();
-        for outcome in outcomes {
-            self.had.remove(&outcome.id);
-            self.outcomes.insert(outcome.id.clone(), outcome);
-        }
-        self.failed.extend(failed);
-        if !goes_on {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why: "another job rolls its stacks back".to_owned(),
-            });
-        }
-        Ok(goes_on)
     }
 
     /// Waits for a bake that is short enough. Returns true if it is over.
