@@ -285,7 +285,7 @@ async fn apply_pending(
         .iter()
         .filter(|stack| apply::has_succeeded(stack.result));
     let succeeded = succeeded.map(|stack| stack.id.clone()).collect();
-    let rollouts = rollout::run(job, &tip, lane, &scope, &split.by_rollout, succeeded).await?;
+    let rollouts = rollout::run(job, &tip, lane, &scope, &split.by_rollout, succeeded).await;
     decisions.extend(rollouts.decisions);
     report.stacks.extend(rollouts.outcomes);
     report.stacks.extend(split.refused);

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -11,7 +10,6 @@ use tokio::time::Instant;
 
 use super::{
     approval::ApprovalGate,
-    fence::RolloutFence,
     gates::{self, PrometheusNumbers},
     lane::{HeadLane, OlderLane},
     outcomes::{RolloutEvent, RolloutWait, waiting_outcome},
@@ -32,9 +30,8 @@ use konverge_policy::rollout::{
 };
 use konverge_run::{
     StateBackend, Target,
-    apply::{self, ApplyOptions, Decisions, EndedRun},
+    apply::{self, Decisions},
     stack_health,
-    stack_order::StackOrder,
 };
 use konverge_state::StoredRollout;
 
@@ -58,10 +55,8 @@ pub(crate) struct EndedRollouts {
     pub waits: Vec<String>,
 }
 
-/// Moves every rollout on. `succeeded` are the free stacks that this run applied.
-///
-/// # Errors
-/// Errors of the store and of GitHub.
+/// Moves every rollout on. `succeeded` are the free stacks that this run applied. An error of a rollout is in the outcomes of
+/// its stacks.
 pub(crate) async fn run(
     job: &Job,
     tip: &ApplyTarget<'_>,
@@ -69,7 +64,7 @@ pub(crate) async fn run(
     scope: &EnvironmentScope<'_>,
     guarded: &BTreeMap<String, Vec<(usize, Target)>>,
     succeeded: BTreeSet<StackId>,
-) -> Result<EndedRollouts, UserError> {
+) -> EndedRollouts {
     let config = &head.planning.config;
     let Some(backend) = head
         .planning
@@ -77,11 +72,20 @@ pub(crate) async fn run(
         .as_ref()
         .filter(|_| !config.rollouts.is_empty())
     else {
-        return Ok(EndedRollouts::default());
+        return EndedRollouts::default();
     };
-    let mut stored = backend.states.rollouts().await?;
-    let mut budget = IN_JOB;
     let mut ended = EndedRollouts::default();
+    let mut stored = match backend.states.rollouts().await {
+        Ok(stored) => stored,
+        Err(error) => {
+            let failure = UserError::from(error);
+            let targets = guarded.values().flatten().map(|(_, target)| target);
+            let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, &failure));
+            ended.outcomes.extend(failed);
+            return ended;
+        }
+    };
+    let mut budget = IN_JOB;
     for rollout in &config.rollouts {
         let pending = guarded.get(&rollout.name).map_or(&[][..], Vec::as_slice);
         let mut driver = RolloutDriver {
@@ -95,6 +99,7 @@ pub(crate) async fn run(
             rules: RolloutRules::from_config(rollout, &config.gates),
             pending,
             succeeded: &succeeded,
+            first: stored.get(&rollout.name).map_or(0, |stored| stored.number),
             stored: stored.remove(&rollout.name),
             older: None,
             wrote: None,
@@ -106,37 +111,39 @@ pub(crate) async fn run(
             events: Vec::new(),
             wait: None,
         };
-        driver.drive().await?;
-        driver.end(&mut ended).await?;
+        let failure = driver.drive().await.err();
+        driver.end(failure.as_ref(), &mut ended).await;
     }
-    Ok(ended)
+    ended
 }
 
 /// One rollout in a job.
-struct RolloutDriver<'a> {
-    job: &'a Job,
-    tip: &'a ApplyTarget<'a>,
-    head: HeadLane<'a>,
-    scope: &'a EnvironmentScope<'a>,
-    config: &'a Config,
-    backend: &'a StateBackend,
-    rollout: &'a RolloutConfig,
-    rules: RolloutRules,
+pub(super) struct RolloutDriver<'a> {
+    pub(super) job: &'a Job,
+    pub(super) tip: &'a ApplyTarget<'a>,
+    pub(super) head: HeadLane<'a>,
+    pub(super) scope: &'a EnvironmentScope<'a>,
+    pub(super) config: &'a Config,
+    pub(super) backend: &'a StateBackend,
+    pub(super) rollout: &'a RolloutConfig,
+    pub(super) rules: RolloutRules,
     /// Its pending stacks at the head.
-    pending: &'a [(usize, Target)],
-    succeeded: &'a BTreeSet<StackId>,
-    stored: Option<StoredRollout>,
-    older: Option<OlderLane>,
+    pub(super) pending: &'a [(usize, Target)],
+    pub(super) succeeded: &'a BTreeSet<StackId>,
+    pub(super) stored: Option<StoredRollout>,
+    /// The number of the record at the start of the run.
+    pub(super) first: u64,
+    pub(super) older: Option<OlderLane>,
     /// When this run wrote the newest record, by number.
-    wrote: Option<(u64, Instant)>,
-    budget: &'a mut Duration,
+    pub(super) wrote: Option<(u64, Instant)>,
+    pub(super) budget: &'a mut Duration,
     /// The stacks that this run brought to a commit.
-    had: BTreeMap<StackId, CommitId>,
-    failed: BTreeMap<StackId, String>,
-    outcomes: BTreeMap<StackId, StackOutcome>,
-    decisions: Decisions,
-    events: Vec<RolloutEvent>,
-    wait: Option<RolloutWait>,
+    pub(super) had: BTreeMap<StackId, CommitId>,
+    pub(super) failed: BTreeMap<StackId, String>,
+    pub(super) outcomes: BTreeMap<StackId, StackOutcome>,
+    pub(super) decisions: Decisions,
+    pub(super) events: Vec<RolloutEvent>,
+    pub(super) wait: Option<RolloutWait>,
 }
 
 impl RolloutDriver<'_> {
@@ -214,6 +221,8 @@ impl RolloutDriver<'_> {
     /// Starts the rollout of the head, if it changes stacks. Returns true if there is a new record.
     async fn begin(&mut self) -> Result<bool, UserError> {
         let known = self.backend.states.known().await?;
+        // Since this run listed its pending stacks, another one may have applied some.
+        let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
         let mut changed = BTreeMap::new();
         for (wave, target) in self.pending {
             if self.had.get(&target.id) == Some(self.head.head) {
@@ -221,6 +230,10 @@ impl RolloutDriver<'_> {
             }
             // What this run applied is not in the index that it read.
             let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
+            if is_old && self.has_head(target).await? {
+                self.had.insert(target.id.clone(), self.head.head.clone());
+                continue;
+            }
             let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
             let stack = RolloutStack {
                 folder: target.folder.clone(),
@@ -251,6 +264,18 @@ impl RolloutDriver<'_> {
         }
     }
 
+    /// Returns true if a stack has the contents of the head by now.
+    async fn has_head(&self, target: &Target) -> Result<bool, UserError> {
+        let wanted = self.head.planning.input_digest(target)?;
+        let Some(now) = self.backend.states.load(&target.id).await? else {
+            return Ok(false);
+        };
+        Ok(match wanted {
+            Some(wanted) => now.state.input_digest == Some(wanted) && !now.was_interrupted(),
+            None => now.retired,
+        })
+    }
+
     /// The lane of a commit; an older one is opened once.
     async fn open_lane(&mut self, commit: &CommitId) -> Result<(), UserError> {
         let is_open =
@@ -261,7 +286,7 @@ impl RolloutDriver<'_> {
         Ok(())
     }
 
-    fn lane(&self, commit: &CommitId) -> HeadLane<'_> {
+    pub(super) fn lane(&self, commit: &CommitId) -> HeadLane<'_> {
         match &self.older {
             Some(older) if older.commit == *commit => older.lane(),
             _ => self.head,
@@ -374,150 +399,6 @@ impl RolloutDriver<'_> {
         Ok(readings)
     }
 
-    /// Applies stacks of the wave. Returns true if something came of it.
-    async fn apply(&mut self, stored: &StoredRollout, stacks: &BTreeSet<StackId>) -> Result<bool, UserError> {
-        let record = &stored.record;
-        let (targets, why) = self.applicable(record, stacks)?;
-        if targets.is_empty() {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why,
-            });
-            return Ok(false);
-        }
-        let lane = self.lane(&record.commit);
-        let fence = Arc::new(RolloutFence {
-            inner: Arc::clone(&lane.options.approver),
-            backend: self.backend.clone(),
-            rollout: self.rollout.name.clone(),
-            number: stored.number,
-            approved: record.approved.clone(),
-            moved: Mutex::default(),
-            unapproved: Mutex::default(),
-        });
-        let options = ApplyOptions {
-            newer: lane.options.newer.clone(),
-            commit: lane.options.commit.clone(),
-            pull_requests: lane.options.pull_requests.clone(),
-            allow_empty: lane.options.allow_empty,
-            ..ApplyOptions::new(fence.clone())
-        };
-        let EndedRun { report, decisions } = apply::run(lane.planning, &targets, &options).await?;
-        self.decisions.extend(decisions);
-        self.take(record, report, &fence).await
-    }
-
-    /// The stacks that this job may apply now, and why it may not apply the others.
-    fn applicable(
-        &self,
-        record: &RolloutRecord,
-        stacks: &BTreeSet<StackId>,
-    ) -> Result<(Vec<Target>, String), UserError> {
-        let lane = self.lane(&record.commit);
-        let leaving = lane.pending.iter().filter(|target| target.head.is_none());
-        let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-        let order = StackOrder::build(self.config, lane.pending)?.taking_down(&leaving);
-        let is_done = |id: &StackId| {
-            stacks.contains(id) || self.succeeded.contains(id) || self.had.get(id) == Some(&record.commit)
-        };
-        let mut why = "another job applies its stacks".to_owned();
-        let mut targets = Vec::new();
-        for target in lane.pending.iter().filter(|target| stacks.contains(&target.id)) {
-            let first = order.before(&target.id).find(|first| !is_done(first));
-            match first {
-                Some(first) => why = format!("{first} must be applied before {} and is pending", target.id),
-                None if self.scope.covers(target) => targets.push(target.clone()),
-                None => {}
-            }
-        }
-        Ok((targets, why))
-    }
-
-    /// Takes over what an apply did. Returns true if something came of it.
-    async fn take(
-        &mut self,
-        record: &RolloutRecord,
-        mut report: ApplyReport,
-        fence: &RolloutFence,
-    ) -> Result<bool, UserError> {
-        let newer = match &self.older {
-            Some(older) if older.commit == record.commit => older.pending.newer.take_out_of(&mut report),
-            _ => BTreeMap::new(),
-        };
-        let mut goes_on = !newer.is_empty();
-        self.had
-            .extend(newer.into_keys().map(|id| (id, record.commit.clone())));
-        let (moved, unapproved) = (fence.moved(), fence.unapproved());
-        for outcome in report.stacks {
-            let id = outcome.id.clone();
-            if moved.contains(&id) {
-                continue;
-            }
-            let message = outcome.error.as_ref().map(|error| error.message.clone());
-            match outcome.result {
-                result if apply::has_succeeded(result) => {
-                    self.had.insert(id.clone(), record.commit.clone());
-                    goes_on = true;
-                }
-                StackResult::Failed => {
-                    self.failed.insert(id.clone(), message.unwrap_or_default());
-                    goes_on = true;
-                }
-                StackResult::Stopped if unapproved.contains(&id) => {
-                    self.failed.insert(id.clone(), message.unwrap_or_default());
-                    goes_on = true;
-                }
-                // Nothing of it was changed, or it waits: the next run takes it up.
-                _ => {}
-            }
-            self.outcomes.insert(id, outcome);
-        }
-        if !moved.is_empty() {
-            self.stored = self.backend.states.rollout(&self.rollout.name).await?;
-            return Ok(true);
-        }
-        if !goes_on {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why: format!("{} is not applied yet", record.wave_title()),
-            });
-        }
-        Ok(goes_on)
-    }
-
-    async fn roll_back(
-        &mut self,
-        stored: &StoredRollout,
-        stacks: &BTreeSet<StackId>,
-    ) -> Result<bool, UserError> {
-        let rollback = WaveRollback {
-            job: self.job,
-            tip: self.tip,
-            backend: self.backend,
-            config: self.config,
-            scope: self.scope,
-            stored,
-        };
-        let (outcomes, decisions, failed) = rollback.run(stacks).await?;
-        self.decisions.extend(decisions);
-        let goes_on = !outcomes.is_empty() || !failed.is_empty();
-        for outcome in outcomes {
-            self.had.remove(&outcome.id);
-            self.outcomes.insert(outcome.id.clone(), outcome);
-        }
-        self.failed.extend(failed);
-        if !goes_on {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why: "another job rolls its stacks back".to_owned(),
-            });
-        }
-        Ok(goes_on)
-    }
-
     /// Waits for a bake that is short enough. Returns true if it is over.
     async fn sleep(&mut self, wait: RolloutWait) -> bool {
         let until = wait.until.filter(|_| wait.reason == WaitReason::Time);
@@ -536,7 +417,7 @@ impl RolloutDriver<'_> {
     }
 
     /// What is told of the rollout.
-    async fn end(self, ended: &mut EndedRollouts) -> Result<(), UserError> {
+    async fn end(self, failure: Option<&UserError>, ended: &mut EndedRollouts) {
         let record = self.stored.as_ref().map(|stored| &stored.record);
         if let (Some(record), Some(wait)) = (record, &self.wait) {
             ended
@@ -547,17 +428,24 @@ impl RolloutDriver<'_> {
                 .notes
                 .note(&format!("note: rollout {}: {}", record.rollout, wait.why));
         }
+        if let Some(failure) = failure {
+            let failure = konverge_run::redact::failure(failure, self.head.planning.secrets());
+            let what = format!("the rollout {} does not go on", self.rollout.name);
+            self.job.run.warn(&what, failure);
+        }
         let mut outcomes = self.outcomes;
         for (_, target) in self.pending {
             let has_head = self.had.get(&target.id) == Some(self.head.head);
             if has_head || outcomes.contains_key(&target.id) {
                 continue;
             }
-            if let Some(record) = record {
-                let input = self.head.planning.input_digest(target)?;
-                let outcome = waiting_outcome(target, input, record, self.wait.as_ref());
-                outcomes.insert(target.id.clone(), outcome);
-            }
+            let outcome = match (failure, record, self.head.planning.input_digest(target)) {
+                (Some(failure), ..) => apply::stopped_outcome(target, StackResult::Failed, failure),
+                (None, Some(record), Ok(input)) => waiting_outcome(target, input, record, self.wait.as_ref()),
+                (None, _, Err(failure)) => apply::stopped_outcome(target, StackResult::Failed, &failure),
+                (None, None, Ok(_)) => continue,
+            };
+            outcomes.insert(target.id.clone(), outcome);
         }
         let older = outcomes
             .keys()
@@ -572,6 +460,5 @@ impl RolloutDriver<'_> {
         ended.outcomes.extend(outcomes.into_values());
         ended.decisions.extend(self.decisions);
         ended.events.extend(self.events);
-        Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod lane;
 mod outcomes;
 mod preview;
 mod rollback;
+mod wave_apply;
 
 pub(crate) use driver::run;
 pub(crate) use guarded::GuardedTargets;
