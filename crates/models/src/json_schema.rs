@@ -6,6 +6,7 @@ use crate::{
     error::ModelError,
     json_checks::{ServerRules, checked, is_true, string_literals},
     limits::{MOST_LEVELS, MOST_PROPERTIES},
+    required,
     schema::{ModelObject, ModelProperty, ModelType, ModelValue, Presence},
 };
 
@@ -140,6 +141,10 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
             .get("default")
             .filter(|default| !is_zero(default, self.server));
         let presence = match is_required {
+            true if self.server == ServerRules::BuiltIn && !required::is_required(&self.path[0], name) => {
+                owner.leave_out("required", 1);
+                Presence::Optional
+            }
             // The server sets the default first, so the property is there.
             true if default.is_some() && self.server == ServerRules::Custom => Presence::Optional,
             true if schema.get("nullable") == Some(&Value::Bool(true)) => Presence::RequiredOrNull,

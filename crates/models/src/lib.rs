@@ -22,6 +22,7 @@ mod names;
 mod openapi;
 mod packages;
 mod patterns;
+mod required;
 mod schema;
 mod terraform;
 mod writer;

@@ -139,7 +139,7 @@ impl Maker<'_> {
     }
 
     fn text(&mut self, schema: &Value) -> Value {
-        const WORDS: [&str; 18] = [
+        const WORDS: [&str; 22] = [
             "",
             "a",
             "ab",
@@ -158,23 +158,66 @@ impl Maker<'_> {
             "10Gi",
             "abcde",
             "ａ",
+            "世",
+            "b c",
+            "az",
+            "YWJj",
         ];
-        let checks = ["pattern", "minLength", "maxLength", "format"].map(|name| schema.get(name).is_some());
-        if checks.contains(&true) && self.broken.is_none() {
-            // Whether it fits is for the two that are compared.
-            self.broken = Some("text".to_owned());
+        let keyword = ["pattern", "minLength", "maxLength", "format"]
+            .into_iter()
+            .find(|name| schema.get(name).is_some());
+        let breaks = keyword.is_some_and(|keyword| self.breaks(keyword));
+        let fits = |word: &&str| {
+            let count = word.chars().count() as u64;
+            let pattern = schema["pattern"]
+                .as_str()
+                .and_then(|pattern| regex::Regex::new(pattern).ok());
+            schema["minLength"].as_u64().is_none_or(|least| count >= least)
+                && schema["maxLength"].as_u64().is_none_or(|most| count <= most)
+                && pattern.is_none_or(|pattern| pattern.is_match(word))
+                && match schema["format"].as_str() {
+                    Some("date-time") => word.starts_with("2026"),
+                    Some("byte") => *word == "YWJj",
+                    _ => true,
+                }
+        };
+        let fitting: Vec<&str> = WORDS.into_iter().filter(|word| fits(word) != breaks).collect();
+        match fitting.is_empty() {
+            true => json!(self.random.pick(&WORDS)),
+            false => json!(self.random.pick(&fitting)),
         }
-        json!(self.random.pick(&WORDS))
     }
 
     fn number(&mut self, schema: &Value, is_whole: bool) -> Value {
-        let limits = ["minimum", "maximum", "multipleOf"].map(|name| schema.get(name).is_some());
-        if limits.contains(&true) && self.broken.is_none() {
-            self.broken = Some("number".to_owned());
-        }
+        let keyword = ["minimum", "maximum", "multipleOf"]
+            .into_iter()
+            .find(|name| schema.get(name).is_some());
+        let breaks = keyword.is_some_and(|keyword| self.breaks(keyword));
+        let all: &[f64] = match is_whole {
+            true => &[-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 10.0, 11.0, 80.0, 4_000.0],
+            false => &[0.0, 0.25, 0.5, 1.5, 99.5, 99.75],
+        };
+        let fits = |number: &f64| {
+            let limit = |name: &str| schema[name].as_f64();
+            limit("minimum").is_none_or(|least| *number >= least)
+                && limit("maximum").is_none_or(|most| {
+                    if schema["exclusiveMaximum"] == true {
+                        *number < most
+                    } else {
+                        *number <= most
+                    }
+                })
+                && limit("multipleOf").is_none_or(|step| number % step == 0.0)
+        };
+        let fitting: Vec<f64> = all
+            .iter()
+            .copied()
+            .filter(|number| fits(number) != breaks)
+            .collect();
+        let number = *self.random.pick(if fitting.is_empty() { all } else { &fitting });
         match is_whole {
-            true => json!(*self.random.pick(&[-1, 0, 1, 2, 3, 4, 8, 9, 10, 11, 80, 4_000])),
-            false => json!(*self.random.pick(&[0.0, 0.25, 0.5, 1.5, 99.5, 99.75])),
+            true => json!(number as i64),
+            false => json!(number),
         }
     }
 }
