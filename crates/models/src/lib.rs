@@ -14,6 +14,7 @@ mod docs;
 mod documents;
 mod error;
 mod intern;
+mod json_checks;
 mod json_schema;
 mod limits;
 mod model_difference;
@@ -21,6 +22,7 @@ mod names;
 mod openapi;
 mod packages;
 mod patterns;
+mod required;
 mod schema;
 mod terraform;
 mod writer;
@@ -33,6 +35,7 @@ pub use names::{is_package_path, package_segment};
 pub use openapi::read_openapi;
 pub use packages::{GenerateOptions, HEAD, ModelFiles, generate};
 pub use schema::{
-    ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName, ValueCheck,
+    ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName,
+    ValueCheck,
 };
 pub use terraform::read_terraform;

@@ -30,7 +30,10 @@ fn monorepo() -> Repository {
     let repository = tiny_monorepo::monorepo();
     repository
         .write("crds/cart.json", crd("Cart", cart()))
-        .write("crds/basket.json", crd("Basket", json!({"size": {"type": "string"}})))
+        .write(
+            "crds/basket.json",
+            crd("Basket", json!({"size": {"type": "string"}})),
+        )
         .write("konverge.yaml", "# ours\nversion: 1\n");
     repository.commit("CRDs");
     repository
@@ -70,7 +73,10 @@ fn an_import_is_recorded_and_its_models_are_used_by_a_stack() {
     let written = files(&pkg);
     let names: Vec<&str> = written.keys().map(String::as_str).collect();
     let folder = "shop/shop_example_com/v1";
-    assert_eq!(names, ["basket.k", "cart.k", "common.k"].map(|file| format!("{folder}/{file}")));
+    assert_eq!(
+        names,
+        ["basket.k", "cart.k", "common.k"].map(|file| format!("{folder}/{file}"))
+    );
     let config = repository.read("konverge.yaml");
     assert!(config.starts_with("# ours\nversion: 1\nmodels:\n"), "{config}");
     // The same source gives the same bytes, and replaces what is there.
@@ -78,18 +84,34 @@ fn an_import_is_recorded_and_its_models_are_used_by_a_stack() {
     assert_eq!(files(&pkg), written);
     assert_eq!(repository.read("konverge.yaml"), config);
     let upto = models(&repository, ["check"]).expect(0);
-    assert!(upto.stderr.contains("1 model folder up to date"), "{}", upto.stderr);
+    assert!(
+        upto.stderr.contains("1 model folder up to date"),
+        "{}",
+        upto.stderr
+    );
 
     let program = |size: &str| {
-        format!("import base.pkg.shop.shop_example_com.v1 as shop\n\nresources = [\n    shop.Cart {{\n        metadata = {{name = \"a\", namespace = \"shop\"}}\n        spec = {{size = {size}}}\n    }}\n]\n")
+        format!(
+            "import base.pkg.shop.shop_example_com.v1 as shop\n\nresources = [\n    shop.Cart {{\n        metadata = {{name = \"a\", namespace = \"shop\"}}\n        spec = {{size = {size}}}\n    }}\n]\n"
+        )
     };
     tiny_monorepo::write_program(&repository, "shop/dev", &program("2"));
-    let build = |code| Konverge::new(["build", "shop/dev"]).dir(repository.path()).with_kcl().run().expect(code);
+    let build = |code| {
+        Konverge::new(["build", "shop/dev"])
+            .dir(repository.path())
+            .with_kcl()
+            .run()
+            .expect(code)
+    };
     assert!(build(0).stdout.contains("shop.example.com/v1:Cart:shop:a"));
     tiny_monorepo::write_program(&repository, "shop/dev", &program("0"));
     assert!(build(1).stderr.contains("size must be at least 1"));
 
-    models(&repository, ["import", "crds", "--only", "Cart", "--into", "base/pkg/shop"]).expect(0);
+    models(
+        &repository,
+        ["import", "crds", "--only", "Cart", "--into", "base/pkg/shop"],
+    )
+    .expect(0);
     assert_eq!(files(&pkg).len(), 1, "what is not asked for any more is gone");
     assert_eq!(repository.read("konverge.yaml").matches("into:").count(), 1);
 }
@@ -104,10 +126,26 @@ fn a_stale_model_is_a_finding_with_the_property_that_differs() {
         let run = Konverge::new(["check", "--output=json"]).arg_all(arguments);
         let document = run.dir(repository.path()).with_kcl().run().expect(code).json();
         let remarks = document["remarks"].as_array().unwrap().clone();
-        remarks.iter().filter(|found| found["rule"] == "models").map(|found| format!("{} {}", found["file"].as_str().unwrap(), found["message"].as_str().unwrap())).collect::<Vec<_>>()
+        remarks
+            .iter()
+            .filter(|found| found["rule"] == "models")
+            .map(|found| {
+                format!(
+                    "{} {}",
+                    found["file"].as_str().unwrap(),
+                    found["message"].as_str().unwrap()
+                )
+            })
+            .collect::<Vec<_>>()
     };
     assert!(check(&["--all"], 0).is_empty());
-    repository.write("crds/cart.json", crd("Cart", json!({"size": {"type": "string"}, "color": {"type": "string"}})));
+    repository.write(
+        "crds/cart.json",
+        crd(
+            "Cart",
+            json!({"size": {"type": "string"}, "color": {"type": "string"}}),
+        ),
+    );
     let file = "base/pkg/shop/shop_example_com/v1/cart.k";
     let differences = [
         "the check `CartSpec: size must be at least 1` is not in the source",
@@ -117,7 +155,9 @@ fn a_stale_model_is_a_finding_with_the_property_that_differs() {
     ];
     let mut found = check(&["--all"], 1);
     found.sort();
-    let mut expected = differences.map(|difference| format!("{file} stale model: {difference}")).to_vec();
+    let mut expected = differences
+        .map(|difference| format!("{file} stale model: {difference}"))
+        .to_vec();
     expected.sort();
     assert_eq!(found, expected);
     // The change alone is enough.
@@ -125,7 +165,11 @@ fn a_stale_model_is_a_finding_with_the_property_that_differs() {
     assert!(check(&["--all", "--skip=models"], 0).is_empty());
     let outcome = models(&repository, ["check"]).expect(1);
     for difference in differences {
-        assert!(outcome.stdout.contains(&format!("{file}: {difference}\n")), "{}", outcome.stdout);
+        assert!(
+            outcome.stdout.contains(&format!("{file}: {difference}\n")),
+            "{}",
+            outcome.stdout
+        );
     }
     repository.remove(file);
     assert!(check(&["--all"], 1).contains(&format!("{file} stale model: the file is missing")));
@@ -148,31 +192,75 @@ fn what_cannot_be_imported_leaves_everything_as_it_was() {
         (&["import"] as &[&str], 64, "SOURCE"),
         (&["import", "none"], 64, "there is no YAML or JSON file at `none`"),
         (&["import", "/none/at/all"], 64, "cannot be read"),
-        (&["import", "https://user:pass@example.com/crds.yaml"], 64, "download it into the repository"),
+        (
+            &["import", "https://user:pass@example.com/crds.yaml"],
+            64,
+            "download it into the repository",
+        ),
         (&["import", "kubernetes@latest"], 64, "give major and minor"),
         (&["import", "cluster:nowhere"], 1, "there is no cluster `nowhere`"),
-        (&["import", "empty"], 1, "there is no CRD, OpenAPI document or provider schema"),
+        (
+            &["import", "empty"],
+            1,
+            "there is no CRD, OpenAPI document or provider schema",
+        ),
         (&["import", "broken"], 1, "broken/crd.yaml"),
         (&["import", "chart"], 1, "helm template"),
-        (&["import", "crds", "--only", "cart"], 1, "kinds with such a name: Cart"),
-        (&["import", "crds", "--into", "regex"], 64, "KCL cannot import the folder"),
-        (&["import", "crds", "--into", "../out"], 64, "KCL cannot import the folder"),
-        (&["import", "crds", "--into", "base/my-models"], 64, "KCL cannot import the folder"),
-        (&["import", "crds", "--into", "base/pkg/own"], 64, "no import wrote this file"),
-        (&["import", "crds", "--into", "base/linked"], 64, "this is a link or a special file"),
-        (&["import", "crds", "--into", "base/linked/models"], 1, "does not write through links"),
+        (
+            &["import", "crds", "--only", "cart"],
+            1,
+            "kinds with such a name: Cart",
+        ),
+        (
+            &["import", "crds", "--into", "regex"],
+            64,
+            "KCL cannot import the folder",
+        ),
+        (
+            &["import", "crds", "--into", "../out"],
+            64,
+            "KCL cannot import the folder",
+        ),
+        (
+            &["import", "crds", "--into", "base/my-models"],
+            64,
+            "KCL cannot import the folder",
+        ),
+        (
+            &["import", "crds", "--into", "base/pkg/own"],
+            64,
+            "no import wrote this file",
+        ),
+        (
+            &["import", "crds", "--into", "base/linked"],
+            64,
+            "this is a link or a special file",
+        ),
+        (
+            &["import", "crds", "--into", "base/linked/models"],
+            1,
+            "does not write through links",
+        ),
         (&["check"], 1, "konverge.yaml records no models"),
     ] {
         let outcome = models(&repository, arguments.iter().copied()).expect(code);
         assert!(outcome.stderr.contains(said), "{arguments:?}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains("hint") || code == 64, "{arguments:?}: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("hint") || code == 64,
+            "{arguments:?}: {}",
+            outcome.stderr
+        );
         assert!(!outcome.stderr.contains("pass@"), "{}", outcome.stderr);
     }
     assert_eq!(files(repository.path().join("base/pkg").as_path()), before);
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     assert_eq!(repository.read("konverge.yaml"), "# ours\nversion: 1\n");
     let leftovers = fs::read_dir(repository.path().join("base")).unwrap();
-    assert!(leftovers.map(|entry| entry.unwrap().file_name()).all(|name| !name.to_string_lossy().starts_with('.')));
+    assert!(
+        leftovers
+            .map(|entry| entry.unwrap().file_name())
+            .all(|name| !name.to_string_lossy().starts_with('.'))
+    );
 }
 
 #[test]
@@ -183,7 +271,11 @@ fn a_source_outside_the_repository_is_imported_and_not_recorded() {
     fs::write(&file, crd("Cart", cart())).unwrap();
     let outcome = models(&repository, ["import", file.to_str().unwrap()]).expect(0);
     assert_eq!(outcome.stdout, "base/pkg/shop: 1 file\n");
-    assert!(outcome.stderr.contains("is not in the repository"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("is not in the repository"),
+        "{}",
+        outcome.stderr
+    );
     assert_eq!(repository.read("konverge.yaml"), "# ours\nversion: 1\n");
 }
 
@@ -193,11 +285,18 @@ async fn kinds_of_a_cluster_and_of_a_release_are_imported_with_what_they_use() {
     let cluster = Cluster::shared();
     repository.write("konverge.yaml", "clusters:\n  test: {kubeconfig_env: TEST}\n");
     let import = |source: &str, variables: &[(&str, &str)]| {
-        let run = Konverge::new(["models", "import", source, "--only", "Deployment"]).dir(repository.path()).with_kcl();
-        let run = variables.iter().fold(run, |run, (name, value)| run.env(name, value));
+        let run = Konverge::new(["models", "import", source, "--only", "Deployment"])
+            .dir(repository.path())
+            .with_kcl();
+        let run = variables
+            .iter()
+            .fold(run, |run, (name, value)| run.env(name, value));
         run.run().expect(0)
     };
-    import("cluster:test", &[("TEST", cluster.kubeconfig().to_str().unwrap())]);
+    import(
+        "cluster:test",
+        &[("TEST", cluster.kubeconfig().to_str().unwrap())],
+    );
     let written = files(&repository.path().join("base/pkg/test"));
     assert!(written["apps/v1/deployment.k"].contains("import base.pkg.test.core.v1 as core_v1"));
     assert!(written["core/v1/common.k"].contains("schema PodSpec:"));
@@ -217,8 +316,22 @@ async fn kinds_of_a_cluster_and_of_a_release_are_imported_with_what_they_use() {
     tokio::spawn(async move { axum::serve(listener, served).await.unwrap() });
     import("kubernetes@1.34", &[("KONVERGE_KUBERNETES_SCHEMAS", &mirror)]);
     let written = files(&repository.path().join("base/pkg/kubernetes"));
-    assert!(written["apps/v1/deployment.k"].contains("    replicas: int\n"), "{written:?}");
-    let missing = Konverge::new(["models", "import", "kubernetes@1.99"]).dir(repository.path()).with_kcl();
-    let outcome = missing.env("KONVERGE_KUBERNETES_SCHEMAS", &mirror).run().expect(1);
-    assert!(outcome.stderr.contains("Kubernetes 1.99 cannot be downloaded: the server says 404"), "{}", outcome.stderr);
+    assert!(
+        written["apps/v1/deployment.k"].contains("    replicas: int\n"),
+        "{written:?}"
+    );
+    let missing = Konverge::new(["models", "import", "kubernetes@1.99"])
+        .dir(repository.path())
+        .with_kcl();
+    let outcome = missing
+        .env("KONVERGE_KUBERNETES_SCHEMAS", &mirror)
+        .run()
+        .expect(1);
+    assert!(
+        outcome
+            .stderr
+            .contains("Kubernetes 1.99 cannot be downloaded: the server says 404"),
+        "{}",
+        outcome.stderr
+    );
 }

@@ -43,7 +43,13 @@ async fn get(client: &Client, path: &str) -> Value {
 
 /// Creates a CRD and waits until its path is served.
 async fn create(client: &Client, crd: &Value, path: &str) {
-    let created = refusal(client, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
+    let created = refusal(
+        client,
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        crd,
+    )
+    .await;
     assert!(created.is_none_or(|why| why.contains("already exists")));
     for _ in 0..600 {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
@@ -72,7 +78,12 @@ async fn compare(client: &Client, core: &mut Core, kind: &Kind<'_>) -> BTreeMap<
     let (mut accepted, mut refused) = (0, 0);
     for number in 0..objects() {
         let seed = seed() ^ (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut maker = Maker { random: Random::of(seed), schemas: kind.schemas, broken: None, fault: if number % 3 == 0 { 0 } else { 8 } };
+        let mut maker = Maker {
+            random: Random::of(seed),
+            schemas: kind.schemas,
+            broken: None,
+            fault: if number % 3 == 0 { 0 } else { 8 },
+        };
         let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": format!("o{number}")}});
         for (name, inner) in kind.openapi["properties"].as_object().unwrap() {
             if !["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()) {
@@ -84,12 +95,19 @@ async fn compare(client: &Client, core: &mut Core, kind: &Kind<'_>) -> BTreeMap<
         let own = core.refusal(kind.package, kind.schema, &object);
         match (server, own) {
             (None, Some(own)) => panic!("seed {seed}: a false refusal of\n{object:#}\n{own}"),
-            (Some(_), None) => *false_acceptances.entry(maker.broken.unwrap_or_else(|| "other".to_owned())).or_default() += 1,
+            (Some(_), None) => {
+                *false_acceptances
+                    .entry(maker.broken.unwrap_or_else(|| "other".to_owned()))
+                    .or_default() += 1
+            }
             (None, None) => accepted += 1,
             (Some(_), Some(_)) => refused += 1,
         }
     }
-    println!("{}: {accepted} accepted and {refused} refused by both; accepted by KCL alone: {false_acceptances:?}", kind.kind);
+    println!(
+        "{}: {accepted} accepted and {refused} refused by both; accepted by KCL alone: {false_acceptances:?}",
+        kind.kind
+    );
     false_acceptances
 }
 
@@ -116,12 +134,42 @@ async fn what_the_server_accepts_of_a_custom_resource_kcl_accepts() {
 
 /// Kinds of the server with the paths for a create.
 const KINDS: [(&str, &str, &str, &str); 6] = [
-    ("io.k8s.api.core.v1.ConfigMap", "core.v1", "v1", "/api/v1/namespaces/default/configmaps"),
-    ("io.k8s.api.core.v1.LimitRange", "core.v1", "v1", "/api/v1/namespaces/default/limitranges"),
-    ("io.k8s.api.core.v1.Service", "core.v1", "v1", "/api/v1/namespaces/default/services"),
-    ("io.k8s.api.apps.v1.Deployment", "apps.v1", "apps/v1", "/apis/apps/v1/namespaces/default/deployments"),
-    ("io.k8s.api.networking.v1.NetworkPolicy", "networking.v1", "networking.k8s.io/v1", "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"),
-    ("io.k8s.api.rbac.v1.Role", "rbac.v1", "rbac.authorization.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"),
+    (
+        "io.k8s.api.core.v1.ConfigMap",
+        "core.v1",
+        "v1",
+        "/api/v1/namespaces/default/configmaps",
+    ),
+    (
+        "io.k8s.api.core.v1.LimitRange",
+        "core.v1",
+        "v1",
+        "/api/v1/namespaces/default/limitranges",
+    ),
+    (
+        "io.k8s.api.core.v1.Service",
+        "core.v1",
+        "v1",
+        "/api/v1/namespaces/default/services",
+    ),
+    (
+        "io.k8s.api.apps.v1.Deployment",
+        "apps.v1",
+        "apps/v1",
+        "/apis/apps/v1/namespaces/default/deployments",
+    ),
+    (
+        "io.k8s.api.networking.v1.NetworkPolicy",
+        "networking.v1",
+        "networking.k8s.io/v1",
+        "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+    ),
+    (
+        "io.k8s.api.rbac.v1.Role",
+        "rbac.v1",
+        "rbac.authorization.k8s.io/v1",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
+    ),
 ];
 
 async fn served_documents(client: &Client) -> Vec<Value> {
@@ -146,51 +194,189 @@ async fn what_the_server_accepts_of_its_own_kinds_kcl_accepts_and_all_kinds_load
     core.check_all();
     let mut schemas = Map::new();
     for document in &documents {
-        schemas.extend(document["components"]["schemas"].as_object().cloned().unwrap_or_default());
+        schemas.extend(
+            document["components"]["schemas"]
+                .as_object()
+                .cloned()
+                .unwrap_or_default(),
+        );
     }
     let report: Vec<_> = KINDS.iter().collect();
     for (definition, package, api_version, path) in report {
         let name = definition.rsplit('.').next().unwrap();
-        let kind = Kind { package, schema: name, path, api_version, kind: name, openapi: &schemas[*definition], schemas: &schemas };
+        let kind = Kind {
+            package,
+            schema: name,
+            path,
+            api_version,
+            kind: name,
+            openapi: &schemas[*definition],
+            schemas: &schemas,
+        };
         compare(&client, &mut core, &kind).await;
     }
 }
 
-/// A required property that is left out of a valid object is refused by both, or by neither.
-#[tokio::test(flavor = "multi_thread")]
-async fn every_required_property_of_a_deployment_is_required_by_the_server() {
-    let client = Cluster::shared().client().await;
-    let documents = served_documents(&client).await;
-    let mut core = Core::with(read_openapi(&documents).unwrap(), &["Deployment"]);
-    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
-        "selector": {"matchLabels": {"app": "web"}},
-        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1",
-            "ports": [{"containerPort": 80}], "env": [{"name": "A", "value": "b"}]}],
-            "volumes": [{"name": "data", "emptyDir": {}}]}}}});
-    let path = "/apis/apps/v1/namespaces/default/deployments?dryRun=All&fieldValidation=Strict";
-    let mut paths = vec![String::new()];
-    let mut checked = 0;
-    while let Some(pointer) = paths.pop() {
-        let part = object.pointer(&pointer).unwrap();
-        let keys: Vec<String> = match part {
-            Value::Object(fields) => fields.keys().cloned().collect(),
-            Value::Array(items) => (0..items.len()).map(|index| index.to_string()).collect(),
-            _ => continue,
-        };
-        for key in keys {
-            let inner = format!("{pointer}/{key}");
-            if part.is_object() && !pointer.is_empty() {
-                let mut without = object.clone();
-                without.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(&key);
-                let server = refusal(&client, "POST", path, &without).await;
-                let own = core.refusal("apps.v1", "Deployment", &without);
-                assert!(server.is_some() || own.is_none(), "{inner}: {own:?}");
-                checked += 1;
+/// Valid objects of common kinds: the package, the schema, the path for a create, the object.
+fn samples() -> Vec<(&'static str, &'static str, &'static str, Value)> {
+    let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": {
+        "containers": [{"name": "web", "image": "web:1", "ports": [{"containerPort": 80}],
+            "env": [{"name": "A", "value": "b"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+                {"name": "D", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+            "livenessProbe": {"httpGet": {"port": 80, "httpHeaders": [{"name": "a", "value": "b"}]}}, "readinessProbe": {"tcpSocket": {"port": "http"}},
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
+        "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]}},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]}},
+        "volumes": [{"name": "data", "emptyDir": {}}, {"name": "config", "configMap": {"name": "c", "items": [{"key": "a", "path": "b"}]}}, {"name": "claim", "persistentVolumeClaim": {"claimName": "p"}}]}});
+    let mut job = pod.clone();
+    job["spec"]["restartPolicy"] = json!("Never");
+    let workload = |kind: &str, spec: Value| json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec});
+    let selected = json!({"selector": {"matchLabels": {"app": "web"}}, "template": pod});
+    vec![
+        (
+            "apps.v1",
+            "Deployment",
+            "/apis/apps/v1/namespaces/default/deployments",
+            workload("Deployment", selected.clone()),
+        ),
+        (
+            "apps.v1",
+            "DaemonSet",
+            "/apis/apps/v1/namespaces/default/daemonsets",
+            workload("DaemonSet", selected.clone()),
+        ),
+        (
+            "apps.v1",
+            "StatefulSet",
+            "/apis/apps/v1/namespaces/default/statefulsets",
+            workload("StatefulSet", selected.clone()),
+        ),
+        (
+            "apps.v1",
+            "ReplicaSet",
+            "/apis/apps/v1/namespaces/default/replicasets",
+            workload("ReplicaSet", selected),
+        ),
+        (
+            "batch.v1",
+            "CronJob",
+            "/apis/batch/v1/namespaces/default/cronjobs",
+            json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
+            "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": job}}}}),
+        ),
+        (
+            "core.v1",
+            "Service",
+            "/api/v1/namespaces/default/services",
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+            "spec": {"selector": {"a": "b"}, "ports": [{"name": "a", "port": 80, "targetPort": "http"}]}}),
+        ),
+        (
+            "networking.v1",
+            "Ingress",
+            "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
+            "spec": {"rules": [{"host": "a.example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}}),
+        ),
+        (
+            "autoscaling.v2",
+            "HorizontalPodAutoscaler",
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+            json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 3}}),
+        ),
+        (
+            "rbac.v1",
+            "Role",
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"},
+            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
+        ),
+        (
+            "rbac.v1",
+            "RoleBinding",
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "r"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}, "subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": "default"}]}),
+        ),
+        (
+            "rbac.v1",
+            "ClusterRoleBinding",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "r"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}, "subjects": [{"kind": "User", "name": "a"}]}),
+        ),
+        (
+            "storage.v1",
+            "StorageClass",
+            "/apis/storage.k8s.io/v1/storageclasses",
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "s"}, "provisioner": "a.example.com"}),
+        ),
+        (
+            "scheduling.v1",
+            "PriorityClass",
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "p"}, "value": 1}),
+        ),
+        (
+            "core.v1",
+            "LimitRange",
+            "/api/v1/namespaces/default/limitranges",
+            json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container"}]}}),
+        ),
+    ]
+}
+
+/// Every place in a value that has a key which can be left out.
+fn keys(value: &Value) -> Vec<(String, String)> {
+    let (mut queue, mut found) = (vec![String::new()], Vec::new());
+    while let Some(pointer) = queue.pop() {
+        match value.pointer(&pointer).unwrap() {
+            Value::Object(fields) => {
+                for key in fields.keys() {
+                    found.push((pointer.clone(), key.clone()));
+                    queue.push(format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")));
+                }
             }
-            paths.push(inner);
+            Value::Array(items) => queue.extend((0..items.len()).map(|index| format!("{pointer}/{index}"))),
+            _ => {}
         }
     }
-    assert!(checked > 10, "{checked}");
-    assert_eq!(refusal(&client, "POST", path, &object).await, None);
-    assert_eq!(core.refusal("apps.v1", "Deployment", &object), None);
+    found
+}
+
+/// Each property of valid objects is left out once: what the server accepts without it, KCL accepts. Of the properties
+/// that a model requires, the server requires each.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_requires_the_server_requires() {
+    let client = Cluster::shared().client().await;
+    let mut core = Core::with(read_openapi(&served_documents(&client).await).unwrap(), &[]);
+    let mut required = 0;
+    for (package, schema, path, object) in samples() {
+        let path = format!("{path}?dryRun=All&fieldValidation=Strict");
+        assert_eq!(refusal(&client, "POST", &path, &object).await, None, "{schema}");
+        assert_eq!(core.refusal(package, schema, &object), None, "{schema}");
+        for (pointer, key) in keys(&object) {
+            let mut without = object.clone();
+            without
+                .pointer_mut(&pointer)
+                .unwrap()
+                .as_object_mut()
+                .unwrap()
+                .remove(&key);
+            // A model fills in what says the kind.
+            if pointer.is_empty() && ["apiVersion", "kind", "metadata"].contains(&key.as_str()) {
+                continue;
+            }
+            if let Some(own) = core.refusal(package, schema, &without) {
+                let server = refusal(&client, "POST", &path, &without).await;
+                assert!(server.is_some(), "{schema} {pointer}/{key}: {own}");
+                required += 1;
+            }
+        }
+    }
+    assert!(required > 60, "{required}");
 }

@@ -42,7 +42,17 @@ impl Maker<'_> {
             return Value::Null;
         }
         if self.random.once_in(4) && self.breaks("type") {
-            return self.random.pick(&[json!(true), json!("text"), json!(7), json!(2.5), json!([1]), json!({"a": 1})]).clone();
+            return self
+                .random
+                .pick(&[
+                    json!(true),
+                    json!("text"),
+                    json!(7),
+                    json!(2.5),
+                    json!([1]),
+                    json!({"a": 1}),
+                ])
+                .clone();
         }
         if let Some(values) = schema["enum"].as_array() {
             return match self.breaks("enum") {
@@ -63,20 +73,32 @@ impl Maker<'_> {
             Some("boolean") => json!(self.random.once_in(2)),
             Some("array") => {
                 let count = self.count(&schema, "minItems", "maxItems");
-                let items: Vec<_> = (0..count).map(|_| self.value(&schema["items"], depth + 1)).collect();
+                let items: Vec<_> = (0..count)
+                    .map(|_| self.value(&schema["items"], depth + 1))
+                    .collect();
                 json!(items)
             }
             Some("object") => self.object(&schema, depth),
-            _ => self.random.pick(&[json!(1), json!("x"), json!({"a": [1]}), json!([true])]).clone(),
+            _ => self
+                .random
+                .pick(&[json!(1), json!("x"), json!({"a": [1]}), json!([true])])
+                .clone(),
         }
     }
 
     /// An object of a schema.
     pub fn object(&mut self, schema: &Value, depth: usize) -> Value {
         let mut object = Map::new();
-        let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let empty = Map::new();
-        for (name, inner) in schema["properties"].as_object().unwrap_or(&empty) {
+        // KCL hides names that begin with `_`: no model has them.
+        let known = schema["properties"].as_object().unwrap_or(&empty).iter();
+        for (name, inner) in known.filter(|(name, _)| !name.starts_with('_')) {
             let is_wanted = match required.contains(&name.as_str()) {
                 true => !(self.random.once_in(3) && self.breaks("required")),
                 false => depth < 6 && self.random.once_in(if depth < 2 { 2 } else { 3 }),
@@ -101,7 +123,11 @@ impl Maker<'_> {
     }
 
     fn count(&mut self, schema: &Value, least: &str, most: &str) -> usize {
-        let limit = |name: &str| schema[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
+        let limit = |name: &str| {
+            schema[name]
+                .as_u64()
+                .and_then(|limit| usize::try_from(limit).ok())
+        };
         let (low, high) = (limit(least).unwrap_or(0), limit(most).unwrap_or(2).min(4));
         if schema.get(most).is_some() && self.random.once_in(3) && self.breaks(most) {
             return limit(most).unwrap().min(40) + 1;
@@ -113,25 +139,85 @@ impl Maker<'_> {
     }
 
     fn text(&mut self, schema: &Value) -> Value {
-        const WORDS: [&str; 18] = [
-            "", "a", "ab", "abc", "abcd", "世界", "é", "12", "123", "١٢", "a b", "x", "A-1", "2026-11-26T10:00:00Z", "5m", "10Gi", "abcde", "ａ",
+        const WORDS: [&str; 22] = [
+            "",
+            "a",
+            "ab",
+            "abc",
+            "abcd",
+            "世界",
+            "é",
+            "12",
+            "123",
+            "١٢",
+            "a b",
+            "x",
+            "A-1",
+            "2026-11-26T10:00:00Z",
+            "5m",
+            "10Gi",
+            "abcde",
+            "ａ",
+            "世",
+            "b c",
+            "az",
+            "YWJj",
         ];
-        let checks = ["pattern", "minLength", "maxLength", "format"].map(|name| schema.get(name).is_some());
-        if checks.contains(&true) && self.broken.is_none() {
-            // Whether it fits is for the two that are compared.
-            self.broken = Some("text".to_owned());
+        let keyword = ["pattern", "minLength", "maxLength", "format"]
+            .into_iter()
+            .find(|name| schema.get(name).is_some());
+        let breaks = keyword.is_some_and(|keyword| self.breaks(keyword));
+        let fits = |word: &&str| {
+            let count = word.chars().count() as u64;
+            let pattern = schema["pattern"]
+                .as_str()
+                .and_then(|pattern| regex::Regex::new(pattern).ok());
+            schema["minLength"].as_u64().is_none_or(|least| count >= least)
+                && schema["maxLength"].as_u64().is_none_or(|most| count <= most)
+                && pattern.is_none_or(|pattern| pattern.is_match(word))
+                && match schema["format"].as_str() {
+                    Some("date-time") => word.starts_with("2026"),
+                    Some("byte") => *word == "YWJj",
+                    _ => true,
+                }
+        };
+        let fitting: Vec<&str> = WORDS.into_iter().filter(|word| fits(word) != breaks).collect();
+        match fitting.is_empty() {
+            true => json!(self.random.pick(&WORDS)),
+            false => json!(self.random.pick(&fitting)),
         }
-        json!(self.random.pick(&WORDS))
     }
 
     fn number(&mut self, schema: &Value, is_whole: bool) -> Value {
-        let limits = ["minimum", "maximum", "multipleOf"].map(|name| schema.get(name).is_some());
-        if limits.contains(&true) && self.broken.is_none() {
-            self.broken = Some("number".to_owned());
-        }
+        let keyword = ["minimum", "maximum", "multipleOf"]
+            .into_iter()
+            .find(|name| schema.get(name).is_some());
+        let breaks = keyword.is_some_and(|keyword| self.breaks(keyword));
+        let all: &[f64] = match is_whole {
+            true => &[-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 10.0, 11.0, 80.0, 4_000.0],
+            false => &[0.0, 0.25, 0.5, 1.5, 99.5, 99.75],
+        };
+        let fits = |number: &f64| {
+            let limit = |name: &str| schema[name].as_f64();
+            limit("minimum").is_none_or(|least| *number >= least)
+                && limit("maximum").is_none_or(|most| {
+                    if schema["exclusiveMaximum"] == true {
+                        *number < most
+                    } else {
+                        *number <= most
+                    }
+                })
+                && limit("multipleOf").is_none_or(|step| number % step == 0.0)
+        };
+        let fitting: Vec<f64> = all
+            .iter()
+            .copied()
+            .filter(|number| fits(number) != breaks)
+            .collect();
+        let number = *self.random.pick(if fitting.is_empty() { all } else { &fitting });
         match is_whole {
-            true => json!(*self.random.pick(&[-1, 0, 1, 2, 3, 4, 8, 9, 10, 11, 80, 4_000])),
-            false => json!(*self.random.pick(&[0.0, 0.25, 0.5, 1.5, 99.5, 99.75])),
+            true => json!(number as i64),
+            false => json!(number),
         }
     }
 }
