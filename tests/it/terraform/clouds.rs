@@ -73,6 +73,15 @@ impl Clouds {
             .run()
     }
 
+    /// `konverge models record` with these arguments.
+    fn record(&self, arguments: &[&str]) -> Outcome {
+        Konverge::new(["models", "record"])
+            .arg_all(arguments)
+            .dir(self.example.path())
+            .env("XDG_CACHE_HOME", self.folder.path().join("cache"))
+            .run()
+    }
+
     fn preview(&self, stacks: &[&str]) -> Value {
         let arguments = [&["preview"], stacks, &["--live=required", "--output=json"]].concat();
         self.run(&arguments).json()
@@ -137,6 +146,59 @@ async fn what_a_cloud_does_not_have_is_refused() {
         assert!(refused.contains("\"error\""), "{from}: {refused}");
         clouds.example.write(file, before);
     }
+}
+
+/// Terraform prints the schemas that the provider serves, and a record of them is the file that they come from. So the
+/// hashes of the files are right, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_of_a_recorded_provider_is_the_same() {
+    let clouds = Clouds::new();
+    for (name, provider) in [("aws", "hashicorp/aws"), ("alicloud", "aliyun/alicloud")] {
+        let file = format!("schemas/{name}.json");
+        let mut committed: Value = serde_json::from_str(&clouds.example.read(&file)).unwrap();
+        let (address, version) = (committed["recorded"]["address"].clone(), committed["recorded"]["version"].clone());
+        let schemas = &committed["provider_schemas"][address.as_str().unwrap()]["resource_schemas"];
+        let resources: Vec<String> = schemas.as_object().unwrap().keys().cloned().collect();
+        let provider = format!("{provider}@{}", version.as_str().unwrap());
+        let resources = resources.iter().map(String::as_str);
+        let arguments: Vec<_> = std::iter::once(provider.as_str()).chain(resources).collect();
+        clouds.record(&arguments).expect(0);
+        let recorded = clouds.example.read(&file);
+        committed["recorded"]["source"] = json!("terraform providers schema -json");
+        let expected = serde_json::to_string_pretty(&committed).unwrap() + "\n";
+        assert_eq!(recorded, expected, "{name}");
+
+        // The same from a file, in another place.
+        let from_file = [&arguments[..], &["--from", &file, "--into", "schemas/again.json"]].concat();
+        clouds.record(&from_file).expect(0);
+        assert_eq!(clouds.example.read("schemas/again.json"), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said() {
+    let clouds = Clouds::new();
+    let before = clouds.example.read("schemas/aws.json");
+    clouds.example.write("x.json", "{}");
+    for (arguments, code, said) in [
+        (&[][..], 64, "PROVIDER@VERSION"),
+        (&["hashicorp/aws@6.25.0"], 64, "RESOURCE"),
+        (&["aws", "aws_lb"], 64, "`hashicorp/aws@6.25.0`"),
+        (&["a/../../b@1", "aws_lb"], 64, "is not a provider with a version"),
+        (&["hashicorp/aws@6.26.0", "aws_lb"], 1, "terraform.providers"),
+        (&["hashicorp/aws@6.25.0", "aws_lbs"], 1, "aws_lb"),
+        (&["hashicorp/aws@6.25.0", "aws_lb", "--from", "none.json"], 1, "none.json"),
+        (&["hashicorp/aws@6.25.0", "aws_lb", "--from", "kcl.mod"], 1, "kcl.mod"),
+        (&["aliyun/alicloud@1.0.0", "alicloud_instance", "--from", "schemas/aws.json"], 1, "schema of this provider"),
+        (&["hashicorp/aws@6.25.0", "aws_lb", "--into", "x.json"], 64, "not a record"),
+        (&["hashicorp/aws@6.25.0", "aws_lb", "--into", "../x.json"], 64, "not in the repository"),
+    ] {
+        let refused = clouds.record(arguments);
+        assert!(refused.stderr.contains(said), "{arguments:?}: {}", refused.stderr);
+        refused.expect(code);
+    }
+    assert_eq!(clouds.example.read("schemas/aws.json"), before);
+    assert_eq!(clouds.example.read("x.json"), "{}");
 }
 
 /// No credential stands in what the stacks compile to. A password is a reference, or the cloud's own work.
