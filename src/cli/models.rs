@@ -61,7 +61,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     match &args.action {
         Action::Import { sources, only, into } => {
-            let request = ImportRequest { sources: sources.clone(), only: only.clone(), into: into.clone() };
+            let request = ImportRequest {
+                sources: sources.clone(),
+                only: only.clone(),
+                into: into.clone(),
+            };
             let report = models::import(&run, &request).await?;
             context.print(&format!("{}: {}\n", report.folder, plural(report.files, "file")));
             match report.unrecorded {

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ConflictsConfig, Hooks, LoginConfig, Span, code_changes::SetConfig, core_install::CoreInstall,
-    models::ModelsConfig,
-    notify::Notify, secrets::SecretsConfig,
+    models::ModelsConfig, notify::Notify, secrets::SecretsConfig,
 };
 use konverge_base::model::{ClusterName, RepoPath, StackId, stack::SettingsOrder};
 

@@ -37,8 +37,19 @@ pub(crate) fn write(line: &CheckLine, name: &str, presence: &Presence) -> Option
 }
 
 fn conditions(name: &str, value: &ModelValue, depth: usize) -> Vec<CheckLine> {
-    let mut all: Vec<CheckLine> = value.checks.iter().map(|check| condition(name, &value.kind, check)).collect();
-    let variable = format!("each{}", if depth == 0 { String::new() } else { depth.to_string() });
+    let mut all: Vec<CheckLine> = value
+        .checks
+        .iter()
+        .map(|check| condition(name, &value.kind, check))
+        .collect();
+    let variable = format!(
+        "each{}",
+        if depth == 0 {
+            String::new()
+        } else {
+            depth.to_string()
+        }
+    );
     let (inner, variables) = match &value.kind {
         ModelType::List(items) => (items, variable.clone()),
         ModelType::Map(values) => (values, format!("key{}, {variable}", &variable[4..])),
@@ -61,45 +72,89 @@ fn condition(name: &str, kind: &ModelType, check: &ValueCheck) -> CheckLine {
     let mut uses = BTreeSet::new();
     // The server applies the checks of a string only to the strings of int-or-string.
     let is_mixed = matches!(kind, ModelType::Union(_));
-    let text = if is_mixed { format!("str({name})") } else { name.to_owned() };
-    let only_text = if is_mixed { format!("typeof({name}) != \"str\" or ") } else { String::new() };
+    let text = if is_mixed {
+        format!("str({name})")
+    } else {
+        name.to_owned()
+    };
+    let only_text = if is_mixed {
+        format!("typeof({name}) != \"str\" or ")
+    } else {
+        String::new()
+    };
     if is_mixed {
         uses.extend(["str", "typeof"]);
     }
     let (condition, message) = match check {
         ValueCheck::MinLength(least) => {
             uses.insert("len");
-            (format!("{only_text}len([char for char in {text}]) >= {least}"), format!("must have at least {least} characters"))
+            (
+                format!("{only_text}len([char for char in {text}]) >= {least}"),
+                format!("must have at least {least} characters"),
+            )
         }
         ValueCheck::MaxLength(most) => {
             uses.insert("len");
-            (format!("{only_text}len([char for char in {text}]) <= {most}"), format!("must have at most {most} characters"))
+            (
+                format!("{only_text}len([char for char in {text}]) <= {most}"),
+                format!("must have at most {most} characters"),
+            )
         }
         ValueCheck::Pattern(pattern) => {
             uses.insert(REGEX);
             let quoted = format!("\"{}\"", pattern.replace('\\', "\\\\").replace('"', "\\\""));
-            (format!("{only_text}{REGEX}.match({text}, {quoted})"), format!("must match {pattern}"))
+            (
+                format!("{only_text}{REGEX}.match({text}, {quoted})"),
+                format!("must match {pattern}"),
+            )
         }
-        ValueCheck::Minimum { limit, exclusive: false } => (format!("{name} >= {limit}"), format!("must be at least {limit}")),
-        ValueCheck::Minimum { limit, exclusive: true } => (format!("{name} > {limit}"), format!("must be more than {limit}")),
-        ValueCheck::Maximum { limit, exclusive: false } => (format!("{name} <= {limit}"), format!("must be at most {limit}")),
-        ValueCheck::Maximum { limit, exclusive: true } => (format!("{name} < {limit}"), format!("must be less than {limit}")),
+        ValueCheck::Minimum {
+            limit,
+            exclusive: false,
+        } => (format!("{name} >= {limit}"), format!("must be at least {limit}")),
+        ValueCheck::Minimum {
+            limit,
+            exclusive: true,
+        } => (format!("{name} > {limit}"), format!("must be more than {limit}")),
+        ValueCheck::Maximum {
+            limit,
+            exclusive: false,
+        } => (format!("{name} <= {limit}"), format!("must be at most {limit}")),
+        ValueCheck::Maximum {
+            limit,
+            exclusive: true,
+        } => (format!("{name} < {limit}"), format!("must be less than {limit}")),
         ValueCheck::MultipleOf(step) => {
             uses.insert("multiplyof");
-            (format!("multiplyof({name}, {step})"), format!("must be a multiple of {step}"))
+            (
+                format!("multiplyof({name}, {step})"),
+                format!("must be a multiple of {step}"),
+            )
         }
         ValueCheck::MinItems(least) => {
             uses.insert("len");
-            (format!("len({name}) >= {least}"), format!("must have at least {least} items"))
+            (
+                format!("len({name}) >= {least}"),
+                format!("must have at least {least} items"),
+            )
         }
         ValueCheck::MaxItems(most) => {
             uses.insert("len");
-            (format!("len({name}) <= {most}"), format!("must have at most {most} items"))
+            (
+                format!("len({name}) <= {most}"),
+                format!("must have at most {most} items"),
+            )
         }
-        ValueCheck::OneOf(values) => (format!("{name} in [{}]", values.join(", ")), "is not one of the values".to_owned()),
+        ValueCheck::OneOf(values) => (
+            format!("{name} in [{}]", values.join(", ")),
+            "is not one of the values".to_owned(),
+        ),
         ValueCheck::UniqueItems => {
             uses.insert("isunique");
-            (format!("isunique({name})"), "must not have equal items".to_owned())
+            (
+                format!("isunique({name})"),
+                "must not have equal items".to_owned(),
+            )
         }
         ValueCheck::UniqueKeys(keys) => {
             uses.insert("isunique");
@@ -111,7 +166,11 @@ fn condition(name: &str, kind: &ModelType, check: &ValueCheck) -> CheckLine {
             )
         }
     };
-    CheckLine { condition, message, uses }
+    CheckLine {
+        condition,
+        message,
+        uses,
+    }
 }
 
 fn dollar(key: &str) -> String {

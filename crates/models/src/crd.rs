@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     error::ModelError,
-    json_schema::{SchemaReader, ServerRules},
+    json_checks::ServerRules,
+    json_schema::SchemaReader,
     names::{package_segment, schema_name},
     schema::{ModelObject, ModelProperty, ModelRoot, ModelType, PackageName, Presence, SchemaName},
 };
@@ -48,17 +49,25 @@ pub fn read_crds<'a>(documents: impl IntoIterator<Item = &'a Value>) -> Result<V
 
 fn read_crd(document: &Value, metadata: &Value) -> Result<Vec<ModelRoot>, ModelError> {
     let text = |path: &str| document.pointer(path).and_then(Value::as_str);
-    let name = text("/metadata/name").unwrap_or("a CRD without a name").to_owned();
+    let name = text("/metadata/name")
+        .unwrap_or("a CRD without a name")
+        .to_owned();
     if text("/apiVersion") != Some("apiextensions.k8s.io/v1") {
         return Err(ModelError::OldCrd(name));
     }
-    let form = |what: &'static str| ModelError::Form { place: name.clone(), what };
+    let form = |what: &'static str| ModelError::Form {
+        place: name.clone(),
+        what,
+    };
     let group = text("/spec/group").ok_or_else(|| form("`spec.group` must be a string"))?;
     let kind = text("/spec/names/kind").ok_or_else(|| form("`spec.names.kind` must be a string"))?;
     let versions = document.pointer("/spec/versions").and_then(Value::as_array);
     let versions = versions.ok_or_else(|| form("`spec.versions` must be a list"))?;
     let mut roots = Vec::new();
-    for version in versions.iter().filter(|version| version.get("served") == Some(&Value::Bool(true))) {
+    for version in versions
+        .iter()
+        .filter(|version| version.get("served") == Some(&Value::Bool(true)))
+    {
         let number = version.get("name").and_then(Value::as_str);
         let number = number.ok_or_else(|| form("a version has no name"))?;
         let schema = version.pointer("/schema/openAPIV3Schema");
@@ -67,7 +76,12 @@ fn read_crd(document: &Value, metadata: &Value) -> Result<Vec<ModelRoot>, ModelE
         let mut object = reader.root(&name, schema)?;
         let metadata = SchemaReader::new(&|_| None, ServerRules::Custom).root("ObjectMeta", metadata)?;
         let has_status = version.pointer("/subresources/status").is_some();
-        identify(&mut object, (&format!("{group}/{number}"), kind), Some(metadata), has_status);
+        identify(
+            &mut object,
+            (&format!("{group}/{number}"), kind),
+            Some(metadata),
+            has_status,
+        );
         roots.push(ModelRoot {
             name: SchemaName {
                 package: PackageName(vec![package_segment(group), package_segment(number)]),
@@ -90,7 +104,9 @@ pub(crate) fn identify(
 ) {
     let own = std::mem::take(&mut object.properties);
     let find = |name: &str| own.iter().find(|property| property.name == name).cloned();
-    object.properties.push(ModelProperty::fixed("apiVersion", api_version));
+    object
+        .properties
+        .push(ModelProperty::fixed("apiVersion", api_version));
     object.properties.push(ModelProperty::fixed("kind", kind));
     let metadata = match (find("metadata"), metadata) {
         (Some(given), None) => Some(given),

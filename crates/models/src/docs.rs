@@ -3,14 +3,20 @@
 /// Lines of a text that can stand in a raw docstring or in a comment.
 pub(crate) fn lines(text: &str) -> Vec<String> {
     let clean = |line: &str| {
-        let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let line: String = line
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         // In a raw string nothing escapes a quote, and the core joins `${`.
         let line = line.replace("\"\"\"", "'''").replace("${", "$ {");
         let words: Vec<&str> = line.split_whitespace().collect();
         words.join(" ")
     };
     let breaks = |c: char| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
-    text.split(breaks).map(clean).filter(|line| !line.is_empty()).collect()
+    text.split(breaks)
+        .map(clean)
+        .filter(|line| !line.is_empty())
+        .collect()
 }
 
 /// One line of a text.
@@ -24,7 +30,15 @@ mod tests {
 
     #[test]
     fn no_text_ends_its_string() {
-        for hostile in ["\"\"\"", "a\"\"\"\"b", "\\\"\"\"", "${x}", "$${x}", "a\u{0}b\nimport x", "\"\"\"\n\"\"\""] {
+        for hostile in [
+            "\"\"\"",
+            "a\"\"\"\"b",
+            "\\\"\"\"",
+            "${x}",
+            "$${x}",
+            "a\u{0}b\nimport x",
+            "\"\"\"\n\"\"\"",
+        ] {
             let all = lines(hostile).join("\n");
             assert!(!all.contains("\"\"\"") && !all.contains("${"), "{all}");
             assert!(!line(hostile).chars().any(char::is_control));

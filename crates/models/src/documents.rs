@@ -16,7 +16,10 @@ use crate::{
 /// As [`read_crds`], [`read_openapi`] and [`read_terraform`]; no document is one of these.
 pub fn read_documents(documents: &[Value]) -> Result<Vec<ModelRoot>, ModelError> {
     let with = |keys: &'static [&'static str]| {
-        documents.iter().filter(|document| keys.iter().any(|key| document.get(key).is_some())).collect::<Vec<_>>()
+        documents
+            .iter()
+            .filter(|document| keys.iter().any(|key| document.get(key).is_some()))
+            .collect::<Vec<_>>()
     };
     let mut roots = Vec::new();
     for document in with(&["provider_schemas"]) {
@@ -27,7 +30,11 @@ pub fn read_documents(documents: &[Value]) -> Result<Vec<ModelRoot>, ModelError>
         roots.extend(read_openapi(openapi)?);
     }
     let has_crds = |document: &Value| {
-        is_crd(document) || document.get("items").and_then(Value::as_array).is_some_and(|items| items.iter().any(is_crd))
+        is_crd(document)
+            || document
+                .get("items")
+                .and_then(Value::as_array)
+                .is_some_and(|items| items.iter().any(is_crd))
     };
     if documents.iter().any(has_crds) {
         roots.extend(read_crds(documents)?);

@@ -103,7 +103,10 @@ impl Interner {
         let named = self.objects.into_iter().zip(names.into_values());
         named
             .map(|(known, name)| {
-                let object = ModelObject { doc: known.doc, ..known.object };
+                let object = ModelObject {
+                    doc: known.doc,
+                    ..known.object
+                };
                 (name, object)
             })
             .collect()
@@ -111,12 +114,13 @@ impl Interner {
 }
 
 fn free_name(short: &str, long: &str, taken: &BTreeSet<String>) -> String {
-    let is_free = |name: &&str| {
-        name.starts_with(|first: char| first.is_ascii_alphabetic()) && !taken.contains(*name)
-    };
+    let is_free =
+        |name: &&str| name.starts_with(|first: char| first.is_ascii_alphabetic()) && !taken.contains(*name);
     if let Some(name) = [short, long].iter().find(|name| is_free(name)) {
         return (*name).to_owned();
     }
     let mut numbered = (2..).map(|number| format!("{long}{number}"));
-    numbered.find(|name| !taken.contains(name)).expect("there are more numbers than names")
+    numbered
+        .find(|name| !taken.contains(name))
+        .expect("there are more numbers than names")
 }

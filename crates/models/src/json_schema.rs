@@ -4,10 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     error::ModelError,
+    json_checks::{ServerRules, checked, is_true, string_literals},
     limits::{MOST_LEVELS, MOST_PROPERTIES},
-    names::quoted,
-    patterns,
-    schema::{ModelObject, ModelProperty, ModelType, ModelValue, Presence, ValueCheck},
+    schema::{ModelObject, ModelProperty, ModelType, ModelValue, Presence},
 };
 
 /// What `$ref` stands for.
@@ -31,18 +30,15 @@ pub(crate) struct SchemaReader<'r, 'a> {
     properties: usize,
 }
 
-/// How a server takes the schemas of a document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ServerRules {
-    /// Of custom resources: the server sets defaults before it validates, and validates by the schema.
-    Custom,
-    /// Of built-in kinds: the server validates by code of its own, and the schema only describes the types.
-    BuiltIn,
-}
-
 /// Keywords that restrict a value, with nothing in KCL that says the same.
 const LEFT_OUT: [&str; 8] = [
-    "not", "if", "patternProperties", "dependencies", "propertyNames", "contains", "x-kubernetes-unions",
+    "not",
+    "if",
+    "patternProperties",
+    "dependencies",
+    "propertyNames",
+    "contains",
+    "x-kubernetes-unions",
     "additionalItems",
 ];
 
@@ -51,7 +47,12 @@ type Fields = Map<String, Value>;
 impl<'r, 'a> SchemaReader<'r, 'a> {
     /// A reader.
     pub(crate) fn new(resolve: Resolve<'r, 'a>, server: ServerRules) -> Self {
-        Self { resolve, server, path: Vec::new(), properties: 0 }
+        Self {
+            resolve,
+            server,
+            path: Vec::new(),
+            properties: 0,
+        }
     }
 
     /// Reads the schema of a kind or of a definition, whose name is for errors.
@@ -60,7 +61,10 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         let mut owner = ModelObject::default();
         let mut object = match self.value(schema, &mut owner)?.kind {
             ModelType::Object(object) => *object,
-            ModelType::Map(values) => ModelObject { others: Some(values), ..ModelObject::default() },
+            ModelType::Map(values) => ModelObject {
+                others: Some(values),
+                ..ModelObject::default()
+            },
             ModelType::Any => ModelObject {
                 others: Some(Box::new(ModelValue::new(ModelType::Any))),
                 ..ModelObject::default()
@@ -78,22 +82,34 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
     }
 
     fn form(&self, what: &'static str) -> ModelError {
-        ModelError::Form { place: self.place(), what }
+        ModelError::Form {
+            place: self.place(),
+            what,
+        }
     }
 
     /// An object with its properties.
     fn object(&mut self, fields: &'a Fields) -> Result<ModelObject, ModelError> {
-        let mut object = ModelObject { doc: text(fields, "description"), ..ModelObject::default() };
+        let mut object = ModelObject {
+            doc: text(fields, "description"),
+            ..ModelObject::default()
+        };
         let required: Vec<&str> = match fields.get("required") {
             None => Vec::new(),
             Some(names) => {
-                let names = names.as_array().ok_or_else(|| self.form("`required` must be a list"))?;
+                let names = names
+                    .as_array()
+                    .ok_or_else(|| self.form("`required` must be a list"))?;
                 names.iter().filter_map(Value::as_str).collect()
             }
         };
         let properties = match fields.get("properties") {
             None => None,
-            Some(given) => Some(given.as_object().ok_or_else(|| self.form("`properties` must be a mapping"))?),
+            Some(given) => Some(
+                given
+                    .as_object()
+                    .ok_or_else(|| self.form("`properties` must be a mapping"))?,
+            ),
         };
         let known = |name: &&str| properties.is_some_and(|known| known.contains_key(*name));
         let unknown = required.iter().filter(|name| !known(name)).count();
@@ -120,7 +136,9 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         is_required: bool,
         owner: &mut ModelObject,
     ) -> Result<ModelProperty, ModelError> {
-        let default = schema.get("default").filter(|default| !is_zero(default, self.server));
+        let default = schema
+            .get("default")
+            .filter(|default| !is_zero(default, self.server));
         let presence = match is_required {
             // The server sets the default first, so the property is there.
             true if default.is_some() && self.server == ServerRules::Custom => Presence::Optional,
@@ -130,7 +148,10 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         };
         Ok(ModelProperty {
             name: name.to_owned(),
-            doc: schema.as_object().map(|fields| text(fields, "description")).unwrap_or_default(),
+            doc: schema
+                .as_object()
+                .map(|fields| text(fields, "description"))
+                .unwrap_or_default(),
             default: default.map(Value::to_string),
             presence,
             value: self.inside(name, schema, owner)?,
@@ -138,7 +159,12 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
     }
 
     /// The value of a part of a schema, whose name is for errors.
-    fn inside(&mut self, name: &str, schema: &'a Value, owner: &mut ModelObject) -> Result<ModelValue, ModelError> {
+    fn inside(
+        &mut self,
+        name: &str,
+        schema: &'a Value,
+        owner: &mut ModelObject,
+    ) -> Result<ModelValue, ModelError> {
         self.path.push(name.to_owned());
         if self.path.len() > MOST_LEVELS {
             return Err(ModelError::TooDeep(self.path[..4].join(".")));
@@ -168,20 +194,27 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         }
         let kind = self.kind(fields, owner)?;
         self.leave_out_of_value(fields, &kind, owner);
-        self.checked(kind, fields, owner)
+        Ok(checked(kind, fields, owner, self.server))
     }
 
     fn reference(&mut self, target: &Value, owner: &mut ModelObject) -> Result<ModelValue, ModelError> {
-        let target = target.as_str().ok_or_else(|| self.form("`$ref` must be a string"))?;
+        let target = target
+            .as_str()
+            .ok_or_else(|| self.form("`$ref` must be a string"))?;
         match (self.resolve)(target) {
             Some(ReferenceTarget::Named(kind)) => Ok(ModelValue::new(kind)),
             Some(ReferenceTarget::Inline(schema)) => self.inside("$ref", schema, owner),
-            None => Err(ModelError::Reference { place: self.place(), target: target.to_owned() }),
+            None => Err(ModelError::Reference {
+                place: self.place(),
+                target: target.to_owned(),
+            }),
         }
     }
 
     fn kind(&mut self, fields: &'a Fields, owner: &mut ModelObject) -> Result<ModelType, ModelError> {
-        if is_true(fields, "x-kubernetes-int-or-string") || fields.get("format").is_some_and(|f| f == "int-or-string") {
+        if is_true(fields, "x-kubernetes-int-or-string")
+            || fields.get("format").is_some_and(|f| f == "int-or-string")
+        {
             return Ok(ModelType::Union(vec![ModelType::Int, ModelType::Str]));
         }
         if is_true(fields, "x-kubernetes-embedded-resource") {
@@ -192,7 +225,11 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
             Some(Value::String(name)) => self.typed(name, fields, owner),
             Some(Value::Array(names)) => {
                 let mut kinds = Vec::new();
-                for name in names.iter().filter_map(Value::as_str).filter(|name| *name != "null") {
+                for name in names
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .filter(|name| *name != "null")
+                {
                     kinds.push(self.typed(name, fields, owner)?);
                 }
                 Ok(union(kinds))
@@ -203,7 +240,12 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         }
     }
 
-    fn typed(&mut self, name: &str, fields: &'a Fields, owner: &mut ModelObject) -> Result<ModelType, ModelError> {
+    fn typed(
+        &mut self,
+        name: &str,
+        fields: &'a Fields,
+        owner: &mut ModelObject,
+    ) -> Result<ModelType, ModelError> {
         Ok(match name {
             "boolean" => ModelType::Bool,
             "integer" => ModelType::Int,
@@ -225,7 +267,10 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
                     false => {
                         let values = self.other_properties(fields, owner)?;
                         let any = || Box::new(ModelValue::new(ModelType::Any));
-                        let required = fields.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+                        let required = fields
+                            .get("required")
+                            .and_then(Value::as_array)
+                            .map_or(0, Vec::len);
                         if required > 0 {
                             owner.leave_out("required", u32::try_from(required).unwrap_or(u32::MAX));
                         }
@@ -281,81 +326,6 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         })
     }
 
-    /// The checks of a value, as far as KCL does them as the server does.
-    fn checked(
-        &self,
-        kind: ModelType,
-        fields: &Fields,
-        owner: &mut ModelObject,
-    ) -> Result<ModelValue, ModelError> {
-        let mut checks = Vec::new();
-        let is_mixed = matches!(&kind, ModelType::Union(kinds) if *kinds == [ModelType::Int, ModelType::Str]);
-        let count = |name: &str| fields.get(name).and_then(Value::as_u64);
-        let mut add = |applies: bool, keyword: &str, check: Option<ValueCheck>| match check {
-            _ if !fields.contains_key(keyword) => {}
-            Some(check) if applies => checks.push(check),
-            _ => owner.leave_out(keyword, 1),
-        };
-        let is_text = matches!(kind, ModelType::Str | ModelType::Literals(_)) || is_mixed;
-        add(is_text, "minLength", count("minLength").map(ValueCheck::MinLength));
-        add(is_text, "maxLength", count("maxLength").map(ValueCheck::MaxLength));
-        let pattern = fields.get("pattern").and_then(Value::as_str).and_then(patterns::translate);
-        add(is_text, "pattern", pattern.map(ValueCheck::Pattern));
-        let is_number = matches!(kind, ModelType::Int | ModelType::Float);
-        let limit = |name: &str| number(fields.get(name)?);
-        let exclusive = |name: &str| is_true(fields, name);
-        add(is_number, "minimum", limit("minimum").map(|limit| {
-            ValueCheck::Minimum { limit, exclusive: exclusive("exclusiveMinimum") }
-        }));
-        add(is_number, "maximum", limit("maximum").map(|limit| {
-            ValueCheck::Maximum { limit, exclusive: exclusive("exclusiveMaximum") }
-        }));
-        let step = fields.get("multipleOf").and_then(Value::as_i64).filter(|step| *step > 0);
-        add(kind == ModelType::Int, "multipleOf", step.map(ValueCheck::MultipleOf));
-        let is_list = matches!(kind, ModelType::List(_));
-        add(is_list, "minItems", count("minItems").map(ValueCheck::MinItems));
-        add(is_list, "maxItems", count("maxItems").map(ValueCheck::MaxItems));
-        let is_map = matches!(kind, ModelType::Map(_));
-        add(is_map, "minProperties", count("minProperties").map(ValueCheck::MinItems));
-        add(is_map, "maxProperties", count("maxProperties").map(ValueCheck::MaxItems));
-        let is_scalar = matches!(kind, ModelType::Bool | ModelType::Int | ModelType::Str);
-        add(is_scalar || matches!(kind, ModelType::Literals(_)), "enum", match &kind {
-            // The type says it.
-            ModelType::Literals(_) => Some(ValueCheck::OneOf(Vec::new())),
-            _ => literals(fields).map(ValueCheck::OneOf),
-        });
-        let unique = self.unique(&kind, fields);
-        add(is_list, "x-kubernetes-list-type", match fields.get("x-kubernetes-list-type").and_then(Value::as_str) {
-            Some("set" | "map") => unique,
-            // Nothing to check.
-            _ => Some(ValueCheck::OneOf(Vec::new())),
-        });
-        add(false, "uniqueItems", None);
-        checks.retain(|check| *check != ValueCheck::OneOf(Vec::new()));
-        Ok(ModelValue { kind, checks })
-    }
-
-    /// The uniqueness of a list. Of built-in kinds the server allows equal items in a create.
-    fn unique(&self, kind: &ModelType, fields: &Fields) -> Option<ValueCheck> {
-        let ModelType::List(items) = kind else { return None };
-        if self.server == ServerRules::BuiltIn {
-            return None;
-        }
-        match (fields.get("x-kubernetes-list-type")?.as_str()?, &items.kind) {
-            ("set", ModelType::Str | ModelType::Int | ModelType::Bool | ModelType::Literals(_)) => {
-                Some(ValueCheck::UniqueItems)
-            }
-            ("map", ModelType::Object(item)) => {
-                let keys = fields.get("x-kubernetes-list-map-keys")?.as_array()?;
-                let keys: Option<Vec<_>> = keys.iter().map(|key| key.as_str().map(str::to_owned)).collect();
-                let keys = keys.filter(|keys| !keys.is_empty())?;
-                let is_known = |key: &String| item.properties.iter().any(|property| property.name == *key);
-                keys.iter().all(is_known).then_some(ValueCheck::UniqueKeys(keys))
-            }
-            _ => None,
-        }
-    }
-
     fn leave_out_of_object(&self, fields: &Fields, object: &mut ModelObject) {
         for keyword in ["minProperties", "maxProperties"] {
             if fields.contains_key(keyword) {
@@ -370,7 +340,10 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
             owner.leave_out(keyword, 1);
         }
         if let Some(rules) = fields.get("x-kubernetes-validations").and_then(Value::as_array) {
-            owner.leave_out("x-kubernetes-validations", u32::try_from(rules.len()).unwrap_or(u32::MAX));
+            owner.leave_out(
+                "x-kubernetes-validations",
+                u32::try_from(rules.len()).unwrap_or(u32::MAX),
+            );
         }
         let is_text = matches!(kind, ModelType::Str | ModelType::Literals(_));
         if is_text && fields.contains_key("format") {
@@ -378,7 +351,10 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         }
         let is_int_or_string = is_true(fields, "x-kubernetes-int-or-string");
         if fields.contains_key("type") || is_int_or_string || fields.contains_key("properties") {
-            for keyword in ["oneOf", "anyOf"].into_iter().filter(|keyword| fields.contains_key(*keyword)) {
+            for keyword in ["oneOf", "anyOf"]
+                .into_iter()
+                .filter(|keyword| fields.contains_key(*keyword))
+            {
                 // The two types of int-or-string are written out in older documents.
                 if !(is_int_or_string && is_two_types(&fields[keyword])) {
                     owner.leave_out(keyword, 1);
@@ -389,16 +365,19 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
 }
 
 fn is_two_types(parts: &Value) -> bool {
-    let only_type = |part: &Value| part.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("type"));
+    let only_type = |part: &Value| {
+        part.as_object()
+            .is_some_and(|fields| fields.len() == 1 && fields.contains_key("type"))
+    };
     parts.as_array().is_some_and(|parts| parts.iter().all(only_type))
 }
 
-fn is_true(fields: &Fields, name: &str) -> bool {
-    fields.get(name) == Some(&Value::Bool(true))
-}
-
 fn text(fields: &Fields, name: &str) -> String {
-    fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    fields
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// OpenAPI of built-in kinds gives the zero value of Go as the default of many properties, which says nothing.
@@ -414,47 +393,16 @@ fn is_zero(value: &Value, server: ServerRules) -> bool {
 
 fn union(mut kinds: Vec<ModelType>) -> ModelType {
     let mut seen = Vec::new();
-    kinds.retain(|kind| !seen.contains(kind) && { seen.push(kind.clone()); true });
+    kinds.retain(|kind| {
+        !seen.contains(kind) && {
+            seen.push(kind.clone());
+            true
+        }
+    });
     match kinds.len() {
         1 => kinds.remove(0),
         0 => ModelType::Any,
         _ if kinds.contains(&ModelType::Any) => ModelType::Any,
         _ => ModelType::Union(kinds),
     }
-}
-
-/// The values of an `enum` of strings that can be types.
-fn string_literals(fields: &Fields) -> Option<Vec<String>> {
-    let values = fields.get("enum")?.as_array()?;
-    let texts = values.iter().filter(|value| !value.is_null()).map(|value| {
-        let text = value.as_str()?;
-        crate::names::literal_type(text).map(|_| text.to_owned())
-    });
-    texts.collect::<Option<Vec<_>>>().filter(|texts| !texts.is_empty())
-}
-
-/// The values of an `enum` as literals of KCL. `null` is a value of every type.
-fn literals(fields: &Fields) -> Option<Vec<String>> {
-    let values = fields.get("enum")?.as_array()?;
-    let values = values.iter().filter(|value| !value.is_null()).map(|value| match value {
-        Value::String(text) => quoted(text),
-        Value::Bool(true) => Some("True".to_owned()),
-        Value::Bool(false) => Some("False".to_owned()),
-        Value::Number(_) => number(value).filter(|number| !number.contains('.')),
-        _ => None,
-    });
-    values.collect::<Option<Vec<_>>>().filter(|values| !values.is_empty())
-}
-
-/// A number as KCL reads it exactly; integers beyond 64 bits wrap there.
-fn number(value: &Value) -> Option<String> {
-    if let Some(whole) = value.as_i64() {
-        return Some(whole.to_string());
-    }
-    let number = value.as_f64().filter(|number| number.abs() < 1e15 && !value.is_u64())?;
-    let text = number.to_string();
-    (number == 0.0 || number.abs() >= 1e-6).then(|| match text.contains('.') {
-        true => text,
-        false => format!("{text}.0"),
-    })
 }

@@ -14,6 +14,7 @@ mod docs;
 mod documents;
 mod error;
 mod intern;
+mod json_checks;
 mod json_schema;
 mod limits;
 mod model_difference;
@@ -35,6 +36,7 @@ pub use openapi::read_openapi;
 pub use packages::{GenerateOptions, HEAD, ModelFiles, generate};
 pub use provider_record::{ProviderVersion, record_provider};
 pub use schema::{
-    ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName, ValueCheck,
+    ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName,
+    ValueCheck,
 };
 pub use terraform::read_terraform;

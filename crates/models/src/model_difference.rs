@@ -77,7 +77,9 @@ fn properties(text: &str) -> Properties {
             let (condition, message) = check.rsplit_once(", \"").unwrap_or((check, check));
             let name = format!("check {}", message.trim_end_matches('"'));
             found.insert((schema.clone(), name), condition.to_owned());
-        } else if let Some(attribute) = line.strip_prefix("    ").filter(|line| !line.starts_with("check:"))
+        } else if let Some(attribute) = line
+            .strip_prefix("    ")
+            .filter(|line| !line.starts_with("check:"))
             && let Some((name, kind)) = split(attribute)
         {
             found.insert((schema.clone(), name), kind);
@@ -90,7 +92,9 @@ fn properties(text: &str) -> Properties {
 fn split(attribute: &str) -> Option<(String, String)> {
     let end = match attribute.strip_prefix('"') {
         Some(quoted) => quoted.find("\"?: ").or_else(|| quoted.find("\": "))? + 2,
-        None => attribute.find(": ").map(|end| end - usize::from(attribute[..end].ends_with('?')))?,
+        None => attribute
+            .find(": ")
+            .map(|end| end - usize::from(attribute[..end].ends_with('?')))?,
     };
     Some((attribute[..end].to_owned(), attribute[end..].to_owned()))
 }
@@ -103,12 +107,21 @@ mod tests {
     fn properties_that_come_go_and_change_are_named() {
         let old = "schema A:\n    r\"\"\"\n    schema X:\n        a: b\n    \"\"\"\n    a?: str\n    b: int\n    \"c-d\"?: str\n\n    check:\n        len(a) <= 2 if a not in [None, Undefined], \"a must have at most 2 items\"\n";
         let new = "schema A:\n    a: str\n    \"c-d\"?: str\n    e?: {str:any}\n\n    check:\n        len(a) <= 3 if a not in [None, Undefined], \"a must have at most 3 items\"\n\nschema B:\n    a: str\n";
-        let said: Vec<_> =
-            differences(old, new).iter().map(|found| format!("{} {} {}", found.schema, found.property, match &found.change {
-                PropertyChange::Added => "added".to_owned(),
-                PropertyChange::Removed => "removed".to_owned(),
-                PropertyChange::Changed { from, to } => format!("{from} -> {to}"),
-            })).collect();
+        let said: Vec<_> = differences(old, new)
+            .iter()
+            .map(|found| {
+                format!(
+                    "{} {} {}",
+                    found.schema,
+                    found.property,
+                    match &found.change {
+                        PropertyChange::Added => "added".to_owned(),
+                        PropertyChange::Removed => "removed".to_owned(),
+                        PropertyChange::Changed { from, to } => format!("{from} -> {to}"),
+                    }
+                )
+            })
+            .collect();
         assert_eq!(
             said,
             [

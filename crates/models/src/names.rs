@@ -2,15 +2,64 @@
 
 /// Words that an attribute can have only after `$`, and a folder not at all: keywords, and names of types.
 const RESERVED: [&str; 39] = [
-    "True", "False", "None", "Undefined", "import", "and", "or", "in", "is", "not", "as", "if", "else", "elif", "for",
-    "schema", "mixin", "protocol", "relaxed", "check", "assert", "all", "any", "map", "filter", "lambda", "rule", "type",
-    "str", "int", "float", "bool", "self", "super", "option", "with", "global", "nonlocal", "return",
+    "True",
+    "False",
+    "None",
+    "Undefined",
+    "import",
+    "and",
+    "or",
+    "in",
+    "is",
+    "not",
+    "as",
+    "if",
+    "else",
+    "elif",
+    "for",
+    "schema",
+    "mixin",
+    "protocol",
+    "relaxed",
+    "check",
+    "assert",
+    "all",
+    "any",
+    "map",
+    "filter",
+    "lambda",
+    "rule",
+    "type",
+    "str",
+    "int",
+    "float",
+    "bool",
+    "self",
+    "super",
+    "option",
+    "with",
+    "global",
+    "nonlocal",
+    "return",
 ];
 
 /// Modules of the core. An import whose first part is one of them never finds a folder.
 const SYSTEM_MODULES: [&str; 15] = [
-    "collection", "net", "manifests", "math", "datetime", "regex", "yaml", "json", "crypto", "base64", "units", "file",
-    "template", "runtime", "base32",
+    "collection",
+    "net",
+    "manifests",
+    "math",
+    "datetime",
+    "regex",
+    "yaml",
+    "json",
+    "crypto",
+    "base64",
+    "units",
+    "file",
+    "template",
+    "runtime",
+    "base32",
 ];
 
 fn is_identifier(name: &str) -> bool {
@@ -29,12 +78,20 @@ pub fn is_package_path(path: &str) -> bool {
 pub fn package_segment(name: &str) -> String {
     let safe: String = name
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        })
         .collect();
     match safe.chars().next() {
         None => "_".to_owned(),
         Some(first) if first.is_ascii_digit() => format!("_{safe}"),
-        Some(_) if RESERVED.contains(&safe.as_str()) || SYSTEM_MODULES.contains(&safe.as_str()) => format!("{safe}_"),
+        Some(_) if RESERVED.contains(&safe.as_str()) || SYSTEM_MODULES.contains(&safe.as_str()) => {
+            format!("{safe}_")
+        }
         Some(_) => safe,
     }
 }
@@ -58,7 +115,11 @@ pub(crate) fn schema_part(name: &str) -> String {
             is_start = true;
             continue;
         }
-        part.push(if is_start { letter.to_ascii_uppercase() } else { letter });
+        part.push(if is_start {
+            letter.to_ascii_uppercase()
+        } else {
+            letter
+        });
         is_start = false;
     }
     part
@@ -80,7 +141,7 @@ pub(crate) enum AttributeName {
     Identifier(String),
     /// In quotes: checks cannot name it.
     Quoted(String),
-    /// No attribute has this name: the core hides names with `_`, and a literal cannot hold `${`.
+    /// No attribute has this name: the core does not print names with `_`, and a literal cannot hold `${`.
     Impossible,
 }
 
@@ -139,9 +200,16 @@ mod tests {
         assert_eq!(attribute_name("if"), identifier("$if"));
         assert_eq!(attribute_name("regex"), identifier("regex"));
         assert_eq!(attribute_name("a-b"), AttributeName::Quoted("\"a-b\"".to_owned()));
-        assert_eq!(attribute_name("$ref"), AttributeName::Quoted("\"$ref\"".to_owned()));
+        assert_eq!(
+            attribute_name("$ref"),
+            AttributeName::Quoted("\"$ref\"".to_owned())
+        );
         for impossible in ["_a", "", "a${b}", "a\nb"] {
-            assert_eq!(attribute_name(impossible), AttributeName::Impossible, "{impossible}");
+            assert_eq!(
+                attribute_name(impossible),
+                AttributeName::Impossible,
+                "{impossible}"
+            );
         }
         assert!(is_package_path("base/pkg/argo"));
         for path in ["regex/x", "a/if", "a//b", "../a", "/a", "a-b", ""] {

@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::{
     crd::identify,
     error::ModelError,
-    json_schema::{ReferenceTarget, SchemaReader, ServerRules},
+    json_checks::ServerRules,
+    json_schema::{ReferenceTarget, SchemaReader},
     names::{package_segment, schema_name},
     schema::{ModelRoot, ModelType, PackageName, SchemaName},
 };
@@ -19,10 +20,14 @@ type Schemas<'a> = BTreeMap<&'a str, &'a Value>;
 ///
 /// # Errors
 /// There is no schema, a reference leads nowhere, or two different schemas have one name.
-pub fn read_openapi<'a>(documents: impl IntoIterator<Item = &'a Value>) -> Result<Vec<ModelRoot>, ModelError> {
+pub fn read_openapi<'a>(
+    documents: impl IntoIterator<Item = &'a Value>,
+) -> Result<Vec<ModelRoot>, ModelError> {
     let mut schemas = Schemas::new();
     for document in documents {
-        let found = document.pointer("/components/schemas").or_else(|| document.get("definitions"));
+        let found = document
+            .pointer("/components/schemas")
+            .or_else(|| document.get("definitions"));
         for (name, schema) in found.and_then(Value::as_object).into_iter().flatten() {
             match schemas.get(name.as_str()) {
                 // Each document lists the kinds of its own group.
@@ -41,7 +46,10 @@ pub fn read_openapi<'a>(documents: impl IntoIterator<Item = &'a Value>) -> Resul
     }
     let resolve = |target: &str| resolve(&schemas, target);
     let mut roots: BTreeMap<SchemaName, ModelRoot> = BTreeMap::new();
-    for (&name, &schema) in schemas.iter().filter(|(name, schema)| is_named(schema) && !is_list(name, schema)) {
+    for (&name, &schema) in schemas
+        .iter()
+        .filter(|(name, schema)| is_named(schema) && !is_list(name, schema))
+    {
         let root = read_definition(name, schema, &resolve)?;
         if let Some(other) = roots.insert(root.name.clone(), root) {
             return Err(ModelError::Twice(other.title));
@@ -65,7 +73,11 @@ fn read_definition<'a>(
     resolve: &dyn Fn(&str) -> Option<ReferenceTarget<'a>>,
 ) -> Result<ModelRoot, ModelError> {
     let is_builtin = name.starts_with("io.k8s.");
-    let server = if is_builtin { ServerRules::BuiltIn } else { ServerRules::Custom };
+    let server = if is_builtin {
+        ServerRules::BuiltIn
+    } else {
+        ServerRules::Custom
+    };
     let mut object = SchemaReader::new(resolve, server).root(name, schema)?;
     let kind = group_version_kind(schema).filter(|_| !is_shared(name));
     let title = match &kind {
@@ -75,7 +87,12 @@ fn read_definition<'a>(
         }
         None => name.to_owned(),
     };
-    Ok(ModelRoot { name: place(name, schema), kind: kind.map(|(_, kind)| kind.to_owned()), title, object })
+    Ok(ModelRoot {
+        name: place(name, schema),
+        kind: kind.map(|(_, kind)| kind.to_owned()),
+        title,
+        object,
+    })
 }
 
 /// The API version and the kind of a schema that is one kind.
@@ -84,7 +101,11 @@ fn group_version_kind(schema: &Value) -> Option<(String, &str)> {
     let [only] = kinds.as_slice() else { return None };
     let text = |name: &str| only.get(name).and_then(Value::as_str);
     let (group, version) = (text("group")?, text("version")?);
-    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let api_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
     Some((api_version, text("kind")?))
 }
 
@@ -101,7 +122,9 @@ fn is_named(schema: &Value) -> bool {
 
 /// Lists are answers of a server.
 fn is_list(name: &str, schema: &Value) -> bool {
-    name.ends_with("List") && schema.pointer("/properties/items").is_some() && schema.pointer("/properties/metadata").is_some()
+    name.ends_with("List")
+        && schema.pointer("/properties/items").is_some()
+        && schema.pointer("/properties/metadata").is_some()
 }
 
 /// The package of a definition: `io.k8s.api.apps.v1.Deployment` is `Deployment` in `apps/v1`.
@@ -117,11 +140,17 @@ fn place(name: &str, schema: &Value) -> SchemaName {
         _ => ("v1", folders),
     };
     let own_group = group_version_kind(schema).filter(|_| !name.starts_with("io.k8s."));
-    let group = match own_group.as_ref().and_then(|(api_version, _)| api_version.split_once('/')) {
+    let group = match own_group
+        .as_ref()
+        .and_then(|(api_version, _)| api_version.split_once('/'))
+    {
         Some((group, _)) => group.to_owned(),
         None if name.starts_with("io.k8s.") => groups.last().unwrap_or(&"core").to_string(),
         None => groups.iter().rev().copied().collect::<Vec<_>>().join("."),
     };
     let package = PackageName(vec![package_segment(&group), package_segment(version)]);
-    SchemaName { package, name: schema_name(kind) }
+    SchemaName {
+        package,
+        name: schema_name(kind),
+    }
 }

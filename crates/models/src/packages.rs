@@ -58,7 +58,10 @@ fn reach(roots: Vec<ModelRoot>, only: &[String]) -> Result<BTreeMap<SchemaName, 
     for wanted in only {
         if !kinds.contains(wanted) {
             let lower = wanted.to_lowercase();
-            let known = kinds.iter().filter(|kind| kind.to_lowercase().contains(&lower)).take(5);
+            let known = kinds
+                .iter()
+                .filter(|kind| kind.to_lowercase().contains(&lower))
+                .take(5);
             return Err(ModelError::UnknownKind {
                 kind: wanted.clone(),
                 known: known.map(|kind| (*kind).clone()).collect(),
@@ -66,16 +69,23 @@ fn reach(roots: Vec<ModelRoot>, only: &[String]) -> Result<BTreeMap<SchemaName, 
         }
     }
     let is_wanted = |root: &ModelRoot| {
-        root.kind.as_ref().is_some_and(|kind| only.is_empty() || only.contains(kind))
+        root.kind
+            .as_ref()
+            .is_some_and(|kind| only.is_empty() || only.contains(kind))
     };
-    let mut queue: Vec<SchemaName> =
-        all.values().filter(|root| is_wanted(root)).map(|root| root.name.clone()).collect();
+    let mut queue: Vec<SchemaName> = all
+        .values()
+        .filter(|root| is_wanted(root))
+        .map(|root| root.name.clone())
+        .collect();
     if queue.is_empty() {
         return Err(ModelError::Nothing("kind"));
     }
     let mut reached = BTreeMap::new();
     while let Some(name) = queue.pop() {
-        let Some(mut root) = all.remove(&name) else { continue };
+        let Some(mut root) = all.remove(&name) else {
+            continue;
+        };
         queue.extend(named(&root.object));
         // A kind that only another one uses is not one of the kinds that were asked for.
         if !is_wanted(&root) {
@@ -102,11 +112,18 @@ fn check_cycles(reached: &BTreeMap<SchemaName, ModelRoot>) -> Result<(), ModelEr
     for root in reached.values() {
         let package = &root.name.package;
         let others = named(&root.object).into_iter().map(|name| name.package);
-        imports.entry(package.clone()).or_default().extend(others.filter(|other| other != package));
+        imports
+            .entry(package.clone())
+            .or_default()
+            .extend(others.filter(|other| other != package));
     }
     // Packages without imports are taken away until none is left.
     loop {
-        let free: Vec<_> = imports.iter().filter(|(_, uses)| uses.is_empty()).map(|(name, _)| name.clone()).collect();
+        let free: Vec<_> = imports
+            .iter()
+            .filter(|(_, uses)| uses.is_empty())
+            .map(|(name, _)| name.clone())
+            .collect();
         if free.is_empty() {
             break;
         }
@@ -119,7 +136,9 @@ fn check_cycles(reached: &BTreeMap<SchemaName, ModelRoot>) -> Result<(), ModelEr
     }
     match imports.is_empty() {
         true => Ok(()),
-        false => Err(ModelError::Cycle(imports.keys().map(|package| package.0.join("/")).collect())),
+        false => Err(ModelError::Cycle(
+            imports.keys().map(|package| package.0.join("/")).collect(),
+        )),
     }
 }
 
@@ -150,14 +169,33 @@ fn write_package(
         }
         let object = interner.take_root(&root.name.name, root.object);
         let is_kind = file.is_some();
-        named_schemas.insert(root.name.name.clone(), PackageSchema { name: root.name.name, object, file, is_kind });
+        named_schemas.insert(
+            root.name.name.clone(),
+            PackageSchema {
+                name: root.name.name,
+                object,
+                file,
+                is_kind,
+            },
+        );
     }
     let (shared, objects): (Vec<_>, Vec<_>) = interner.finish(taken).into_iter().unzip();
     for (name, object) in shared.iter().zip(objects) {
-        named_schemas.insert(name.clone(), PackageSchema { name: name.clone(), object, file: None, is_kind: false });
+        named_schemas.insert(
+            name.clone(),
+            PackageSchema {
+                name: name.clone(),
+                object,
+                file: None,
+                is_kind: false,
+            },
+        );
     }
     place(&mut named_schemas, package, &shared);
-    let names = TypeNames { package, shared: &shared };
+    let names = TypeNames {
+        package,
+        shared: &shared,
+    };
     let mut by_file: BTreeMap<String, Vec<&PackageSchema>> = BTreeMap::new();
     for schema in named_schemas.values() {
         let file = schema.file.clone().unwrap_or_else(|| COMMON.to_owned());
@@ -175,12 +213,17 @@ fn write_package(
 /// Gives each schema that one kind alone uses the file of that kind.
 fn place(schemas: &mut BTreeMap<String, PackageSchema>, package: &PackageName, shared: &[String]) {
     let mut users: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let kinds: Vec<_> = schemas.values().filter_map(|schema| Some((schema.name.clone(), schema.file.clone()?))).collect();
+    let kinds: Vec<_> = schemas
+        .values()
+        .filter_map(|schema| Some((schema.name.clone(), schema.file.clone()?)))
+        .collect();
     for (kind, file) in &kinds {
         let mut seen = BTreeSet::from([kind.clone()]);
         let mut queue = vec![kind.clone()];
         while let Some(name) = queue.pop() {
-            let Some(schema) = schemas.get(&name) else { continue };
+            let Some(schema) = schemas.get(&name) else {
+                continue;
+            };
             schema.object.visit(&mut |kind| {
                 let used = match kind {
                     ModelType::Shared(number) => shared[*number].clone(),
@@ -196,7 +239,9 @@ fn place(schemas: &mut BTreeMap<String, PackageSchema>, package: &PackageName, s
     }
     for schema in schemas.values_mut().filter(|schema| schema.file.is_none()) {
         let files = users.get(&schema.name);
-        schema.file = files.filter(|files| files.len() == 1).and_then(|files| files.first().cloned());
+        schema.file = files
+            .filter(|files| files.len() == 1)
+            .and_then(|files| files.first().cloned());
     }
 }
 
@@ -206,8 +251,10 @@ fn write_file(
     names: &TypeNames<'_>,
     options: &GenerateOptions,
 ) -> String {
-    let written: Vec<_> =
-        schemas.iter().map(|schema| write_schema(&schema.name, &schema.object, names)).collect();
+    let written: Vec<_> = schemas
+        .iter()
+        .map(|schema| write_schema(&schema.name, &schema.object, names))
+        .collect();
     let mut text = format!("{HEAD}\n");
     let title = title.map_or_else(|| format!("schemas of {}", names.package.0.join("/")), docs::line);
     text.push_str(&format!("# Source: {title}\n"));
@@ -216,9 +263,14 @@ fn write_file(
         *untranslated.entry(keyword).or_default() += times;
     }
     if !untranslated.is_empty() {
-        let counts: Vec<_> =
-            untranslated.iter().map(|(keyword, times)| format!("{} {times}", docs::line(keyword))).collect();
-        text.push_str(&format!("# Not checked here, only by the server: {}\n", counts.join(", ")));
+        let counts: Vec<_> = untranslated
+            .iter()
+            .map(|(keyword, times)| format!("{} {times}", docs::line(keyword)))
+            .collect();
+        text.push_str(&format!(
+            "# Not checked here, only by the server: {}\n",
+            counts.join(", ")
+        ));
     }
     if written.iter().any(|schema| schema.uses_regex) {
         text.push_str(&format!("import regex as {REGEX}\n"));
@@ -231,7 +283,11 @@ fn write_file(
         .collect();
     for package in packages {
         let path = [options.import_path.as_str(), &package.0.join(".")].join(".");
-        text.push_str(&format!("import {} as {}\n", path.trim_start_matches('.'), alias(&package)));
+        text.push_str(&format!(
+            "import {} as {}\n",
+            path.trim_start_matches('.'),
+            alias(&package)
+        ));
     }
     // The formatter puts no empty line between the head and a schema.
     let has_imports = text.lines().any(|line| line.starts_with("import "));

@@ -27,7 +27,11 @@ pub(crate) fn translate(pattern: &str) -> Option<String> {
                 letters.next()?;
                 let (least, most) = inside.split_once(',').unwrap_or((&inside, &inside));
                 let least: u64 = least.parse().ok()?;
-                let most: u64 = if most.is_empty() { least } else { most.parse().ok()? };
+                let most: u64 = if most.is_empty() {
+                    least
+                } else {
+                    most.parse().ok()?
+                };
                 repeats = repeats.checked_mul(least.max(most).max(1))?;
                 out.push_str(&format!("{{{inside}}}"));
             }
@@ -103,7 +107,10 @@ mod tests {
     #[test]
     fn common_patterns_are_kept_and_classes_are_ascii() {
         for (pattern, kept) in [
-            ("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+            (
+                "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+                "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+            ),
             (r"^\d+\.\w{2,5}$", r"^[0-9]+\.[0-9A-Za-z_]{2,5}$"),
             (r"^(?:a|b)\s*\/$", r"^(?:a|b)[\t\n\f\r ]*\/$"),
             (r"^[\w.-]+$", "^[0-9A-Za-z_.-]+$"),
@@ -116,8 +123,27 @@ mod tests {
     #[test]
     fn what_the_engines_read_differently_is_left_out() {
         for pattern in [
-            "(?i)abc", r"\bfoo\b", r"\p{L}", "(?P<n>a)", "[[:alpha:]]", "[a&&b]", "[a--b]", r"[\D]", "(?=a)", r"a\z",
-            r"\Qa\E", "a{1001}", "(a{100}){100}", "a{,3}", "[]a]", "[a-\\d]", "(", "a{x}", r"\x41", "$${x}", "[a~~b]",
+            "(?i)abc",
+            r"\bfoo\b",
+            r"\p{L}",
+            "(?P<n>a)",
+            "[[:alpha:]]",
+            "[a&&b]",
+            "[a--b]",
+            r"[\D]",
+            "(?=a)",
+            r"a\z",
+            r"\Qa\E",
+            "a{1001}",
+            "(a{100}){100}",
+            "a{,3}",
+            "[]a]",
+            "[a-\\d]",
+            "(",
+            "a{x}",
+            r"\x41",
+            "$${x}",
+            "[a~~b]",
         ] {
             assert_eq!(translate(pattern), None, "{pattern}");
         }

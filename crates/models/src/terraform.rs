@@ -6,7 +6,10 @@ use crate::{
     error::ModelError,
     limits::{MOST_LEVELS, MOST_PROPERTIES},
     names::{package_segment, schema_name},
-    schema::{ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName, ValueCheck},
+    schema::{
+        ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName,
+        ValueCheck,
+    },
 };
 
 type Fields = Map<String, Value>;
@@ -24,15 +27,29 @@ pub fn read_terraform(document: &Value) -> Result<Vec<ModelRoot>, ModelError> {
     for (address, provider) in providers {
         let name = address.rsplit('/').next().unwrap_or_default();
         let package = PackageName(vec![package_segment(name)]);
-        for (kind, schema) in provider.get("resource_schemas").and_then(Value::as_object).into_iter().flatten() {
+        for (kind, schema) in provider
+            .get("resource_schemas")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             let block = schema.get("block").and_then(Value::as_object);
             let block = block.ok_or_else(|| form(kind, "a resource must have a `block`"))?;
-            let mut reader = BlockReader { place: vec![kind.clone()], count };
+            let mut reader = BlockReader {
+                place: vec![kind.clone()],
+                count,
+            };
             let object = reader.block(block)?;
             count = reader.count;
-            let short = kind.strip_prefix(name).and_then(|rest| rest.strip_prefix('_')).unwrap_or(kind);
+            let short = kind
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix('_'))
+                .unwrap_or(kind);
             roots.push(ModelRoot {
-                name: SchemaName { package: package.clone(), name: schema_name(short) },
+                name: SchemaName {
+                    package: package.clone(),
+                    name: schema_name(short),
+                },
                 kind: Some(kind.clone()),
                 title: format!("{kind} of {address}"),
                 object,
@@ -46,7 +63,10 @@ pub fn read_terraform(document: &Value) -> Result<Vec<ModelRoot>, ModelError> {
 }
 
 fn form(place: &str, what: &'static str) -> ModelError {
-    ModelError::Form { place: place.to_owned(), what }
+    ModelError::Form {
+        place: place.to_owned(),
+        what,
+    }
 }
 
 /// Reads the blocks of one resource.
@@ -71,9 +91,17 @@ impl BlockReader {
     }
 
     fn block(&mut self, block: &Fields) -> Result<ModelObject, ModelError> {
-        let mut object = ModelObject { doc: text(block, "description"), ..ModelObject::default() };
+        let mut object = ModelObject {
+            doc: text(block, "description"),
+            ..ModelObject::default()
+        };
         self.attributes(block.get("attributes"), &mut object)?;
-        for (name, nested) in block.get("block_types").and_then(Value::as_object).into_iter().flatten() {
+        for (name, nested) in block
+            .get("block_types")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             self.enter(name)?;
             let property = self.nested_block(name, nested, &mut object)?;
             object.properties.push(property);
@@ -85,14 +113,24 @@ impl BlockReader {
     fn attributes(&mut self, attributes: Option<&Value>, object: &mut ModelObject) -> Result<(), ModelError> {
         for (name, attribute) in attributes.and_then(Value::as_object).into_iter().flatten() {
             self.enter(name)?;
-            let fields = attribute.as_object().ok_or_else(|| self.form("an attribute must be a mapping"))?;
+            let fields = attribute
+                .as_object()
+                .ok_or_else(|| self.form("an attribute must be a mapping"))?;
             let is = |keyword: &str| fields.get(keyword) == Some(&Value::Bool(true));
             // Computed alone: the provider sets it.
             if is("required") || is("optional") {
                 let kind = self.attribute_type(fields, object)?;
-                let presence = if is("required") { Presence::Required } else { Presence::Optional };
+                let presence = if is("required") {
+                    Presence::Required
+                } else {
+                    Presence::Optional
+                };
                 let doc = doc(fields);
-                object.properties.push(ModelProperty { doc, presence, ..ModelProperty::optional(name, kind) });
+                object.properties.push(ModelProperty {
+                    doc,
+                    presence,
+                    ..ModelProperty::optional(name, kind)
+                });
             }
             self.place.pop();
         }
@@ -101,10 +139,14 @@ impl BlockReader {
 
     fn attribute_type(&mut self, fields: &Fields, object: &mut ModelObject) -> Result<ModelType, ModelError> {
         let Some(nested) = fields.get("nested_type") else {
-            let given = fields.get("type").ok_or_else(|| self.form("an attribute must have a `type`"))?;
+            let given = fields
+                .get("type")
+                .ok_or_else(|| self.form("an attribute must have a `type`"))?;
             return self.value_type(given, object);
         };
-        let nested = nested.as_object().ok_or_else(|| self.form("`nested_type` must be a mapping"))?;
+        let nested = nested
+            .as_object()
+            .ok_or_else(|| self.form("`nested_type` must be a mapping"))?;
         let mut inner = ModelObject::default();
         self.attributes(nested.get("attributes"), &mut inner)?;
         let inner = ModelType::Object(Box::new(inner));
@@ -149,18 +191,33 @@ impl BlockReader {
         })
     }
 
-    fn nested_block(&mut self, name: &str, nested: &Value, owner: &mut ModelObject) -> Result<ModelProperty, ModelError> {
-        let fields = nested.as_object().ok_or_else(|| self.form("a block must be a mapping"))?;
+    fn nested_block(
+        &mut self,
+        name: &str,
+        nested: &Value,
+        owner: &mut ModelObject,
+    ) -> Result<ModelProperty, ModelError> {
+        let fields = nested
+            .as_object()
+            .ok_or_else(|| self.form("a block must be a mapping"))?;
         let block = fields.get("block").and_then(Value::as_object);
         let block = block.ok_or_else(|| self.form("a nested block must have a `block`"))?;
         let inner = self.block(block)?;
         let doc = inner.doc.clone();
         let single = ModelType::Object(Box::new(inner));
-        let count = |keyword: &str| fields.get(keyword).and_then(Value::as_u64).filter(|count| *count > 0);
+        let count = |keyword: &str| {
+            fields
+                .get(keyword)
+                .and_then(Value::as_u64)
+                .filter(|count| *count > 0)
+        };
         let (least, most) = (count("min_items"), count("max_items"));
         let mut value = ModelValue::new(self.nesting(fields, single.clone())?);
         if let ModelType::List(_) = value.kind {
-            let limits = [least.filter(|least| *least > 1).map(ValueCheck::MinItems), most.map(ValueCheck::MaxItems)];
+            let limits = [
+                least.filter(|least| *least > 1).map(ValueCheck::MinItems),
+                most.map(ValueCheck::MaxItems),
+            ];
             match most {
                 // One block is written as a list or alone, so its number cannot be checked.
                 Some(1) => {
@@ -170,8 +227,17 @@ impl BlockReader {
                 _ => value.checks.extend(limits.into_iter().flatten()),
             }
         }
-        let presence = if least.is_some() { Presence::Required } else { Presence::Optional };
-        Ok(ModelProperty { doc, presence, value, ..ModelProperty::optional(name, ModelType::Any) })
+        let presence = if least.is_some() {
+            Presence::Required
+        } else {
+            Presence::Optional
+        };
+        Ok(ModelProperty {
+            doc,
+            presence,
+            value,
+            ..ModelProperty::optional(name, ModelType::Any)
+        })
     }
 
     fn nesting(&self, fields: &Fields, inner: ModelType) -> Result<ModelType, ModelError> {
@@ -190,7 +256,11 @@ fn or_text(kind: ModelType) -> ModelType {
 }
 
 fn text(fields: &Fields, name: &str) -> String {
-    fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    fields
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// The description, with what Terraform says about the attribute besides.

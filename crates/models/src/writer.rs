@@ -36,11 +36,17 @@ pub(crate) fn alias(package: &PackageName) -> String {
 pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'_>) -> WrittenSchema {
     let mut untranslated = object.untranslated.clone();
     let mut leave_out = |keyword: &str| *untranslated.entry(keyword.to_owned()).or_default() += 1;
-    let mut open = object.others.as_ref().map(|others| type_text(&others.kind, names));
-    let identifiers = object.properties.iter().filter_map(|property| match attribute_name(&property.name) {
-        AttributeName::Identifier(name) => Some(name.trim_start_matches('$').to_owned()),
-        _ => None,
-    });
+    let open = object
+        .others
+        .as_ref()
+        .map(|others| type_text(&others.kind, names));
+    let identifiers = object
+        .properties
+        .iter()
+        .filter_map(|property| match attribute_name(&property.name) {
+            AttributeName::Identifier(name) => Some(name.trim_start_matches('$').to_owned()),
+            _ => None,
+        });
     let identifiers: BTreeSet<String> = identifiers.collect();
     let (mut attributes, mut conditions, mut described) = (String::new(), String::new(), Vec::new());
     let mut uses_regex = false;
@@ -49,8 +55,7 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
             AttributeName::Identifier(name) => (name, true),
             AttributeName::Quoted(name) => (name, false),
             AttributeName::Impossible => {
-                leave_out("name of a property");
-                open = Some("any".to_owned());
+                leave_out("property that KCL cannot name");
                 continue;
             }
         };
@@ -66,7 +71,10 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
         described.extend(description(property, &attribute, &kind));
         if property.presence == Presence::RequiredOrNull {
             match can_check {
-                true => conditions.push_str(&format!("        {attribute} != Undefined, \"{} is required\"\n", property.name)),
+                true => conditions.push_str(&format!(
+                    "        {attribute} != Undefined, \"{} is required\"\n",
+                    property.name
+                )),
                 false => leave_out("required"),
             }
         }
@@ -78,7 +86,8 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
                     uses_regex |= line.uses.contains(REGEX);
                     conditions.push_str(&format!("        {text}\n"));
                 }
-                None => leave_out("check of a property whose name KCL cannot use"),
+                None if can_check => leave_out("check beside a property called like a function"),
+                None => leave_out("check of a quoted name"),
             }
         }
     }
@@ -92,7 +101,11 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
     if !conditions.is_empty() {
         text.push_str(&format!("\n    check:\n{conditions}"));
     }
-    WrittenSchema { text, uses_regex, untranslated }
+    WrittenSchema {
+        text,
+        uses_regex,
+        untranslated,
+    }
 }
 
 /// The type in KCL.

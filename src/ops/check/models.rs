@@ -18,14 +18,27 @@ pub(super) fn check(
     checked: &CheckedFiles<'_>,
 ) -> Result<Vec<Diagnostic>, UserError> {
     let mut found = Vec::new();
-    for entry in workspace.config.models.sources.iter().filter(|entry| concerns(entry, workspace, checked)) {
+    for entry in workspace
+        .config
+        .models
+        .sources
+        .iter()
+        .filter(|entry| concerns(entry, workspace, checked))
+    {
         match compare(workspace, entry) {
             Ok(stale) => found.extend(stale),
             // What cannot be read is an error of the repository, like the others.
             Err(failure) => {
-                let place = failure.location.as_ref().and_then(|place| RepoPath::normalize(&place.file));
+                let place = failure
+                    .location
+                    .as_ref()
+                    .and_then(|place| RepoPath::normalize(&place.file));
                 let file = place.unwrap_or_else(|| RepoPath::root().child(FILE_NAME));
-                let message = format!("the models in `{}` cannot be generated: {}", entry.into.escape_debug(), failure.message);
+                let message = format!(
+                    "the models in `{}` cannot be generated: {}",
+                    entry.into.escape_debug(),
+                    failure.message
+                );
                 let mut broken = Diagnostic::new(&file, LintRule::Models, &message);
                 broken.hint = failure.hints.first().cloned();
                 found.push(broken);
@@ -56,16 +69,26 @@ fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Di
         documents.extend(read_repository_source(source, &path)?);
     }
     let digest = Digest::of_set(documents.iter().map(Digest::of_json));
-    let content = SourceContent { documents, version: None, digest };
+    let content = SourceContent {
+        documents,
+        version: None,
+        digest,
+    };
     let files = generated(source, entry, &content)?;
     let stale = stale_files(source, entry, &files)?;
     let found = stale.into_iter().flat_map(|model| {
-        model.differences.into_iter().map(move |difference| (model.file.clone(), difference))
+        model
+            .differences
+            .into_iter()
+            .map(move |difference| (model.file.clone(), difference))
     });
     Ok(found
         .map(|(file, difference)| {
             let mut found = Diagnostic::new(&file, LintRule::Models, &format!("stale model: {difference}"));
-            found.hint = Some(format!("import it again: `konverge models import {}`", command(entry)));
+            found.hint = Some(format!(
+                "import it again: `konverge models import {}`",
+                command(entry)
+            ));
             found
         })
         .collect())
@@ -73,8 +96,16 @@ fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Di
 
 /// The arguments that import an entry again.
 fn command(entry: &ModelSourceConfig) -> String {
-    let only = entry.only.iter().flat_map(|kind| ["--only".to_owned(), kind.clone()]);
-    let all = entry.from.iter().cloned().chain(only).chain(["--into".to_owned(), entry.into.clone()]);
+    let only = entry
+        .only
+        .iter()
+        .flat_map(|kind| ["--only".to_owned(), kind.clone()]);
+    let all = entry
+        .from
+        .iter()
+        .cloned()
+        .chain(only)
+        .chain(["--into".to_owned(), entry.into.clone()]);
     let words: Vec<_> = all.map(|word| word.escape_debug().to_string()).collect();
     words.join(" ")
 }

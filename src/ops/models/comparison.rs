@@ -24,9 +24,16 @@ pub struct StaleModel {
 impl StaleModel {
     /// A source with another digest whose models are the same.
     pub(super) fn moved_source(entry: &ModelSourceConfig, version: Option<&str>) -> Self {
-        let version = version.map(|version| format!(" (version {version})")).unwrap_or_default();
-        let what = format!("the source has changed{version}, and the models are the same: import it again to record its hash");
-        Self { file: entry.folder().unwrap_or_default(), differences: vec![what] }
+        let version = version
+            .map(|version| format!(" (version {version})"))
+            .unwrap_or_default();
+        let what = format!(
+            "the source has changed{version}, and the models are the same: import it again to record its hash"
+        );
+        Self {
+            file: entry.folder().unwrap_or_default(),
+            differences: vec![what],
+        }
     }
 }
 
@@ -40,8 +47,12 @@ pub fn stale_files(
     generated: &ModelFiles,
 ) -> Result<Vec<StaleModel>, UserError> {
     let folder = entry.folder().unwrap_or_default();
-    let mut paths: BTreeSet<RepoPath> =
-        source.files().keys().filter(|path| path.is_within(&folder)).cloned().collect();
+    let mut paths: BTreeSet<RepoPath> = source
+        .files()
+        .keys()
+        .filter(|path| path.is_within(&folder))
+        .cloned()
+        .collect();
     paths.extend(generated.keys().filter_map(|path| folder.join(path)));
     let mut stale = Vec::new();
     for file in paths {
@@ -61,7 +72,10 @@ pub fn stale_files(
             (None, _) => vec!["the file is missing".to_owned()],
             (Some(_), None) => vec!["the source does not give this file any more".to_owned()],
         };
-        stale.push(StaleModel { file, differences: told });
+        stale.push(StaleModel {
+            file,
+            differences: told,
+        });
     }
     Ok(stale)
 }

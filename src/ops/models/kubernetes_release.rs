@@ -17,8 +17,13 @@ pub(super) async fn read(run: &RunContext, version: &str) -> Result<Value, UserE
     let place = run.var(VARIABLE).unwrap_or(ADDRESS).trim_end_matches('/');
     let url = format!("{place}/release-{version}/api/openapi-spec/swagger.json");
     let failed = |why: String| {
-        UserError::new(ErrorKind::Config, format!("the OpenAPI document of Kubernetes {version} cannot be downloaded: {why}"))
-            .hint(format!("give a file or `cluster:NAME` instead, or set {VARIABLE} to a mirror"))
+        UserError::new(
+            ErrorKind::Config,
+            format!("the OpenAPI document of Kubernetes {version} cannot be downloaded: {why}"),
+        )
+        .hint(format!(
+            "give a file or `cluster:NAME` instead, or set {VARIABLE} to a mirror"
+        ))
     };
     let without_url = |error: reqwest::Error| konverge_base::error::chain(&error.without_url());
     let client = reqwest::Client::builder()
@@ -27,7 +32,11 @@ pub(super) async fn read(run: &RunContext, version: &str) -> Result<Value, UserE
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| failed(without_url(error)))?;
-    let mut answer = client.get(&url).send().await.map_err(|error| failed(without_url(error)))?;
+    let mut answer = client
+        .get(&url)
+        .send()
+        .await
+        .map_err(|error| failed(without_url(error)))?;
     if !answer.status().is_success() {
         return Err(failed(format!("the server says {}", answer.status())));
     }

@@ -53,15 +53,22 @@ pub async fn import(run: &RunContext, request: &ImportRequest) -> Result<ImportR
     let config = Config::load(worktree.as_ref())?;
     let sources = sources::parse(run, repository.root(), &request.sources)?;
     let folder = match &request.into {
-        Some(into) => sources::repository_path(run, repository.root(), into)
-            .ok_or_else(|| not_importable(into))?,
-        None => RepoPath::root().child("base").child("pkg").child(&sources[0].name()),
+        Some(into) => {
+            sources::repository_path(run, repository.root(), into).ok_or_else(|| not_importable(into))?
+        }
+        None => RepoPath::root()
+            .child("base")
+            .child("pkg")
+            .child(&sources[0].name()),
     };
     let import_path = import_path(worktree.as_ref(), &folder)?;
     model_folder::check(repository.root(), &folder)?;
     let content = sources::read(run, &config, worktree.as_ref(), &sources).await?;
     run.check_interrupted()?;
-    let options = GenerateOptions { only: request.only.clone(), import_path };
+    let options = GenerateOptions {
+        only: request.only.clone(),
+        import_path,
+    };
     let files = generate(read_documents(&content.documents)?, &options)?;
     let files = formatted(run, &config, &files).await?;
     run.begin_writes()?;
@@ -77,7 +84,11 @@ pub async fn import(run: &RunContext, request: &ImportRequest) -> Result<ImportR
         };
         record::write(repository.root(), &config.models, entry)?;
     }
-    Ok(ImportReport { folder, files: files.len(), unrecorded })
+    Ok(ImportReport {
+        folder,
+        files: files.len(),
+        unrecorded,
+    })
 }
 
 /// Generates the models of every entry of `models.sources` again, and returns what differs.
@@ -89,8 +100,10 @@ pub async fn check(run: &RunContext) -> Result<(usize, Vec<StaleModel>), UserErr
     let worktree = repository.worktree()?;
     let config = Config::load(worktree.as_ref())?;
     if config.models.sources.is_empty() {
-        return Err(UserError::new(ErrorKind::Config, "konverge.yaml records no models")
-            .hint("`konverge models import SOURCE` generates some, and records their source"));
+        return Err(
+            UserError::new(ErrorKind::Config, "konverge.yaml records no models")
+                .hint("`konverge models import SOURCE` generates some, and records their source"),
+        );
     }
     let mut stale = Vec::new();
     for entry in &config.models.sources {
@@ -99,7 +112,12 @@ pub async fn check(run: &RunContext) -> Result<(usize, Vec<StaleModel>), UserErr
         let content = sources::read(run, &config, worktree.as_ref(), &sources).await?;
         let files = formatted(run, &config, &generated(worktree.as_ref(), entry, &content)?).await?;
         let mut found = stale_files(worktree.as_ref(), entry, &files)?;
-        if found.is_empty() && entry.hash.as_ref().is_some_and(|hash| *hash != content.digest.to_string()) {
+        if found.is_empty()
+            && entry
+                .hash
+                .as_ref()
+                .is_some_and(|hash| *hash != content.digest.to_string())
+        {
             found.push(StaleModel::moved_source(entry, content.version.as_deref()));
         }
         stale.extend(found);
@@ -118,17 +136,23 @@ pub fn generated(
 ) -> Result<ModelFiles, UserError> {
     let folder = entry.folder().ok_or_else(|| not_importable(&entry.into))?;
     let import_path = import_path(source, &folder)?;
-    let options = GenerateOptions { only: entry.only.clone(), import_path };
+    let options = GenerateOptions {
+        only: entry.only.clone(),
+        import_path,
+    };
     Ok(generate(read_documents(&content.documents)?, &options)?)
 }
 
 /// The path by which KCL imports a folder: from the nearest `kcl.mod` above it.
 fn import_path(source: &dyn Source, folder: &RepoPath) -> Result<String, UserError> {
     let files = source.files();
-    let root = folder.ancestors().find(|above| files.contains_key(&above.child("kcl.mod")));
+    let root = folder
+        .ancestors()
+        .find(|above| files.contains_key(&above.child("kcl.mod")));
     let path = folder.relative_to(&root.unwrap_or_default());
     let path = path.filter(|path| is_package_path(path));
-    path.map(|path| path.replace('/', ".")).ok_or_else(|| not_importable(folder.as_str()))
+    path.map(|path| path.replace('/', "."))
+        .ok_or_else(|| not_importable(folder.as_str()))
 }
 
 fn not_importable(folder: &str) -> UserError {

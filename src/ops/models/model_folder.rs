@@ -37,9 +37,12 @@ pub(super) async fn format(pool: &Pool, files: &ModelFiles) -> Result<ModelFiles
 /// There is a file of another kind, or a link.
 pub(super) fn check(root: &Path, folder: &RepoPath) -> Result<(), UserError> {
     let refuse = |place: &Path, what: &str| {
-        UserError::new(ErrorKind::Usage, format!("{what}, and the import would delete it"))
-            .at(place.display().to_string(), None, None)
-            .hint("choose another folder with `--into`, or move the file")
+        UserError::new(
+            ErrorKind::Usage,
+            format!("{what}, and the import would delete it"),
+        )
+        .at(place.display().to_string(), None, None)
+        .hint("choose another folder with `--into`, or move the file")
     };
     let failed = |place: &Path, error: io::Error| {
         UserError::new(ErrorKind::Layout, error.to_string()).at(place.display().to_string(), None, None)
@@ -93,8 +96,11 @@ pub(super) fn replace(root: &Path, folder: &RepoPath, files: &ModelFiles) -> Res
     replaced.map_err(|error| {
         // It may not have been created.
         let _ = fs::remove_dir_all(&beside);
-        UserError::new(ErrorKind::Layout, format!("the models cannot be written: {error}"))
-            .at(folder.to_string(), None, None)
-            .hint("choose another folder with `--into`")
+        UserError::new(
+            ErrorKind::Layout,
+            format!("the models cannot be written: {error}"),
+        )
+        .at(folder.to_string(), None, None)
+        .hint("choose another folder with `--into`")
     })
 }

@@ -23,15 +23,22 @@ pub(super) fn write(root: &Path, known: &ModelsConfig, entry: ModelSourceConfig)
     sources.push(entry);
     sources.sort_by(|a, b| a.into.cmp(&b.into));
     let models = ModelsConfig { sources };
-    let content = checkout::read(root, Path::new(FILE_NAME)).map_err(failed)?.unwrap_or_default();
+    let content = checkout::read(root, Path::new(FILE_NAME))
+        .map_err(failed)?
+        .unwrap_or_default();
     let text = String::from_utf8_lossy(&content);
     let updated = replace_block(&text, &models);
     let is_read = yaml::from_str::<Config>(&updated).is_ok_and(|config| config.models == models);
     if !is_read {
         let block = block(&models);
-        return Err(UserError::new(ErrorKind::Config, "the source of the models cannot be recorded here")
-            .at(FILE_NAME, None, None)
-            .hint(format!("the models are written; put this into the file yourself:\n{block}")));
+        return Err(UserError::new(
+            ErrorKind::Config,
+            "the source of the models cannot be recorded here",
+        )
+        .at(FILE_NAME, None, None)
+        .hint(format!(
+            "the models are written; put this into the file yourself:\n{block}"
+        )));
     }
     if updated != text {
         checkout::write(root, Path::new(FILE_NAME), updated.as_bytes(), Existing::Replace).map_err(failed)?;
@@ -86,7 +93,10 @@ mod tests {
                 "version: 1\nmodels:\n  sources:\n  - into: x\n\n# the rest\nkcl:\n  x: 1\n",
                 format!("version: 1\n{written}# the rest\nkcl:\n  x: 1\n"),
             ),
-            ("models: {sources: []}\nversion: 1\n", format!("{written}version: 1\n")),
+            (
+                "models: {sources: []}\nversion: 1\n",
+                format!("{written}version: 1\n"),
+            ),
         ] {
             assert_eq!(replace_block(text, &models), expected, "{text}");
         }

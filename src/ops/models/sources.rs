@@ -9,7 +9,10 @@ use serde_json::Value;
 
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, Digest, RepoPath, file_source::{FileKind, Source}},
+    model::{
+        ClusterName, Digest, RepoPath,
+        file_source::{FileKind, Source},
+    },
     yaml,
 };
 use konverge_config::Config;
@@ -61,7 +64,12 @@ impl fmt::Display for ModelSource {
 impl ModelSource {
     /// The name of the folder below `base/pkg`.
     pub(super) fn name(&self) -> String {
-        let file = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let file = |path: &Path| {
+            path.file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
+        };
         package_segment(&match self {
             Self::Cluster(name) => name.to_string(),
             Self::Kubernetes(_) => "kubernetes".to_owned(),
@@ -95,10 +103,15 @@ pub(super) fn parse(run: &RunContext, root: &Path, texts: &[String]) -> Result<V
 pub(super) fn recorded(texts: &[String]) -> Result<Vec<ModelSource>, UserError> {
     let parse = |text: &String| match special(text)? {
         Some(source) => Ok(source),
-        None => RepoPath::normalize(text).map(ModelSource::Repository).ok_or_else(|| {
-            let what = format!("models.sources: `{}` is not a path of the repository", text.escape_debug());
-            UserError::new(ErrorKind::Config, what).hint("import it again: `konverge models import`")
-        }),
+        None => RepoPath::normalize(text)
+            .map(ModelSource::Repository)
+            .ok_or_else(|| {
+                let what = format!(
+                    "models.sources: `{}` is not a path of the repository",
+                    text.escape_debug()
+                );
+                UserError::new(ErrorKind::Config, what).hint("import it again: `konverge models import`")
+            }),
     };
     texts.iter().map(parse).collect()
 }
@@ -109,12 +122,18 @@ fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
     if let Some(name) = text.strip_prefix("cluster:") {
         return match name.parse() {
             Ok(name) => Ok(Some(ModelSource::Cluster(name))),
-            Err(error) => wrong(format!("{error}"), "give the name of a cluster of konverge.yaml: `cluster:prod`"),
+            Err(error) => wrong(
+                format!("{error}"),
+                "give the name of a cluster of konverge.yaml: `cluster:prod`",
+            ),
         };
     }
     if let Some(version) = text.strip_prefix("kubernetes@") {
-        let is_number = |part: &str| !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit());
-        let is_version = version.split_once('.').is_some_and(|(major, minor)| is_number(major) && is_number(minor));
+        let is_number =
+            |part: &str| !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit());
+        let is_version = version
+            .split_once('.')
+            .is_some_and(|(major, minor)| is_number(major) && is_number(minor));
         return match is_version {
             true => Ok(Some(ModelSource::Kubernetes(version.to_owned()))),
             false => wrong(
@@ -125,7 +144,10 @@ fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
     }
     match text.contains("://") {
         true => wrong(
-            format!("`{}` is an address", konverge_base::secrets::without_secrets(text).escape_debug()),
+            format!(
+                "`{}` is an address",
+                konverge_base::secrets::without_secrets(text).escape_debug()
+            ),
             "download it into the repository, and give the file",
         ),
         false => Ok(None),
@@ -168,7 +190,11 @@ pub(super) async fn read(
         }
     }
     let digest = Digest::of_set(documents.iter().map(Digest::of_json));
-    Ok(SourceContent { documents, version, digest })
+    Ok(SourceContent {
+        documents,
+        version,
+        digest,
+    })
 }
 
 /// The documents of a file or a folder of a revision. No link is followed.
@@ -177,12 +203,17 @@ pub(super) async fn read(
 /// It does not exist, is too large, or is not YAML or JSON.
 pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Vec<Value>, UserError> {
     let files = source.files();
-    let is_source = |file: &RepoPath| *file == *path || file.is_within(path) && is_data(Path::new(file.as_str()));
-    let found = files.iter().filter(|(file, entry)| entry.kind == FileKind::File && is_source(file));
+    let is_source =
+        |file: &RepoPath| *file == *path || file.is_within(path) && is_data(Path::new(file.as_str()));
+    let found = files
+        .iter()
+        .filter(|(file, entry)| entry.kind == FileKind::File && is_source(file));
     let found: Vec<_> = found.take(MOST_FILES + 1).collect();
     if found.is_empty() {
-        return Err(missing(&format!("there is no YAML or JSON file at `{path}` in the repository"))
-            .hint("a file that git ignores is not read: add it first"));
+        return Err(missing(&format!(
+            "there is no YAML or JSON file at `{path}` in the repository"
+        ))
+        .hint("a file that git ignores is not read: add it first"));
     }
     check_count(found.len(), path.as_str())?;
     let mut documents = Vec::new();
@@ -197,7 +228,10 @@ pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Ve
 /// The documents of a file or a folder outside of the repository.
 pub(super) fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
     let failed = |path: &Path, error: std::io::Error| {
-        missing(&format!("`{}` cannot be read: {error}", path.display().to_string().escape_debug()))
+        missing(&format!(
+            "`{}` cannot be read: {error}",
+            path.display().to_string().escape_debug()
+        ))
     };
     let (mut queue, mut files) = (vec![path.to_owned()], Vec::new());
     while let Some(place) = queue.pop() {
@@ -222,7 +256,10 @@ pub(super) fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
     for (file, size) in files {
         let name = file.display().to_string();
         check_size(&name, size)?;
-        documents.extend(parse_file(&name, &fs::read(&file).map_err(|error| failed(&file, error))?)?);
+        documents.extend(parse_file(
+            &name,
+            &fs::read(&file).map_err(|error| failed(&file, error))?,
+        )?);
     }
     Ok(documents)
 }
@@ -237,7 +274,9 @@ fn parse_file(name: &str, content: &[u8]) -> Result<Vec<Value>, UserError> {
     yaml::long_documents(text).map_err(|error| {
         UserError::new(ErrorKind::Layout, error.message)
             .at(name, error.line, error.column)
-            .hint("a source is YAML or JSON; the templates of a chart must be rendered first: `helm template`")
+            .hint(
+                "a source is YAML or JSON; the templates of a chart must be rendered first: `helm template`",
+            )
     })
 }
 
@@ -250,8 +289,14 @@ fn check_size(name: &str, size: u64) -> Result<(), UserError> {
     if size <= LONGEST {
         return Ok(());
     }
-    let what = format!("the file has {} MiB, and at most {} are read", size >> 20, LONGEST >> 20);
-    Err(UserError::new(ErrorKind::Layout, what).at(name, None, None).hint("split it, and give the parts"))
+    let what = format!(
+        "the file has {} MiB, and at most {} are read",
+        size >> 20,
+        LONGEST >> 20
+    );
+    Err(UserError::new(ErrorKind::Layout, what)
+        .at(name, None, None)
+        .hint("split it, and give the parts"))
 }
 
 fn check_count(count: usize, name: &str) -> Result<(), UserError> {

@@ -21,6 +21,7 @@ pub mod kcl_errors;
 pub mod konfigs;
 pub mod kusion_modules;
 pub mod migration;
+pub mod models;
 pub mod notify;
 pub mod output;
 pub mod package_locks;

@@ -46,7 +46,13 @@ impl Core {
             .unwrap();
         let input = process.stdin.take().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());
-        Self { process, input, output, files, _folder: folder }
+        Self {
+            process,
+            input,
+            output,
+            files,
+            _folder: folder,
+        }
     }
 
     fn ask(&mut self, question: &Value) -> Option<String> {
@@ -64,8 +70,10 @@ impl Core {
     /// Every package loads, and every file is as the core formats it.
     pub fn check_all(&mut self) {
         let files = self.files.clone();
-        let folders: std::collections::BTreeSet<&str> =
-            files.keys().map(|path| path.rsplit_once('/').unwrap().0).collect();
+        let folders: std::collections::BTreeSet<&str> = files
+            .keys()
+            .map(|path| path.rsplit_once('/').unwrap().0)
+            .collect();
         for folder in folders {
             let refused = self.ask(&json!({"load": format!("m.{}", folder.replace('/', "."))}));
             assert_eq!(refused, None, "{folder}");

@@ -7,12 +7,26 @@ use serde_json::{Map, Value, json};
 use crate::core::Core;
 
 const TEXTS: [&str; 16] = [
-    "\"\"\"", "${1 + 1}", "$${x}", "\\", "\n\nimport file\n", "\"\"\"\nimport file\nx = file.read(\"/etc/passwd\")\n\"\"\"", "a: b",
-    "# comment", "\u{0}\u{7}", "\u{202e}right", "'''", "r\"\"\"", "schema X:", "-----", "\r\u{2028}", "{str:str}",
+    "\"\"\"",
+    "${1 + 1}",
+    "$${x}",
+    "\\",
+    "\n\nimport file\n",
+    "\"\"\"\nimport file\nx = file.read(\"/etc/passwd\")\n\"\"\"",
+    "a: b",
+    "# comment",
+    "\u{0}\u{7}",
+    "\u{202e}right",
+    "'''",
+    "r\"\"\"",
+    "schema X:",
+    "-----",
+    "\r\u{2028}",
+    "{str:str}",
 ];
 const NAMES: [&str; 22] = [
-    "regex", "len", "if", "check", "schema", "_x", "", "a.b", "$ref", "a b", "\"", "\\", "${x}", "é", "a-b", "aB", "a_b", "str", "None",
-    "import", "self", "\n",
+    "regex", "len", "if", "check", "schema", "_x", "", "a.b", "$ref", "a b", "\"", "\\", "${x}", "é", "a-b",
+    "aB", "a_b", "str", "None", "import", "self", "\n",
 ];
 
 fn schema(random: &mut Random, depth: usize) -> Value {
@@ -55,13 +69,24 @@ fn whatever_a_document_holds_its_models_load() {
         let mut core = Core::with(read_crds([&crd]).unwrap(), &[]);
         core.check_all();
         let text = core.files.values().cloned().collect::<String>();
-        assert!(!text.lines().any(|line| line.trim_start().starts_with("import file")), "{text}");
+        assert!(
+            !text
+                .lines()
+                .any(|line| line.trim_start().starts_with("import file")),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn names_of_kinds_groups_and_resources_stay_in_their_folder() {
-    for (group, kind) in [("../../etc", "../x"), ("", ""), ("a/b", "/abs"), ("math", "_test"), ("if", "x_test")] {
+    for (group, kind) in [
+        ("../../etc", "../x"),
+        ("", ""),
+        ("a/b", "/abs"),
+        ("math", "_test"),
+        ("if", "x_test"),
+    ] {
         let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "x"},
             "spec": {"group": group, "names": {"kind": kind}, "versions": [{"name": "v1", "served": true,
                 "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
@@ -69,8 +94,17 @@ fn names_of_kinds_groups_and_resources_stay_in_their_folder() {
         for roots in [read_crds([&crd]).unwrap(), read_terraform(&schemas).unwrap()] {
             let files = generate(roots.clone(), &GenerateOptions::default()).unwrap();
             let path = files.keys().next().unwrap();
-            let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.') && part.chars().all(|c| c.is_ascii_alphanumeric() || "_.".contains(c));
-            assert!(path.split('/').all(is_plain) && path.ends_with(".k") && !path.ends_with("_test.k"), "{path}");
+            let is_plain = |part: &str| {
+                !part.is_empty()
+                    && !part.starts_with('.')
+                    && part
+                        .chars()
+                        .all(|c| c.is_ascii_alphanumeric() || "_.".contains(c))
+            };
+            assert!(
+                path.split('/').all(is_plain) && path.ends_with(".k") && !path.ends_with("_test.k"),
+                "{path}"
+            );
             Core::with(roots, &[]).check_all();
         }
     }
@@ -79,12 +113,19 @@ fn names_of_kinds_groups_and_resources_stay_in_their_folder() {
 #[test]
 fn a_document_of_200_000_properties_is_translated_or_refused() {
     let many = |count: usize| {
-        let properties: Map<String, Value> = (0..count).map(|number| (format!("p{number}"), json!({"type": "string"}))).collect();
+        let properties: Map<String, Value> = (0..count)
+            .map(|number| (format!("p{number}"), json!({"type": "string"})))
+            .collect();
         json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "x"},
             "spec": {"group": "x", "names": {"kind": "Big"}, "versions": [{"name": "v1", "served": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}}]}})
     };
     let files = generate(read_crds([&many(200_000)]).unwrap(), &GenerateOptions::default()).unwrap();
     assert!(files.values().next().unwrap().contains("    p199999?: str\n"));
-    assert!(read_crds([&many(400_001)]).unwrap_err().to_string().contains("more than 400000 properties"));
+    assert!(
+        read_crds([&many(400_001)])
+            .unwrap_err()
+            .to_string()
+            .contains("more than 400000 properties")
+    );
 }

@@ -43,7 +43,13 @@ async fn get(client: &Client, path: &str) -> Value {
 
 /// Creates a CRD and waits until its path is served.
 async fn create(client: &Client, crd: &Value, path: &str) {
-    let created = refusal(client, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
+    let created = refusal(
+        client,
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        crd,
+    )
+    .await;
     assert!(created.is_none_or(|why| why.contains("already exists")));
     for _ in 0..600 {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
@@ -72,7 +78,12 @@ async fn compare(client: &Client, core: &mut Core, kind: &Kind<'_>) -> BTreeMap<
     let (mut accepted, mut refused) = (0, 0);
     for number in 0..objects() {
         let seed = seed() ^ (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut maker = Maker { random: Random::of(seed), schemas: kind.schemas, broken: None, fault: if number % 3 == 0 { 0 } else { 8 } };
+        let mut maker = Maker {
+            random: Random::of(seed),
+            schemas: kind.schemas,
+            broken: None,
+            fault: if number % 3 == 0 { 0 } else { 8 },
+        };
         let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": format!("o{number}")}});
         for (name, inner) in kind.openapi["properties"].as_object().unwrap() {
             if !["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()) {
@@ -84,12 +95,19 @@ async fn compare(client: &Client, core: &mut Core, kind: &Kind<'_>) -> BTreeMap<
         let own = core.refusal(kind.package, kind.schema, &object);
         match (server, own) {
             (None, Some(own)) => panic!("seed {seed}: a false refusal of\n{object:#}\n{own}"),
-            (Some(_), None) => *false_acceptances.entry(maker.broken.unwrap_or_else(|| "other".to_owned())).or_default() += 1,
+            (Some(_), None) => {
+                *false_acceptances
+                    .entry(maker.broken.unwrap_or_else(|| "other".to_owned()))
+                    .or_default() += 1
+            }
             (None, None) => accepted += 1,
             (Some(_), Some(_)) => refused += 1,
         }
     }
-    println!("{}: {accepted} accepted and {refused} refused by both; accepted by KCL alone: {false_acceptances:?}", kind.kind);
+    println!(
+        "{}: {accepted} accepted and {refused} refused by both; accepted by KCL alone: {false_acceptances:?}",
+        kind.kind
+    );
     false_acceptances
 }
 
@@ -116,12 +134,42 @@ async fn what_the_server_accepts_of_a_custom_resource_kcl_accepts() {
 
 /// Kinds of the server with the paths for a create.
 const KINDS: [(&str, &str, &str, &str); 6] = [
-    ("io.k8s.api.core.v1.ConfigMap", "core.v1", "v1", "/api/v1/namespaces/default/configmaps"),
-    ("io.k8s.api.core.v1.LimitRange", "core.v1", "v1", "/api/v1/namespaces/default/limitranges"),
-    ("io.k8s.api.core.v1.Service", "core.v1", "v1", "/api/v1/namespaces/default/services"),
-    ("io.k8s.api.apps.v1.Deployment", "apps.v1", "apps/v1", "/apis/apps/v1/namespaces/default/deployments"),
-    ("io.k8s.api.networking.v1.NetworkPolicy", "networking.v1", "networking.k8s.io/v1", "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"),
-    ("io.k8s.api.rbac.v1.Role", "rbac.v1", "rbac.authorization.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"),
+    (
+        "io.k8s.api.core.v1.ConfigMap",
+        "core.v1",
+        "v1",
+        "/api/v1/namespaces/default/configmaps",
+    ),
+    (
+        "io.k8s.api.core.v1.LimitRange",
+        "core.v1",
+        "v1",
+        "/api/v1/namespaces/default/limitranges",
+    ),
+    (
+        "io.k8s.api.core.v1.Service",
+        "core.v1",
+        "v1",
+        "/api/v1/namespaces/default/services",
+    ),
+    (
+        "io.k8s.api.apps.v1.Deployment",
+        "apps.v1",
+        "apps/v1",
+        "/apis/apps/v1/namespaces/default/deployments",
+    ),
+    (
+        "io.k8s.api.networking.v1.NetworkPolicy",
+        "networking.v1",
+        "networking.k8s.io/v1",
+        "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+    ),
+    (
+        "io.k8s.api.rbac.v1.Role",
+        "rbac.v1",
+        "rbac.authorization.k8s.io/v1",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
+    ),
 ];
 
 async fn served_documents(client: &Client) -> Vec<Value> {
@@ -146,12 +194,25 @@ async fn what_the_server_accepts_of_its_own_kinds_kcl_accepts_and_all_kinds_load
     core.check_all();
     let mut schemas = Map::new();
     for document in &documents {
-        schemas.extend(document["components"]["schemas"].as_object().cloned().unwrap_or_default());
+        schemas.extend(
+            document["components"]["schemas"]
+                .as_object()
+                .cloned()
+                .unwrap_or_default(),
+        );
     }
     let report: Vec<_> = KINDS.iter().collect();
     for (definition, package, api_version, path) in report {
         let name = definition.rsplit('.').next().unwrap();
-        let kind = Kind { package, schema: name, path, api_version, kind: name, openapi: &schemas[*definition], schemas: &schemas };
+        let kind = Kind {
+            package,
+            schema: name,
+            path,
+            api_version,
+            kind: name,
+            openapi: &schemas[*definition],
+            schemas: &schemas,
+        };
         compare(&client, &mut core, &kind).await;
     }
 }
@@ -181,7 +242,12 @@ async fn every_required_property_of_a_deployment_is_required_by_the_server() {
             let inner = format!("{pointer}/{key}");
             if part.is_object() && !pointer.is_empty() {
                 let mut without = object.clone();
-                without.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(&key);
+                without
+                    .pointer_mut(&pointer)
+                    .unwrap()
+                    .as_object_mut()
+                    .unwrap()
+                    .remove(&key);
                 let server = refusal(&client, "POST", path, &without).await;
                 let own = core.refusal("apps.v1", "Deployment", &without);
                 assert!(server.is_some() || own.is_none(), "{inner}: {own:?}");

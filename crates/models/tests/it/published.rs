@@ -10,15 +10,24 @@ use serde_json::Value;
 use crate::core::Core;
 
 fn documents(folder: &Path) -> Vec<Value> {
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
-    files.iter().flat_map(|file| yaml::long_documents(&fs::read_to_string(file).unwrap()).unwrap()).collect()
+    files
+        .iter()
+        .flat_map(|file| yaml::long_documents(&fs::read_to_string(file).unwrap()).unwrap())
+        .collect()
 }
 
 #[test]
 fn the_kinds_of_six_operators_load_and_are_formatted() {
     let operators = installed("operator-crds", cache().join("operator-crds"));
-    let mut folders: Vec<_> = fs::read_dir(operators).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut folders: Vec<_> = fs::read_dir(operators)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     folders.sort();
     assert!(folders.len() >= 6, "{folders:?}");
     for folder in folders {
@@ -28,7 +37,11 @@ fn the_kinds_of_six_operators_load_and_are_formatted() {
         let mut core = Core::with(roots, &[]);
         core.check_all();
         let lines: usize = core.files.values().map(|text| text.lines().count()).sum();
-        println!("{}: {kinds} kinds, {} files, {lines} lines", folder.file_name().unwrap().display(), core.files.len());
+        println!(
+            "{}: {kinds} kinds, {} files, {lines} lines",
+            folder.file_name().unwrap().display(),
+            core.files.len()
+        );
     }
 }
 
@@ -37,11 +50,17 @@ fn the_kinds_of_six_operators_load_and_are_formatted() {
 fn equal_schemas_of_an_application_set_are_written_once_and_each_time_alike() {
     let folder = installed("operator-crds", cache().join("operator-crds/argo-cd"));
     let documents = documents(&folder);
-    let options = GenerateOptions { only: vec!["ApplicationSet".to_owned()], import_path: "m".to_owned() };
+    let options = GenerateOptions {
+        only: vec!["ApplicationSet".to_owned()],
+        import_path: "m".to_owned(),
+    };
     let files = generate(read_crds(&documents).unwrap(), &options).unwrap();
     let lines: usize = files.values().map(|text| text.lines().count()).sum();
     assert!(lines < 36_449 / 8, "{lines}");
-    assert_eq!(files.keys().collect::<Vec<_>>(), ["argoproj_io/v1alpha1/applicationset.k"]);
+    assert_eq!(
+        files.keys().collect::<Vec<_>>(),
+        ["argoproj_io/v1alpha1/applicationset.k"]
+    );
     let again: Vec<Value> = documents.iter().rev().cloned().collect();
     assert_eq!(generate(read_crds(&again).unwrap(), &options).unwrap(), files);
 }

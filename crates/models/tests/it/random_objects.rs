@@ -42,7 +42,17 @@ impl Maker<'_> {
             return Value::Null;
         }
         if self.random.once_in(4) && self.breaks("type") {
-            return self.random.pick(&[json!(true), json!("text"), json!(7), json!(2.5), json!([1]), json!({"a": 1})]).clone();
+            return self
+                .random
+                .pick(&[
+                    json!(true),
+                    json!("text"),
+                    json!(7),
+                    json!(2.5),
+                    json!([1]),
+                    json!({"a": 1}),
+                ])
+                .clone();
         }
         if let Some(values) = schema["enum"].as_array() {
             return match self.breaks("enum") {
@@ -63,20 +73,32 @@ impl Maker<'_> {
             Some("boolean") => json!(self.random.once_in(2)),
             Some("array") => {
                 let count = self.count(&schema, "minItems", "maxItems");
-                let items: Vec<_> = (0..count).map(|_| self.value(&schema["items"], depth + 1)).collect();
+                let items: Vec<_> = (0..count)
+                    .map(|_| self.value(&schema["items"], depth + 1))
+                    .collect();
                 json!(items)
             }
             Some("object") => self.object(&schema, depth),
-            _ => self.random.pick(&[json!(1), json!("x"), json!({"a": [1]}), json!([true])]).clone(),
+            _ => self
+                .random
+                .pick(&[json!(1), json!("x"), json!({"a": [1]}), json!([true])])
+                .clone(),
         }
     }
 
     /// An object of a schema.
     pub fn object(&mut self, schema: &Value, depth: usize) -> Value {
         let mut object = Map::new();
-        let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let empty = Map::new();
-        for (name, inner) in schema["properties"].as_object().unwrap_or(&empty) {
+        // KCL hides names that begin with `_`: no model has them.
+        let known = schema["properties"].as_object().unwrap_or(&empty).iter();
+        for (name, inner) in known.filter(|(name, _)| !name.starts_with('_')) {
             let is_wanted = match required.contains(&name.as_str()) {
                 true => !(self.random.once_in(3) && self.breaks("required")),
                 false => depth < 6 && self.random.once_in(if depth < 2 { 2 } else { 3 }),
@@ -101,7 +123,11 @@ impl Maker<'_> {
     }
 
     fn count(&mut self, schema: &Value, least: &str, most: &str) -> usize {
-        let limit = |name: &str| schema[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
+        let limit = |name: &str| {
+            schema[name]
+                .as_u64()
+                .and_then(|limit| usize::try_from(limit).ok())
+        };
         let (low, high) = (limit(least).unwrap_or(0), limit(most).unwrap_or(2).min(4));
         if schema.get(most).is_some() && self.random.once_in(3) && self.breaks(most) {
             return limit(most).unwrap().min(40) + 1;
@@ -114,7 +140,24 @@ impl Maker<'_> {
 
     fn text(&mut self, schema: &Value) -> Value {
         const WORDS: [&str; 18] = [
-            "", "a", "ab", "abc", "abcd", "世界", "é", "12", "123", "١٢", "a b", "x", "A-1", "2026-11-26T10:00:00Z", "5m", "10Gi", "abcde", "ａ",
+            "",
+            "a",
+            "ab",
+            "abc",
+            "abcd",
+            "世界",
+            "é",
+            "12",
+            "123",
+            "١٢",
+            "a b",
+            "x",
+            "A-1",
+            "2026-11-26T10:00:00Z",
+            "5m",
+            "10Gi",
+            "abcde",
+            "ａ",
         ];
         let checks = ["pattern", "minLength", "maxLength", "format"].map(|name| schema.get(name).is_some());
         if checks.contains(&true) && self.broken.is_none() {
