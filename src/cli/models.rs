@@ -77,7 +77,12 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             }
             Ok(0)
         }
-        Action::Record { provider, resources, from, into } => {
+        Action::Record {
+            provider,
+            resources,
+            from,
+            into,
+        } => {
             let request = RecordRequest {
                 provider: provider.clone(),
                 resources: resources.clone(),

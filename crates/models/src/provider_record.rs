@@ -25,7 +25,9 @@ impl ProviderVersion {
         let is_plain = |part: &str| {
             !part.is_empty()
                 && !part.starts_with(['.', '-'])
-                && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
         };
         let parts: Vec<_> = source.split('/').collect();
         let address = match parts.len() {
@@ -52,11 +54,17 @@ impl ProviderVersion {
 ///
 /// # Errors
 /// The document has no such provider or resource.
-pub fn record_provider(document: &Value, of: &ProviderVersion, resources: &[String]) -> Result<Value, ModelError> {
+pub fn record_provider(
+    document: &Value,
+    of: &ProviderVersion,
+    resources: &[String],
+) -> Result<Value, ModelError> {
     let providers = document.get("provider_schemas").and_then(Value::as_object);
     let providers = providers.ok_or(ModelError::Nothing("provider schema"))?;
     let known = find(providers, &of.address).and_then(|provider| provider.get("resource_schemas"));
-    let known = known.and_then(Value::as_object).ok_or(ModelError::Nothing("schema of this provider"))?;
+    let known = known
+        .and_then(Value::as_object)
+        .ok_or(ModelError::Nothing("schema of this provider"))?;
     let mut recorded = Map::new();
     for name in resources {
         let schema = known.get(name).ok_or_else(|| ModelError::UnknownKind {
@@ -89,7 +97,12 @@ fn find<'a>(providers: &'a Map<String, Value>, address: &str) -> Option<&'a Valu
 /// Some names that begin as this one does.
 fn similar(known: &Map<String, Value>, name: &str) -> Vec<String> {
     let start: String = name.split_inclusive('_').take(2).collect();
-    known.keys().filter(|one| one.starts_with(&start)).take(10).cloned().collect()
+    known
+        .keys()
+        .filter(|one| one.starts_with(&start))
+        .take(10)
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]
@@ -98,10 +111,26 @@ mod tests {
 
     #[test]
     fn providers_are_named_with_a_version() {
-        let parse = |text: &str| ProviderVersion::parse(text).map(|of| format!("{} {}", of.address, of.version));
-        assert_eq!(parse("hashicorp/aws@6.25.0").as_deref(), Some("registry.terraform.io/hashicorp/aws 6.25.0"));
-        assert_eq!(parse("r.example/Team/x@v1.0.0-rc.1").as_deref(), Some("r.example/team/x 1.0.0-rc.1"));
-        for wrong in ["aws@1.0.0", "hashicorp/aws", "hashicorp/aws@", "a/../b@1", "a/b/c/d@1", "a//b@1", "a/b@../1", "a/b@x"] {
+        let parse =
+            |text: &str| ProviderVersion::parse(text).map(|of| format!("{} {}", of.address, of.version));
+        assert_eq!(
+            parse("hashicorp/aws@6.25.0").as_deref(),
+            Some("registry.terraform.io/hashicorp/aws 6.25.0")
+        );
+        assert_eq!(
+            parse("r.example/Team/x@v1.0.0-rc.1").as_deref(),
+            Some("r.example/team/x 1.0.0-rc.1")
+        );
+        for wrong in [
+            "aws@1.0.0",
+            "hashicorp/aws",
+            "hashicorp/aws@",
+            "a/../b@1",
+            "a/b/c/d@1",
+            "a//b@1",
+            "a/b@../1",
+            "a/b@x",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }
@@ -118,11 +147,23 @@ mod tests {
         let of_terraform = record_provider(&document(["a", "b"], DEFAULT_HOST), &of, &wanted).unwrap();
         let of_tofu = record_provider(&document(["b", "a"], "registry.opentofu.org"), &of, &wanted).unwrap();
         assert_eq!(of_terraform.to_string(), of_tofu.to_string());
-        let schemas = of_terraform["provider_schemas"]["registry.terraform.io/hashicorp/aws"]["resource_schemas"].as_object();
+        let schemas =
+            of_terraform["provider_schemas"]["registry.terraform.io/hashicorp/aws"]["resource_schemas"]
+                .as_object();
         assert_eq!(schemas.unwrap().keys().collect::<Vec<_>>(), ["aws_s3_bucket"]);
-        let missing = record_provider(&document(["a", "b"], DEFAULT_HOST), &of, &["aws_s3_buckets".to_owned()]);
+        let missing = record_provider(
+            &document(["a", "b"], DEFAULT_HOST),
+            &of,
+            &["aws_s3_buckets".to_owned()],
+        );
         let known = vec!["aws_s3_bucket".to_owned(), "aws_s3_object".to_owned()];
-        assert_eq!(missing, Err(ModelError::UnknownKind { kind: "aws_s3_buckets".to_owned(), known }));
+        assert_eq!(
+            missing,
+            Err(ModelError::UnknownKind {
+                kind: "aws_s3_buckets".to_owned(),
+                known
+            })
+        );
         let other = ProviderVersion::parse("aliyun/alicloud@1.0.0").unwrap();
         assert!(record_provider(&document(["a", "b"], DEFAULT_HOST), &other, &wanted).is_err());
     }

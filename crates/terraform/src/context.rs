@@ -103,7 +103,8 @@ impl Terraform {
             version: version.trim_start_matches('v').to_owned(),
         };
         let is_wanted = |allowed: &&AllowedProvider| {
-            full_source(&allowed.source) == wanted.source && allowed.version.trim_start_matches('v') == wanted.version
+            full_source(&allowed.source) == wanted.source
+                && allowed.version.trim_start_matches('v') == wanted.version
         };
         let Some(allowed) = self.options.providers.iter().find(is_wanted) else {
             return Ok(None);

@@ -196,7 +196,10 @@ impl Installation {
         let read = || async {
             let text = self.print_schemas(installed, options).await?;
             let why = |error: serde_json::Error| error.to_string();
-            ProviderSchemas::read(&text).map_err(|error| TerraformError::Answer { step: SCHEMA, why: why(error) })
+            ProviderSchemas::read(&text).map_err(|error| TerraformError::Answer {
+                step: SCHEMA,
+                why: why(error),
+            })
         };
         installed.schemas.get_or_try_init(read).await
     }
@@ -208,7 +211,8 @@ impl Installation {
         options: &TerraformOptions,
     ) -> Result<String, TerraformError> {
         let args = ["schema", "-json"];
-        let command = TerraformCommand::start(&self.binary.path, "providers", args, &installed.dir, &self.env)?;
+        let command =
+            TerraformCommand::start(&self.binary.path, "providers", args, &installed.dir, &self.env)?;
         let output = command.finish(options.deadline).await?;
         match output.code {
             Some(0) => Ok(output.lines.concat()),

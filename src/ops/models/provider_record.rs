@@ -34,7 +34,10 @@ pub struct RecordRequest {
 /// The provider may not run here, does not have a resource, or the file is something else than a record.
 pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPath, UserError> {
     let of = ProviderVersion::parse(&request.provider).ok_or_else(|| {
-        let what = format!("`{}` is not a provider with a version", request.provider.escape_debug());
+        let what = format!(
+            "`{}` is not a provider with a version",
+            request.provider.escape_debug()
+        );
         UserError::new(ErrorKind::Usage, what).hint("write it as in `hashicorp/aws@6.25.0`")
     })?;
     let repository = Repository::discover(&run.dir)?;
@@ -45,7 +48,9 @@ pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPat
             let what = format!("`{}` is not in the repository", into.escape_debug());
             UserError::new(ErrorKind::Usage, what).hint("give a file of the repository with `--into`")
         })?,
-        None => RepoPath::root().child("schemas").child(&format!("{}.json", of.name())),
+        None => RepoPath::root()
+            .child("schemas")
+            .child(&format!("{}.json", of.name())),
     };
     let failed = |error: std::io::Error| {
         UserError::new(ErrorKind::Layout, error.to_string()).at(file.to_string(), None, None)
@@ -53,20 +58,30 @@ pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPat
     let place = Path::new(file.as_str());
     let before = checkout::read(repository.root(), place).map_err(failed)?;
     if before.is_some_and(|text| !is_record(&text)) {
-        return Err(UserError::new(ErrorKind::Usage, "this file is not a record of provider schemas")
-            .at(file.to_string(), None, None)
-            .hint("choose another file with `--into`"));
+        return Err(
+            UserError::new(ErrorKind::Usage, "this file is not a record of provider schemas")
+                .at(file.to_string(), None, None)
+                .hint("choose another file with `--into`"),
+        );
     }
     let documents = match &request.from {
         Some(from) => sources::read_outside(&run.dir.join(from))?,
         None => vec![printed(run, config, &of).await?],
     };
-    let document = documents.iter().find(|document| document.get("provider_schemas").is_some());
+    let document = documents
+        .iter()
+        .find(|document| document.get("provider_schemas").is_some());
     let made = record_provider(document.unwrap_or(&Value::Null), &of, &request.resources)?;
     let text = serde_json::to_string_pretty(&made);
     let text = text.map_err(|error| UserError::new(ErrorKind::Layout, error.to_string()))?;
     run.begin_writes()?;
-    checkout::write(repository.root(), place, format!("{text}\n").as_bytes(), Existing::Replace).map_err(failed)?;
+    checkout::write(
+        repository.root(),
+        place,
+        format!("{text}\n").as_bytes(),
+        Existing::Replace,
+    )
+    .map_err(failed)?;
     Ok(file)
 }
 
@@ -77,7 +92,10 @@ fn is_record(text: &[u8]) -> bool {
 /// What Terraform prints of the provider, which is installed for this. Only a listed provider runs.
 async fn printed(run: &RunContext, config: Config, of: &ProviderVersion) -> Result<Value, UserError> {
     let infrastructure = RunBuilder::new(run, config).connect().await?;
-    let text = infrastructure.terraform.print_schemas(&of.address, &of.version).await?;
+    let text = infrastructure
+        .terraform
+        .print_schemas(&of.address, &of.version)
+        .await?;
     let text = text.ok_or_else(|| {
         let what = format!("the provider {} {} may not run here", of.address, of.version);
         UserError::new(ErrorKind::Config, what).hint(format!(
@@ -86,6 +104,9 @@ async fn printed(run: &RunContext, config: Config, of: &ProviderVersion) -> Resu
         ))
     })?;
     serde_json::from_str(&text).map_err(|error| {
-        UserError::new(ErrorKind::Terraform, format!("the answer of `terraform providers schema` cannot be read: {error}"))
+        UserError::new(
+            ErrorKind::Terraform,
+            format!("the answer of `terraform providers schema` cannot be read: {error}"),
+        )
     })
 }
