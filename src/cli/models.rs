@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::CliContext;
-use crate::ops::models::{self, ImportRequest};
+use crate::ops::models::{self, ImportRequest, RecordRequest};
 use konverge_base::{error::UserError, secrets::without_secrets};
 use konverge_report::{escape::log, plural};
 
@@ -13,6 +13,7 @@ use konverge_report::{escape::log, plural};
   konverge models import cluster:prod --into base/pkg/prod  all kinds that a cluster serves
   konverge models import kubernetes@1.34 --only Deployment  a kind of a release of Kubernetes
   konverge models import schemas.json --only aws_s3_bucket  of `terraform providers schema -json`
+  konverge models record hashicorp/aws@6.25.0 aws_s3_bucket schemas of a provider, as data
   konverge models check                                     whether models are as their sources")]
 pub struct Args {
     #[command(subcommand)]
@@ -31,6 +32,21 @@ enum Action {
         only: Vec<String>,
         /// The folder of the models; default: `base/pkg/` and the name of the source
         #[arg(long, value_name = "DIR")]
+        into: Option<String>,
+    },
+    /// Record schemas of a Terraform provider as data, from which `import` makes models
+    Record {
+        /// The provider and its version, like `hashicorp/aws@6.25.0`
+        #[arg(value_name = "PROVIDER@VERSION")]
+        provider: String,
+        /// A type of resources, like `aws_s3_bucket`
+        #[arg(required = true, value_name = "RESOURCE")]
+        resources: Vec<String>,
+        /// What `terraform providers schema -json` printed; without it, Terraform is run
+        #[arg(long, value_name = "FILE")]
+        from: Option<String>,
+        /// The file of the repository; default: `schemas/` and the name of the provider
+        #[arg(long, value_name = "FILE")]
         into: Option<String>,
     },
     /// Generate the recorded models again in memory, and show what differs
@@ -59,6 +75,23 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 )),
                 None => context.note("the source is recorded in konverge.yaml under `models`"),
             }
+            Ok(0)
+        }
+        Action::Record {
+            provider,
+            resources,
+            from,
+            into,
+        } => {
+            let request = RecordRequest {
+                provider: provider.clone(),
+                resources: resources.clone(),
+                from: from.clone(),
+                into: into.clone(),
+            };
+            let file = models::record(&run, &request).await?;
+            context.print(&format!("{file}: {}\n", plural(resources.len(), "resource")));
+            context.note(&format!("`konverge models import {file}` makes models of it"));
             Ok(0)
         }
         Action::Check => {

@@ -22,6 +22,7 @@ mod names;
 mod openapi;
 mod packages;
 mod patterns;
+mod provider_record;
 mod required;
 mod schema;
 mod terraform;
@@ -34,6 +35,7 @@ pub use model_difference::{ModelDifference, PropertyChange, differences};
 pub use names::{is_package_path, package_segment};
 pub use openapi::read_openapi;
 pub use packages::{GenerateOptions, HEAD, ModelFiles, generate};
+pub use provider_record::{ProviderVersion, record_provider};
 pub use schema::{
     ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName,
     ValueCheck,

@@ -13,10 +13,11 @@ use std::{
 use tokio::sync::OnceCell;
 
 use super::{
-    Binary, StateEncryption, TerraformError, TerraformOptions,
+    AllowedProvider, Binary, StateEncryption, TerraformError, TerraformOptions,
     installation::Installation,
     prepared_plan::PreparedPlan,
     provider_login::{ProcessCredentials, ProviderLogin},
+    providers::{ProviderRef, full_source},
     state_cache::OpenStates,
 };
 use konverge_base::{
@@ -90,6 +91,29 @@ impl Terraform {
     /// It does not exist, or it is too old.
     pub async fn binary(&self) -> Result<&Binary, UserError> {
         Ok(&self.toolbox().await?.binary)
+    }
+
+    /// What `terraform providers schema -json` prints of an allowed provider, which is installed for this; `None` if the
+    /// provider is not allowed in this version. It gets no credentials.
+    ///
+    /// # Errors
+    /// The provider cannot be installed, or the executable fails.
+    pub async fn print_schemas(&self, source: &str, version: &str) -> Result<Option<String>, UserError> {
+        let wanted = ProviderRef {
+            source: full_source(source),
+            version: version.trim_start_matches('v').to_owned(),
+        };
+        let is_wanted = |allowed: &&AllowedProvider| {
+            full_source(&allowed.source) == wanted.source
+                && allowed.version.trim_start_matches('v') == wanted.version
+        };
+        let Some(allowed) = self.options.providers.iter().find(is_wanted) else {
+            return Ok(None);
+        };
+        let set = BTreeMap::from([(wanted, allowed.hashes.clone())]);
+        let toolbox = self.toolbox().await?;
+        let installed = toolbox.install(&set, &self.options).await?;
+        Ok(Some(toolbox.print_schemas(&installed, &self.options).await?))
     }
 
     pub(super) async fn toolbox(&self) -> Result<&Installation, TerraformError> {

@@ -39,6 +39,9 @@ pub(super) struct Installation {
     pub(super) processes: Semaphore,
 }
 
+/// The command that prints schemas.
+const SCHEMA: &str = "providers schema";
+
 /// Providers with the allowed hashes of their packages.
 type ProviderSet = BTreeMap<ProviderRef, Vec<String>>;
 
@@ -191,20 +194,33 @@ impl Installation {
         options: &TerraformOptions,
     ) -> Result<&'i ProviderSchemas, TerraformError> {
         let read = || async {
-            let step = "providers schema";
-            let args = ["schema", "-json"];
-            let command =
-                TerraformCommand::start(&self.binary.path, "providers", args, &installed.dir, &self.env)?;
-            let output = command.finish(options.deadline).await?;
-            let answer = |why: String| TerraformError::Answer { step, why };
-            match output.code {
-                Some(0) => {
-                    ProviderSchemas::read(&output.lines.concat()).map_err(|error| answer(error.to_string()))
-                }
-                _ => Err(answer(plain(&options.secrets, &output.stderr))),
-            }
+            let text = self.print_schemas(installed, options).await?;
+            let why = |error: serde_json::Error| error.to_string();
+            ProviderSchemas::read(&text).map_err(|error| TerraformError::Answer {
+                step: SCHEMA,
+                why: why(error),
+            })
         };
         installed.schemas.get_or_try_init(read).await
+    }
+
+    /// What the executable prints of the schemas of installed providers.
+    pub(super) async fn print_schemas(
+        &self,
+        installed: &Installed,
+        options: &TerraformOptions,
+    ) -> Result<String, TerraformError> {
+        let args = ["schema", "-json"];
+        let command =
+            TerraformCommand::start(&self.binary.path, "providers", args, &installed.dir, &self.env)?;
+        let output = command.finish(options.deadline).await?;
+        match output.code {
+            Some(0) => Ok(output.lines.concat()),
+            _ => Err(TerraformError::Answer {
+                step: SCHEMA,
+                why: plain(&options.secrets, &output.stderr),
+            }),
+        }
     }
 
     /// Creates the folder of a module.

@@ -69,3 +69,8 @@ pub fn recorded_mirror(folder: &Path) -> Vec<(String, String)> {
     }
     providers
 }
+
+/// The packages that were generated from the schemas of providers.
+pub fn provider_schemas() -> PathBuf {
+    super::installed("provider-schemas", super::cache().join("provider-schemas"))
+}

@@ -4,6 +4,7 @@
 mod comparison;
 mod kubernetes_release;
 mod model_folder;
+mod provider_record;
 mod record;
 mod sources;
 
@@ -17,6 +18,7 @@ use konverge_repo::git::Repository;
 use konverge_run::{RunContext, compiler::Compiler};
 
 pub use comparison::{StaleModel, describe, stale_files};
+pub use provider_record::{RecordRequest, record};
 pub use sources::{SourceContent, read_repository_source};
 
 /// What is imported.

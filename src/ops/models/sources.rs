@@ -225,7 +225,8 @@ pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Ve
     Ok(documents)
 }
 
-fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
+/// The documents of a file or a folder outside of the repository.
+pub(super) fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
     let failed = |path: &Path, error: std::io::Error| {
         missing(&format!(
             "`{}` cannot be read: {error}",
