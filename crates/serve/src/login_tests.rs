@@ -437,7 +437,7 @@ async fn a_request_of_another_site_does_nothing() {
             .await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{path}");
     }
-    // A token that is no token counts, and not the cookie beside it.
+    // What was sent as a token counts, and not the cookie beside it.
     for token in [
         "Basic YTpi",
         "Bearer ",
