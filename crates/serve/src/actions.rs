@@ -24,6 +24,15 @@ pub struct PortalRequest {
     pub forwarded_for: Option<String>,
 }
 
+/// What became of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnlockResult {
+    /// It is ended.
+    Ended,
+    /// It is not the one that the person saw; why.
+    OtherLease(String),
+}
+
 /// Writes the audit, ends leases, and freezes applies. Nothing else of the portal writes.
 #[async_trait]
 pub trait PortalActions: Send + Sync {
@@ -42,14 +51,14 @@ pub trait PortalActions: Send + Sync {
     /// Ends a lease.
     ///
     /// # Errors
-    /// The lease is another one by now; the store cannot be written.
+    /// The store cannot be written.
     async fn unlock(
         &self,
         by: &PortalPerson,
         stack: &StackId,
         lease: &str,
         reason: &str,
-    ) -> Result<(), UserError>;
+    ) -> Result<UnlockResult, UserError>;
 
     /// Stops all applies, or lets them run again.
     ///

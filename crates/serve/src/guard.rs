@@ -68,7 +68,7 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     }
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        (header::REFERRER_POLICY, html::REFERRER),
         (header::CACHE_CONTROL, "private, no-cache"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

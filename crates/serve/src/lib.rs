@@ -22,7 +22,7 @@ mod shared;
 mod sign_in;
 mod source;
 
-pub use actions::{PortalActions, PortalRequest};
+pub use actions::{PortalActions, PortalRequest, UnlockResult};
 pub use login::LoginSettings;
 pub use provider::SignInError;
 pub use server::{ListenError, Portal, listen};

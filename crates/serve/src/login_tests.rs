@@ -17,7 +17,7 @@ use tower::ServiceExt as _;
 
 use super::{tests::TwoStacks, *};
 use crate::{
-    actions::PortalRequest,
+    actions::{PortalRequest, UnlockResult},
     session::{CookieSealer, PersonSession},
 };
 
@@ -64,15 +64,13 @@ impl PortalActions for Recorded {
         stack: &StackId,
         lease: &str,
         reason: &str,
-    ) -> Result<(), UserError> {
+    ) -> Result<UnlockResult, UserError> {
         if lease != "1-a" {
-            return Err(UserError::new(ErrorKind::State, "another lease"));
+            return Ok(UnlockResult::OtherLease("another lease".to_owned()));
         }
-        self.writes
-            .lock()
-            .unwrap()
-            .push(format!("unlock {stack} {lease} {reason} {}", by.subject));
-        Ok(())
+        let write = format!("unlock {stack} {lease} {reason} {}", by.subject);
+        self.writes.lock().unwrap().push(write);
+        Ok(UnlockResult::Ended)
     }
 
     async fn set_freeze(&self, by: &PortalPerson, frozen: bool, reason: &str) -> Result<(), UserError> {
@@ -249,6 +247,10 @@ async fn somebody_without_a_role_or_of_another_host_sees_nothing() {
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(body.contains("&lt;i&gt;Ada") && !body.contains("shop/"), "{body}");
     let sre = person(&["sre"]);
+    // With `no-referrer` a browser would send its own forms with the origin `null`.
+    let (_, headers, page) = visited.get("/freeze.html", &sre.0).await;
+    assert_eq!(headers["referrer-policy"], "same-origin");
+    assert!(page.contains("name=\"referrer\" content=\"same-origin\""), "{page}");
     for host in [
         "evil.example",
         "portal.example.evil.example",
@@ -437,7 +439,7 @@ async fn a_request_of_another_site_does_nothing() {
             .await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{path}");
     }
-    // A token that is no token counts, and not the cookie beside it.
+    // What was sent as a token counts, and not the cookie beside it.
     for token in [
         "Basic YTpi",
         "Bearer ",

@@ -4,27 +4,25 @@
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use axum::{
-    Extension, Form as FormBody, Router,
-    extract::{ConnectInfo, Path, State},
-    http::{HeaderMap, StatusCode},
+    Form as FormBody, Router,
+    extract::{ConnectInfo, FromRequestParts, Path},
+    http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
     routing::{get, post},
 };
 use bytes::Bytes;
-use konverge_base::{
-    error::ErrorKind,
-    model::{RepoPath, StackId},
-};
+use konverge_base::model::{RepoPath, StackId};
 use konverge_portal::{OperationAnswer, OperationInput, PortalOperation, RequestOutcome, html, next_step};
 use konverge_report::json;
 use serde::Deserialize;
 
 use super::{
     access::Access,
-    actions::{PortalActions, PortalRequest},
+    actions::{PortalActions, PortalRequest, UnlockResult},
     answer::{Form, RequestError, plain},
     api,
     cache::within_deadline,
+    guard::form_of,
     login::Login,
     pages::stack_of,
     shared::Shared,
@@ -74,16 +72,31 @@ impl SentForm {
 }
 
 /// One request, with everything that decides it.
-struct Asking<'a> {
-    shared: &'a Shared,
-    access: &'a Access,
-    headers: &'a HeaderMap,
+struct Asking {
+    shared: Arc<Shared>,
+    access: Access,
+    headers: HeaderMap,
     peer: String,
 }
 
-type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
+impl FromRequestParts<Arc<Shared>> for Asking {
+    type Rejection = Response;
 
-impl Asking<'_> {
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Response> {
+        // Without an access nobody decided who asks.
+        let access = parts.extensions.get::<Access>().cloned().ok_or_else(|| {
+            RequestError::SignedOut("nobody is signed in".to_owned()).answer(form_of(parts.uri.path()))
+        })?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            access,
+            headers: parts.headers.clone(),
+            peer: peer_of(parts.extensions.get::<ConnectInfo<SocketAddr>>()),
+        })
+    }
+}
+
+impl Asking {
     fn login(&self) -> Result<(&Login, &dyn PortalActions), RequestError> {
         let login = self.shared.login.as_ref();
         let (login, actions) = login.ok_or_else(|| {
@@ -97,7 +110,7 @@ impl Asking<'_> {
 
     /// A form of a person.
     fn check_person(&self, csrf: &str) -> Result<(), RequestError> {
-        check_form(self.login()?.0, self.access, self.headers, csrf)
+        check_form(self.login()?.0, &self.access, &self.headers, csrf)
     }
 
     /// A call of a script. The cookie of a browser is not enough: another site could have sent it.
@@ -118,7 +131,7 @@ impl Asking<'_> {
         id: &StackId,
         input: OperationInput,
     ) -> Result<OperationAnswer, RequestError> {
-        let index = self.shared.index(self.access).await?;
+        let index = self.shared.index(&self.access).await?;
         let row = index
             .overview
             .row(id)
@@ -221,17 +234,22 @@ impl Asking<'_> {
             }
             None => {
                 let frozen = request.operation == PortalOperation::Freeze;
-                within_deadline(actions.set_freeze(by, frozen, reason)).await
+                let written = within_deadline(actions.set_freeze(by, frozen, reason)).await;
+                written.map(|()| UnlockResult::Ended)
             }
         };
         self.shared.forget().await;
-        let error = done.as_ref().err().map(ToString::to_string);
+        let error = match &done {
+            Ok(UnlockResult::Ended) => None,
+            Ok(UnlockResult::OtherLease(why)) => Some(why.clone()),
+            Err(error) => Some(error.to_string()),
+        };
         if let Err(error) = within_deadline(actions.record_outcome(&audit, error.as_deref())).await {
             // The entry stays, and says that its outcome is unknown.
             tracing::warn!(%error, entry = audit, "the outcome of a request is not in the audit");
         }
-        match done {
-            Ok(()) => Ok(OperationAnswer {
+        match done? {
+            UnlockResult::Ended => Ok(OperationAnswer {
                 version: 1,
                 operation: request.operation,
                 stack: request.stack.as_ref().map(|(stack, _)| stack.clone()),
@@ -239,11 +257,10 @@ impl Asking<'_> {
                 outcome: RequestOutcome::Done,
                 next: None,
             }),
-            Err(error) if error.kind == ErrorKind::State => Err(RequestError::Conflict {
-                message: error.message,
+            UnlockResult::OtherLease(message) => Err(RequestError::Conflict {
+                message,
                 hint: "load the page again".to_owned(),
             }),
-            Err(error) => Err(error.into()),
         }
     }
 }
@@ -314,13 +331,13 @@ fn answered(answer: Result<OperationAnswer, RequestError>, form: Form) -> Respon
     plain(status, form.media_type(), text)
 }
 
-async fn freeze_page(State(shared): State<Arc<Shared>>, Extension(access): Extension<Access>) -> Response {
+async fn freeze_page(asking: Asking) -> Response {
     let form = Form::Page(0);
     let make = async {
-        let csrf = access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
+        let csrf = asking.access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
         let csrf = csrf.ok_or(RequestError::Unknown("this page"))?;
-        let index = shared.index(&access).await?;
-        Ok(html::freeze(&index.overview, access.may_freeze(), csrf))
+        let index = asking.shared.index(&asking.access).await?;
+        Ok(html::freeze(&index.overview, asking.access.may_freeze(), csrf))
     };
     match make.await {
         Ok(page) => plain(StatusCode::OK, form.media_type(), page),
@@ -328,20 +345,7 @@ async fn freeze_page(State(shared): State<Arc<Shared>>, Extension(access): Exten
     }
 }
 
-async fn form_on_all(
-    shared: &Shared,
-    access: &Access,
-    headers: &HeaderMap,
-    peer: &Peer,
-    sent: SentForm,
-    operation: PortalOperation,
-) -> Response {
-    let asking = Asking {
-        shared,
-        access,
-        headers,
-        peer: peer_of(peer.as_deref()),
-    };
+async fn form_on_all(asking: Asking, sent: SentForm, operation: PortalOperation) -> Response {
     let make = async {
         asking.check_person(&sent.csrf)?;
         asking.on_all(operation, sent.input()?).await
@@ -349,44 +353,23 @@ async fn form_on_all(
     answered(make.await, Form::Page(0))
 }
 
-async fn freeze_form(
-    State(shared): State<Arc<Shared>>,
-    Extension(access): Extension<Access>,
-    peer: Peer,
-    headers: HeaderMap,
-    FormBody(sent): FormBody<SentForm>,
-) -> Response {
-    form_on_all(&shared, &access, &headers, &peer, sent, PortalOperation::Freeze).await
+async fn freeze_form(asking: Asking, FormBody(sent): FormBody<SentForm>) -> Response {
+    form_on_all(asking, sent, PortalOperation::Freeze).await
 }
 
-async fn unfreeze_form(
-    State(shared): State<Arc<Shared>>,
-    Extension(access): Extension<Access>,
-    peer: Peer,
-    headers: HeaderMap,
-    FormBody(sent): FormBody<SentForm>,
-) -> Response {
-    form_on_all(&shared, &access, &headers, &peer, sent, PortalOperation::Unfreeze).await
+async fn unfreeze_form(asking: Asking, FormBody(sent): FormBody<SentForm>) -> Response {
+    form_on_all(asking, sent, PortalOperation::Unfreeze).await
 }
 
 async fn stack_form(
-    State(shared): State<Arc<Shared>>,
-    Extension(access): Extension<Access>,
-    peer: Peer,
+    asking: Asking,
     Path((folder, operation)): Path<(String, String)>,
-    headers: HeaderMap,
     FormBody(sent): FormBody<SentForm>,
 ) -> Response {
-    let asking = Asking {
-        shared: &shared,
-        access: &access,
-        headers: &headers,
-        peer: peer_of(peer.as_deref()),
-    };
     let make = async {
         asking.check_person(&sent.csrf)?;
         let operation = known(&operation)?;
-        let id = stack_of(&*shared.index(&access).await?, &folder)?;
+        let id = stack_of(&*asking.shared.index(&asking.access).await?, &folder)?;
         asking.on_stack(operation, &id, sent.input()?).await
     };
     answered(make.await, Form::Page(3))
@@ -409,20 +392,7 @@ fn called(body: &Bytes) -> Result<OperationInput, RequestError> {
     })
 }
 
-async fn call_on_all(
-    shared: &Shared,
-    access: &Access,
-    headers: &HeaderMap,
-    peer: &Peer,
-    body: &Bytes,
-    operation: PortalOperation,
-) -> Response {
-    let asking = Asking {
-        shared,
-        access,
-        headers,
-        peer: peer_of(peer.as_deref()),
-    };
+async fn call_on_all(asking: Asking, body: &Bytes, operation: PortalOperation) -> Response {
     let make = async {
         asking.check_script()?;
         asking.on_all(operation, called(body)?).await
@@ -430,48 +400,15 @@ async fn call_on_all(
     answered(make.await, Form::Json)
 }
 
-async fn freeze_call(
-    State(shared): State<Arc<Shared>>,
-    Extension(access): Extension<Access>,
-    peer: Peer,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    call_on_all(&shared, &access, &headers, &peer, &body, PortalOperation::Freeze).await
+async fn freeze_call(asking: Asking, body: Bytes) -> Response {
+    call_on_all(asking, &body, PortalOperation::Freeze).await
 }
 
-async fn unfreeze_call(
-    State(shared): State<Arc<Shared>>,
-    Extension(access): Extension<Access>,
-    peer: Peer,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    call_on_all(
-        &shared,
-        &access,
-        &headers,
-        &peer,
-        &body,
-        PortalOperation::Unfreeze,
-    )
-    .await
+async fn unfreeze_call(asking: Asking, body: Bytes) -> Response {
+    call_on_all(asking, &body, PortalOperation::Unfreeze).await
 }
 
-async fn stack_call(
-    State(shared): State<Arc<Shared>>,
-    Extension(access): Extension<Access>,
-    peer: Peer,
-    Path((id, operation)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let asking = Asking {
-        shared: &shared,
-        access: &access,
-        headers: &headers,
-        peer: peer_of(peer.as_deref()),
-    };
+async fn stack_call(asking: Asking, Path((id, operation)): Path<(String, String)>, body: Bytes) -> Response {
     let make = async {
         asking.check_script()?;
         let operation = known(&operation)?;

@@ -20,8 +20,8 @@ use konverge_portal::StackIndex;
 /// A source with two stacks.
 #[derive(Default)]
 pub(super) struct TwoStacks {
-    reads: Arc<AtomicU64>,
-    fails: Arc<AtomicBool>,
+    pub(super) reads: Arc<AtomicU64>,
+    pub(super) fails: Arc<AtomicBool>,
     pub(super) roles: Arc<konverge_config::PortalConfig>,
 }
 

@@ -10,9 +10,9 @@ use konverge_base::{
 use konverge_portal::{
     AuditDocument, AuditEntry, OperationInput, PortalOperation, PortalPerson, RequestOutcome,
 };
-use konverge_run::{StateBackend, apply_freeze, state};
-use konverge_serve::{PortalActions, PortalRequest};
-use konverge_state::{DocumentWriter, RecordedOutcome, RecordedRequest};
+use konverge_run::{StateBackend, apply_freeze};
+use konverge_serve::{PortalActions, PortalRequest, UnlockResult};
+use konverge_state::{DocumentWriter, RecordedOutcome, RecordedRequest, StateError};
 
 use super::StorePortal;
 
@@ -79,9 +79,12 @@ impl PortalActions for StorePortal {
         stack: &StackId,
         lease: &str,
         reason: &str,
-    ) -> Result<(), UserError> {
-        state::unlock(&self.written_by(by), stack, lease, reason).await?;
-        Ok(())
+    ) -> Result<UnlockResult, UserError> {
+        match self.written_by(by).states.unlock(stack, lease, reason).await {
+            Ok(_) => Ok(UnlockResult::Ended),
+            Err(StateError::Missing(why)) => Ok(UnlockResult::OtherLease(why)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn set_freeze(&self, by: &PortalPerson, frozen: bool, reason: &str) -> Result<(), UserError> {

@@ -9,6 +9,10 @@ use crate::site_path;
 pub const SECURITY: &str =
     "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'self'";
 
+/// Other sites learn no address of a page. Its own forms tell where they come from: with `no-referrer` their origin would
+/// be `null`.
+pub const REFERRER: &str = "same-origin";
+
 /// Who answers the requests of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageMode {
@@ -59,7 +63,7 @@ impl Page<'_> {
                     meta http-equiv="Content-Security-Policy" content=(PreEscaped(SECURITY));
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
-                    meta name="referrer" content="no-referrer";
+                    meta name="referrer" content=(REFERRER);
                     title { (line(self.title)) " · Konverge" }
                     link rel="stylesheet" href={ (root) (site_path::STYLE) };
                     @if self.with_search_data { script src={ (root) (site_path::SEARCH_DATA) } defer {} }

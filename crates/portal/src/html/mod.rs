@@ -14,7 +14,7 @@ mod stack;
 pub use account::{account, signed_out};
 pub use audit::audit;
 pub use difference::difference;
-pub use layout::{PageMode, SECURITY, failure};
+pub use layout::{PageMode, REFERRER, SECURITY, failure};
 pub use operations::{answered, freeze, operations};
 pub use overview::overview;
 pub use search::{kind, search, search_data};
