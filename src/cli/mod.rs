@@ -32,6 +32,7 @@ mod kcl;
 mod kcl_lock;
 mod kcl_worker;
 mod list;
+mod lsp;
 mod notify;
 mod option_groups;
 mod portal;
