@@ -6,10 +6,7 @@ use tokio::fs::File;
 
 use super::CliContext;
 use crate::ops::{editor::EditorSession, machine_key::MachineKey};
-use konverge_base::{
-    error::UserError,
-    model::event::NoEvents,
-};
+use konverge_base::{error::UserError, model::event::NoEvents};
 use konverge_lsp::{LspError, SessionEnd, serve};
 use konverge_run::RunContext;
 

@@ -75,9 +75,18 @@ mod tests {
     #[test]
     fn the_folder_is_the_first_that_the_client_names() {
         for (params, expected) in [
-            (json!({"workspaceFolders": [{"uri": "file:///a%20b"}], "rootUri": "file:///c"}), Some("/a b")),
-            (json!({"workspaceFolders": [], "rootUri": "file:///c"}), Some("/c")),
-            (json!({"workspaceFolders": null, "rootUri": null, "rootPath": "/d"}), Some("/d")),
+            (
+                json!({"workspaceFolders": [{"uri": "file:///a%20b"}], "rootUri": "file:///c"}),
+                Some("/a b"),
+            ),
+            (
+                json!({"workspaceFolders": [], "rootUri": "file:///c"}),
+                Some("/c"),
+            ),
+            (
+                json!({"workspaceFolders": null, "rootUri": null, "rootPath": "/d"}),
+                Some("/d"),
+            ),
             (json!({"rootUri": "untitled:x", "rootPath": "d"}), None),
             (json!([]), None),
             (Value::Null, None),

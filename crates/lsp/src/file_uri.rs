@@ -17,7 +17,9 @@ pub(crate) fn path_of(uri: &str) -> Option<PathBuf> {
 pub(crate) fn file_of(uri: &str, root: &Path) -> Option<RepoPath> {
     let path = path_of(uri)?;
     let folder = path.parent()?.canonicalize().ok();
-    let real = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
+    let real = folder
+        .zip(path.file_name())
+        .map(|(folder, name)| folder.join(name));
     // A folder that was deleted has the path that it is given by.
     let real = real.unwrap_or(path);
     RepoPath::normalize(real.strip_prefix(root).ok()?.to_str()?).filter(|file| !file.is_root())

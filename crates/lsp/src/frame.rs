@@ -138,15 +138,36 @@ mod tests {
     #[test]
     fn what_is_not_a_frame_is_an_error_that_says_why() {
         for (bytes, message) in [
-            ("Content-Length: 5\r\n\r\nab", "the input ends in the middle of a message"),
-            ("Content-Length: 5\r\n", "the input ends in the middle of a message"),
+            (
+                "Content-Length: 5\r\n\r\nab",
+                "the input ends in the middle of a message",
+            ),
+            (
+                "Content-Length: 5\r\n",
+                "the input ends in the middle of a message",
+            ),
             ("Content-Len", "the input ends in the middle of a message"),
             ("{}\r\n\r\n", "the header of a message has no `Content-Length`"),
-            ("Content-Type: a\r\n\r\n", "the header of a message has no `Content-Length`"),
-            ("Content-Length: -1\r\n\r\n", "the `Content-Length` of a message is not one number"),
-            ("Content-Length: +1\r\n\r\na", "the `Content-Length` of a message is not one number"),
-            ("Content-Length: 99999999999999999999\r\n\r\n", "the `Content-Length` of a message is not one number"),
-            ("Content-Length: 1\r\nContent-Length: 1\r\n\r\na", "the `Content-Length` of a message is not one number"),
+            (
+                "Content-Type: a\r\n\r\n",
+                "the header of a message has no `Content-Length`",
+            ),
+            (
+                "Content-Length: -1\r\n\r\n",
+                "the `Content-Length` of a message is not one number",
+            ),
+            (
+                "Content-Length: +1\r\n\r\na",
+                "the `Content-Length` of a message is not one number",
+            ),
+            (
+                "Content-Length: 99999999999999999999\r\n\r\n",
+                "the `Content-Length` of a message is not one number",
+            ),
+            (
+                "Content-Length: 1\r\nContent-Length: 1\r\n\r\na",
+                "the `Content-Length` of a message is not one number",
+            ),
         ] {
             assert_eq!(failure(bytes.as_bytes()), message, "{bytes}");
         }

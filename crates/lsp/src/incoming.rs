@@ -25,14 +25,14 @@ pub(crate) enum RefusalCode {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct RpcRefusal {
     /// The code.
     pub(crate) code: RefusalCode,
     /// What is wrong.
     pub(crate) message: String,
 }
 
-impl Refusal {
+impl RpcRefusal {
     /// With a message.
     pub(crate) fn new(code: RefusalCode, message: impl Into<String>) -> Self {
         Self {
@@ -72,16 +72,18 @@ pub(crate) enum Incoming {
 
 impl Incoming {
     /// Reads the content of a frame.
-    pub(crate) fn parse(content: &[u8]) -> Result<Self, Refusal> {
-        let value: Value = serde_json::from_slice(content)
-            .map_err(|error| Refusal::new(RefusalCode::Parse, format!("the message is not JSON: {error}")))?;
-        let invalid = |what: &str| Refusal::new(RefusalCode::InvalidRequest, what);
+    pub(crate) fn parse(content: &[u8]) -> Result<Self, RpcRefusal> {
+        let value: Value = serde_json::from_slice(content).map_err(|error| {
+            RpcRefusal::new(RefusalCode::Parse, format!("the message is not JSON: {error}"))
+        })?;
+        let invalid = |what: &str| RpcRefusal::new(RefusalCode::InvalidRequest, what);
         let Value::Object(mut message) = value else {
             return Err(invalid("the message must be an object"));
         };
         let params = message.remove("params").unwrap_or(Value::Null);
         let id = message.remove("id").filter(|id| !id.is_null());
-        let is_answer = |message: &Map<String, Value>| message.contains_key("result") || message.contains_key("error");
+        let is_answer =
+            |message: &Map<String, Value>| message.contains_key("result") || message.contains_key("error");
         let method = match message.remove("method") {
             Some(Value::String(method)) => method,
             None if is_answer(&message) => return Ok(Self::Response),
@@ -97,7 +99,7 @@ impl Incoming {
 }
 
 /// The answer to a request.
-pub(crate) fn answer(id: &Value, result: Result<Value, Refusal>) -> Value {
+pub(crate) fn answer(id: &Value, result: Result<Value, RpcRefusal>) -> Value {
     match result {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(refusal) => {
@@ -155,6 +157,9 @@ mod tests {
         // Nested deeper than any message.
         let deep = "[".repeat(100_000);
         assert_eq!(parsed(&deep).unwrap_err().code, RefusalCode::Parse);
-        assert_eq!(Incoming::parse(b"{\"method\":\"\xff\"}").unwrap_err().code, RefusalCode::Parse);
+        assert_eq!(
+            Incoming::parse(b"{\"method\":\"\xff\"}").unwrap_err().code,
+            RefusalCode::Parse
+        );
     }
 }

@@ -112,7 +112,10 @@ mod tests {
         assert_eq!(title(0, 0, 0), "affects no stack");
         assert_eq!(title(1, 0, 1), "affects 1 stack");
         assert_eq!(title(12, 3, 12), "affects 12 stacks, 3 in prod");
-        assert_eq!(title(400, 3, 16), "affects 400 stacks, 3 in prod; the nearest 16 are checked");
+        assert_eq!(
+            title(400, 3, 16),
+            "affects 400 stacks, 3 in prod; the nearest 16 are checked"
+        );
     }
 
     #[test]
@@ -123,7 +126,10 @@ mod tests {
         found.hint = Some("repair it".to_owned());
         let shown = diagnostic(&found, "abc = 1");
         assert_eq!(shown["message"], "a/dev: wrong\nhint: repair it");
-        assert_eq!((&shown["code"], &shown["severity"]), (&json!("compile"), &json!(1)));
+        assert_eq!(
+            (&shown["code"], &shown["severity"]),
+            (&json!("compile"), &json!(1))
+        );
         assert_eq!(shown["range"]["end"]["character"], 3);
     }
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     file_uri,
-    incoming::{Refusal, RefusalCode},
+    incoming::{RefusalCode, RpcRefusal},
     rendering,
     resource_mentions::{self, ResourceMention},
     server::{FinishedWork, LanguageServer},
@@ -18,11 +18,16 @@ use super::{
 use konverge_base::{error::UserError, model::RepoPath};
 
 /// The result of a request, and a text that is shown besides.
-type Answered = Result<(Value, Option<ShownText>), Refusal>;
+type Answered = Result<(Value, Option<ShownText>), RpcRefusal>;
 
 impl LanguageServer {
     /// The answer to a request; `None` if it follows later.
-    pub(crate) fn answer(&mut self, id: &Value, method: &str, params: &Value) -> Option<Result<Value, Refusal>> {
+    pub(crate) fn answer(
+        &mut self,
+        id: &Value,
+        method: &str,
+        params: &Value,
+    ) -> Option<Result<Value, RpcRefusal>> {
         match method {
             "textDocument/codeLens" => Some(self.lenses(params)),
             "textDocument/documentLink" => Some(Ok(self.links(params))),
@@ -32,14 +37,14 @@ impl LanguageServer {
             _ => {
                 let shown: String = method.escape_debug().take(100).collect();
                 let message = format!("there is no request `{shown}`");
-                Some(Err(Refusal::new(RefusalCode::UnknownMethod, message)))
+                Some(Err(RpcRefusal::new(RefusalCode::UnknownMethod, message)))
             }
         }
     }
 
-    fn lenses(&self, params: &Value) -> Result<Value, Refusal> {
+    fn lenses(&self, params: &Value) -> Result<Value, RpcRefusal> {
         let uri = params.pointer("/textDocument/uri").and_then(Value::as_str);
-        let uri = uri.ok_or_else(|| Refusal::params("`textDocument.uri` must be a string"))?;
+        let uri = uri.ok_or_else(|| RpcRefusal::params("`textDocument.uri` must be a string"))?;
         let Some(file) = self.file_of(params) else {
             return Ok(json!([]));
         };
@@ -56,33 +61,44 @@ impl LanguageServer {
         };
         let lines: Vec<_> = open.text.lines().collect();
         let mentions = resource_mentions::find(&open.text);
-        let links = mentions.iter().map(|mention| rendering::link(&open.uri, mention, lines[mention.line as usize]));
+        let links = mentions
+            .iter()
+            .map(|mention| rendering::link(&open.uri, mention, lines[mention.line as usize]));
         links.collect::<Vec<_>>().into()
     }
 
-    fn resolve_link(&mut self, id: &Value, params: &Value) -> Option<Result<Value, Refusal>> {
+    fn resolve_link(&mut self, id: &Value, params: &Value) -> Option<Result<Value, RpcRefusal>> {
         let text = |pointer: &str| params.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let Some((uri, mention)) = text("/data/uri").zip(text("/data/mention")) else {
-            return Some(Err(Refusal::params("`data` must be that of the link")));
+            return Some(Err(RpcRefusal::params("`data` must be that of the link")));
         };
-        let Some(file) = self.workspace.root().and_then(|root| file_uri::file_of(&uri, &root)) else {
+        let Some(file) = self
+            .workspace
+            .root()
+            .and_then(|root| file_uri::file_of(&uri, &root))
+        else {
             return Some(Err(outside(&uri)));
         };
         let mut link = params.clone();
         self.work(id, move |workspace| async move {
-                let resource = resource(&*workspace, &file, &mention).await?;
-                let resource = resource.ok_or_else(|| no_resource(&mention))?;
-                let shown = workspace.show(EditorView::Spec, &file).await.map_err(|error| failed(&error))?;
-                link["target"] = place_in(&shown, &resource).into();
-                Ok((link, None))
+            let resource = resource(&*workspace, &file, &mention).await?;
+            let resource = resource.ok_or_else(|| no_resource(&mention))?;
+            let shown = workspace
+                .show(EditorView::Spec, &file)
+                .await
+                .map_err(|error| failed(&error))?;
+            link["target"] = place_in(&shown, &resource).into();
+            Ok((link, None))
         })
     }
 
-    fn hover(&mut self, id: &Value, params: &Value) -> Option<Result<Value, Refusal>> {
+    fn hover(&mut self, id: &Value, params: &Value) -> Option<Result<Value, RpcRefusal>> {
         let number = |pointer: &str| params.pointer(pointer).and_then(Value::as_u64);
         let position = number("/position/line").zip(number("/position/character"));
         let Some((line, column)) = position else {
-            return Some(Err(Refusal::params("`position` must have a line and a character")));
+            return Some(Err(RpcRefusal::params(
+                "`position` must have a line and a character",
+            )));
         };
         let file = self.file_of(params);
         let Some((file, mention)) = file.and_then(|file| {
@@ -92,8 +108,11 @@ impl LanguageServer {
             return Some(Ok(Value::Null));
         };
         self.work(id, move |workspace| async move {
-                let resource = resource(&*workspace, &file, &mention.text).await?;
-                Ok((resource.map_or(Value::Null, |resource| rendering::hover(&resource)), None))
+            let resource = resource(&*workspace, &file, &mention.text).await?;
+            Ok((
+                resource.map_or(Value::Null, |resource| rendering::hover(&resource)),
+                None,
+            ))
         })
     }
 
@@ -104,26 +123,35 @@ impl LanguageServer {
         resource_mentions::find_at(line, byte)
     }
 
-    fn execute(&mut self, id: &Value, params: &Value) -> Option<Result<Value, Refusal>> {
+    fn execute(&mut self, id: &Value, params: &Value) -> Option<Result<Value, RpcRefusal>> {
         let view = match params.get("command").and_then(Value::as_str) {
             Some("konverge.showChain") => EditorView::Chain,
             Some("konverge.showSpec") => EditorView::Spec,
             Some("konverge.preview") => EditorView::Preview,
             _ => {
                 let commands = super::client_support::COMMANDS.join("`, `");
-                return Some(Err(Refusal::params(&format!("the commands are `{commands}`"))));
+                return Some(Err(RpcRefusal::params(&format!("the commands are `{commands}`"))));
             }
         };
         let Some(uri) = params.pointer("/arguments/0").and_then(Value::as_str) else {
-            return Some(Err(Refusal::params("the first argument must be the URI of a file")));
+            return Some(Err(RpcRefusal::params(
+                "the first argument must be the URI of a file",
+            )));
         };
-        let Some(file) = self.workspace.root().and_then(|root| file_uri::file_of(uri, &root)) else {
+        let Some(file) = self
+            .workspace
+            .root()
+            .and_then(|root| file_uri::file_of(uri, &root))
+        else {
             return Some(Err(outside(uri)));
         };
         self.work(id, move |workspace| async move {
-                let shown = workspace.show(view, &file).await.map_err(|error| failed(&error))?;
-                let result = json!({"uri": file_uri::uri_of(&shown.file), "text": shown.text});
-                Ok((result, Some(shown)))
+            let shown = workspace
+                .show(view, &file)
+                .await
+                .map_err(|error| failed(&error))?;
+            let result = json!({"uri": file_uri::uri_of(&shown.file), "text": shown.text});
+            Ok((result, Some(shown)))
         })
     }
 
@@ -132,14 +160,14 @@ impl LanguageServer {
         &mut self,
         id: &Value,
         work: impl FnOnce(Arc<dyn EditorWorkspace>) -> T + Send + 'static,
-    ) -> Option<Result<Value, Refusal>>
+    ) -> Option<Result<Value, RpcRefusal>>
     where
         T: Future<Output = Answered> + 'static,
     {
         let stop = CancellationToken::new();
         if self.running.insert(id.to_string(), stop.clone()).is_some() {
             let message = "a request with this id is worked on";
-            return Some(Err(Refusal::new(RefusalCode::InvalidRequest, message)));
+            return Some(Err(RpcRefusal::new(RefusalCode::InvalidRequest, message)));
         }
         let (workspace, finished, id) = (Arc::clone(&self.workspace), self.finished.clone(), id.clone());
         let runtime = Handle::current();
@@ -148,8 +176,20 @@ impl LanguageServer {
             let (result, shown) = match tokio::task::spawn_blocking(worker).await {
                 Ok(Some(Ok((result, shown)))) => (Ok(result), shown),
                 Ok(Some(Err(refusal))) => (Err(refusal), None),
-                Ok(None) => (Err(Refusal::new(RefusalCode::Cancelled, "the request was cancelled")), None),
-                Err(_) => (Err(Refusal::new(RefusalCode::Internal, "a bug in Konverge; its log says where")), None),
+                Ok(None) => (
+                    Err(RpcRefusal::new(
+                        RefusalCode::Cancelled,
+                        "the request was cancelled",
+                    )),
+                    None,
+                ),
+                Err(_) => (
+                    Err(RpcRefusal::new(
+                        RefusalCode::Internal,
+                        "a bug in Konverge; its log says where",
+                    )),
+                    None,
+                ),
             };
             // If nobody waits, the session has ended.
             let _ = finished.send(FinishedWork::Answer { id, result, shown });
@@ -182,8 +222,11 @@ async fn resource(
     workspace: &dyn EditorWorkspace,
     file: &RepoPath,
     mention: &str,
-) -> Result<Option<ResourceView>, Refusal> {
-    workspace.resource(file, mention).await.map_err(|error| failed(&error))
+) -> Result<Option<ResourceView>, RpcRefusal> {
+    workspace
+        .resource(file, mention)
+        .await
+        .map_err(|error| failed(&error))
 }
 
 /// The place of a resource in a shown Spec.
@@ -199,16 +242,16 @@ fn place_in(shown: &ShownText, resource: &ResourceView) -> Option<String> {
     })
 }
 
-fn failed(error: &UserError) -> Refusal {
-    Refusal::new(RefusalCode::Failed, rendering::failure(error))
+fn failed(error: &UserError) -> RpcRefusal {
+    RpcRefusal::new(RefusalCode::Failed, rendering::failure(error))
 }
 
-fn outside(uri: &str) -> Refusal {
+fn outside(uri: &str) -> RpcRefusal {
     let shown: String = uri.escape_debug().take(200).collect();
-    Refusal::params(&format!("`{shown}` is not a file of the opened repository"))
+    RpcRefusal::params(&format!("`{shown}` is not a file of the opened repository"))
 }
 
-fn no_resource(mention: &str) -> Refusal {
+fn no_resource(mention: &str) -> RpcRefusal {
     let message = format!("no Spec of the stacks of this file has the resource `{mention}`");
-    Refusal::new(RefusalCode::Failed, message)
+    RpcRefusal::new(RefusalCode::Failed, message)
 }

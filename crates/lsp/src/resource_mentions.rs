@@ -32,12 +32,17 @@ pub(crate) struct ResourceMention {
 /// The mentions of a text, in order.
 pub(crate) fn find(text: &str) -> Vec<ResourceMention> {
     let lines = (0..).zip(text.lines());
-    lines.flat_map(|(number, line)| in_line(number, line)).take(MOST).collect()
+    lines
+        .flat_map(|(number, line)| in_line(number, line))
+        .take(MOST)
+        .collect()
 }
 
 /// The mention at a byte of a line.
 pub(crate) fn find_at(line: &str, byte: usize) -> Option<ResourceMention> {
-    in_line(0, line).into_iter().find(|mention| (mention.start..=mention.end).contains(&byte))
+    in_line(0, line)
+        .into_iter()
+        .find(|mention| (mention.start..=mention.end).contains(&byte))
 }
 
 fn in_line(number: u32, line: &str) -> Vec<ResourceMention> {
@@ -72,9 +77,18 @@ mod tests {
     fn ids_and_references_are_found_and_other_words_are_not() {
         for (text, expected) in [
             ("dependsOn = [\"v1:Namespace:shop\"]", &["v1:Namespace:shop"][..]),
-            ("- id: apps/v1:Deployment:shop:web.a", &["apps/v1:Deployment:shop:web.a"]),
-            ("id: networking.k8s.io/v1:Ingress:shop:web", &["networking.k8s.io/v1:Ingress:shop:web"]),
-            ("'hashicorp:local:local_file:greeting'", &["hashicorp:local:local_file:greeting"]),
+            (
+                "- id: apps/v1:Deployment:shop:web.a",
+                &["apps/v1:Deployment:shop:web.a"],
+            ),
+            (
+                "id: networking.k8s.io/v1:Ingress:shop:web",
+                &["networking.k8s.io/v1:Ingress:shop:web"],
+            ),
+            (
+                "'hashicorp:local:local_file:greeting'",
+                &["hashicorp:local:local_file:greeting"],
+            ),
             (
                 "a = \"http://$kusion_path.v1:Service:ns:web.spec.ports[0].port/x\"",
                 &["$kusion_path.v1:Service:ns:web.spec.ports[0].port/x"],

@@ -17,7 +17,7 @@ use super::{
     client_support::{ClientSupport, capabilities, folder, watch_registration},
     file_uri,
     frame::{self, Frame, FrameError, MOST_BYTES},
-    incoming::{self, Incoming, Refusal, RefusalCode},
+    incoming::{self, Incoming, RefusalCode, RpcRefusal},
     open_files::OpenFiles,
     rendering,
     workspace::{EditorWorkspace, ShownText},
@@ -69,12 +69,21 @@ enum SessionPhase {
     ShutDown,
 }
 
+/// What a problem is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum ProblemSource {
+    /// The repository cannot be read.
+    Repository,
+    /// The check cannot run.
+    Check,
+}
+
 /// Slow work that ended.
 pub(crate) enum FinishedWork {
     /// The answer to a request; a text is shown besides.
     Answer {
         id: Value,
-        result: Result<Value, Refusal>,
+        result: Result<Value, RpcRefusal>,
         shown: Option<ShownText>,
     },
     /// What the check with this number found.
@@ -98,8 +107,8 @@ pub(crate) struct LanguageServer {
     pub(crate) running: HashMap<String, CancellationToken>,
     /// The number of the last check, and how it is stopped.
     pub(crate) check: (u64, CancellationToken),
-    /// The last problem that was shown, so that it is shown once.
-    last_problem: Option<String>,
+    /// The problems that are shown, so that each is shown once.
+    problems: HashMap<ProblemSource, String>,
     requests: u64,
 }
 
@@ -125,7 +134,7 @@ pub async fn serve(
         finished,
         running: HashMap::new(),
         check: (0, CancellationToken::new()),
-        last_problem: None,
+        problems: HashMap::new(),
         requests: 0,
     };
     let writer = tokio::spawn(write_all(outgoing, output));
@@ -183,7 +192,10 @@ impl LanguageServer {
             Frame::Content(content) => content,
             Frame::TooLarge(bytes) => {
                 let message = format!("the message has {bytes} bytes; at most {MOST_BYTES} are read");
-                self.refuse(&Value::Null, Refusal::new(RefusalCode::InvalidRequest, message));
+                self.refuse(
+                    &Value::Null,
+                    RpcRefusal::new(RefusalCode::InvalidRequest, message),
+                );
                 return None;
             }
         };
@@ -207,10 +219,10 @@ impl LanguageServer {
     }
 
     fn requested(&mut self, id: &Value, method: &str, params: &Value) {
-        let invalid = |what: &str| Err(Refusal::new(RefusalCode::InvalidRequest, what));
+        let invalid = |what: &str| Err(RpcRefusal::new(RefusalCode::InvalidRequest, what));
         let result = match (self.phase, method) {
             (SessionPhase::New, "initialize") => return self.initialize(id, params),
-            (SessionPhase::New, _) => Err(Refusal::new(
+            (SessionPhase::New, _) => Err(RpcRefusal::new(
                 RefusalCode::NotInitialized,
                 "the first request must be `initialize`",
             )),
@@ -236,7 +248,7 @@ impl LanguageServer {
         let folder = folder(params).unwrap_or_else(|| self.default_folder.clone());
         let opened = self.workspace.open(&folder);
         self.send(incoming::answer(id, Ok(capabilities())));
-        self.tell_problem(opened.err().as_ref());
+        self.tell_problem(ProblemSource::Repository, opened.err().as_ref());
     }
 
     fn notified(&mut self, method: &str, params: Value) {
@@ -290,7 +302,7 @@ impl LanguageServer {
     /// Reads what was saved. Returns true if anything was.
     fn refresh(&mut self) -> bool {
         let refreshed = self.workspace.refresh();
-        self.tell_problem(refreshed.as_ref().err());
+        self.tell_problem(ProblemSource::Repository, refreshed.as_ref().err());
         refreshed.unwrap_or(false)
     }
 
@@ -306,7 +318,10 @@ impl LanguageServer {
         let file = file_uri::file_of(uri, &root);
         if file.is_none() {
             let text = format!("{} is not a file of {}", uri.escape_debug(), root.display());
-            self.send(incoming::notification("window/logMessage", json!({"type": 3, "message": text})));
+            self.send(incoming::notification(
+                "window/logMessage",
+                json!({"type": 3, "message": text}),
+            ));
         }
         file
     }
@@ -323,9 +338,9 @@ impl LanguageServer {
             FinishedWork::Check { number, found } if number == self.check.0 => match found {
                 Ok(found) => {
                     self.publish(found);
-                    self.tell_problem(None);
+                    self.tell_problem(ProblemSource::Check, None);
                 }
-                Err(failure) => self.tell_problem(Some(&failure)),
+                Err(failure) => self.tell_problem(ProblemSource::Check, Some(&failure)),
             },
             // A newer check is under way.
             FinishedWork::Check { .. } => {}
@@ -370,13 +385,16 @@ impl LanguageServer {
     }
 
     /// Shows a problem once; with `None` it is over.
-    fn tell_problem(&mut self, problem: Option<&UserError>) {
-        let text = problem.map(rendering::failure);
-        if let Some(text) = text.as_ref().filter(|text| Some(*text) != self.last_problem.as_ref()) {
+    fn tell_problem(&mut self, source: ProblemSource, problem: Option<&UserError>) {
+        let Some(text) = problem.map(rendering::failure) else {
+            self.problems.remove(&source);
+            return;
+        };
+        if self.problems.get(&source) != Some(&text) {
             let params = json!({"type": 2, "message": format!("Konverge: {text}")});
             self.send(incoming::notification("window/showMessage", params));
+            self.problems.insert(source, text);
         }
-        self.last_problem = text;
     }
 
     /// Stops all work.
@@ -385,13 +403,17 @@ impl LanguageServer {
         self.check.1.cancel();
     }
 
-    fn refuse(&self, id: &Value, refusal: Refusal) {
+    fn refuse(&self, id: &Value, refusal: RpcRefusal) {
         self.send(incoming::answer(id, Err(refusal)));
     }
 
     fn ask(&mut self, method: &str, params: Value) {
         self.requests += 1;
-        self.send(incoming::request(&format!("konverge-{}", self.requests), method, params));
+        self.send(incoming::request(
+            &format!("konverge-{}", self.requests),
+            method,
+            params,
+        ));
     }
 
     fn send(&self, message: Value) {

@@ -61,7 +61,11 @@ mod tests {
     fn ends(text: &str, line: Option<u32>, column: Option<u32>) -> (u64, u64, u64) {
         let range = range_at(text, line, column);
         let of = |end: &str, key: &str| range[end][key].as_u64().unwrap();
-        (of("start", "line"), of("start", "character"), of("end", "character"))
+        (
+            of("start", "line"),
+            of("start", "character"),
+            of("end", "character"),
+        )
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod reached_stacks;
 mod resource_lines;
+mod saved_state;
 mod shown_texts;
 
 use std::{
@@ -24,6 +25,7 @@ use super::{
     selected_stacks::SelectedStacks,
 };
 use reached_stacks::ReachedStacks;
+use saved_state::SavedState;
 use shown_texts::ShownFolder;
 
 /// A session of an editor.
@@ -37,19 +39,10 @@ pub struct EditorSession {
 /// What is known between two messages.
 struct OpenedRepository {
     repository: Repository,
-    known: AnalysisCache,
+    known: Arc<AnalysisCache>,
     view: SavedState,
     /// By the file that is edited.
     reached: HashMap<RepoPath, Option<Arc<ReachedStacks>>>,
-}
-
-/// The saved state. Work on another thread keeps its own, whatever is saved meanwhile.
-#[derive(Clone)]
-struct SavedState {
-    run: RunContext,
-    root: PathBuf,
-    head: Arc<OpenRevision>,
-    compiler: Arc<Compiler>,
 }
 
 impl EditorSession {
@@ -71,34 +64,43 @@ impl EditorSession {
     fn view(&self) -> Result<SavedState, UserError> {
         let opened = self.opened();
         let opened = opened.as_ref().ok_or_else(|| {
-            UserError::new(ErrorKind::Git, "no repository is open").hint("open a folder of a Konfig repository")
+            UserError::new(ErrorKind::Git, "no repository is open")
+                .hint("open a folder of a Konfig repository")
         })?;
         Ok(opened.view.clone())
     }
 
     /// The stacks of a file; `None` if there is no such file.
     fn reached(&self, file: &RepoPath) -> Result<Option<Arc<ReachedStacks>>, UserError> {
-        let mut opened = self.opened();
-        let Some(opened) = opened.as_mut() else {
-            return Ok(None);
+        let (known, head) = match self.opened().as_ref() {
+            None => return Ok(None),
+            Some(opened) => match opened.reached.get(file) {
+                Some(reached) => return Ok(reached.clone()),
+                None => (Arc::clone(&opened.known), Arc::clone(&opened.view.head)),
+            },
         };
-        if let Some(known) = opened.reached.get(file) {
-            return Ok(known.clone());
+        // Without the lock, so that a check of many files delays no lens.
+        let affected = head.affected_by_edit(&known, file)?;
+        let reached = affected.map(|affected| Arc::new(ReachedStacks::new(&head, file, affected)));
+        if let Some(opened) = self
+            .opened()
+            .as_mut()
+            .filter(|opened| Arc::ptr_eq(&opened.view.head, &head))
+        {
+            opened.reached.insert(file.clone(), reached.clone());
         }
-        let head = &opened.view.head;
-        let affected = head.affected_by_edit(&opened.known, file)?;
-        let reached = affected.map(|affected| Arc::new(ReachedStacks::new(head, file, affected)));
-        opened.reached.insert(file.clone(), reached.clone());
         Ok(reached)
     }
 
     /// The stacks of a file, of which there must be one at least.
     fn some_reached(&self, file: &RepoPath) -> Result<Arc<ReachedStacks>, UserError> {
         let reached = self.reached(file)?;
-        reached.filter(|reached| !reached.nearest.is_empty()).ok_or_else(|| {
-            UserError::new(ErrorKind::Usage, format!("no stack is made of {file}"))
-                .hint("open a file of a stack, or one that a stack imports")
-        })
+        reached
+            .filter(|reached| !reached.nearest.is_empty())
+            .ok_or_else(|| {
+                UserError::new(ErrorKind::Usage, format!("no stack is made of {file}"))
+                    .hint("open a file of a stack, or one that a stack imports")
+            })
     }
 }
 
@@ -120,7 +122,7 @@ impl OpenedRepository {
                 run,
             },
             repository,
-            known,
+            known: Arc::new(known),
             reached: HashMap::new(),
         })
     }
@@ -173,12 +175,19 @@ impl EditorWorkspace for EditorSession {
 
     fn saved_text(&self, file: &RepoPath) -> Option<String> {
         let head = self.view().ok()?.head;
-        let entry = head.source.files().get(file).filter(|entry| entry.kind == FileKind::File)?;
+        let entry = head
+            .source
+            .files()
+            .get(file)
+            .filter(|entry| entry.kind == FileKind::File)?;
         let content = head.source.read(entry.blob).ok()?;
         Some(String::from_utf8_lossy(&content).into_owned())
     }
 
     async fn check(&self, files: &[RepoPath]) -> Result<Vec<Diagnostic>, UserError> {
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut stacks: Vec<Stack> = Vec::new();
         for file in files {
             let reached = self.reached(file)?;
@@ -186,9 +195,6 @@ impl EditorWorkspace for EditorSession {
         }
         stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
         stacks.dedup_by(|a, b| a.folder == b.folder);
-        if files.is_empty() {
-            return Ok(Vec::new());
-        }
         let view = self.view()?;
         let selected = SelectedStacks {
             workspace: Arc::clone(&view.head),
@@ -216,7 +222,8 @@ impl EditorWorkspace for EditorSession {
             EditorView::Spec => shown_texts::specs(&saved, &reached).await?,
             EditorView::Preview => shown_texts::preview(&saved, &reached).await?,
         };
-        self.shown.write(view, file, saved.run.secrets.mask_finished(&text))
+        self.shown
+            .write(view, file, saved.run.secrets.mask_finished(&text))
     }
 
     async fn resource(&self, file: &RepoPath, mention: &str) -> Result<Option<ResourceView>, UserError> {

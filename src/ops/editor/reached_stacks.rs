@@ -81,7 +81,15 @@ mod tests {
         for name in ["prod", "Production", "prod-eu", "eu_prod", "cn.prod.1"] {
             assert!(is_production(name), "{name}");
         }
-        for name in ["dev", "preprod", "pre-prod", "non-production", "product", "reproduce", ""] {
+        for name in [
+            "dev",
+            "preprod",
+            "pre-prod",
+            "non-production",
+            "product",
+            "reproduce",
+            "",
+        ] {
             assert!(!is_production(name), "{name}");
         }
     }

@@ -13,7 +13,7 @@ use konverge_lsp::ResourceView;
 use konverge_run::redact;
 use serde_json::Value;
 
-use super::{SavedState, reached_stacks::ReachedStacks};
+use super::{reached_stacks::ReachedStacks, saved_state::SavedState};
 
 /// The maximum number of ids in a list.
 const MOST_IDS: usize = 10;
@@ -76,7 +76,10 @@ fn kind_line(resource: &Resource) -> String {
     match resource.runtime {
         RuntimeKind::Kubernetes => {
             let (_, kind, namespace, name) = object_key(&resource.attributes);
-            let is_named = resource.attributes.get("metadata").is_some_and(|meta| meta.get("namespace").is_some());
+            let is_named = resource
+                .attributes
+                .get("metadata")
+                .is_some_and(|meta| meta.get("namespace").is_some());
             match is_named {
                 true => format!("{kind} {name} in the namespace {namespace}"),
                 false => format!("{kind} {name}"),
@@ -140,12 +143,20 @@ mod tests {
     fn a_mention_is_a_resource_of_the_spec_or_nothing() {
         let said = |mention: &str| describe(&resources(), mention).map(|(_, lines)| lines.join("; "));
         for (mention, expected) in [
-            ("v1:Namespace:shop", Some("Namespace shop; needed by v1:Service:shop:web")),
+            (
+                "v1:Namespace:shop",
+                Some("Namespace shop; needed by v1:Service:shop:web"),
+            ),
             (
                 "v1:Service:shop:web",
-                Some("Service web in the namespace shop; depends on v1:Namespace:shop; needed by hashicorp:local:local_file:a"),
+                Some(
+                    "Service web in the namespace shop; depends on v1:Namespace:shop; needed by hashicorp:local:local_file:a",
+                ),
             ),
-            ("hashicorp:local:local_file:a", Some("local_file of Terraform; depends on v1:Service:shop:web")),
+            (
+                "hashicorp:local:local_file:a",
+                Some("local_file of Terraform; depends on v1:Service:shop:web"),
+            ),
             ("v1:Service:shop:wbe", None),
             ("v1:Service", None),
             ("$kusion_path.v1:Service:shop:wbe.spec", None),
@@ -153,10 +164,20 @@ mod tests {
             assert_eq!(said(mention).as_deref(), expected, "{mention}");
         }
         for (mention, value) in [
-            ("$kusion_path.v1:Service:shop:web.spec.ports[0].port", "spec.ports.0.port: 80"),
-            ("$kusion_path.v1:Service:shop:web.status.ip", "status.ip: known after the apply"),
+            (
+                "$kusion_path.v1:Service:shop:web.spec.ports[0].port",
+                "spec.ports.0.port: 80",
+            ),
+            (
+                "$kusion_path.v1:Service:shop:web.status.ip",
+                "status.ip: known after the apply",
+            ),
         ] {
-            assert!(said(mention).unwrap().contains(value), "{mention}: {:?}", said(mention));
+            assert!(
+                said(mention).unwrap().contains(value),
+                "{mention}: {:?}",
+                said(mention)
+            );
         }
     }
 }

@@ -13,12 +13,13 @@ use konverge_report::{
     terminal::{self, Style},
 };
 use konverge_run::{
-    KeyUse, OpenRequest, Selection, StackSelector, cluster_selection::Live, compiler, preview as previews, redact, session,
+    KeyUse, OpenRequest, Selection, StackSelector, cluster_selection::Live, compiler, preview as previews,
+    redact, session,
 };
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{SavedState, reached_stacks::ReachedStacks};
+use super::{reached_stacks::ReachedStacks, saved_state::SavedState};
 
 /// The longest name of a shown file, in bytes.
 const LONGEST_NAME: usize = 80;
@@ -32,7 +33,12 @@ impl ShownFolder {
     ///
     /// # Errors
     /// The disk is full, or the folder for temporary files cannot be written.
-    pub(super) fn write(&self, view: EditorView, file: &RepoPath, text: String) -> Result<ShownText, UserError> {
+    pub(super) fn write(
+        &self,
+        view: EditorView,
+        file: &RepoPath,
+        text: String,
+    ) -> Result<ShownText, UserError> {
         let mut folder = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let failed = |error: std::io::Error| {
             UserError::new(ErrorKind::Config, format!("the text cannot be written: {error}"))
@@ -57,7 +63,9 @@ fn file_name(view: EditorView, file: &RepoPath) -> String {
         EditorView::Preview => ("preview", "txt"),
     };
     let plain = file.as_str().chars();
-    let plain: String = plain.map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let plain: String = plain
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
     let end = plain.len().saturating_sub(LONGEST_NAME);
     format!("{what}-{}.{extension}", plain[end..].trim_start_matches('-'))
 }
