@@ -274,14 +274,7 @@ impl LanguageServer {
                     self.files.edit(&file, text.to_owned());
                 }
             }
-            "textDocument/didSave" | "workspace/didChangeWatchedFiles" => {
-                if self.refresh() {
-                    self.start_check();
-                    if self.client.refreshes_lenses {
-                        self.ask("workspace/codeLens/refresh", Value::Null);
-                    }
-                }
-            }
+            "textDocument/didSave" | "workspace/didChangeWatchedFiles" => self.saved(),
             "textDocument/didClose" => {
                 if let Some(file) = self.file_of(&params) {
                     self.files.close(&file);
@@ -299,11 +292,22 @@ impl LanguageServer {
         }
     }
 
-    /// Reads what was saved. Returns true if anything was.
+    /// A file was saved: what is found in it may differ.
+    fn saved(&mut self) {
+        if self.refresh() {
+            self.start_check();
+        }
+    }
+
+    /// Reads what was saved. Returns true if anything was: the lenses may differ then.
     fn refresh(&mut self) -> bool {
         let refreshed = self.workspace.refresh();
         self.tell_problem(ProblemSource::Repository, refreshed.as_ref().err());
-        refreshed.unwrap_or(false)
+        let is_changed = refreshed.unwrap_or(false);
+        if is_changed && self.client.refreshes_lenses {
+            self.ask("workspace/codeLens/refresh", Value::Null);
+        }
+        is_changed
     }
 
     /// The file that `textDocument` names.
