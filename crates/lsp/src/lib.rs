@@ -8,6 +8,7 @@ mod client_support;
 mod file_uri;
 mod frame;
 mod incoming;
+mod notifications;
 mod open_files;
 mod rendering;
 mod requests;
