@@ -17,7 +17,7 @@ use konverge_base::{
     model::{RepoPath, file_source::FileKind, lint::Diagnostic, stack::Stack},
 };
 use konverge_lsp::{EditorView, EditorWorkspace, FileImpact, ResourceView, ShownText};
-use konverge_repo::git::Repository;
+use konverge_repo::{git::Repository, konfig::Changes};
 use konverge_run::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
 
 use super::{
@@ -131,16 +131,33 @@ impl OpenedRepository {
         let head = open_head(&self.known, &self.repository)?;
         self.known.forget_earlier();
         let before = &self.view.head;
-        if before.source.files() == head.source.files() {
+        let changes = Changes::compute(before.analysis.tree(), head.analysis.tree());
+        if changes.paths.is_empty() {
             return Ok(false);
         }
         if before.config != head.config {
             self.view.compiler = Arc::new(Compiler::new(&self.view.run, &head.config));
         }
-        self.view.head = Arc::new(head);
         self.reached.clear();
+        // A save of one program is the edit that a lens is about: what it affects is known already.
+        let mut changed = changes.paths.into_iter();
+        if let (Some(file), None) = (changed.next(), changed.next())
+            && is_program(before, &file)
+            && is_program(&head, &file)
+        {
+            let affected = head.analysis.compare(&before.analysis);
+            let reached = ReachedStacks::new(&head, &file, affected);
+            self.reached.insert(file, Some(Arc::new(reached)));
+        }
+        self.view.head = Arc::new(head);
         Ok(true)
     }
+}
+
+/// Returns true for a KCL file: no other file decides which stacks there are.
+fn is_program(revision: &OpenRevision, file: &RepoPath) -> bool {
+    let entry = revision.source.files().get(file);
+    file.file_name().ends_with(".k") && entry.is_some_and(|entry| entry.kind == FileKind::File)
 }
 
 fn open_head(known: &AnalysisCache, repository: &Repository) -> Result<OpenRevision, UserError> {
