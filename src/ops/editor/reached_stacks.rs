@@ -2,7 +2,7 @@
 
 use konverge_base::model::{
     RepoPath,
-    affected::{Affected, AffectedStack},
+    affected::{Affected, AffectedStack, InputKind, InputReason},
     stack::Stack,
 };
 use konverge_lsp::FileImpact;
@@ -21,7 +21,10 @@ pub(super) struct ReachedStacks {
 }
 
 impl ReachedStacks {
-    pub(super) fn new(head: &OpenRevision, file: &RepoPath, affected: Affected) -> Self {
+    pub(super) fn new(head: &OpenRevision, file: &RepoPath, mut affected: Affected) -> Self {
+        // A stack whose files cannot be resolved is in every answer; here it counts if the file is why.
+        let is_reason = |reason: &InputReason| reason.path == *file || reason.kind != InputKind::Unresolved;
+        affected.stacks.retain(|stack| stack.why.iter().any(is_reason));
         let (layout, rules) = (&head.layout, head.config.rules());
         let own = layout.stacks.iter().filter(|stack| file.is_within(&stack.folder));
         let own = own.max_by_key(|stack| stack.folder.as_str().len());

@@ -83,6 +83,15 @@ fn a_lens_counts_the_stacks_of_a_file_and_those_in_production() {
         client.lenses(folder, "base/app.k")[0],
         "affects 4 stacks, 3 in prod"
     );
+    // A stack whose files are missing is not counted for every file.
+    let settings = "kcl_cli_configs:\n  files: [missing.k]\n";
+    write_stack(&repository, "broken/prod", "c", "low");
+    repository.write("appops/broken/prod/kcl.yaml", settings);
+    client.did_save(folder, "appops/broken/prod/kcl.yaml");
+    assert_eq!(
+        client.lenses(folder, "base/app.k")[0],
+        "affects 4 stacks, 3 in prod"
+    );
     // The chain on click: what `konverge affected` says of an edit.
     let shown = client.execute("konverge.showChain", folder, "base/app.k");
     let text = shown["text"].as_str().unwrap();
