@@ -165,6 +165,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Set(args) => super::set::run(&args, context).await,
         Command::Preview(args) => super::preview::run(&args, context).await,
         Command::Watch(args) => super::watch::run(&args, context).await,
+        Command::Lsp(args) => super::lsp::run(&args, context).await,
         Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Destroy(args) => super::destroy::run(&args, context).await,
         Command::Rollout(args) => super::rollout::run(&args, context).await,

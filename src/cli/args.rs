@@ -60,6 +60,8 @@ pub enum Command {
     Preview(super::preview::Args),
     /// Show after each save which stacks it affects, and how their Specs differ; it writes nothing
     Watch(super::watch::Args),
+    /// Serve an editor beside KCL's language server: what an edit affects, findings, Spec and preview
+    Lsp(super::lsp::Args),
     /// Apply stacks, after showing the plan
     #[command(visible_alias = "up")]
     Apply(super::apply::Args),

@@ -91,6 +91,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         fix: args.fix,
         only_policy: args.policy,
         skip: &args.skip,
+        also: &[],
     };
     let inspection = check::run(&run, &selected, &root, scope).await?;
     let text = match args.output {

@@ -8,7 +8,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
         "Every day",
         &[
             "list", "affected", "build", "check", "test", "watch", "set", "preview", "apply", "status",
-            "drift",
+            "drift", "lsp",
         ],
     ),
     (

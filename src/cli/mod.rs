@@ -33,6 +33,7 @@ mod kcl_lock;
 mod kcl_worker;
 mod list;
 mod models;
+mod lsp;
 mod notify;
 mod option_groups;
 mod portal;

@@ -88,7 +88,7 @@ pub async fn clusters(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     let Ok(selected) = selected_stacks::open(run, &request).await else {
         return Vec::new();
     };
-    let clusters = selected.workspace.config.clusters.into_keys();
+    let clusters = selected.workspace.config.clusters.keys().cloned();
     beginning(
         clusters.filter_map(|name| Suggestion::new(name.as_str(), "cluster")),
         typed,

@@ -7,6 +7,7 @@ pub mod check;
 pub mod completions;
 pub mod demo;
 pub mod doctor;
+pub mod editor;
 pub mod export;
 pub mod github_matrix;
 pub mod graph;

@@ -1,5 +1,7 @@
 //! Opens a revision and selects stacks, for use cases that need neither state nor infrastructure.
 
+use std::sync::Arc;
+
 use konverge_base::{error::UserError, model::stack::Stack};
 use konverge_repo::git::Repository;
 use konverge_run::{
@@ -9,7 +11,7 @@ use konverge_run::{
 /// An opened revision with selected stacks.
 pub struct SelectedStacks {
     /// The revision that the stacks are of.
-    pub workspace: OpenRevision,
+    pub workspace: Arc<OpenRevision>,
     /// The stacks, sorted by folder, without removed ones.
     pub stacks: Vec<Stack>,
     /// What a change is compared with, where the stacks are those that it affects.
@@ -44,7 +46,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
     }
     let ComparedRevisions { head, base, .. } = revisions;
     Ok(SelectedStacks {
-        workspace: head,
+        workspace: Arc::new(head),
         stacks,
         base,
     })

@@ -12,6 +12,7 @@ mod support;
 mod affected;
 mod ci;
 mod cli;
+mod editor;
 mod engine;
 mod kcl;
 mod kubernetes;

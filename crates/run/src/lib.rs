@@ -19,6 +19,7 @@ mod context;
 mod core_lookup;
 pub mod drift;
 mod earlier_failure;
+mod edited_file;
 pub mod health_rules;
 pub mod infrastructure;
 pub mod kcl_health;

@@ -27,6 +27,8 @@ pub(super) struct CheckedFiles<'a> {
     workspace: &'a OpenRevision,
     stacks: &'a [Stack],
     scope: FileScope,
+    /// Files that are looked at besides.
+    also: &'a [RepoPath],
     /// What differs from the base.
     changed: HashSet<RepoPath>,
     /// What the stacks are made of.
@@ -49,6 +51,7 @@ impl<'a> CheckedFiles<'a> {
         selected: &'a SelectedStacks,
         stacks: &'a [Stack],
         scope: FileScope,
+        also: &'a [RepoPath],
     ) -> Result<Self, UserError> {
         let workspace = &selected.workspace;
         let scope = match &selected.base {
@@ -59,6 +62,7 @@ impl<'a> CheckedFiles<'a> {
             workspace,
             stacks,
             scope,
+            also,
             changed: changed_paths(selected),
             compiled: BTreeSet::new(),
             added: BTreeSet::new(),
@@ -84,6 +88,9 @@ impl<'a> CheckedFiles<'a> {
 
     /// Whether a file is looked at by itself: for its own sake, whatever reads it.
     pub(super) fn is_in_scope(&self, path: &RepoPath) -> bool {
+        if self.also.contains(path) {
+            return true;
+        }
         match self.scope {
             FileScope::All => true,
             FileScope::Change => self.changed.contains(path),

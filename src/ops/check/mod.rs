@@ -62,6 +62,8 @@ pub struct CheckScope<'a> {
     pub only_policy: bool,
     /// The checks to skip.
     pub skip: &'a [LintRule],
+    /// Files that are checked besides those of `files`.
+    pub also: &'a [RepoPath],
 }
 
 /// Checks a revision and some of its stacks.
@@ -75,11 +77,25 @@ pub async fn run(
     root: &Path,
     scope: CheckScope<'_>,
 ) -> Result<LintReport, UserError> {
+    let compiler = Compiler::new(run, &selected.workspace.config);
+    run_with(run, &compiler, selected, root, scope).await
+}
+
+/// As [`run`], with a compiler whose workers may be started already.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_with(
+    run: &RunContext,
+    compiler: &Compiler,
+    selected: &SelectedStacks,
+    root: &Path,
+    scope: CheckScope<'_>,
+) -> Result<LintReport, UserError> {
     let workspace = &selected.workspace;
     let stacks = &checked_stacks(selected);
     let mut found = structure(selected, stacks, scope);
     found.extend(conventions::check(workspace, stacks));
-    let compiler = Compiler::new(run, &workspace.config);
     let (good, broken): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().partition(|stack| stack.compile.is_ok());
     for stack in broken {
         if let Err(error) = &stack.compile {
@@ -138,7 +154,7 @@ pub async fn run(
     };
     found.extend(shared_objects::check(workspace, &compiled));
     found.extend(schema::check(run, workspace, compiled)?);
-    let checked = CheckedFiles::new(selected, stacks, scope.files)?;
+    let checked = CheckedFiles::new(selected, stacks, scope.files, scope.also)?;
     found.extend(models::check(workspace, &checked)?);
     let files = checked.contents()?;
     let mut judged = nondeterminism::scan(&files, &good);
@@ -156,10 +172,10 @@ pub async fn run(
         }
         found.extend(imports::check(&files, &checked, workspace)?);
     }
-    found.extend(kcl_tests::check(&compiler, &run.cancel, selected, &checked).await?);
-    let tests = stack_tests::run_in(run, &compiler, workspace, &tested).await?;
+    found.extend(kcl_tests::check(compiler, &run.cancel, selected, &checked).await?);
+    let tests = stack_tests::run_in(run, compiler, workspace, &tested).await?;
     found.extend(tests.iter().flat_map(test_report::diagnostics));
-    found.extend(data_files::check(run, &compiler, selected, &checked).await?);
+    found.extend(data_files::check(run, compiler, selected, &checked).await?);
     found.retain(|found| !scope.skip.contains(&found.rule));
     Ok(LintReport::new(stacks.len(), found))
 }

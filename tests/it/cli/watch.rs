@@ -2,13 +2,16 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
+    cluster::Cluster,
     git::Repository,
     kcl,
+    objects::Objects,
     process::{Konverge, binary},
     service::Service,
+    shop_monorepo::{Shop, resource},
     tiny_monorepo::{monorepo, write_stack},
 };
 
@@ -22,6 +25,10 @@ struct Watch {
 
 impl Watch {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, &[])
+    }
+
+    fn start_with(folder: &Path, arguments: &[&str], env: &[(&str, &Path)]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new(binary());
         command
@@ -29,7 +36,8 @@ impl Watch {
             .args(arguments)
             .current_dir(folder)
             .env("HOME", home.path())
-            .env("KONVERGE_KCL", kcl::interpreter());
+            .env("KONVERGE_KCL", kcl::interpreter())
+            .envs(env.iter().copied());
         let service = Service::start("watch", &command, home.path());
         Self { service, home }
     }
@@ -143,6 +151,63 @@ fn an_unreadable_configuration_is_an_event_and_its_repair_another_one() {
     repository.write("base/app.k", "color = \"red\"\n");
     let (_, event) = watch.event(at + 1, |event| !ids(event).is_empty());
     assert_eq!(ids(&event), ["a/dev"]);
+}
+
+/// The live object differs from what was applied, so the plan starts from a value that no commit has.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_preview_each_event_has_the_live_plan_and_nothing_is_written() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (
+        cluster.namespace("watch-preview").await,
+        Objects::of(cluster).await,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::copy(cluster.kubeconfig(), &kubeconfig).unwrap();
+    let shop = Shop::new(
+        "version: 1\nclusters: {test: {}}\n",
+        &[("KUBECONFIG", &kubeconfig)],
+    );
+    let one = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": ns}, "data": {"level": "low"}});
+    shop.wants("dev", &[resource(&one)]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    objects
+        .merge(&one, "somebody", &json!({"data": {"level": "drifted"}}))
+        .await;
+    let state = shop.monorepo.path().join(".git/test-state");
+    let env = [("KUBECONFIG", kubeconfig.as_path()), ("XDG_STATE_HOME", &state)];
+    let mut watch = Watch::start_with(shop.monorepo.path(), &["--preview"], &env);
+    watch.event(0, |event| event["event"] == "start");
+    let before = cluster.audit().len();
+    shop.monorepo.replace("apps/shop/dev/main.k", "low", "high");
+    let (at, event) = watch.event(1, |event| !ids(event).is_empty());
+    let plan = &event["plan"][0];
+    assert_eq!(
+        (&plan["basis"], updates(&event)),
+        (&json!("live"), vec![1]),
+        "{event}"
+    );
+    let change = &plan["resources"][0]["changes"][0];
+    assert_eq!(
+        (&change["from"], &change["to"]),
+        (&json!("drifted"), &json!("high")),
+        "{event}"
+    );
+    // What cannot be planned is an error of its stack, and the watch continues.
+    let kept = std::fs::read(&kubeconfig).unwrap();
+    std::fs::remove_file(&kubeconfig).unwrap();
+    shop.monorepo.replace("apps/shop/dev/main.k", "high", "higher");
+    let (at, _) = watch.event(at + 1, |event| !event["plan"][0]["error"].is_null());
+    std::fs::write(&kubeconfig, kept).unwrap();
+    shop.monorepo.replace("apps/shop/dev/main.k", "higher", "highest");
+    watch.event(at + 1, |event| updates(event) == [1]);
+    let path = format!("/namespaces/{ns}/configmaps");
+    let audit = cluster.audit();
+    let writes = audit[before..].iter().filter(|event| {
+        let is_read = matches!(event.verb.as_str(), "get" | "list" | "watch");
+        event.uri.contains(&path) && !is_read && !event.uri.contains("dryRun=All")
+    });
+    assert_eq!(writes.count(), 0);
 }
 
 #[test]

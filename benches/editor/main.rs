@@ -1,0 +1,227 @@
+//! How soon an editor and the hooks get their answers, at the known scale: 1,500 projects of 3 stacks.
+//!
+//! `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench editor` writes its section of `docs/performance.md`;
+//! `KONVERGE_BINARY` names another executable than the bench profile's.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods
+)]
+
+#[path = "../affected/monorepo.rs"]
+mod monorepo;
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use konverge_testkit::kcl;
+use monorepo::Monorepo;
+use serde_json::{Value, json};
+
+const TRIES: usize = 11;
+
+fn main() {
+    let quick = !std::env::args().any(|arg| arg == "--bench");
+    let projects = if quick { 5 } else { 1_667 };
+    let monorepo = Monorepo::make(projects);
+    let git = |arguments: &[&str]| {
+        let status = Command::new("git")
+            .args(arguments)
+            .current_dir(&monorepo.path)
+            .status();
+        assert!(status.unwrap().success(), "{arguments:?}");
+    };
+    git(&["checkout", "--quiet", "base"]);
+    let files = files_of(&monorepo.path);
+    let mut rows = Vec::new();
+    let mut editor = Editor::start(&monorepo.path);
+    for (what, file) in [("one stack", &files.own), ("a shared package", &files.shared)] {
+        let lens = editor.lens(file);
+        println!("{file}: {lens}");
+        let times = times(|| editor.save(file));
+        rows.push((
+            format!("`konverge lsp`: a lens after a save of {what} ({lens})"),
+            times,
+        ));
+    }
+    let peak = editor.peak();
+    editor.end();
+    std::fs::write(monorepo.path.join("notes.txt"), "x\n").unwrap();
+    git(&["add", "notes.txt"]);
+    for (hook, arguments) in [
+        ("`konverge-check`", vec!["check", "--base", "HEAD"]),
+        (
+            "`konverge-affected`",
+            vec!["affected", "--diff", "--base", "HEAD"],
+        ),
+    ] {
+        let times = times(|| run(&monorepo.path, &arguments));
+        rows.push((format!("the hook {hook} with nothing relevant staged"), times));
+    }
+    let mut section = format!(
+        "## In the editor and before a commit\n\nMilliseconds, of {TRIES} runs on {} stacks, 2 cores:\n\n| what | best | median |\n| --- | --- | --- |\n",
+        projects * 3
+    );
+    for (what, (best, median)) in &rows {
+        section.push_str(&format!("| {what} | {:.0} | {:.0} |\n", ms(*best), ms(*median)));
+    }
+    section.push_str(&format!(
+        "\nPeak memory of the server: {peak:.0} MiB. Goals: a lens within 100 ms, 250 MiB, a hook within 300 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench editor` writes this."
+    ));
+    println!("{section}");
+    if !quick && std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
+        konverge_testkit::performance::write("editor", &section);
+    }
+}
+
+fn binary() -> PathBuf {
+    let named = std::env::var_os("KONVERGE_BINARY").map(PathBuf::from);
+    let binary = named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")));
+    binary.canonicalize().unwrap()
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The best and the median.
+fn times(mut work: impl FnMut() -> Duration) -> (Duration, Duration) {
+    let mut times: Vec<_> = (0..TRIES).map(|_| work()).collect();
+    times.sort();
+    (times[0], times[TRIES / 2])
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Duration {
+    let started = Instant::now();
+    let output = Command::new(binary())
+        .args(arguments)
+        .current_dir(folder)
+        .env("KONVERGE_KCL", kcl::interpreter())
+        .output()
+        .unwrap();
+    let took = started.elapsed();
+    assert!(output.status.success(), "{output:?}");
+    took
+}
+
+/// A file of one stack, and one that many stacks import.
+struct SavedFiles {
+    own: String,
+    shared: String,
+}
+
+fn files_of(folder: &Path) -> SavedFiles {
+    let listed = Command::new("git")
+        .args(["ls-files"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let find =
+        |is_meant: &dyn Fn(&str) -> bool| listed.lines().find(|line| is_meant(line)).unwrap().to_owned();
+    SavedFiles {
+        own: find(&|line| line.ends_with("/main.k")),
+        shared: find(&|line| line.starts_with("base/pkg/") && line.ends_with(".k")),
+    }
+}
+
+struct Editor {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    folder: PathBuf,
+    ids: u64,
+}
+
+impl Editor {
+    fn start(folder: &Path) -> Self {
+        let mut child = Command::new(binary())
+            .arg("lsp")
+            .current_dir(folder)
+            .env("KONVERGE_KCL", kcl::interpreter())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut editor = Self {
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            folder: folder.to_owned(),
+            ids: 0,
+        };
+        let root = editor.uri("");
+        editor.ask("initialize", &json!({"rootUri": root, "capabilities": {}}));
+        editor
+    }
+
+    fn uri(&self, file: &str) -> String {
+        url::Url::from_file_path(self.folder.join(file)).unwrap().into()
+    }
+
+    fn send(&mut self, message: &Value) {
+        let text = message.to_string();
+        write!(self.input, "Content-Length: {}\r\n\r\n{text}", text.len()).unwrap();
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.ids += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": self.ids, "method": method, "params": params}));
+        loop {
+            let (mut header, mut empty) = (String::new(), String::new());
+            self.output.read_line(&mut header).unwrap();
+            self.output.read_line(&mut empty).unwrap();
+            let length = header.trim_start_matches("Content-Length: ").trim_end();
+            let mut content = vec![0; length.parse().unwrap()];
+            self.output.read_exact(&mut content).unwrap();
+            let message: Value = serde_json::from_slice(&content).unwrap();
+            if message["id"] == self.ids {
+                return message["result"].clone();
+            }
+        }
+    }
+
+    fn lens(&mut self, file: &str) -> String {
+        let uri = self.uri(file);
+        let lenses = self.ask("textDocument/codeLens", &json!({"textDocument": {"uri": uri}}));
+        lenses[0]["command"]["title"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// From a save to its lens.
+    fn save(&mut self, file: &str) -> Duration {
+        let path = self.folder.join(file);
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("# edited\n");
+        std::fs::write(&path, text).unwrap();
+        let started = Instant::now();
+        let uri = self.uri(file);
+        self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didSave", "params": {"textDocument": {"uri": uri}}}));
+        self.lens(file);
+        started.elapsed()
+    }
+
+    /// The most resident memory so far, in MiB.
+    fn peak(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
+        line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
+    }
+
+    fn end(mut self) {
+        self.ask("shutdown", &Value::Null);
+        self.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
+        assert!(self.child.wait().unwrap().success());
+    }
+}

@@ -1,0 +1,77 @@
+//! The URIs of a client, and the files of a repository.
+
+use std::path::{Path, PathBuf};
+
+use konverge_base::model::RepoPath;
+use url::Url;
+
+/// The local path of a `file:` URI; `None` for any other text.
+pub(crate) fn path_of(uri: &str) -> Option<PathBuf> {
+    let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
+    let path = url.to_file_path().ok()?;
+    (!path.as_os_str().as_encoded_bytes().contains(&0)).then_some(path)
+}
+
+/// The file of a repository that a URI names; `None` if it is outside. Links on the way to its folder are followed,
+/// since an editor may know the repository by another path.
+pub(crate) fn file_of(uri: &str, root: &Path) -> Option<RepoPath> {
+    let path = path_of(uri)?;
+    let folder = path.parent()?.canonicalize().ok();
+    let real = folder
+        .zip(path.file_name())
+        .map(|(folder, name)| folder.join(name));
+    // A folder that was deleted has the path that it is given by.
+    let real = real.unwrap_or(path);
+    RepoPath::normalize(real.strip_prefix(root).ok()?.to_str()?).filter(|file| !file.is_root())
+}
+
+/// The URI of a local path; `None` if it is relative.
+pub(crate) fn uri_of(path: &Path) -> Option<String> {
+    Url::from_file_path(path).ok().map(String::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_names_a_file_of_the_repository_or_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a b/ü")).unwrap();
+        std::os::unix::fs::symlink(root.join("a b"), root.join("link")).unwrap();
+        let uri = |rest: &str| format!("file://{}/{rest}", root.display());
+        let file = |uri: &str| file_of(uri, &root).map(|path| path.to_string());
+        for (given, expected) in [
+            (uri("a%20b/main.k"), Some("a b/main.k")),
+            (uri("a b/%C3%BC/x.k"), Some("a b/ü/x.k")),
+            (uri("a%20b/../main.k"), Some("main.k")),
+            (uri("a%20b/%2e%2e/main.k"), Some("main.k")),
+            (uri("link/x.k"), Some("a b/x.k")),
+            (uri("gone/deep/x.k"), Some("gone/deep/x.k")),
+            (uri("../x.k"), None),
+            (uri("gone%2F..%2F..%2Fx.k"), None),
+            (uri("a%00b/x.k"), None),
+            (uri("gone/%ff.k"), None),
+            (uri(""), None),
+            ("file:///etc/passwd".to_owned(), None),
+            ("file://host/x.k".to_owned(), None),
+            ("file:///C:/repo/main.k".to_owned(), None),
+            ("C:\\repo\\main.k".to_owned(), None),
+            ("untitled:Untitled-1".to_owned(), None),
+            ("https://example.com/x.k".to_owned(), None),
+            (root.join("x.k").display().to_string(), None),
+            (String::new(), None),
+            ("%".to_owned(), None),
+        ] {
+            assert_eq!(file(&given).as_deref(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_path_survives_as_a_uri() {
+        let path = Path::new("/a b/ü#?%/main.k");
+        assert_eq!(path_of(&uri_of(path).unwrap()).as_deref(), Some(path));
+        assert_eq!(uri_of(Path::new("a/b")), None);
+    }
+}

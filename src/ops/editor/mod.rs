@@ -1,0 +1,253 @@
+//! The repository that an editor shows: a warm index, so that an answer needs no new analysis of what was not saved.
+
+mod reached_stacks;
+mod resource_lines;
+mod saved_state;
+mod shown_texts;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, file_source::FileKind, lint::Diagnostic, stack::Stack},
+};
+use konverge_lsp::{EditorView, EditorWorkspace, FileImpact, ResourceView, ShownText};
+use konverge_repo::{git::Repository, konfig::Changes};
+use konverge_run::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
+
+use super::{
+    check::{self, CheckScope, FileScope},
+    selected_stacks::SelectedStacks,
+};
+use reached_stacks::ReachedStacks;
+use saved_state::SavedState;
+use shown_texts::ShownFolder;
+
+/// A session of an editor.
+pub struct EditorSession {
+    run: RunContext,
+    folder: Mutex<PathBuf>,
+    opened: Mutex<Option<OpenedRepository>>,
+    shown: ShownFolder,
+}
+
+/// What is known between two messages.
+struct OpenedRepository {
+    repository: Repository,
+    known: Arc<AnalysisCache>,
+    view: SavedState,
+    /// By the file that is edited.
+    reached: HashMap<RepoPath, Option<Arc<ReachedStacks>>>,
+}
+
+impl EditorSession {
+    /// A session without a repository.
+    #[must_use]
+    pub fn new(run: RunContext) -> Self {
+        Self {
+            folder: Mutex::new(run.dir.clone()),
+            run,
+            opened: Mutex::default(),
+            shown: ShownFolder::default(),
+        }
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Option<OpenedRepository>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn view(&self) -> Result<SavedState, UserError> {
+        let opened = self.opened();
+        let opened = opened.as_ref().ok_or_else(|| {
+            UserError::new(ErrorKind::Git, "no repository is open")
+                .hint("open a folder of a Konfig repository")
+        })?;
+        Ok(opened.view.clone())
+    }
+
+    /// The stacks of a file; `None` if there is no such file.
+    fn reached(&self, file: &RepoPath) -> Result<Option<Arc<ReachedStacks>>, UserError> {
+        let (known, head) = match self.opened().as_ref() {
+            None => return Ok(None),
+            Some(opened) => match opened.reached.get(file) {
+                Some(reached) => return Ok(reached.clone()),
+                None => (Arc::clone(&opened.known), Arc::clone(&opened.view.head)),
+            },
+        };
+        // Without the lock, so that a check of many files delays no lens.
+        let affected = head.affected_by_edit(&known, file)?;
+        let reached = affected.map(|affected| Arc::new(ReachedStacks::new(&head, file, affected)));
+        if let Some(opened) = self
+            .opened()
+            .as_mut()
+            .filter(|opened| Arc::ptr_eq(&opened.view.head, &head))
+        {
+            opened.reached.insert(file.clone(), reached.clone());
+        }
+        Ok(reached)
+    }
+
+    /// The stacks of a file, of which there must be one at least.
+    fn some_reached(&self, file: &RepoPath) -> Result<Arc<ReachedStacks>, UserError> {
+        let reached = self.reached(file)?;
+        reached
+            .filter(|reached| !reached.nearest.is_empty())
+            .ok_or_else(|| {
+                UserError::new(ErrorKind::Usage, format!("no stack is made of {file}"))
+                    .hint("open a file of a stack, or one that a stack imports")
+            })
+    }
+}
+
+impl OpenedRepository {
+    fn open(run: &RunContext, folder: &Path) -> Result<Self, UserError> {
+        let run = RunContext {
+            dir: folder.to_owned(),
+            ..run.clone()
+        };
+        let repository = Repository::discover(folder)?;
+        let known = AnalysisCache::open(&run, &repository);
+        let head = open_head(&known, &repository)?;
+        known.keep(&head);
+        Ok(Self {
+            view: SavedState {
+                compiler: Arc::new(Compiler::new(&run, &head.config)),
+                root: repository.root().to_owned(),
+                head: Arc::new(head),
+                run,
+            },
+            repository,
+            known: Arc::new(known),
+            reached: HashMap::new(),
+        })
+    }
+
+    fn refresh(&mut self) -> Result<bool, UserError> {
+        let head = open_head(&self.known, &self.repository)?;
+        self.known.forget_earlier();
+        let before = &self.view.head;
+        let changes = Changes::compute(before.analysis.tree(), head.analysis.tree());
+        if changes.paths.is_empty() {
+            return Ok(false);
+        }
+        if before.config != head.config {
+            self.view.compiler = Arc::new(Compiler::new(&self.view.run, &head.config));
+        }
+        self.reached.clear();
+        // A save of one program is the edit that a lens is about: what it affects is known already.
+        let mut changed = changes.paths.into_iter();
+        if let (Some(file), None) = (changed.next(), changed.next())
+            && is_program(before, &file)
+            && is_program(&head, &file)
+        {
+            let affected = head.analysis.compare(&before.analysis);
+            let reached = ReachedStacks::new(&head, &file, affected);
+            self.reached.insert(file, Some(Arc::new(reached)));
+        }
+        self.view.head = Arc::new(head);
+        Ok(true)
+    }
+}
+
+/// Returns true for a KCL file: no other file decides which stacks there are.
+fn is_program(revision: &OpenRevision, file: &RepoPath) -> bool {
+    let entry = revision.source.files().get(file);
+    file.file_name().ends_with(".k") && entry.is_some_and(|entry| entry.kind == FileKind::File)
+}
+
+fn open_head(known: &AnalysisCache, repository: &Repository) -> Result<OpenRevision, UserError> {
+    let head = OpenRevision::open_knowing(known, repository, &RevisionSpec::Worktree, None)?;
+    head.layout.require_module()?;
+    Ok(head)
+}
+
+#[async_trait(?Send)]
+impl EditorWorkspace for EditorSession {
+    fn open(&self, folder: &Path) -> Result<(), UserError> {
+        *self.folder.lock().unwrap_or_else(PoisonError::into_inner) = folder.to_owned();
+        *self.opened() = Some(OpenedRepository::open(&self.run, folder)?);
+        Ok(())
+    }
+
+    fn root(&self) -> Option<PathBuf> {
+        Some(self.opened().as_ref()?.view.root.clone())
+    }
+
+    fn refresh(&self) -> Result<bool, UserError> {
+        if let Some(opened) = self.opened().as_mut() {
+            return opened.refresh();
+        }
+        let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.open(&folder).map(|()| true)
+    }
+
+    fn impact(&self, file: &RepoPath) -> Result<Option<FileImpact>, UserError> {
+        Ok(self.reached(file)?.map(|reached| reached.impact()))
+    }
+
+    fn saved_text(&self, file: &RepoPath) -> Option<String> {
+        let head = self.view().ok()?.head;
+        let entry = head
+            .source
+            .files()
+            .get(file)
+            .filter(|entry| entry.kind == FileKind::File)?;
+        let content = head.source.read(entry.blob).ok()?;
+        Some(String::from_utf8_lossy(&content).into_owned())
+    }
+
+    async fn check(&self, files: &[RepoPath]) -> Result<Vec<Diagnostic>, UserError> {
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut stacks: Vec<Stack> = Vec::new();
+        for file in files {
+            let reached = self.reached(file)?;
+            stacks.extend(reached.iter().flat_map(|reached| reached.nearest.iter().cloned()));
+        }
+        stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
+        stacks.dedup_by(|a, b| a.folder == b.folder);
+        let view = self.view()?;
+        let selected = SelectedStacks {
+            workspace: Arc::clone(&view.head),
+            stacks,
+            base: None,
+        };
+        let scope = CheckScope {
+            files: FileScope::Stacks,
+            also: files,
+            ..CheckScope::default()
+        };
+        let report = check::run_with(&view.run, &view.compiler, &selected, &view.root, scope).await?;
+        let mut found = report.remarks;
+        for finding in &mut found {
+            finding.message = view.run.secrets.mask(&finding.message);
+            finding.hint = finding.hint.as_deref().map(|hint| view.run.secrets.mask(hint));
+        }
+        Ok(found)
+    }
+
+    async fn show(&self, view: EditorView, file: &RepoPath) -> Result<ShownText, UserError> {
+        let (saved, reached) = (self.view()?, self.some_reached(file)?);
+        let text = match view {
+            EditorView::Chain => shown_texts::chain(file, &reached),
+            EditorView::Spec => shown_texts::specs(&saved, &reached).await?,
+            EditorView::Preview => shown_texts::preview(&saved, &reached).await?,
+        };
+        self.shown
+            .write(view, file, saved.run.secrets.mask_finished(&text))
+    }
+
+    async fn resource(&self, file: &RepoPath, mention: &str) -> Result<Option<ResourceView>, UserError> {
+        let view = self.view()?;
+        let Some(reached) = self.reached(file)? else {
+            return Ok(None);
+        };
+        resource_lines::find(&view, &reached, mention).await
+    }
+}

@@ -1,0 +1,99 @@
+//! The stacks that an edit of a file reaches: how many, which of them are in production, which are the nearest.
+
+use konverge_base::model::{
+    RepoPath,
+    affected::{Affected, AffectedStack, InputKind, InputReason},
+    stack::Stack,
+};
+use konverge_lsp::FileImpact;
+use konverge_run::OpenRevision;
+
+/// The maximum number of stacks of a file that are checked and shown.
+const NEAREST: usize = 16;
+
+/// The stacks of a file.
+pub(super) struct ReachedStacks {
+    /// All, with the chains from the file to each.
+    pub(super) affected: Affected,
+    /// The stack of the file itself, then those with the shortest chains.
+    pub(super) nearest: Vec<Stack>,
+    production: usize,
+}
+
+impl ReachedStacks {
+    pub(super) fn new(head: &OpenRevision, file: &RepoPath, mut affected: Affected) -> Self {
+        // A stack whose files cannot be resolved is in every answer; here it counts if the file is why.
+        let is_reason = |reason: &InputReason| reason.path == *file || reason.kind != InputKind::Unresolved;
+        affected.stacks.retain(|stack| stack.why.iter().any(is_reason));
+        let (layout, rules) = (&head.layout, head.config.rules());
+        let own = layout.stacks.iter().filter(|stack| file.is_within(&stack.folder));
+        let own = own.max_by_key(|stack| stack.folder.as_str().len());
+        let mut by_distance: Vec<_> = affected.stacks.iter().collect();
+        by_distance.sort_by_key(|stack| (distance(stack), &stack.stack));
+        let others = by_distance.iter().filter_map(|stack| layout.stack(&stack.id));
+        let others = others.filter(|stack| own.is_none_or(|own| own.folder != stack.folder));
+        let nearest = own.into_iter().chain(others).take(NEAREST).cloned().collect();
+        let stacks = by_distance.iter().filter_map(|stack| layout.stack(&stack.id));
+        let production = stacks.filter(|stack| {
+            let environment = rules.for_stack(stack).environment;
+            is_production(environment.as_deref().unwrap_or(stack.id.name()))
+        });
+        Self {
+            production: production.count(),
+            nearest,
+            affected,
+        }
+    }
+
+    pub(super) fn impact(&self) -> FileImpact {
+        FileImpact {
+            stacks: self.affected.stacks.len(),
+            production: self.production,
+            checked: self.nearest.len(),
+        }
+    }
+
+    /// Says that not all stacks are shown; `None` if they are.
+    pub(super) fn cut_note(&self) -> Option<String> {
+        let (shown, all) = (self.nearest.len(), self.affected.stacks.len());
+        (shown < all).then(|| format!("These are the nearest {shown} of {all} stacks."))
+    }
+}
+
+fn distance(stack: &AffectedStack) -> usize {
+    let chains = stack.why.iter().map(|reason| reason.chain.len());
+    chains.min().unwrap_or(usize::MAX)
+}
+
+/// Whether an environment, or the name of a stack, means production: one of its words is `prod` or `production`, and the
+/// word before does not say the opposite.
+fn is_production(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let words: Vec<_> = name.split(|c: char| !c.is_alphanumeric()).collect();
+    let is_named = |at: usize| matches!(words[at], "prod" | "production");
+    let is_denied = |at: usize| at > 0 && matches!(words[at - 1], "pre" | "non" | "no" | "not");
+    (0..words.len()).any(|at| is_named(at) && !is_denied(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn production_is_a_word_of_the_name() {
+        for name in ["prod", "Production", "prod-eu", "eu_prod", "cn.prod.1"] {
+            assert!(is_production(name), "{name}");
+        }
+        for name in [
+            "dev",
+            "preprod",
+            "pre-prod",
+            "non-production",
+            "product",
+            "reproduce",
+            "",
+        ] {
+            assert!(!is_production(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What was saved last, with what compiles it.
+
+use std::{path::PathBuf, sync::Arc};
+
+use konverge_run::{OpenRevision, RunContext, compiler::Compiler};
+
+/// The saved state. Work on another thread keeps its own, whatever is saved meanwhile.
+#[derive(Clone)]
+pub(super) struct SavedState {
+    /// The context, in the opened folder.
+    pub(super) run: RunContext,
+    /// The root of the repository.
+    pub(super) root: PathBuf,
+    /// The working tree at the last save.
+    pub(super) head: Arc<OpenRevision>,
+    /// Its workers live as long as the configuration stays.
+    pub(super) compiler: Arc<Compiler>,
+}

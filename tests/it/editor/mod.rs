@@ -1,0 +1,6 @@
+//! `konverge lsp`, spoken to as an editor does.
+
+mod bad_input;
+mod client;
+mod session;
+mod tools;
