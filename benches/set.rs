@@ -1,7 +1,8 @@
 //! `konverge set --image` in a monorepo of 1,500 projects of 3 stacks: the whole process, with the index of earlier runs, on
 //! a value that was never compiled and on one that was.
 //!
-//! `cargo bench --bench set` writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//! `cargo bench --bench set` writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`;
+//! `KONVERGE_BINARY` names another executable than the bench profile's.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -9,13 +10,12 @@
     clippy::print_stdout
 )]
 
-use std::{path::Path, time::Duration};
-
-use konverge_testkit::{
-    git::Repository,
-    process::{Konverge, binary},
-    tiny_monorepo,
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
 };
+
+use konverge_testkit::{git::Repository, process::Konverge, tiny_monorepo};
 
 const TRIES: usize = 15;
 const IMAGE: &str = "ghcr.io/acme/app";
@@ -84,7 +84,7 @@ fn monorepo(projects: usize) -> Repository {
     for project in 0..projects {
         for stack in ["dev", "test", "prod"] {
             let program = format!(
-                "import base.app\n\nserver = app.Server {{\n    name = \"app{project}-{stack}\"\n    image = \"{IMAGE}:1.0.{project}\"\n    env.LEVEL = \"{stack}\"\n}}\nresources = [app.render(server)]\n"
+                "import base.app\n\n_server = app.Server {{\n    name = \"app{project}-{stack}\"\n    image = \"{IMAGE}:1.0.{project}\"\n    env.LEVEL = \"{stack}\"\n}}\nresources = [app.render(_server)]\n"
             );
             tiny_monorepo::write_program(&repository, &format!("app{project}/{stack}"), &program);
         }
@@ -95,7 +95,9 @@ fn monorepo(projects: usize) -> Repository {
 
 fn set(monorepo: &Repository, cache: &Path, stack: &str, tag: &str) -> Duration {
     let image = format!("{IMAGE}={IMAGE}:{tag}");
-    let outcome = Konverge::of(&binary(), ["set", stack, "--image", &image, "--check"])
+    let binary = std::env::var_os("KONVERGE_BINARY")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")), PathBuf::from);
+    let outcome = Konverge::of(&binary, ["set", stack, "--image", &image, "--check"])
         .with_kcl()
         .dir(monorepo.path())
         .env("XDG_CACHE_HOME", cache)

@@ -323,7 +323,14 @@ impl TerraformError {
                     .to_owned(),
             ],
             Self::Provider { class, .. } => vec![class.remedy().to_owned()],
-            Self::LoginExpired { hints, .. } => hints.clone(),
+            Self::LoginExpired { error, hints } => {
+                let mut all = hints.clone();
+                // New credentials come with the next run; another cause needs its own remedy.
+                if !matches!(**error, Self::Provider { class: Class::Credentials, .. }) {
+                    all.extend(error.remedies());
+                }
+                all
+            }
             Self::NotTried { .. } | Self::Needs { .. } => {
                 vec!["fix what failed and run the same command again".to_owned()]
             }
@@ -447,6 +454,30 @@ mod tests {
         assert!(tool(TerraformError::Init("no registry".to_owned())));
         assert!(!tool(TerraformError::KeyMissing));
         assert!(!tool(TerraformError::NoType { id }));
+    }
+
+    #[test]
+    fn an_expiry_is_said_beside_the_cause() {
+        let id: ResourceId = "a:b:c_d:e".parse().unwrap();
+        let refused = |text: &str| TerraformError::Provider {
+            id: id.clone(),
+            class: Class::classify(text, false),
+            text: text.to_owned(),
+        };
+        let hints = ["the login `prod` expired".to_owned()];
+        let expired = UserError::from(refused("ExpiredToken").after_expiry(&hints));
+        assert!(
+            expired
+                .message
+                .contains("ExpiredToken; the credentials of its login expired")
+        );
+        assert_eq!(expired.hints, hints);
+        let quota = UserError::from(refused("quota").after_expiry(&hints));
+        assert_eq!(quota.hints.len(), 2, "{quota:?}");
+        // Without hints nothing expired; and what has another cause says so.
+        assert_eq!(refused("x").after_expiry(&[]), refused("x"));
+        let stopped = TerraformError::Interrupted { id: id.clone() };
+        assert_eq!(stopped.clone().after_expiry(&hints), stopped);
     }
 
     #[test]

@@ -96,7 +96,7 @@ proptest! {
     ) {
         let free: Vec<&str> = free_settings(provider).split(' ').collect();
         prop_assume!(!free.contains(&name.as_str()));
-        // A credential that is a reference to a secret is no choice of an identity: its stack must be allowed to read it.
+        // A credential that is a reference to a secret does not choose an identity: its stack must be allowed to read it.
         prop_assume!(!value.to_string().contains("ref+"));
         let mut configuration = Map::new();
         if is_beside_free {
