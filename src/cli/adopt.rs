@@ -52,7 +52,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         }
     }
     if found.stacks_that_are(Takeover::New).next().is_some() {
-        context.note("hint: `konverge preview STACK` shows what would be made for a stack of which nothing is there");
+        context.note(
+            "hint: `konverge preview STACK` shows what would be made for a stack of which nothing is there",
+        );
     }
     if args.write {
         let count = adopt::write(&run, &found)?;

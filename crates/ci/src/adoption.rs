@@ -9,10 +9,13 @@ use konverge_base::{
     error::UserError,
     model::{StackId, file_source::Source, plan::Basis},
 };
-pub(super) use konverge_run::adopted_stacks::{left_alone_text, proposed, refuse_changes};
 use konverge_run::{
     OpenRevision, StateBackend, Target,
     adoption::{Adoption, RecordedStacks},
+};
+pub(super) use konverge_run::{
+    adopted_stacks::{proposed, refuse_changes},
+    adoption::left_alone_text,
 };
 use konverge_state::IndexedStates;
 

@@ -1,4 +1,4 @@
-//! The stacks that `konverge.adopt.yaml` brings into a preview, and those that it keeps out of an apply.
+//! The stacks that `konverge.adopt.yaml` brings into a preview.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,13 @@ pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, Us
     if planning.config.clusters.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let added = proposed(&planning.run, (base, head), backend, &session.targets).await?;
+    let added = proposed(
+        &planning.run,
+        (base.as_ref(), head.as_ref()),
+        backend,
+        &session.targets,
+    )
+    .await?;
     let names = added.iter().map(|target| target.id.clone()).collect();
     session.targets.extend(added);
     session.targets.sort_by(|a, b| a.folder.cmp(&b.folder));
@@ -109,50 +115,4 @@ fn refusal(stack: &StackPlan) -> UserError {
         "take `{}` out of {FILE_NAME} (`konverge adopt --write` does), and let a pull request that edits the stack show the change",
         stack.id
     ))
-}
-
-/// Takes the stacks that were never applied out of the pending ones, and says so. The job applies those of them that a
-/// merged pull request showed; by hand nobody can tell which these are, and each is named.
-///
-/// # Errors
-/// The file is invalid; errors of the store.
-pub async fn leave_alone(
-    run: &RunContext,
-    head: &OpenRevision,
-    backend: &StateBackend,
-    targets: &mut Vec<Target>,
-) -> Result<(), UserError> {
-    if Adoption::load(head.source.as_ref())?.is_none() {
-        return Ok(());
-    }
-    let known = backend.states.known().await?;
-    let recorded = RecordedStacks::find(backend, &head.layout, known).await?;
-    let all = targets.len();
-    targets.retain(|target| target.head.is_none() || recorded.has(&target.id));
-    let left = all - targets.len();
-    if left > 0 {
-        run.notes.note(&format!(
-            "note: {} never applied: left alone while {FILE_NAME} is there. `konverge adopt` lists them, `konverge apply STACK` takes one over",
-            were(left)
-        ));
-    }
-    Ok(())
-}
-
-/// What is said of the stacks that were left alone; empty if there are none.
-pub fn left_alone_text(count: usize) -> String {
-    match count {
-        0 => String::new(),
-        count => format!(
-            "{} never applied, and no merged pull request showed what a first apply does: left alone while {FILE_NAME} is there. `konverge adopt` lists them.\n",
-            were(count)
-        ),
-    }
-}
-
-fn were(count: usize) -> String {
-    match count {
-        1 => "1 stack was".to_owned(),
-        count => format!("{count} stacks were"),
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::{StateBackend, renamed_stacks};
+use crate::{OpenRevision, RunContext, StateBackend, Target, renamed_stacks};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{RepoPath, StackId, file_source::Source},
@@ -104,6 +104,52 @@ impl<'a> RecordedStacks<'a> {
     pub fn has(&self, id: &StackId) -> bool {
         let is_known = |id: &StackId| self.known.entries.get(id).is_some_and(|entry| entry.is_known());
         is_known(id) || self.renamed.contains_key(id)
+    }
+}
+
+/// Takes the stacks that were never applied out of the pending ones, and says so. The job applies those of them that a
+/// merged pull request showed; by hand nobody can tell which these are, and each is named.
+///
+/// # Errors
+/// The file is invalid; errors of the store.
+pub async fn leave_alone(
+    run: &RunContext,
+    head: &OpenRevision,
+    backend: &StateBackend,
+    targets: &mut Vec<Target>,
+) -> Result<(), UserError> {
+    if Adoption::load(head.source.as_ref())?.is_none() {
+        return Ok(());
+    }
+    let known = backend.states.known().await?;
+    let recorded = RecordedStacks::find(backend, &head.layout, known).await?;
+    let all = targets.len();
+    targets.retain(|target| target.head.is_none() || recorded.has(&target.id));
+    let left = all - targets.len();
+    if left > 0 {
+        run.notes.note(&format!(
+            "note: {} never applied: left alone while {FILE_NAME} is there. `konverge adopt` lists them, `konverge apply STACK` takes one over",
+            were(left)
+        ));
+    }
+    Ok(())
+}
+
+/// What is said of the stacks that were left alone; empty if there are none.
+pub fn left_alone_text(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(
+            "{} never applied, and no merged pull request showed what a first apply does: left alone while {FILE_NAME} is there. `konverge adopt` lists them.\n",
+            were(count)
+        ),
+    }
+}
+
+fn were(count: usize) -> String {
+    match count {
+        1 => "1 stack was".to_owned(),
+        count => format!("{count} stacks were"),
     }
 }
 

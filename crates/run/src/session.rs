@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use crate::{
     CloneHistory, ComparedRevisions, KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner,
-    RevisionSpec, RunBuilder, RunContext, Selection, SpecSource, StateBackend, Target, adopted_stacks,
+    RevisionSpec, RunBuilder, RunContext, Selection, SpecSource, StateBackend, Target, adoption,
     affected::{BEFORE, credentials, find, is_part},
     apply::NewerCommitCheck,
     cluster_selection::{GivenCluster, Live},
@@ -151,7 +151,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         let pending = find_pending(run, request, &targets, &repository, head, &backend, key).await?;
         targets = pending.targets;
         if !matches!(request.selection, Selection::Named(_)) {
-            adopted_stacks::leave_alone(run, head, &backend, &mut targets).await?;
+            adoption::leave_alone(run, head, &backend, &mut targets).await?;
         }
         newer = Some(pending.newer);
     } else if let Some(shard) = request.shard {

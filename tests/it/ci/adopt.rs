@@ -213,7 +213,11 @@ async fn by_hand_the_same_stacks_are_shown_and_left_alone() {
     );
     // Without a stack and without a change there is nothing to do, and the way to the rest is said.
     let nothing = run(&stage, &["apply", "--yes"]).expect(0);
-    assert!(nothing.stderr.contains("`konverge apply --pending`"), "{}", nothing.stderr);
+    assert!(
+        nothing.stderr.contains("`konverge apply --pending`"),
+        "{}",
+        nothing.stderr
+    );
     assert_eq!(owner(&stage, "hand-same").await, None);
     assert_eq!(stage.value("hand-other").await.as_deref(), Some("by hand"));
     assert_eq!(stage.value("hand-new").await, None);

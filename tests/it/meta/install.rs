@@ -60,12 +60,18 @@ fn assets(folder: &Path) {
         "-cf - \"$name\"",
         ">\"$name.tar.gz\"",
     ] {
-        assert!(script.contains(shape), "scripts/release has another shape: {shape}");
+        assert!(
+            script.contains(shape),
+            "scripts/release has another shape: {shape}"
+        );
     }
     for machine in ["x86_64", "aarch64"] {
         let name = format!("konverge-{VERSION}-{machine}-unknown-linux-gnu");
         let inside = folder.join("made").join(&name);
-        program(&inside.join("konverge"), &format!("#!/bin/sh\necho konverge {machine}\n"));
+        program(
+            &inside.join("konverge"),
+            &format!("#!/bin/sh\necho konverge {machine}\n"),
+        );
         for file in ["README.md", "completions/konverge.bash", "man/konverge.1"] {
             program(&inside.join(file), "not the binary\n");
         }
