@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    workflow_starter::DefaultBranchWorkflows,
     deployments::{DeploymentApprover, Deployments},
     github_history::GithubHistory,
     job::Job,
@@ -12,6 +11,7 @@ use crate::{
         reviews::MergedReviews,
     },
     trust::{approve_input::Approved, authority::DispatchApprovers},
+    workflow_starter::DefaultBranchWorkflows,
 };
 use konverge_base::{
     error::UserError,
