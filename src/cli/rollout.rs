@@ -13,8 +13,8 @@ use konverge_policy::rollout::RolloutCommand;
   konverge rollout list                              how far each rollout of konverge.yaml is
   konverge rollout status web                        its waves, its stacks, and what it waits for
   konverge rollout pause web --reason incident       no further stack, until it is resumed
-  konverge rollout resume web --reason 'fixed by hand'
-  konverge rollout abort web --reason 'superseded'
+  konverge rollout resume web --reason fixed
+  konverge rollout abort web --reason superseded
 
 These commands apply nothing: they write what the next run of `konverge ci` finds. A run that applies a stack of the
 rollout asks again before each stack."

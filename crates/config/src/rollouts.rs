@@ -58,7 +58,7 @@ pub struct WaveConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailure {
-    /// The rollout stops, and its stacks stay as they are.
+    /// The rollout stops, and its stacks are not changed.
     #[default]
     Stop,
     /// The rollout stops, and the stacks of the wave get what they had before.

@@ -1,4 +1,4 @@
-//! The health of what is recorded of a stack: object by object, and of the whole stack.
+//! The health of the recorded objects of a stack: one by one, and of all together.
 
 use crate::{Planner, Target, observe_recorded};
 use konverge_base::{

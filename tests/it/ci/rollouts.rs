@@ -22,10 +22,8 @@ fn people(stage: &Stage) {
 
 fn stacks(stage: &Stage, project: &str, names: &[&str], value: &str) {
     for name in names {
-        stage.stack(
-            &format!("{project}/{name}"),
-            &[(&format!("{project}-{name}"), value)],
-        );
+        let (id, map) = (format!("{project}/{name}"), format!("{project}-{name}"));
+        stage.stack(&id, &[(map.as_str(), value)]);
     }
 }
 
@@ -107,7 +105,8 @@ async fn each_wave_gets_the_commit_that_baked_and_a_newer_merge_queues() {
     assert!(behind.count() > 0, "{comments:?}");
 
     // Nobody but the team approves, and a digest of something else is nothing.
-    for (login, given) in [("bob", digest.as_str()), ("grace", &"ab".repeat(32))] {
+    let other = "ab".repeat(32);
+    for (login, given) in [("bob", digest.as_str()), ("grace", other.as_str())] {
         stage.env = vec![("GITHUB_ACTOR", login.to_owned())];
         stage.approve(given);
         assert_eq!(

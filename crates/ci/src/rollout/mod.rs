@@ -1,5 +1,5 @@
 //! Rollouts in a job: which pending stacks may go now. A filter over what the apply finds, no orchestrator: the record in the
-//! store says how far each rollout is, [`konverge_policy::rollout`] what follows, and any run goes on from there.
+//! store says how far each rollout is, [`konverge_policy::rollout`] what follows, and any run continues there.
 
 mod approval;
 mod driver;

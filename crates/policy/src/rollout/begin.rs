@@ -14,7 +14,7 @@ use super::rules::RolloutRules;
 pub struct ChangedStack {
     /// Its wave, from 0.
     pub wave: usize,
-    /// What is recorded of it.
+    /// Its record.
     pub stack: RolloutStack,
 }
 
