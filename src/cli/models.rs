@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::CliContext;
-use crate::ops::models::{self, ImportRequest, RecordRequest};
+use crate::ops::models::{self, ModelImport, RecordRequest};
 use konverge_base::{error::UserError, secrets::without_secrets};
 use konverge_report::{escape::log, plural};
 
@@ -61,7 +61,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     match &args.action {
         Action::Import { sources, only, into } => {
-            let request = ImportRequest {
+            let request = ModelImport {
                 sources: sources.clone(),
                 only: only.clone(),
                 into: into.clone(),

@@ -23,7 +23,7 @@ pub use sources::{SourceContent, read_repository_source};
 
 /// What is imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportRequest {
+pub struct ModelImport {
     /// The sources, as on the command line.
     pub sources: Vec<String>,
     /// The kinds; empty for all.
@@ -34,7 +34,7 @@ pub struct ImportRequest {
 
 /// What was imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportReport {
+pub struct ModelImportReport {
     /// The folder of the models.
     pub folder: RepoPath,
     /// The number of files.
@@ -47,7 +47,7 @@ pub struct ImportReport {
 ///
 /// # Errors
 /// A source cannot be read or translated, the folder holds something else, or the core is not available.
-pub async fn import(run: &RunContext, request: &ImportRequest) -> Result<ImportReport, UserError> {
+pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImportReport, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let worktree = repository.worktree()?;
     let config = Config::load(worktree.as_ref())?;
@@ -84,7 +84,7 @@ pub async fn import(run: &RunContext, request: &ImportRequest) -> Result<ImportR
         };
         record::write(repository.root(), &config.models, entry)?;
     }
-    Ok(ImportReport {
+    Ok(ModelImportReport {
         folder,
         files: files.len(),
         unrecorded,
