@@ -250,7 +250,10 @@ async fn somebody_without_a_role_or_of_another_host_sees_nothing() {
     // With `no-referrer` a browser would send its own forms with the origin `null`.
     let (_, headers, page) = visited.get("/freeze.html", &sre.0).await;
     assert_eq!(headers["referrer-policy"], "same-origin");
-    assert!(page.contains("name=\"referrer\" content=\"same-origin\""), "{page}");
+    assert!(
+        page.contains("name=\"referrer\" content=\"same-origin\""),
+        "{page}"
+    );
     for host in [
         "evil.example",
         "portal.example.evil.example",
