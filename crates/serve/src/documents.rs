@@ -89,7 +89,7 @@ impl Asked<'_> {
         Ok(body)
     }
 
-    /// The answer to a search. The page without a word is the form.
+    /// The answer to a search. With nothing to search, the page is the form.
     pub(super) async fn search(self, words: &Words) -> Result<Body, RequestError> {
         let text = words.get("q").map_or("", String::as_str);
         let is_empty = text.trim().is_empty();

@@ -48,7 +48,7 @@ fn the_example_deploys_a_portal_without_an_account_of_the_cluster() {
     assert_eq!(of_kind("ServiceAccount")["automountServiceAccountToken"], false);
     assert_eq!(
         of_kind("Secret")["stringData"]["KONVERGE_PORTAL_KEY"],
-        "ref+job://KONVERGE_PORTAL_KEY"
+        json!({"$secret": {"ref": "job:KONVERGE_PORTAL_KEY"}})
     );
     assert_eq!(of_kind("Service")["spec"]["ports"][0]["port"], 80);
     let text = of_kind("ConfigMap")["data"]["konverge.yaml"]

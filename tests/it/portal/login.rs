@@ -217,7 +217,12 @@ async fn what_is_replayed_foreign_or_forged_signs_nobody_in() {
         "{}",
         replayed.text
     );
-    assert!(!copied.cookies.keys().any(|(_, name)| name.contains("session")));
+    assert!(
+        !copied
+            .cookies
+            .keys()
+            .any(|(_, name)| name.contains("konverge-session"))
+    );
     assert_eq!(copied.get(&root).await.status, StatusCode::SEE_OTHER);
 
     // A name of elsewhere, and a way out.
