@@ -100,7 +100,8 @@ def fmt(check):
 
 def lint(_check):
     """One unit is one package: a folder of models, an example, or the entries of a stack."""
-    units = {shown(folder): [str(folder)] for folder in sorted((ROOT / "base/pkg").iterdir()) if folder.name != "render"}
+    packages = sorted({file.parent for file in (ROOT / "base/pkg").rglob("*.k")})
+    units = {shown(folder): [str(folder)] for folder in packages if folder.name != "render"}
     units |= {shown(folder): [str(folder)] for folder in sorted({file.parent for file in (ROOT / "modules").rglob("*.k")})}
     units |= {shown(file): [str(file)] for file in sorted((ROOT / "base/examples").glob("*.k"))}
     units |= {shown(stack): [str(stack / entry) for entry in stack_arguments(stack).k_filename_list] for stack in stacks()}

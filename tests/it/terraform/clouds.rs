@@ -148,7 +148,7 @@ async fn both_clouds_are_planned_and_applied() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_cloud_does_not_have_is_refused() {
     let clouds = Clouds::new();
-    let file = "base/pkg/backend/cloud_aws.k";
+    let file = "base/pkg/provision/aws.k";
     for (from, to, said) in [
         ("multi_az = ", "multi_zone = ", "multi_zone"),
         (
