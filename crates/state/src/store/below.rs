@@ -62,7 +62,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_part_sees_its_own_keys_alone() {
-        let whole: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let whole: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let key = |parts: &[&str]| Key::from_components(parts);
         let part = |name| StorePart::new(Arc::clone(&whole), key(&["tests", name]));
         let (one, other) = (part("a"), part("ab"));
