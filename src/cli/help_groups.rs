@@ -15,13 +15,12 @@ const GROUPS: [(&str, &[&str]); 3] = [
         "For the platform team",
         &[
             "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health", "notify", "export",
-            "portal", "serve",
+            "models", "portal", "serve", "rollout",
         ],
     ),
     (
         "Maintenance",
         &[
-            "rollout",
             "freeze",
             "unfreeze",
             "destroy",
