@@ -130,8 +130,11 @@ impl<'c> AsyncHttpClient<'c> for ProviderHttp {
 /// The providers that were asked, by issuer.
 pub(super) struct Providers {
     http: ProviderHttp,
-    known: tokio::sync::Mutex<HashMap<String, (Instant, Result<Arc<CoreProviderMetadata>, SignInError>)>>,
+    known: tokio::sync::Mutex<HashMap<String, (Instant, PublishedMetadata)>>,
 }
+
+/// What an issuer publishes, or why it was not read.
+type PublishedMetadata = Result<Arc<CoreProviderMetadata>, SignInError>;
 
 impl Providers {
     /// # Errors
@@ -149,7 +152,7 @@ impl Providers {
     }
 
     /// What an issuer publishes. `again`: a token has a key that is unknown.
-    async fn published(&self, issuer: &str, again: bool) -> Result<Arc<CoreProviderMetadata>, SignInError> {
+    async fn published(&self, issuer: &str, again: bool) -> PublishedMetadata {
         let mut known = self.known.lock().await;
         if let Some((read, published)) = known.get(issuer) {
             let is_fresh = match published {

@@ -166,9 +166,10 @@ async fn only_an_end_that_was_seen_is_followed_by_another_run() {
     );
     process(&outside, "one", true).await.unwrap_err();
     assert_eq!(outside.runs(), 1);
-    let mut world = outside.0.lock().unwrap();
-    (world.hanging, world.failing) = (Vec::new(), vec![1, 3]);
-    drop(world);
+    {
+        let mut world = outside.0.lock().unwrap();
+        (world.hanging, world.failing) = (Vec::new(), vec![1, 3]);
+    }
     for (runs, failed) in [(1, "backup.yml"), (3, "smoke.yml")] {
         let failure = process(&outside, "one", true).await.unwrap_err();
         assert!(failure.message.contains(failed), "{failure}");
@@ -190,10 +191,11 @@ async fn without_a_starter_what_is_due_is_refused() {
     process(&outside, "one", false).await.unwrap();
 
     // A record that cannot be read is not a success.
-    let mut world = outside.0.lock().unwrap();
-    let record = world.records.get_mut("hook-workflow/pre/backup.yml").unwrap();
-    record["succeeded"] = "yes".into();
-    drop(world);
+    {
+        let mut world = outside.0.lock().unwrap();
+        let record = world.records.get_mut("hook-workflow/pre/backup.yml").unwrap();
+        record["succeeded"] = "yes".into();
+    }
     let refused = process(&outside, "one", true).await.unwrap_err();
     assert!(refused.message.contains("cannot be read"), "{refused}");
 }
