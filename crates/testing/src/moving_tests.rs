@@ -178,7 +178,6 @@ fn tests_meet_neither_the_stack_nor_each_other() {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap()
         .as_nanos() as u64;
-    println!("seed {seed}");
     let mut state = seed | 1;
     let mut next = |n: usize| {
         state ^= state << 13;
@@ -212,8 +211,8 @@ fn tests_meet_neither_the_stack_nor_each_other() {
         let runs: Vec<_> = ["x7k2m9q4", "b3n8v1c6"]
             .map(|run| keys(&move_spec(&own, run).unwrap().spec))
             .into();
-        assert!(keys(&own).is_disjoint(&runs[0]), "{unique:?}");
-        assert!(runs[0].is_disjoint(&runs[1]), "{unique:?}");
-        assert!(runs[0].len() >= unique.len(), "{unique:?}");
+        assert!(keys(&own).is_disjoint(&runs[0]), "seed {seed}: {unique:?}");
+        assert!(runs[0].is_disjoint(&runs[1]), "seed {seed}: {unique:?}");
+        assert!(runs[0].len() >= unique.len(), "seed {seed}: {unique:?}");
     }
 }
