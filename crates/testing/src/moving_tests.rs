@@ -147,7 +147,7 @@ fn what_acts_on_others_is_refused_by_name() {
             "added to other roles",
         ),
     ] {
-        let refusals = move_spec(&spec(&[object.clone()]), "t1").unwrap_err();
+        let refusals = move_spec(&spec(std::slice::from_ref(&object)), "t1").unwrap_err();
         assert!(refusals[0].why.contains(expected), "{object}: {refusals:?}");
     }
     let mut terraform = resource(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}}));

@@ -191,9 +191,12 @@ fn nothing_that_is_unknown_passes() {
     );
 }
 
+/// What goes wrong in a phase.
+type Failure = (RolloutPhase, fn(&mut Seen));
+
 #[test]
 fn a_failure_stops_or_rolls_back_and_holds_what_was_brought() {
-    let cases: [(RolloutPhase, fn(&mut Seen)); 3] = [
+    let cases: [Failure; 3] = [
         (RolloutPhase::Applying, |seen| {
             drop(seen.failed.insert("a/canary".parse().unwrap(), "no".to_owned()))
         }),

@@ -71,7 +71,10 @@ mod tests {
         assert_eq!(created(&one).await, Created::Created);
         assert_eq!(created(&one).await, Created::Exists);
         assert_eq!(created(&other).await, Created::Created);
-        assert_eq!(one.list(&key(&["stacks"])).await.unwrap(), [state.clone()]);
+        assert_eq!(
+            one.list(&key(&["stacks"])).await.unwrap(),
+            std::slice::from_ref(&state)
+        );
         assert_eq!(whole.list(&key(&["stacks"])).await.unwrap(), []);
         one.delete(&state).await.unwrap();
         assert_eq!(one.get(&state).await.unwrap(), None);

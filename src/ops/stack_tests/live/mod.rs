@@ -231,7 +231,12 @@ impl Stage<'_> {
         changes: &[serde_json::Map<String, serde_json::Value>],
     ) -> Result<Spec, UserError> {
         let mut options = found.test.options.clone();
-        options.extend(changes.iter().cloned().flatten());
+        options.extend(
+            changes
+                .iter()
+                .flatten()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         let workspace = &self.selected.workspace;
         let stack = variants::with_options(found.stack, &options);
         let revision = match options.is_empty() {
