@@ -307,6 +307,7 @@ impl StateEncryption for StateSeal {
 
 /// What a sink hears.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a test keeps a few of them")]
 pub enum Event {
     Data(String, Value),
     Written(Recorded),

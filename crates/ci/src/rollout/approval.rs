@@ -50,7 +50,7 @@ impl ApprovalGate<'_> {
         let digest = wave_digest(self.record, self.name, &digests);
         let by = self.approval.by.join(", ");
         if !self.tip.approved.digests.contains(&digest) {
-            let what = format!("{by} must approve: start the workflow with `approve: {digest}`");
+            let what = format!("{by} must agree; start the workflow with `approve: {digest}`");
             return Ok((GateReading::Unapproved(what), None));
         }
         let check = self.lane.policy_check(self.job, self.tip)?;
