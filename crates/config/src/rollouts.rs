@@ -68,7 +68,7 @@ pub enum OnFailure {
 /// A number of stacks, or a share of a wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "AtOnceForm", into = "AtOnceForm")]
-#[schemars(with = "AtOnceForm")]
+#[schemars(with = "AtOnceForm", inline)]
 pub enum AtOnce {
     /// That many stacks.
     Stacks(u32),
@@ -83,6 +83,7 @@ pub struct InvalidAtOnce(String);
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(inline)]
 enum AtOnceForm {
     Stacks(u32),
     Share(String),

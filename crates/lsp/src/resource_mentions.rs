@@ -48,7 +48,8 @@ pub(crate) fn find_at(line: &str, byte: usize) -> Option<ResourceMention> {
 fn in_line(number: u32, line: &str) -> Vec<ResourceMention> {
     let found = PATTERN.find_iter(line).filter(|found| {
         let before = line[..found.start()].chars().next_back();
-        before.is_none_or(|c| !c.is_alphanumeric() && !"_-./:".contains(c))
+        // A reference may stand in the middle of a text.
+        found.as_str().starts_with('$') || before.is_none_or(|c| !c.is_alphanumeric() && !"_-./:".contains(c))
     });
     found
         .map(|found| {

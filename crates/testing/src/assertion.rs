@@ -19,8 +19,8 @@ use konverge_cel::{
 };
 
 use super::{
+    assertion_form::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, VARIABLES},
     object_match::mismatches,
-    test_file::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, VARIABLES},
 };
 
 /// The maximum number of differences that a failure shows.
@@ -589,9 +589,9 @@ mod tests {
             findings: &[],
             is_known_kind: &|_, _| true,
         });
-        let text =
-            "name: a\nassert:\n- {kind: Ingress}\n- {kind: Deployment, name: x}\n- {kind: Deployment}\n";
-        let test = assertions(text);
+        let test = assertions(
+            "name: a\nassert:\n- {kind: Ingress}\n- {kind: Deployment, name: x}\n- {kind: Deployment}\n",
+        );
         let lines: Vec<_> = failures(&test, &stack, &secrets)
             .iter()
             .map(|one| one.line)

@@ -5,11 +5,13 @@
 //! cluster ([`LiveStep`]); [`moving`] puts its Spec into throw-away namespaces.
 
 pub mod assertion;
+mod assertion_form;
 mod live_steps;
 pub mod moving;
 mod object_match;
 mod test_file;
 
 pub use assertion::{TestedSpec, TestedStack};
+pub use assertion_form::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion};
 pub use live_steps::{LiveStep, PlacedStep};
-pub use test_file::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, StackTest, TestBody};
+pub use test_file::{StackTest, TestBody};

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use konverge_base::yaml::{Placed, YamlError};
 
-use super::test_file::{Assertion, AssertionEntry, PlacedAssertion, error, read_assertions};
+use super::assertion_form::{Assertion, AssertionEntry, PlacedAssertion, error, read_assertions};
 
 /// How long a `wait` without `seconds` waits.
 const WAIT: u64 = 60;

@@ -5,6 +5,7 @@
 //! or belongs to Terraform stays away, by name.
 
 mod hosts;
+mod names;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,19 +13,15 @@ use serde_json::{Map, Value, json};
 
 use konverge_base::model::{
     ResourceId, built_in_groups,
-    digest::Digest,
     reference::Targets,
     resolve::ReferenceError,
     spec::{Resource, RuntimeKind, Sharing, Spec, object_key},
 };
 
-use self::hosts::Hosts;
+use self::{hosts::Hosts, names::suffixed};
 
 /// The label of every namespace of a live test, with the run as its value.
 pub const TEST_LABEL: &str = "konverge/test";
-
-/// The longest name of a namespace, of a label of a host, and of most objects.
-const LONGEST: usize = 63;
 
 /// Annotations that would keep an object when the test ends.
 const KEEPING: [&str; 2] = ["konverge/keep", "konverge/protect"];
@@ -120,18 +117,6 @@ pub fn move_spec(spec: &Spec, run: &str) -> Result<MovedSpec, Vec<MoveRefusal>> 
         },
         originals,
     })
-}
-
-/// A name with the run at its end, at most 63 characters long. Names that differ give names that differ.
-fn suffixed(name: &str, run: &str) -> String {
-    let whole = format!("{name}-{run}");
-    if whole.len() <= LONGEST {
-        return whole;
-    }
-    let digest = Digest::of_bytes(name.as_bytes()).to_string();
-    let end = format!("-{}-{run}", &digest[..8]);
-    let kept: String = name.chars().take(LONGEST - end.len()).collect();
-    format!("{}{end}", kept.trim_end_matches(['-', '.']))
 }
 
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {

@@ -52,6 +52,7 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
     monorepo
         .remove("appops/billing")
         .remove("appops/search")
+        .remove("appops/photos")
         .remove(".github")
         .remove("konverge.yaml");
     for stack in ["dev", "prod"] {

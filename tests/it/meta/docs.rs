@@ -178,7 +178,7 @@ fn stack_tests_and_hooks_that_are_shown_are_valid() {
     for page in pages() {
         for block in blocks(&fs::read_to_string(&page).unwrap(), "yaml") {
             let document: serde_json::Value = konverge_base::yaml::documents(&block).unwrap().remove(0);
-            if document["assert"].is_array() {
+            if document["assert"].is_array() || document["steps"].is_array() {
                 tests += 1;
                 StackTest::parse(&block)
                     .unwrap_or_else(|error| panic!("{}: {error}\n{block}", page.display()));
@@ -213,6 +213,7 @@ fn blocks_that_are_shown_are_of_a_known_kind() {
                     || document["rules"].is_array()
                     || document["resources"].is_array()
                     || document["assert"].is_array()
+                    || document["steps"].is_array()
                     || document["repos"].is_array()
             };
             assert!(

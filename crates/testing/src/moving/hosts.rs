@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use konverge_base::model::spec::{Spec, object_key};
 
-use super::suffixed;
+use super::names::suffixed;
 
 /// The groups whose objects publish hosts, under the keys of [`KEYS`].
 const GROUPS: [&str; 5] = [

@@ -5,17 +5,14 @@ use std::collections::BTreeMap;
 use futures::{StreamExt as _, stream};
 
 use super::{
-    AT_ONCE, TrustedSide,
     test_run::{TestRun, session_id, tests_folder},
+    trusted_side::{AT_ONCE, TrustedSide},
 };
-use konverge_base::{
-    error::{ErrorKind, UserError},
-    model::StackId,
-};
+use konverge_base::{error::UserError, model::StackId};
 use konverge_run::{KeyUse, state_backend};
 use konverge_state::store::Key;
 
-/// Deletes what each test left that nobody is at work on; returns their number.
+/// Deletes what each test left whose lease nobody holds; returns their number.
 ///
 /// # Errors
 /// Errors of the store. A test that cannot be cleaned up is a note, and stays for a later run.
@@ -33,11 +30,7 @@ pub(super) async fn sweep(trusted: &TrustedSide) -> Result<usize, UserError> {
         match ended {
             Ok(()) => 1,
             Err(error) => {
-                let what = match error.kind {
-                    ErrorKind::LeaseHeld => "is at work elsewhere",
-                    _ => "could not be cleaned up",
-                };
-                run.warn(&format!("the live test {name} {what}"), error);
+                run.warn(&format!("the live test {name} is not cleaned up"), error);
                 0
             }
         }

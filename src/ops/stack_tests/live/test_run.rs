@@ -1,17 +1,17 @@
 //! [`TestRun`]: one live test, with its part of the store, from the first object to the last.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Stage, TrustedSide, is_of_the_test, rule_files, test_folder};
-use crate::ops::stack_tests::test_files::FoundTest;
+use super::trusted_side::TrustedSide;
+use crate::ops::stack_tests::known_kinds::KnownKinds;
 use konverge_base::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{
-        ClusterName, StackId,
+        ClusterName, RepoPath, StackId,
         apply_result::StackResult,
-        spec::{RuntimeKind, Spec, object_key},
+        spec::{Resource, RuntimeKind, Sharing, Spec, object_key},
         stack::{CompileSetup, NamedBy, Stack},
         stack_test::StackTestFailure,
     },
@@ -24,25 +24,27 @@ use konverge_run::{
 };
 use konverge_state::{Lease, LeaseOptions, store::Key};
 use konverge_testing::{
-    LiveStep, PlacedAssertion, PlacedStep, TestedSpec, TestedStack, assertion,
+    PlacedAssertion, TestedSpec, TestedStack, assertion,
     moving::{MovedSpec, owned_key},
 };
-
-/// The pause between two looks of a `wait`.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// The folder of the store with a part for each test.
 pub(super) fn tests_folder() -> Key {
     Key::from_components(&["tests"])
 }
 
+/// The folder of a test. No rule of a repository means it.
+fn test_folder(name: &str) -> RepoPath {
+    RepoPath::root().child(".konverge-test").child(name)
+}
+
 /// One live test. Nobody else touches what it made while its lease is held.
 pub(super) struct TestRun {
-    name: String,
+    pub(super) name: String,
     backend: StateBackend,
     lease: Lease,
-    planner: Planner,
-    target: Target,
+    pub(super) planner: Planner,
+    pub(super) target: Target,
 }
 
 impl TestRun {
@@ -54,7 +56,7 @@ impl TestRun {
     /// Begins a test of a stack, or continues the one of this name to end it.
     ///
     /// # Errors
-    /// The store or the cluster is not available, or somebody is at work on this test.
+    /// The store or the cluster is not available, or another run holds the lease of this test.
     pub(super) async fn begin(
         trusted: &TrustedSide,
         stack: &Stack,
@@ -63,7 +65,7 @@ impl TestRun {
     ) -> Result<Self, UserError> {
         let slug = stack.id.as_str().replace('/', "-");
         let id = StackId::new(Some("test"), name, &slug)
-            .map_err(|error| UserError::new(konverge_base::error::ErrorKind::Internal, error.to_string()))?;
+            .map_err(|error| UserError::new(ErrorKind::Internal, error.to_string()))?;
         Self::open(trusted, name, id, Some(cluster)).await
     }
 
@@ -101,7 +103,7 @@ impl TestRun {
         let planner = RunBuilder::new(run, trusted.config.clone())
             .live(Live::Required)
             .states(backend.clone())
-            .rule_files(rule_files(trusted))
+            .rule_files(Arc::clone(&trusted.revision.source))
             .planner(SpecSource::File(Spec::default()))
             .await?;
         let folder = test_folder(name);
@@ -131,7 +133,7 @@ impl TestRun {
     }
 
     /// Applies a Spec; the message of what failed.
-    async fn apply(&mut self, spec: Spec, target: Target) -> Result<Option<String>, UserError> {
+    pub(super) async fn apply(&mut self, spec: Spec, target: Target) -> Result<Option<String>, UserError> {
         self.lease.check()?;
         self.planner.wanted = SpecSource::File(spec);
         let options = ApplyOptions {
@@ -150,7 +152,7 @@ impl TestRun {
     }
 
     /// Deletes everything that the state of the test names.
-    async fn delete(&mut self) -> Result<Option<String>, UserError> {
+    pub(super) async fn delete(&mut self) -> Result<Option<String>, UserError> {
         let target = self.target.destroyed();
         self.apply(Spec::default(), target).await
     }
@@ -163,7 +165,7 @@ impl TestRun {
         let deleted = self.delete().await;
         let left = match deleted {
             Ok(None) => None,
-            Ok(Some(why)) => Some(UserError::new(konverge_base::error::ErrorKind::Kubernetes, why)),
+            Ok(Some(why)) => Some(UserError::new(ErrorKind::Kubernetes, why)),
             Err(error) => Some(error),
         };
         let released = self.lease.release().await;
@@ -182,10 +184,7 @@ impl TestRun {
     }
 
     /// The live objects of the test, under the names that they have in the Spec of the stack.
-    async fn live_objects(
-        &self,
-        moved: &MovedSpec,
-    ) -> Result<Vec<konverge_base::model::spec::Resource>, UserError> {
+    async fn live_objects(&self, moved: &MovedSpec) -> Result<Vec<Resource>, UserError> {
         let Some(recorded) = self.backend.states.load(&self.target.id).await? else {
             return Ok(Vec::new());
         };
@@ -201,7 +200,7 @@ impl TestRun {
             let Some(Value::Object(mut attributes)) = seen.live else {
                 continue;
             };
-            // A namespace that the Spec does not have is no part of what a test asserts.
+            // A test asserts nothing about a namespace that the Spec does not have.
             let Some((namespace, name)) = moved.originals.get(&owned_key(&attributes)) else {
                 continue;
             };
@@ -220,24 +219,24 @@ impl TestRun {
                 "" => format!("{api_version}:{kind}:{name}"),
                 namespace => format!("{api_version}:{kind}:{namespace}:{name}"),
             };
-            objects.push(konverge_base::model::spec::Resource {
+            objects.push(Resource {
                 id: id.parse().unwrap_or(item.id),
                 runtime: RuntimeKind::Kubernetes,
                 attributes,
                 depends_on: Vec::new(),
                 extensions: Map::new(),
-                sharing: konverge_base::model::spec::Sharing::default(),
+                sharing: Sharing::default(),
             });
         }
         Ok(objects)
     }
 
     /// The assertions that do not hold for the live objects.
-    async fn failures(
+    pub(super) async fn failures(
         &self,
         moved: &MovedSpec,
         assertions: &[PlacedAssertion],
-        stage: &Stage<'_>,
+        kinds: &KnownKinds,
     ) -> Result<Vec<StackTestFailure>, UserError> {
         let resources = self.live_objects(moved).await?;
         let secrets = self.planner.secrets();
@@ -246,7 +245,7 @@ impl TestRun {
             resources: resources.clone(),
             ..Spec::default()
         };
-        let is_known_kind = |api_version: Option<&str>, kind: &str| stage.kinds.has(&spec, api_version, kind);
+        let is_known_kind = |api_version: Option<&str>, kind: &str| kinds.has(&spec, api_version, kind);
         let tested = TestedStack::Compiled(TestedSpec {
             resources: &resources,
             shown: &shown,
@@ -260,63 +259,4 @@ impl TestRun {
 /// The lease of a test: it is held from the first step to the end.
 pub(super) fn session_id(name: &str) -> StackId {
     StackId::new(Some("test"), name, "session").expect("the name has letters and digits alone")
-}
-
-/// Runs the steps until one fails; the failures of that one.
-///
-/// # Errors
-/// The run is interrupted, or the store or the cluster fails.
-pub(super) async fn run_steps(
-    test: &mut TestRun,
-    mut moved: MovedSpec,
-    steps: &[PlacedStep],
-    stage: &Stage<'_>,
-    found: &FoundTest<'_>,
-    changes: &mut Vec<Map<String, Value>>,
-) -> Result<Vec<StackTestFailure>, UserError> {
-    for step in steps {
-        test.planner.run.check_interrupted()?;
-        let failed = |what: String| vec![StackTestFailure::new(step.line, what)];
-        let failures = match &step.step {
-            LiveStep::Apply => {
-                let target = test.target.clone();
-                test.apply(moved.spec.clone(), target).await?.map(failed)
-            }
-            LiveStep::Change(options) => {
-                changes.push(options.clone());
-                match stage
-                    .spec(found, changes)
-                    .await
-                    .and_then(|spec| stage.moved(&spec, &test.name))
-                {
-                    Ok(changed) => {
-                        moved = changed;
-                        let target = test.target.clone();
-                        test.apply(moved.spec.clone(), target).await?.map(failed)
-                    }
-                    Err(error) if is_of_the_test(&error) => Some(failed(error.message)),
-                    Err(error) => return Err(error),
-                }
-            }
-            LiveStep::Delete => test.delete().await?.map(failed),
-            LiveStep::Assert(assertions) => Some(test.failures(&moved, assertions, stage).await?),
-            LiveStep::Wait { assertions, within } => {
-                let started = Instant::now();
-                loop {
-                    let failures = test.failures(&moved, assertions, stage).await?;
-                    if failures.is_empty() || started.elapsed() >= *within {
-                        break Some(failures);
-                    }
-                    tokio::select! {
-                        () = test.planner.run.cancel.cancelled() => test.planner.run.check_interrupted()?,
-                        () = tokio::time::sleep(PAUSE) => {}
-                    }
-                }
-            }
-        };
-        if let Some(failures) = failures.filter(|failures| !failures.is_empty()) {
-            return Ok(failures);
-        }
-    }
-    Ok(Vec::new())
 }

@@ -1,0 +1,212 @@
+//! [`Stage`]: runs the steps of live tests.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+
+use super::{test_run::TestRun, trusted_side::TrustedSide};
+use crate::ops::{
+    selected_stacks::SelectedStacks,
+    spec_policies::SpecPolicies,
+    stack_tests::{known_kinds::KnownKinds, test_files::FoundTest, variants},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        policy_finding::Enforcement,
+        spec::Spec,
+        stack_test::{StackTestFailure, StackTestOutcome, StackTestResult},
+    },
+};
+use konverge_run::{
+    KeyUse, apply_freeze,
+    compiler::{self, Compiler},
+    redact, state_backend,
+};
+use konverge_testing::{
+    LiveStep, PlacedStep, TestBody,
+    moving::{MoveRefusal, MovedSpec, move_spec},
+};
+
+/// The pause between two looks of a `wait`.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What all tests of a run need.
+pub(super) struct Stage<'a> {
+    pub(super) trusted: &'a TrustedSide,
+    pub(super) selected: &'a SelectedStacks,
+    pub(super) compiler: Compiler,
+    pub(super) kinds: KnownKinds,
+    /// The policy sets of the default branch, and of the revision at hand.
+    pub(super) policies: Vec<SpecPolicies<'a>>,
+}
+
+impl Stage<'_> {
+    pub(super) async fn test(&self, found: &FoundTest<'_>) -> StackTestResult {
+        let TestBody::Live(steps) = &found.test.body else {
+            return found.result(StackTestOutcome::Passed);
+        };
+        match self.run_steps(found, steps).await {
+            Ok(failures) if failures.is_empty() => found.result(StackTestOutcome::Passed),
+            Ok(failures) => StackTestResult {
+                failures,
+                ..found.result(StackTestOutcome::Failed)
+            },
+            Err(error) => {
+                let shown = redact::failure(&error, &self.trusted.run.secrets).message;
+                found.error(StackTestFailure::new(
+                    found.test.line,
+                    format!("not run: {shown}"),
+                ))
+            }
+        }
+    }
+
+    /// Runs the steps of a test until one fails, and deletes everything.
+    async fn run_steps(
+        &self,
+        found: &FoundTest<'_>,
+        steps: &[PlacedStep],
+    ) -> Result<Vec<StackTestFailure>, UserError> {
+        let trusted = self.trusted;
+        let config = |message: String| UserError::new(ErrorKind::Config, message);
+        let cluster = trusted.cluster(found.stack).map_err(config)?;
+        let whole = state_backend::open(
+            &trusted.run,
+            &trusted.config,
+            Some(&trusted.repository),
+            KeyUse::Look,
+        );
+        apply_freeze::check(&whole.await?).await?;
+        // Nothing is made before the Spec is known to be movable and allowed.
+        let first = self.spec(found, &[]).await?;
+        let name = TestRun::new_name();
+        let moved = self.moved(&first, &name)?;
+        let mut test = TestRun::begin(trusted, found.stack, &name, &cluster).await?;
+        let ended = self.until_one_fails(&mut test, moved, steps, found).await;
+        let cleaned = test.end().await;
+        let mut failures = ended?;
+        if let Err(error) = cleaned {
+            let shown = redact::failure(&error, &trusted.run.secrets).message;
+            failures.push(StackTestFailure::new(
+                None,
+                format!(
+                    "what the test made could not be deleted: {shown}; `konverge test --sweep` tries again"
+                ),
+            ));
+        }
+        Ok(failures)
+    }
+
+    /// The Spec of a stack with the options of its test and those of the changes so far. No policy set denies it.
+    async fn spec(&self, found: &FoundTest<'_>, changes: &[Map<String, Value>]) -> Result<Spec, UserError> {
+        let mut options = found.test.options.clone();
+        options.extend(
+            changes
+                .iter()
+                .flatten()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
+        let workspace = &self.selected.workspace;
+        let stack = variants::with_options(found.stack, &options);
+        let revision = match options.is_empty() {
+            true => None,
+            false => Some(workspace.with_stacks(vec![stack.clone()])?),
+        };
+        let spec = self
+            .compiler
+            .spec(revision.as_ref().unwrap_or(workspace), &stack)
+            .await?;
+        for policies in &self.policies {
+            let findings = policies.findings(&stack, &spec).await;
+            if let Some(denied) = findings
+                .iter()
+                .find(|finding| finding.verdict == Enforcement::Deny)
+            {
+                let what = format!("policy `{}` denies the stack: {}", denied.rule, denied.message);
+                return Err(UserError::new(ErrorKind::Policy, what));
+            }
+        }
+        Ok(spec)
+    }
+
+    fn moved(&self, spec: &Spec, name: &str) -> Result<MovedSpec, UserError> {
+        move_spec(spec, name).map_err(|refusals| refused(&refusals))
+    }
+
+    /// Runs the steps until one fails; the failures of that one.
+    async fn until_one_fails(
+        &self,
+        test: &mut TestRun,
+        mut moved: MovedSpec,
+        steps: &[PlacedStep],
+        found: &FoundTest<'_>,
+    ) -> Result<Vec<StackTestFailure>, UserError> {
+        let mut changes = Vec::new();
+        for step in steps {
+            test.planner.run.check_interrupted()?;
+            let failed = |what: String| vec![StackTestFailure::new(step.line, what)];
+            let failures = match &step.step {
+                LiveStep::Apply => {
+                    let target = test.target.clone();
+                    test.apply(moved.spec.clone(), target).await?.map(failed)
+                }
+                LiveStep::Change(options) => {
+                    changes.push(options.clone());
+                    match self
+                        .spec(found, &changes)
+                        .await
+                        .and_then(|spec| self.moved(&spec, &test.name))
+                    {
+                        Ok(changed) => {
+                            moved = changed;
+                            let target = test.target.clone();
+                            test.apply(moved.spec.clone(), target).await?.map(failed)
+                        }
+                        Err(error) if is_of_the_test(&error) => Some(failed(error.message)),
+                        Err(error) => return Err(error),
+                    }
+                }
+                LiveStep::Delete => test.delete().await?.map(failed),
+                LiveStep::Assert(assertions) => Some(test.failures(&moved, assertions, &self.kinds).await?),
+                LiveStep::Wait { assertions, within } => {
+                    let started = Instant::now();
+                    loop {
+                        let failures = test.failures(&moved, assertions, &self.kinds).await?;
+                        if failures.is_empty() || started.elapsed() >= *within {
+                            break Some(failures);
+                        }
+                        tokio::select! {
+                            () = test.planner.run.cancel.cancelled() => test.planner.run.check_interrupted()?,
+                            () = tokio::time::sleep(PAUSE) => {}
+                        }
+                    }
+                }
+            };
+            if let Some(failures) = failures.filter(|failures| !failures.is_empty()) {
+                return Ok(failures);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// Why a Spec cannot be moved.
+fn refused(refusals: &[MoveRefusal]) -> UserError {
+    let said: Vec<String> = refusals
+        .iter()
+        .map(|refusal| format!("`{}`: {}", refusal.id, refusal.why))
+        .collect();
+    UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "the Spec cannot be moved to throw-away namespaces: {}",
+            said.join("; ")
+        ),
+    )
+}
+
+/// True for an error of the code of the stack, which a test may meet.
+fn is_of_the_test(error: &UserError) -> bool {
+    compiler::is_of_the_code(error)
+}

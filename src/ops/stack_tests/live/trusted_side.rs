@@ -1,0 +1,70 @@
+//! [`TrustedSide`]: what live tests take from the default branch.
+
+use super::run_events;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ClusterName, stack::Stack},
+};
+use konverge_config::Config;
+use konverge_repo::git::Repository;
+use konverge_run::{ComparedRevisions, OpenRevision, RevisionSpec, RunContext};
+
+/// The number of tests that run or are cleaned up at once.
+pub(super) const AT_ONCE: usize = 4;
+
+/// What live tests need of the default branch.
+pub(super) struct TrustedSide {
+    pub(super) run: RunContext,
+    pub(super) repository: Repository,
+    /// The revision of the default branch.
+    pub(super) revision: OpenRevision,
+    /// Its configuration, with the clusters that allow tests, and without rules for stacks.
+    pub(super) config: Config,
+}
+
+impl TrustedSide {
+    /// Opens the default branch.
+    ///
+    /// # Errors
+    /// The event of this job may not run live tests, the branch cannot be read, or no cluster allows tests.
+    pub(super) fn open(run: &RunContext) -> Result<Self, UserError> {
+        run_events::check(run)?;
+        let repository = Repository::discover(&run.dir)?;
+        let branch = repository.default_branch()?;
+        let at = RevisionSpec::Commit(repository.resolve(&branch)?);
+        let revision = ComparedRevisions::open(run, &repository, &at, None)?.head;
+        let mut config = revision.config.clone();
+        config.clusters.retain(|_, cluster| cluster.tests);
+        config.stacks.clear();
+        if config.clusters.is_empty() {
+            let what = format!("no cluster in the konverge.yaml of `{branch}` allows live tests");
+            return Err(UserError::new(ErrorKind::Config, what).hint(
+                "set `tests: true` at a cluster that may have throw-away namespaces, and merge it first: \
+                 `clusters: {testing: {tests: true}}`",
+            ));
+        }
+        Ok(Self {
+            run: run.clone(),
+            repository,
+            revision,
+            config,
+        })
+    }
+
+    /// The cluster of a stack's tests: its own if that allows them, or else the only one that does.
+    pub(super) fn cluster(&self, stack: &Stack) -> Result<ClusterName, String> {
+        let rules = self.revision.config.for_place(&stack.id, &stack.folder);
+        let own = stack.cluster.clone().or(rules.cluster);
+        if let Some(own) = own.filter(|own| self.config.clusters.contains_key(own)) {
+            return Ok(own);
+        }
+        let mut names = self.config.clusters.keys();
+        match (names.next(), names.next()) {
+            (Some(only), None) => Ok(only.clone()),
+            _ => Err(
+                "the cluster of the stack does not allow tests, and several others do: name one of them in `stacks`"
+                    .to_owned(),
+            ),
+        }
+    }
+}
