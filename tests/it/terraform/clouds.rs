@@ -214,7 +214,7 @@ fn what_cannot_be_recorded_is_said() {
         ("a/../../b@1 aws_lb", 64, "is not a provider with a version"),
         ("hashicorp/aws@6.26.0 aws_lb", 1, "terraform.providers"),
         ("hashicorp/aws@6.25.0 aws_lbs", 1, "aws_lb"),
-        ("hashicorp/aws@6.25.0 aws_lb --from none.json", 1, "none.json"),
+        ("hashicorp/aws@6.25.0 aws_lb --from none.json", 64, "none.json"),
         ("hashicorp/aws@6.25.0 aws_lb --from kcl.mod", 1, "kcl.mod"),
         (
             "aliyun/alicloud@1.0.0 alicloud_instance --from schemas/aws.json",
