@@ -536,7 +536,6 @@ mod tests {
         );
     }
 
-    /// A typo in `absent` passes in other tools.
     #[test]
     fn a_kind_that_nobody_has_cannot_be_asserted_absent() {
         let typo = said("{absent: {kind: Ingres}}");
@@ -592,10 +591,8 @@ mod tests {
         let test = assertions(
             "name: a\nassert:\n- {kind: Ingress}\n- {kind: Deployment, name: x}\n- {kind: Deployment}\n",
         );
-        let lines: Vec<_> = failures(&test, &stack, &secrets)
-            .iter()
-            .map(|one| one.line)
-            .collect();
+        let found = failures(&test, &stack, &secrets);
+        let lines: Vec<_> = found.iter().map(|one| one.line).collect();
         assert_eq!(lines, [Some(3), Some(4)]);
     }
 }

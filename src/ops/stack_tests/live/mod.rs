@@ -14,7 +14,7 @@ mod trusted_side;
 use futures::{StreamExt as _, stream};
 
 use self::{
-    stage::Stage,
+    stage::TestStage,
     trusted_side::{AT_ONCE, TrustedSide},
 };
 use super::{known_kinds::KnownKinds, test_files::TestFiles};
@@ -46,7 +46,7 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
             .note("note: no selected stack has a live test: a test file with `steps`");
     }
     let counter = StepCounter::start(run, Step::Apply, tests.len());
-    let stage = Stage {
+    let stage = TestStage {
         trusted: &trusted,
         selected,
         compiler: Compiler::new(run, &selected.workspace.config),

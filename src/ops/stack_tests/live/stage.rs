@@ -1,4 +1,4 @@
-//! [`Stage`]: runs the steps of live tests.
+//! [`TestStage`]: runs the steps of live tests.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ use konverge_testing::{
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What all tests of a run need.
-pub(super) struct Stage<'a> {
+pub(super) struct TestStage<'a> {
     pub(super) trusted: &'a TrustedSide,
     pub(super) selected: &'a SelectedStacks,
     pub(super) compiler: Compiler,
@@ -41,7 +41,7 @@ pub(super) struct Stage<'a> {
     pub(super) policies: Vec<SpecPolicies<'a>>,
 }
 
-impl Stage<'_> {
+impl TestStage<'_> {
     pub(super) async fn test(&self, found: &FoundTest<'_>) -> StackTestResult {
         let TestBody::Live(steps) = &found.test.body else {
             return found.result(StackTestOutcome::Passed);
