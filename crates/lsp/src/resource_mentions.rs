@@ -11,7 +11,7 @@ const MOST: usize = 2_000;
 /// A reference with what follows it, the id of a Kubernetes object, or the id of a Terraform resource.
 static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"\$kusion_path\.[A-Za-z0-9_.:/\-\[\]]+|(?:[a-z0-9][a-z0-9.-]*/)?v[0-9][a-z0-9]*:[A-Z][A-Za-z0-9]*(?::[A-Za-z0-9._-]+){1,2}|[a-z0-9][a-z0-9-]*:[a-z0-9][a-z0-9-]*:[a-z0-9_]+:[A-Za-z0-9._-]+",
+        r"\$kusion_path\.[A-Za-z0-9_.:/\-\[\]]+|(?:[a-z0-9][a-z0-9.-]*/)?v[0-9][a-z0-9]*:[A-Z][A-Za-z0-9]*(?::[A-Za-z0-9._-]+){1,2}|[a-z][a-z0-9-]*:[a-z0-9][a-z0-9-]*:[a-z0-9_]+:[A-Za-z0-9._-]+",
     )
     .expect("a constant pattern")
 });

@@ -101,7 +101,7 @@ async fn each_wave_gets_the_commit_that_baked_and_a_newer_merge_queues() {
     let comments = stage.comments();
     let behind = comments
         .iter()
-        .filter(|(number, text)| *number == 8 && text.contains("behind the rollout"));
+        .filter(|(_, text)| text.contains("behind the rollout"));
     assert!(behind.count() > 0, "{comments:?}");
 
     // Nobody but the team approves, and a digest of something else is nothing.
