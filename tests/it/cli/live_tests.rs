@@ -245,7 +245,7 @@ async fn killed_anywhere_one_sweep_cleans_up() {
         "- apply: {}\n- assert: [{kind: ConfigMap}]\n- change: {options: {text: b}}\n",
     );
     let mut kills = 0;
-    for nth in (1..).step_by(5) {
+    for nth in (1..).step_by(9) {
         proxy.kill_at(nth, nth % 2 == 0);
         let running = shop.konverge(&["test", "shop/dev", "--live"]).start();
         let pid = running.pid();
