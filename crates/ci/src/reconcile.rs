@@ -161,7 +161,7 @@ fn check_restorable(resource: &ResourcePlan, follows_rotation: bool) -> Result<(
 }
 
 /// Checks that no new version of a secret would be written: `secrets.rotation` is `stop`.
-fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
+pub(super) fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
     let mut origins = plan.changes.iter().map(|change| &change.origin);
     if origins.all(|origin| *origin != ChangeOrigin::Rotation) {
         return Ok(());

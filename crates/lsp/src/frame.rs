@@ -20,7 +20,7 @@ pub enum FrameError {
     /// The stream ends inside a message.
     #[error("the input ends in the middle of a message")]
     Half,
-    /// There is no end of the header.
+    /// The header does not end.
     #[error("the header of a message has more than {MOST_HEADER} bytes")]
     LongHeader,
     /// The header does not say how long the message is.

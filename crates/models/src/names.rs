@@ -1,5 +1,7 @@
 //! Names that KCL takes: of packages, files, schemas and attributes.
 
+use konverge_base::model::kcl_modules::SYSTEM_MODULES;
+
 /// Words that an attribute can have only after `$`, and a folder not at all: keywords, and names of types.
 const RESERVED: [&str; 39] = [
     "True",
@@ -41,25 +43,6 @@ const RESERVED: [&str; 39] = [
     "global",
     "nonlocal",
     "return",
-];
-
-/// Modules of the core. An import whose first part is one of them never finds a folder.
-const SYSTEM_MODULES: [&str; 15] = [
-    "collection",
-    "net",
-    "manifests",
-    "math",
-    "datetime",
-    "regex",
-    "yaml",
-    "json",
-    "crypto",
-    "base64",
-    "units",
-    "file",
-    "template",
-    "runtime",
-    "base32",
 ];
 
 fn is_identifier(name: &str) -> bool {

@@ -85,7 +85,7 @@ impl FromRequestParts<Arc<Shared>> for Asking {
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Response> {
         // Without an access nobody decided who asks.
         let access = parts.extensions.get::<Access>().cloned().ok_or_else(|| {
-            RequestError::SignedOut("nobody is signed in".to_owned()).answer(form_of(parts.uri.path()))
+            RequestError::SignedOut("no person is signed in".to_owned()).answer(form_of(parts.uri.path()))
         })?;
         Ok(Self {
             shared: Arc::clone(shared),
@@ -197,7 +197,7 @@ impl Asking {
             operation,
             stack,
             input,
-            person: person.ok_or_else(|| RequestError::SignedOut("nobody is signed in".to_owned()))?,
+            person: person.ok_or_else(|| RequestError::SignedOut("no person is signed in".to_owned()))?,
             address: self.peer.clone(),
             forwarded_for: forwarded.map(|text| text.chars().take(LONGEST).collect()),
         })

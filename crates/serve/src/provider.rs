@@ -53,7 +53,7 @@ impl AdditionalClaims for OtherClaims {}
 type ProviderToken =
     IdToken<OtherClaims, CoreGenderClaim, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm>;
 
-/// Why nobody is known by what a provider or a browser sent.
+/// Why an answer of a provider or a browser identifies no person.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SignInError {
     /// The provider cannot be asked.

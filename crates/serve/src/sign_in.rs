@@ -40,7 +40,7 @@ pub(super) fn peer_of(extension: Option<&ConnectInfo<SocketAddr>>) -> String {
     extension.map_or_else(|| "unknown".to_owned(), |info| info.0.ip().to_string())
 }
 
-/// A page of this portal, or else the overview: nobody is sent elsewhere.
+/// A page of this portal, or else the overview. A browser is never sent to another host.
 fn own_page(to: &str) -> String {
     let is_own = to.starts_with('/')
         && to.len() <= LONGEST_RETURN
@@ -64,7 +64,7 @@ fn sent_to(address: &str) -> Response {
     answer
 }
 
-/// The answer to a page for which nobody is signed in.
+/// The answer if a page is asked for without a session.
 pub(super) fn to_login(page: &str) -> Response {
     let page = url::form_urlencoded::byte_serialize(page.as_bytes()).collect::<String>();
     sent_to(&format!("/login?to={page}"))

@@ -13,7 +13,7 @@ pub trait PortalSource: Send + Sync {
     /// The roles of the default branch, as they are now. They are asked for with each request of a person.
     ///
     /// # Errors
-    /// They cannot be read. Then nobody has a role.
+    /// They cannot be read, so every request is refused.
     async fn roles(&self) -> Result<Arc<PortalConfig>, UserError>;
 
     /// All stacks, as they are recorded now.

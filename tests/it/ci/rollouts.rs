@@ -365,3 +365,37 @@ async fn two_runs_at_once_move_one_rollout() {
         assert_eq!(shown.json()["serial"], 1, "{name} was written once");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_is_judged_by_the_policy_sets_of_today() {
+    let server = PrometheusServer::start(&[
+        ("bad", &[0.5, 0.5]),
+        ("good", &[0.2, 0.2]),
+        ("requests", &[50.0, 50.0]),
+    ]);
+    let names = ["canary", "eu", "us"];
+    let mut stage = Stage::small(&measured("good", "rollback")).await;
+    stage.env = vec![("PROM_URL", server.address())];
+    stage.reviewed(7, "first", |stage| stacks(stage, "judged", &names, "one"));
+    stage.merge(7, "first").outcome.check(0);
+    stage.monorepo.checkout("main");
+    let rules = "package main\n\ndeny contains \"one is forbidden\" if {\n\tinput.kind == \"ConfigMap\"\n\tinput.data.value == \"one\"\n}\n";
+    stage.monorepo.write("ops/policy/maps.rego", rules);
+    let sets = "policy: {sets: [{name: maps, path: ops/policy, input: objects, enforce: always}]}\n";
+    stage.configure(&format!("{}{sets}", measured("bad", "rollback")));
+    stage.monorepo.commit("A gate that fails, and a rule");
+    stage.reviewed(8, "second", |stage| stacks(stage, "judged", &names, "two"));
+    let failed = stage.merge(8, "second");
+    assert_eq!(
+        values(&stage, "judged").await,
+        all(["two", "one", "one"]),
+        "{}",
+        failed.outcome.stdout
+    );
+    let (wave, phase, why) = phase(&stage).await;
+    assert_eq!((wave, phase), (0, RolloutPhase::Stopped), "{why}");
+    assert!(
+        why.contains("judged/canary was not rolled back") && why.contains("one is forbidden"),
+        "{why}"
+    );
+}

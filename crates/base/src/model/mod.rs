@@ -19,6 +19,7 @@ pub mod file_source;
 pub mod health;
 pub mod hook;
 pub mod ids;
+pub mod kcl_modules;
 pub mod lint;
 pub mod masked_value;
 pub mod notify_event;

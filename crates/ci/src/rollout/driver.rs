@@ -416,7 +416,7 @@ impl RolloutDriver<'_> {
         true
     }
 
-    /// What is told of the rollout.
+    /// Adds the outcomes, events and waits of this rollout to those of the run.
     async fn end(self, failure: Option<&UserError>, ended: &mut EndedRollouts) {
         let record = self.stored.as_ref().map(|stored| &stored.record);
         if let (Some(record), Some(wait)) = (record, &self.wait) {

@@ -37,7 +37,7 @@ pub(crate) struct RolloutEvent {
 }
 
 impl RolloutEvent {
-    /// The event of a new record, if somebody is told of it.
+    /// The event of a new record, if there is a notification for it.
     pub(super) fn of(before: &RolloutRecord, after: &RolloutRecord) -> Option<Self> {
         let topic = match (before.phase, after.phase) {
             (RolloutPhase::RollingBack, RolloutPhase::Stopped) => NotifyEvent::RolledBack,

@@ -13,12 +13,15 @@ use crate::{
     environments::EnvironmentScope,
     job::Job,
     policy::{policy_check::PolicyCheck, policy_refusal, reviews::MergedReviews},
+    reconcile::writes_no_rotation,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
         apply_result::{StackOutcome, StackResult},
+        authorization::Authorization,
+        plan::Action,
         rollout::{RolloutRecord, RolloutStack},
     },
 };
@@ -28,6 +31,7 @@ use konverge_run::{
     StateBackend, Target,
     apply::{self, ApprovedPlan, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal},
     cluster_selection::GivenCluster,
+    stack_policy_sets::ActiveSets,
     state::{RollbackBase, rollback_under},
 };
 use konverge_state::StoredRollout;
@@ -148,7 +152,7 @@ struct RollbackApprover {
 
 #[async_trait]
 impl Approver for RollbackApprover {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<ApprovedPlan, Refusal> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if number.map_err(UserError::from)? != self.number {
@@ -168,21 +172,55 @@ impl Approver for RollbackApprover {
                 ))
                 .into());
         }
-        let findings = self.check.findings(plan, &[], None).await?;
-        if let Some(refusal) = policy_refusal::refusal(plan, &findings) {
-            return Err(Decisions::of_findings(findings).refuse(refusal));
+        let follows_rotation = self.check.follows_rotation();
+        for resource in plan.resources.iter().filter(|_| !follows_rotation) {
+            writes_no_rotation(resource)?;
         }
-        Ok(ApprovedPlan::by(OnlyKnownValues))
+        let findings = self.check.findings(plan, &[], None).await?;
+        let refusal = policy_refusal::refusal(plan, &findings);
+        let mut decisions = Decisions::of_findings(findings);
+        if let Some(refusal) = refusal {
+            return Err(decisions.refuse(refusal));
+        }
+        let sets = self.check.sets_for_restoring(proposed, &past.overridden).await;
+        decisions.extend(Decisions::of_findings(sets.findings().iter().cloned()));
+        if let Some(refusal) = sets.plan_refusal() {
+            return Err(decisions.refuse(refusal));
+        }
+        Ok(ApprovedPlan {
+            authorization: Authorization {
+                overrides: sets.overridden().to_vec(),
+                findings: sets.recorded(),
+                ..Authorization::default()
+            },
+            decisions,
+            late: Box::new(RolledBackStack {
+                follows_rotation,
+                sets,
+            }),
+        })
     }
 }
 
-/// Approves values that become known, and no object that must be created again.
-struct OnlyKnownValues;
+/// A stack that is being rolled back.
+struct RolledBackStack {
+    follows_rotation: bool,
+    /// For values that become known later.
+    sets: ActiveSets,
+}
 
 #[async_trait]
-impl LateApprover for OnlyKnownValues {
-    async fn resource(&mut self, _: LatePlan<'_>) -> Result<(), UserError> {
-        Ok(())
+impl LateApprover for RolledBackStack {
+    async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        if matches!(late.shown.action, Action::Delete | Action::Replace) {
+            let what = format!("the rollback would now delete or replace {}", late.shown.id);
+            return Err(UserError::new(ErrorKind::Policy, what)
+                .hint("look at it and do it by hand: `konverge state rollback`"));
+        }
+        if !self.follows_rotation {
+            writes_no_rotation(late.shown)?;
+        }
+        self.sets.check(late).await
     }
 
     async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {

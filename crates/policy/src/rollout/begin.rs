@@ -18,7 +18,7 @@ pub struct ChangedStack {
     pub stack: RolloutStack,
 }
 
-/// Returns true if a change is held: it brings only contents with which a rollout has failed, and nobody has resumed it.
+/// Returns true if a change is held: a rollout failed with the same contents, and no person resumed it.
 pub fn is_held(prior: Option<&RolloutRecord>, changed: &BTreeMap<StackId, ChangedStack>) -> bool {
     let Some(prior) = prior else { return false };
     changed.iter().all(|(id, changed)| {

@@ -1,5 +1,7 @@
 //! The differences between versions of the KCL core in what a compilation reads.
 
+use konverge_base::model::kcl_modules::SYSTEM_MODULES;
+
 /// The rules of one version of the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreRules {
@@ -9,26 +11,6 @@ pub struct CoreRules {
     /// Since 0.13.2 a file reads only in its own folder.
     pub reads_own_folder_only: bool,
 }
-
-/// The built-in modules of the core (`sema/src/builtin/system_module.rs`). They take precedence over a folder
-/// of the same name.
-const SYSTEM_MODULES: [&str; 15] = [
-    "collection",
-    "net",
-    "manifests",
-    "math",
-    "datetime",
-    "regex",
-    "yaml",
-    "json",
-    "crypto",
-    "base64",
-    "units",
-    "file",
-    "template",
-    "runtime",
-    "base32",
-];
 
 impl CoreRules {
     /// The rules of a version such as `0.13.2`. An invalid version gets the most cautious rules.

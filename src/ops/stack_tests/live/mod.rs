@@ -31,16 +31,11 @@ use konverge_testing::TestBody;
 /// # Errors
 /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
 pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTestReport, UserError> {
-    let trusted = TrustedSide::open(run)?;
+    let trusted = TrustedSide::open(run).await?;
     let files = TestFiles::find(&selected.workspace, &selected.stacks)?;
     let mut results = files.invalid;
-    let mut tests = Vec::new();
-    for found in files.tests {
-        match &found.test.body {
-            TestBody::Live(_) => tests.push(found),
-            TestBody::Offline(_) => {}
-        }
-    }
+    let mut tests = files.tests;
+    tests.retain(|found| matches!(found.test.body, TestBody::Live(_)));
     if tests.is_empty() {
         run.notes
             .note("note: no selected stack has a live test: a test file with `steps`");
@@ -79,5 +74,5 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
 /// # Errors
 /// No cluster allows tests, or the store is not available.
 pub async fn sweep(run: &RunContext) -> Result<usize, UserError> {
-    sweep::sweep(&TrustedSide::open(run)?).await
+    sweep::sweep(&TrustedSide::open(run).await?).await
 }

@@ -19,9 +19,9 @@ use konverge_base::{
     },
 };
 use konverge_run::{
-    KeyUse, apply_freeze,
+    apply_freeze,
     compiler::{self, Compiler},
-    redact, state_backend,
+    redact,
 };
 use konverge_testing::{
     LiveStep, PlacedStep, TestBody,
@@ -53,11 +53,10 @@ impl TestStage<'_> {
                 ..found.result(StackTestOutcome::Failed)
             },
             Err(error) => {
-                let shown = redact::failure(&error, &self.trusted.run.secrets).message;
-                found.error(StackTestFailure::new(
-                    found.test.line,
-                    format!("not run: {shown}"),
-                ))
+                let shown = redact::failure(&error, &self.trusted.run.secrets);
+                let said: Vec<String> = [shown.message].into_iter().chain(shown.hints).collect();
+                let what = format!("not run: {}", said.join("; "));
+                found.error(StackTestFailure::new(found.test.line, what))
             }
         }
     }
@@ -71,31 +70,25 @@ impl TestStage<'_> {
         let trusted = self.trusted;
         let config = |message: String| UserError::new(ErrorKind::Config, message);
         let cluster = trusted.cluster(found.stack).map_err(config)?;
-        let whole = state_backend::open(
-            &trusted.run,
-            &trusted.config,
-            Some(&trusted.repository),
-            KeyUse::Look,
-        );
-        apply_freeze::check(&whole.await?).await?;
+        apply_freeze::check(&trusted.backend).await?;
         // Nothing is made before the Spec is known to be movable and allowed.
         let first = self.spec(found, &[]).await?;
         let name = TestRun::new_name();
         let moved = self.moved(&first, &name)?;
         let mut test = TestRun::begin(trusted, found.stack, &name, &cluster).await?;
         let ended = self.until_one_fails(&mut test, moved, steps, found).await;
-        let cleaned = test.end().await;
-        let mut failures = ended?;
-        if let Err(error) = cleaned {
+        let left = test.end().await.err().map(|error| {
             let shown = redact::failure(&error, &trusted.run.secrets).message;
-            failures.push(StackTestFailure::new(
-                None,
-                format!(
-                    "what the test made could not be deleted: {shown}; `konverge test --sweep` tries again"
-                ),
-            ));
+            format!("what the test made is not deleted: {shown}; `konverge test --sweep` tries again")
+        });
+        match (ended, left) {
+            (Ok(mut failures), left) => {
+                failures.extend(left.map(|what| StackTestFailure::new(None, what)));
+                Ok(failures)
+            }
+            (Err(error), Some(left)) => Err(error.hint(left)),
+            (Err(error), None) => Err(error),
         }
-        Ok(failures)
     }
 
     /// The Spec of a stack with the options of its test and those of the changes so far. No policy set denies it.
@@ -163,7 +156,7 @@ impl TestStage<'_> {
                             let target = test.target.clone();
                             test.apply(moved.spec.clone(), target).await?.map(failed)
                         }
-                        Err(error) if is_of_the_test(&error) => Some(failed(error.message)),
+                        Err(error) if compiler::is_of_the_code(&error) => Some(failed(error.message)),
                         Err(error) => return Err(error),
                     }
                 }
@@ -204,9 +197,4 @@ fn refused(refusals: &[MoveRefusal]) -> UserError {
             said.join("; ")
         ),
     )
-}
-
-/// True for an error of the code of the stack, which a test may meet.
-fn is_of_the_test(error: &UserError) -> bool {
-    compiler::is_of_the_code(error)
 }

@@ -9,7 +9,6 @@ use super::{
     trusted_side::{AT_ONCE, TrustedSide},
 };
 use konverge_base::{error::UserError, model::StackId};
-use konverge_run::{KeyUse, state_backend};
 use konverge_state::store::Key;
 
 /// Deletes what each test left whose lease nobody holds; returns their number.
@@ -18,8 +17,7 @@ use konverge_state::store::Key;
 /// Errors of the store. A test that cannot be cleaned up is a note, and stays for a later run.
 pub(super) async fn sweep(trusted: &TrustedSide) -> Result<usize, UserError> {
     let run = &trusted.run;
-    let whole = state_backend::open(run, &trusted.config, Some(&trusted.repository), KeyUse::Look).await?;
-    let left = left_tests(whole.states.store().list(&tests_folder()).await?);
+    let left = left_tests(trusted.backend.states.store().list(&tests_folder()).await?);
     run.check_interrupted()?;
     // Whether a holder is at work is known after its term, so they are looked at together.
     let each = left.into_iter().map(async |(name, id)| {

@@ -7,7 +7,9 @@ use konverge_base::{
 };
 use konverge_config::Config;
 use konverge_repo::git::Repository;
-use konverge_run::{ComparedRevisions, OpenRevision, RevisionSpec, RunContext};
+use konverge_run::{
+    ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunContext, StateBackend, state_backend,
+};
 
 /// The number of tests that run or are cleaned up at once.
 pub(super) const AT_ONCE: usize = 4;
@@ -20,14 +22,16 @@ pub(super) struct TrustedSide {
     pub(super) revision: OpenRevision,
     /// Its configuration, with the clusters that allow tests, and without rules for stacks.
     pub(super) config: Config,
+    /// The states of the repository. A test has a part of their store.
+    pub(super) backend: StateBackend,
 }
 
 impl TrustedSide {
     /// Opens the default branch.
     ///
     /// # Errors
-    /// The event of this job may not run live tests, the branch cannot be read, or no cluster allows tests.
-    pub(super) fn open(run: &RunContext) -> Result<Self, UserError> {
+    /// The event of this job may not run live tests, the branch or the store cannot be read, or no cluster allows tests.
+    pub(super) async fn open(run: &RunContext) -> Result<Self, UserError> {
         run_events::check(run)?;
         let repository = Repository::discover(&run.dir)?;
         let branch = repository.default_branch()?;
@@ -43,11 +47,13 @@ impl TrustedSide {
                  `clusters: {testing: {tests: true}}`",
             ));
         }
+        let backend = state_backend::open(run, &config, Some(&repository), KeyUse::Look).await?;
         Ok(Self {
             run: run.clone(),
             repository,
             revision,
             config,
+            backend,
         })
     }
 

@@ -574,37 +574,3 @@ async fn a_pre_destroy_hook_runs_before_anything_is_deleted() {
     .await;
     controllers.check();
 }
-
-/// An apply without hooks sends the same requests, whether the configuration lets hooks run or not: no question about
-/// Jobs or pods, and one write for each object.
-#[tokio::test]
-async fn an_apply_without_hooks_sends_no_request_more() {
-    const OBJECTS: usize = 1000;
-    let cluster = Cluster::shared();
-    let mut counts = Vec::new();
-    for accounts in [Vec::new(), vec!["default".to_owned()]] {
-        let ns = cluster.namespace("hook-none").await;
-        let map = |at: usize| {
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{at}"), "namespace": ns},
-                "data": {"at": at.to_string()}})
-        };
-        let wanted: Vec<_> = (0..OBJECTS).map(map).collect();
-        let mut stack = TestStack::new(&ns, cluster.kubeconfig());
-        stack.hooks.service_accounts = accounts;
-        let outcome = apply(&mut stack, &wanted).await;
-        assert_eq!(outcome.result, StackResult::Applied, "{:?}", outcome.error);
-        assert_eq!(stack.plan_well(&wanted).await.public.summary.changed(), 0);
-        let in_ns = format!("/namespaces/{ns}/");
-        let requests = cluster.audit().into_iter();
-        let requests: Vec<_> = requests.filter(|event| event.uri.contains(&in_ns)).collect();
-        let others = requests.iter().find(|event| !event.uri.contains("/configmaps"));
-        assert!(others.is_none(), "{others:?}");
-        assert_eq!(requests.iter().filter(|event| event.writes()).count(), OBJECTS);
-        let mut by_verb: BTreeMap<String, usize> = BTreeMap::new();
-        for request in requests {
-            *by_verb.entry(request.verb).or_default() += 1;
-        }
-        counts.push(by_verb);
-    }
-    assert_eq!(counts[0], counts[1]);
-}

@@ -1,6 +1,8 @@
 //! How many requests an apply takes: two for each new object, its dry run and its creation, wherever its namespace comes
 //! from; none for an unchanged one.
 
+use std::collections::BTreeMap;
+
 use konverge_base::model::apply_result::StackResult;
 use konverge_engine::RuntimeRegistry;
 use serde_json::{Value, json};
@@ -76,4 +78,39 @@ async fn one_change_among_many_takes_no_request_for_each_of_the_others() {
     assert!(planning <= ONCE, "{planning} requests of the plan");
     // The cluster's identity, the write and the list.
     assert!(applying <= 3, "{applying} requests of the apply");
+}
+
+/// An apply without hooks sends the same requests, whether the configuration lets hooks run or not: no question about
+/// Jobs or pods, and one write for each object.
+#[tokio::test]
+async fn an_apply_without_hooks_sends_no_request_more() {
+    const MANY: usize = 1000;
+    let cluster = Cluster::shared();
+    let mut counts = Vec::new();
+    for accounts in [Vec::new(), vec!["default".to_owned()]] {
+        let ns = cluster.namespace("hook-none").await;
+        let map = |at: usize| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{at}"), "namespace": ns},
+                "data": {"at": at.to_string()}})
+        };
+        let wanted: Vec<_> = (0..MANY).map(map).collect();
+        let mut stack = TestStack::new(&ns, cluster.kubeconfig());
+        stack.hooks.service_accounts = accounts;
+        let plan = stack.plan_well(&wanted).await;
+        let outcome = stack.carry_out(plan).await;
+        assert_eq!(outcome.result, StackResult::Applied, "{:?}", outcome.error);
+        assert_eq!(stack.plan_well(&wanted).await.public.summary.changed(), 0);
+        let in_ns = format!("/namespaces/{ns}/");
+        let requests = cluster.audit().into_iter();
+        let requests: Vec<_> = requests.filter(|event| event.uri.contains(&in_ns)).collect();
+        let others = requests.iter().find(|event| !event.uri.contains("/configmaps"));
+        assert!(others.is_none(), "{others:?}");
+        assert_eq!(requests.iter().filter(|event| event.writes()).count(), MANY);
+        let mut by_verb: BTreeMap<String, usize> = BTreeMap::new();
+        for request in requests {
+            *by_verb.entry(request.verb).or_default() += 1;
+        }
+        counts.push(by_verb);
+    }
+    assert_eq!(counts[0], counts[1]);
 }
