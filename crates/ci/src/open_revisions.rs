@@ -120,7 +120,7 @@ impl Job {
                 "note: the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
         }
-        workflow_coverage::warn_of_uncovered(&self.run, &proposed, &revisions.head);
+        workflow_coverage::warn(&self.run, &proposed, &revisions.head);
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
         let power_changes = difference(&proposed, &revisions);

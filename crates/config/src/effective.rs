@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use globset::GlobMatcher;
-
-use super::{ClusterConfig, Config, HookWorkflow, StackRule, WorkflowTime, types::StackPolicy};
+use super::{
+    ClusterConfig, Config, HookWorkflow, StackRule, WorkflowTime, stack_glob::StackGlob, types::StackPolicy,
+};
 use konverge_base::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
 
 /// The effective settings of one stack.
@@ -32,7 +32,7 @@ impl EffectiveStack {
     /// Returns a function that is true for another stack, by its identity and folder, that comes before this one. The
     /// globs are compiled once.
     pub fn comes_after(&self) -> impl Fn(&StackId, &RepoPath) -> bool + use<> {
-        let globs: Vec<_> = self.after.iter().map(|pattern| matcher(pattern)).collect();
+        let globs: Vec<_> = self.after.iter().map(|pattern| StackGlob::compile(pattern)).collect();
         move |id, folder| globs.iter().any(|glob| matches(glob.as_ref(), id, folder))
     }
 }
@@ -66,7 +66,7 @@ impl Config {
     pub fn hook_workflows(&self, when: WorkflowTime, id: &StackId, folder: &RepoPath) -> Vec<&HookWorkflow> {
         let of_time = self.apply.hooks.workflows.iter().filter(|one| one.when == when);
         let mut found: Vec<&HookWorkflow> = Vec::new();
-        for one in of_time.filter(|one| matches(matcher(&one.stacks).as_ref(), id, folder)) {
+        for one in of_time.filter(|one| matches(StackGlob::compile(&one.stacks).as_ref(), id, folder)) {
             if !found.iter().any(|first| first.workflow == one.workflow) {
                 found.push(one);
             }
@@ -76,7 +76,7 @@ impl Config {
 
     /// The rules with compiled globs, for queries about many stacks.
     pub fn rules(&self) -> StackRules<'_> {
-        let compiled = self.stacks.iter().map(|rule| (matcher(&rule.pattern), rule));
+        let compiled = self.stacks.iter().map(|rule| (StackGlob::compile(&rule.pattern), rule));
         StackRules {
             config: self,
             compiled: compiled.collect(),
@@ -121,7 +121,7 @@ impl Config {
 /// The rules for stacks, with compiled globs.
 pub struct StackRules<'a> {
     config: &'a Config,
-    compiled: Vec<(Option<GlobMatcher>, &'a StackRule)>,
+    compiled: Vec<(Option<StackGlob>, &'a StackRule)>,
 }
 
 impl StackRules<'_> {
@@ -166,7 +166,7 @@ impl StackRules<'_> {
 
     /// The patterns of rules that match none of the stacks.
     pub fn unmatched(&self, stacks: &[Stack]) -> Vec<&str> {
-        let hits = |(glob, rule): &(Option<GlobMatcher>, &StackRule)| {
+        let hits = |(glob, rule): &(Option<StackGlob>, &StackRule)| {
             stacks.iter().any(|stack| {
                 let ids = [&stack.id, &stack.names];
                 match is_of_folder(rule) {
@@ -219,24 +219,17 @@ impl StackRules<'_> {
     }
 }
 
-/// Compiles a glob: `*` stays inside one component, `**` crosses. `None` for an invalid glob, which matches
-/// nothing.
-pub(super) fn matcher(pattern: &str) -> Option<GlobMatcher> {
-    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
-    glob.ok().map(|glob| glob.compile_matcher())
-}
-
 /// Returns true if a rule has a key for which only the folder counts.
 fn is_of_folder(rule: &StackRule) -> bool {
     rule.environment.is_some() || rule.login.is_some() || rule.provider_identities.is_some()
 }
 
-fn matches_folder(glob: Option<&GlobMatcher>, folder: &RepoPath) -> bool {
+fn matches_folder(glob: Option<&StackGlob>, folder: &RepoPath) -> bool {
     glob.is_some_and(|glob| glob.is_match(folder.as_str()))
 }
 
 /// Returns true if a glob matches a stack's folder or identity.
-pub(super) fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool {
+pub(super) fn matches(glob: Option<&StackGlob>, id: &StackId, folder: &RepoPath) -> bool {
     glob.is_some_and(|glob| glob.is_match(folder.as_str()) || glob.is_match(id.as_str()))
 }
 
@@ -355,7 +348,7 @@ mod tests {
     #[test]
     fn a_star_stays_inside_a_component() {
         let told =
-            |pattern: &str, stack: &Stack| matches(matcher(pattern).as_ref(), &stack.id, &stack.folder);
+            |pattern: &str, stack: &Stack| matches(StackGlob::compile(pattern).as_ref(), &stack.id, &stack.folder);
         assert!(told("appops/*/prod", &stack("appops/shop/prod", "shop/prod")));
         assert!(!told("appops/*", &stack("appops/shop/prod", "shop/prod")));
     }

@@ -25,6 +25,7 @@ mod rollout_waves;
 mod rollouts;
 mod schema;
 mod secrets;
+mod stack_glob;
 mod state_recipients;
 mod token_address;
 mod types;
