@@ -133,7 +133,7 @@ fn init_finds_the_monorepo_above_its_only_project() {
             .write(module, "[package]\nname = \"shop\"\n")
             .write(&format!("{project}/project.yaml"), "name: shop\n")
             .write(&format!("{project}/dev/stack.yaml"), "name: dev\n")
-            .write(&format!("{project}/dev/main.k"), "a = 1\n")
+            .write(&format!("{project}/dev/main.k"), "resources = []\n")
             .commit("A stack");
         said(&repository, &["init"], 0);
         let text = std::fs::read_to_string(repository.path().join(".github/workflows/konverge.yml")).unwrap();
