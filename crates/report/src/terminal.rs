@@ -477,6 +477,8 @@ mod tests {
         let stack = |number: usize| AffectedStack {
             stack: RepoPath::normalize(&format!("apps/app-{number:02}/dev")).unwrap(),
             id: format!("app-{number:02}/dev").parse().unwrap(),
+            project: format!("app-{number:02}"),
+            name: "dev".to_owned(),
             change: InputChange::Modified,
             spec: SpecChange::NotCompiled,
             why: Vec::new(),
