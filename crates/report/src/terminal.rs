@@ -183,18 +183,21 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         let warning = style.paint(Color::Yellow, "warning");
         text.push_str(&format!("{names}: {warning}: {}\n", escape::log(note.text)));
     }
-    let mut failed = match failed {
-        0 => String::new(),
-        failed => format!(", {failed} failed"),
-    };
+    let mut parts = Vec::new();
+    // Of stacks that all failed nobody knows whether they change.
+    if failed + failed_before < plan.stacks.len() || total.changed() + drifted > 0 || plan.stacks.is_empty() {
+        parts.push(format!("{}{}", labels::counts(&total), already_different(drifted)));
+    }
+    if failed > 0 {
+        parts.push(format!("{failed} failed"));
+    }
     if failed_before > 0 {
-        failed.push_str(&format!(", {failed_before} failed as before"));
+        parts.push(format!("{failed_before} failed as before"));
     }
     text.push_str(&format!(
-        "{}: {}{}{failed}.\n",
+        "{}: {}.\n",
         style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
-        labels::counts(&total),
-        already_different(drifted)
+        parts.join(", ")
     ));
     text
 }
