@@ -139,22 +139,23 @@ fn described(arg: &Arg) -> String {
     if arg.get_action().takes_values() {
         let default = arg.get_default_values().first().and_then(|value| value.to_str());
         let values = arg.get_possible_values();
-        let values = values.iter().filter(|value| !value.is_hide_set());
-        let values: Vec<_> = values
-            .map(|value| {
-                let mark = if default == Some(value.get_name()) { " (default)" } else { "" };
-                let name = format!("`{}`{mark}", value.get_name());
-                let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-                match help.is_empty() || PLAIN_VALUES.contains(&help.as_str()) {
-                    true => name,
-                    false => format!("{name}: {}", line_of(&help)),
-                }
-            })
-            .collect();
-        match (values.is_empty(), default) {
+        let (mut plain, mut explained) = (Vec::new(), Vec::new());
+        for value in values.iter().filter(|value| !value.is_hide_set()) {
+            let mark = if default == Some(value.get_name()) { " (default)" } else { "" };
+            let name = format!("`{}`{mark}", value.get_name());
+            let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+            match help.is_empty() || PLAIN_VALUES.contains(&help.as_str()) {
+                true => plain.push(name),
+                false => explained.push(format!("{name}: {}", sentence(&help))),
+            }
+        }
+        if !plain.is_empty() {
+            explained.insert(0, format!("{}.", plain.join(", ")));
+        }
+        match (explained.is_empty(), default) {
             (true, Some(default)) => text.push_str(&format!(" Default: `{default}`.")),
             (true, None) => {}
-            (false, _) => text.push_str(&format!(" {}.", values.join("; "))),
+            (false, _) => text.push_str(&format!(" {}", explained.join(" "))),
         }
     }
     if arg.is_required_set() && !arg.is_positional() {
@@ -174,4 +175,41 @@ fn without_examples(help: &str) -> String {
         }
     }
     lines.join("\n").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// Each option of each command stands in its section: with its text, or with a link to where the text is.
+    #[test]
+    fn every_option_stands_in_the_section_of_its_command() {
+        let page = page(Cli::command());
+        let mut root = Cli::command();
+        root.build();
+        let mut seen = 0;
+        let mut commands: Vec<(String, Command)> = vec![("konverge".to_owned(), root)];
+        while let Some((name, command)) = commands.pop() {
+            for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
+                if child.get_name() != "help" {
+                    commands.push((format!("{name} {}", child.get_name()), child.clone()));
+                }
+            }
+            let Some((_, section)) = page.split_once(&format!("# {name}\n")) else {
+                assert_eq!(name, "konverge");
+                continue;
+            };
+            let section = section.split("\n#").next().unwrap_or_default();
+            let own = command.get_arguments().filter(|arg| is_described(arg) && !arg.is_global_set());
+            for arg in own {
+                seen += 1;
+                let shown = arg.get_long().map_or(arg.to_string(), |long| format!("--{long}"));
+                assert!(section.contains(&shown), "{name}: {shown}: {section}");
+            }
+        }
+        assert!(seen > 100, "{seen} options");
+    }
 }

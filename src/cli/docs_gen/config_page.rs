@@ -99,6 +99,9 @@ fn referred<'a>(schema: &'a Value, property: &'a Value) -> Option<(&'a str, &'a 
         let name = path.rsplit('/').next()?;
         return Some((name, &schema["$defs"][name]));
     }
+    if !property.is_object() {
+        return None;
+    }
     let inner = [&property["anyOf"][0], &property["items"], &property["additionalProperties"]];
     inner.into_iter().find_map(|inner| referred(schema, inner))
 }
@@ -130,4 +133,28 @@ fn value_words(schema: &Value, property: &Value) -> Option<String> {
         Some(format!("\n    - `{word}`: {}", sentence(&value_text(choice))))
     });
     Some(choices.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each key of each definition is on the page, by its path or by the place that describes it.
+    #[test]
+    fn every_key_is_on_the_page() {
+        let (schema, page) = (json_schema(), page());
+        let definitions = schema["$defs"].as_object().into_iter().flatten();
+        let objects = definitions.map(|(_, definition)| definition).chain([&schema]);
+        let mut seen = 0;
+        for object in objects {
+            for (key, property) in object["properties"].as_object().into_iter().flatten() {
+                seen += 1;
+                let is_section = page.contains(&format!("\n## {key}\n"));
+                let is_line = page.contains(&format!(".{key}`")) || page.contains(&format!("- `{key}`"));
+                assert!(is_section || is_line, "{key}");
+                assert!(page.contains(&sentence(&value_text(property))), "{key}");
+            }
+        }
+        assert!(seen > 100, "{seen} keys");
+    }
 }

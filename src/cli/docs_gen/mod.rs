@@ -141,7 +141,7 @@ fn line_of(text: &str) -> String {
 /// A text as a sentence.
 fn sentence(text: &str) -> String {
     let text = line_of(text);
-    match text.ends_with(['.', ':', ')']) || text.is_empty() {
+    match text.ends_with(['.', ':']) || text.is_empty() {
         true => text,
         false => text + ".",
     }
