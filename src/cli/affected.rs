@@ -127,7 +127,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             let style = terminal::Style {
                 color: context.color(),
             };
-            context.print(&terminal::affected(affected, style));
+            context.print(&terminal::affected(affected, context.shown_stacks(), style));
         }
         Output::Json => context.print(&json::document(affected)),
         Output::Matrix => context.print(&json::document(&Matrix::of_shares(
@@ -189,7 +189,7 @@ async fn show_difference(answer: &AffectedAnswer, context: &CliContext) -> Resul
         color: context.color(),
     };
     let run = context.run();
-    context.print(&terminal::affected(&answer.affected, style));
+    context.print(&terminal::affected(&answer.affected, context.shown_stacks(), style));
     let sides = ComparedSides {
         head: &answer.head,
         base: answer.base.as_ref(),

@@ -59,20 +59,37 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 )
             })?;
             let read = serde_json::to_value(Config::parse(&text)?).expect("plain data");
-            context.print(&escape::yaml(&without_nulls(read)));
+            context.print(&escape::yaml(&without_unset(read)));
         }
     }
     Ok(0)
 }
 
+/// Removes the keys that are not set, and those that are empty. In the items of a list an empty list stays: in a rule
+/// for stacks it takes the place of an earlier rule's.
+fn without_unset(value: Value) -> Value {
+    let is_empty = |value: &Value| match value {
+        Value::Object(keys) => keys.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(keys) => {
+            let keys = keys.into_iter().filter(|(_, value)| !value.is_null());
+            let keys = keys.map(|(key, value)| (key, without_unset(value)));
+            keys.filter(|(_, value)| !is_empty(value)).collect()
+        }
+        items => without_nulls(items),
+    }
+}
+
 /// Removes the keys that are not set.
 fn without_nulls(value: Value) -> Value {
     match value {
-        Value::Object(keys) => keys
-            .into_iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| (key, without_nulls(value)))
-            .collect(),
+        Value::Object(keys) => {
+            let keys = keys.into_iter().filter(|(_, value)| !value.is_null());
+            keys.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
         Value::Array(items) => items.into_iter().map(without_nulls).collect(),
         other => other,
     }

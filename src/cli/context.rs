@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Global, global_args::ColorMode};
 use konverge_base::{error::UserError, secrets::Secrets};
-use konverge_report::escape::log_lines;
+use konverge_report::{escape::log_lines, terminal};
 use konverge_run::redact;
 
 /// The context of one run.
@@ -57,6 +57,11 @@ impl CliContext {
                 terminal && !set("NO_COLOR") && self.env.get("TERM").is_none_or(|term| term != "dumb")
             }
         }
+    }
+
+    /// The most affected stacks that a text shows: a terminal gets the first ones, a file or a pipe gets all.
+    pub fn shown_stacks(&self) -> Option<usize> {
+        std::io::stdout().is_terminal().then_some(terminal::SHOWN_STACKS)
     }
 
     /// Returns true if a person watches, so that progress may be drawn in place.

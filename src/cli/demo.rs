@@ -64,7 +64,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         exact: false,
     };
     let affected = answer(&run, &request).await?;
-    context.print(&terminal::affected(&affected.affected, style));
+    context.print(&terminal::affected(&affected.affected, None, style));
 
     title(
         context,

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The groups with their commands, in the order of the help.
-const GROUPS: [(&str, &[&str]); 3] = [
+pub(super) const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Every day",
         &[

@@ -124,7 +124,24 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     for hint in &report.hints {
         context.note(&format!("hint: {hint}"));
     }
-    Ok(0)
+    match report.cores.compiles_nothing() {
+        true => Err(nothing_compiles(&report.cores)),
+        false => Ok(0),
+    }
+}
+
+/// The files are written, and still no command works: the last line of the output says so, as does the exit code.
+fn nothing_compiles(cores: &CoreTrials) -> UserError {
+    let tried = match cores.rows.as_slice() {
+        [row] => format!("the KCL core {} compiles no stack", row.version),
+        _ => "no KCL core compiles a stack".to_owned(),
+    };
+    UserError::new(
+        ErrorKind::Kcl,
+        format!("{tried}: the files are written, but nothing can be previewed yet"),
+    )
+    .hint("fix the errors above, then run `konverge build --all`; the same with another core: `kcl.version` in konverge.yaml")
+    .hint("the guide docs/guides/migrate.md has what changed between cores, and what code of KCL 0.4 has to become")
 }
 
 /// What each core compiled, as a table.

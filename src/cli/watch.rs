@@ -104,7 +104,7 @@ fn print(args: &Args, context: &CliContext, event: &WatchEvent) {
     match args.output {
         Output::Json => context.print(&json::document(event)),
         Output::Text => {
-            context.print(&report::text(event, style));
+            context.print(&report::text(event, context.shown_stacks(), style));
             if event.event == WatchEventKind::Start {
                 context.note("Watching: save a file to see what it changes. Ctrl-C ends it.");
             }

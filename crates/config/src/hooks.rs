@@ -12,7 +12,7 @@ pub struct Hooks {
     /// The tools whose annotations are understood too. Those that have no meaning here are named in the preview.
     pub read: Vec<HookTool>,
     /// The service accounts that hooks may use, as `NAME` or `NAMESPACE/NAME`; a Job that names none uses `default`.
-    /// Other hooks are refused. Default: none, so no hook runs.
+    /// Default: none, so no hook runs.
     pub service_accounts: Vec<String>,
     /// How long a hook may run. Then its Job is suspended, and the hook has failed. Default: 15 minutes.
     pub timeout: Option<Span>,

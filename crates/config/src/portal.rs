@@ -14,9 +14,8 @@ const EVERY_STACK: &str = "**";
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Portal")]
 pub struct PortalConfig {
-    /// Where the scheduled drift check writes the pages of `konverge portal build`: `s3://bucket/prefix`, `gs://…`,
-    /// `az://…`, `oss://…` or `file:///folder`. The pages show what every state records, so the bucket must be private.
-    /// Default: nowhere.
+    /// Where the scheduled drift check writes the pages of `konverge portal build`: an address as in `state.url`, of
+    /// a private bucket. Default: nowhere.
     pub publish: Option<String>,
     /// The login of `konverge serve`. Without it the server listens on addresses of its machine alone.
     pub login: Option<PortalLogin>,

@@ -42,8 +42,8 @@ pub struct WaveConfig {
     /// A glob for the folders of stacks: `appops/*/prod-eu-*`. An identity is not matched: a pull request chooses it.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// How many of its stacks are applied at the same time: a number, or a share such as `25%`. The next ones follow
-    /// when these are ready. Default: all.
+    /// How many of its stacks are applied at once: a number, or a share such as `25%`. The next ones follow when
+    /// these are ready. Default: all.
     #[serde(default)]
     pub at_once: Option<AtOnce>,
     /// How long its stacks must stay ready before the gates are asked. Default: no time.

@@ -186,8 +186,7 @@ impl SecretStoreKind {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRule {
-    /// A glob for the folder of a stack, such as `appops/payments/**`. Identities do not count: a pull
-    /// request could choose one.
+    /// A glob for the folder of a stack: `appops/payments/**`. A pull request could choose an identity.
     pub stacks: String,
     /// A glob for the path in the store, such as `payments/*`.
     pub paths: String,

@@ -31,8 +31,8 @@ pub struct Config {
     /// Globs of folders without stacks, with everything below: `examples/**`. A glob after `!` includes
     /// folders again; the last matching glob wins.
     pub exclude: Vec<String>,
-    /// Globs of folders with a `kcl.mod` that are stacks without a `stack.yaml`, such as `apps/*/*`. The
-    /// folder names the stack, the one above the project. A path dependency of another module is not a stack.
+    /// Globs of folders with a `kcl.mod` that are stacks without a `stack.yaml`: `apps/*/*`. The folder names the
+    /// stack, the one above the project. A path dependency of another module is not a stack.
     pub include: Vec<String>,
     /// The state store and the lease.
     pub state: State,
@@ -96,9 +96,8 @@ pub struct State {
     /// Until the end of this day (UTC), at most 31 days ahead, documents are read that are not encrypted or
     /// whose writer is unknown, so that `konverge state rekey` encrypts them.
     pub accept_unmarked_until: Option<String>,
-    /// Kusion's backend during a migration: `file:///home/me/.kusion`, `s3://bucket/prefix`, `gs://…` or
-    /// `oss://…`. The apply of an imported stack writes the next release there under Kusion's lock, and stops
-    /// where Kusion has released since.
+    /// Kusion's backend during a migration: `file:///home/me/.kusion`, `s3://bucket/prefix`, `gs://…` or `oss://…`.
+    /// Applies of imported stacks write releases there, and stop where Kusion has released since.
     pub kusion_releases: Option<String>,
     /// Allow a store that cannot hold a lease. Two runs may then overwrite each other's state.
     pub unsafe_no_lock: bool,
@@ -167,8 +166,8 @@ pub struct StackRule {
     /// Required approvals, actors and freezes for these stacks; see `policy`.
     #[serde(default)]
     pub policy: Option<StackPolicy>,
-    /// The environment of their GitHub deployments, and of the job that applies them (`for-environment`). For this key,
-    /// `login` and `provider_identities`, `match` sees the folder alone. Default: the identity of the stack.
+    /// The environment of their GitHub deployments, and of the job that applies them (`for-environment`). For this
+    /// key, `login` and `provider_identities`, `match` sees the folder alone. Default: the stack's identity.
     #[serde(default)]
     pub environment: Option<String>,
     /// The identity of their providers and of their cluster, a name under `logins`. Default: the job's own.
@@ -177,9 +176,8 @@ pub struct StackRule {
     /// As `terraform.provider_identities`, for the Specs of these stacks alone.
     #[serde(default)]
     pub provider_identities: Option<BTreeMap<String, Vec<String>>>,
-    /// Paths of Kubernetes objects that are set on creation and never compared or changed afterwards. RFC
-    /// 6901 pointers: `/spec/replicas`, an item of a list by its key:
-    /// `/spec/template/spec/containers/name=web/image`.
+    /// Paths of Kubernetes objects that are set on creation and left alone afterwards: `/spec/replicas` (RFC 6901),
+    /// an item of a list by its key: `/spec/template/spec/containers/name=web/image`.
     #[serde(default)]
     pub ignore: Option<Vec<String>>,
 }
@@ -196,8 +194,7 @@ pub struct StackPolicy {
     pub actors: Vec<String>,
     /// Periods in which nothing is applied.
     pub freeze: Vec<FreezeConfig>,
-    /// The maximum number of resources that one apply may delete or replace in a stack without a separate
-    /// approval.
+    /// How many resources of a stack one apply may delete or replace without a separate approval.
     pub max_destructive: Option<u32>,
 }
 
@@ -277,8 +274,8 @@ pub struct TerraformConfig {
     /// The names of provider settings that every Spec may choose with any value but an address, and all below them
     /// (`use_oidc`, `warehouse`), besides where a provider works and how it behaves (`region`, `features`).
     pub credential_settings: Vec<String>,
-    /// The addresses, proxies and certificate authorities that a Spec may set for a provider, by its source:
-    /// `hashicorp/vault: ['https://vault.example.com', insecure=true]`. It sends the job's credentials there.
+    /// The addresses and authorities that a Spec may set for a provider, by its source: `hashicorp/vault:
+    /// ['https://vault.example.com', insecure=true]`. It sends the job's credentials there.
     pub provider_addresses: BTreeMap<String, Vec<String>>,
     /// The identities and other values that a Spec may set for a provider, by its source:
     /// `hashicorp/aws: ['arn:aws:iam::111122223333:role/apply', 'session_name=konverge']`.
@@ -311,12 +308,10 @@ pub struct Apply {
     pub parallel_resources: Option<u32>,
     /// How long a resource may take to become ready, or to be deleted. Default: 10 minutes.
     pub ready_timeout: Option<Span>,
-    /// How long a failure that waiting does not fix (no such image, a refused pod) must last before the wait
-    /// ends early. Default: 30 s.
+    /// How long a failure that waiting does not fix (no such image) must last before the wait ends. Default: 30 s.
     pub fail_early_after: Option<Span>,
-    /// A folder of the repository with your own rules of readiness, laid out as Argo CD's
-    /// `resource_customizations`: `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k`. `konverge
-    /// health --rules` tries them.
+    /// A folder of the repository with your own rules of readiness: `<group>/<Kind>/health.lua`, `health.cel.yaml` or
+    /// `health.k`. `konverge health --rules` tries them.
     pub health_rules: Option<String>,
     /// What happens if another field manager owns a field that the Spec sets. Default: `restore`.
     pub conflicts: ConflictsConfig,
@@ -341,15 +336,13 @@ pub struct PolicyConfig {
     pub actors: Vec<String>,
     /// Periods in which nothing is applied.
     pub freeze: Vec<FreezeConfig>,
-    /// The maximum number of resources that one apply may delete or replace in a stack without a separate
-    /// approval. Default: 10.
+    /// How many resources of a stack one apply may delete or replace without a separate approval. Default: 10.
     pub max_destructive: Option<u32>,
-    /// Policy sets: rules in Rego, ValidatingAdmissionPolicies or constraints of Gatekeeper, evaluated on the plan of each changed stack.
+    /// Rules that are evaluated on the plan of each changed stack.
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
-    /// Whether a preview fails for a stack that the base breaks in the same way, at a place that the change
-    /// does not touch. Default: `pass`.
+    /// Whether a preview fails for a stack that the base breaks in the same way. Default: `pass`.
     pub broken_base: BrokenBase,
 }
 
@@ -378,8 +371,7 @@ pub struct ChecksConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "DataCheck")]
 pub struct DataCheckConfig {
-    /// A glob for `.yaml`, `.yml` or `.json` files, from the root: `appops/*/values/*.yaml`. `*` stays in one
-    /// folder, `**` goes below it.
+    /// A glob for `.yaml`, `.yml` or `.json` files, from the root: `appops/*/values/*.yaml`.
     pub files: String,
     /// The schema as `PATH:NAME`. `PATH` is a folder whose `.k` files are one package, or a `.k` file that is
     /// read alone.

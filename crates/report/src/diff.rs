@@ -91,7 +91,7 @@ pub fn own_summary(stack: &StackPlan) -> Summary {
         ..Summary::default()
     };
     let own = stack.resources.iter().filter(|resource| touches(resource));
-    own.for_each(|resource| summary.count(resource.action));
+    own.for_each(|resource| summary.count_resource(resource));
     summary
 }
 

@@ -193,14 +193,18 @@ pub(crate) fn action_word(action: Action) -> &'static str {
 }
 
 /// What will happen: `7 to create, 31 to update, 1 to replace, 2 to delete` without the zeros; `no change` if all are
-/// zero.
+/// zero. `5 to adopt (2 with changes)` says how many do not stay as they run.
 pub fn counts(summary: &Summary) -> String {
+    let adopt = match summary.adopt_changed {
+        0 => "to adopt".to_owned(),
+        changed => format!("to adopt ({changed} with changes)"),
+    };
     let parts = [
         (summary.create, "to create"),
         (summary.update, "to update"),
         (summary.replace, "to replace"),
         (summary.delete, "to delete"),
-        (summary.adopt, "to adopt"),
+        (summary.adopt, adopt.as_str()),
         (summary.forget, "to forget"),
         (summary.run, "to run"),
         (summary.unknown, "unknown"),
@@ -366,6 +370,18 @@ mod tests {
         };
         assert_eq!(counts(&summary), "1 to create, 2 to delete");
         assert_eq!(counts(&Summary::default()), "no change");
+        let adopted = Summary {
+            adopt: 5,
+            adopt_changed: 2,
+            delete: 1,
+            ..Summary::default()
+        };
+        assert_eq!(counts(&adopted), "1 to delete, 5 to adopt (2 with changes)");
+        let unchanged = Summary {
+            adopt_changed: 0,
+            ..adopted
+        };
+        assert_eq!(counts(&(unchanged + adopted)), "2 to delete, 10 to adopt (2 with changes)");
         assert_eq!(
             (plural(1, "stack"), plural(2, "policy")),
             ("1 stack".into(), "2 policies".into())

@@ -77,14 +77,25 @@ pub fn file_edit(file: &str, from: &str, to: &str, style: Style) -> String {
     )
 }
 
-/// The affected stacks and the reasons.
-pub fn affected(affected: &Affected, style: Style) -> String {
+/// The most stacks that a terminal shows with their reasons; the number of all follows.
+pub const SHOWN_STACKS: usize = 15;
+
+/// The affected stacks and the reasons: of more stacks than `most`, the first ones and how many more there are.
+pub fn affected(affected: &Affected, most: Option<usize>, style: Style) -> String {
     if affected.stacks.is_empty() {
         return "No stack is affected.\n".to_owned();
     }
+    let most = most.unwrap_or(usize::MAX);
     let mut text = String::new();
-    for stack in &affected.stacks {
+    for stack in affected.stacks.iter().take(most) {
         text.push_str(&affected_stack(stack, style));
+    }
+    let more = affected.stacks.len().saturating_sub(most);
+    if more > 0 {
+        text.push_str(&format!(
+            "… and {}: with `--output folders`, `konverge affected` lists all\n",
+            labels::plural(more, "more stack")
+        ));
     }
     text.push_str(&format!(
         "{} affected.\n",
@@ -172,18 +183,21 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         let warning = style.paint(Color::Yellow, "warning");
         text.push_str(&format!("{names}: {warning}: {}\n", escape::log(note.text)));
     }
-    let mut failed = match failed {
-        0 => String::new(),
-        failed => format!(", {failed} failed"),
-    };
+    let mut parts = Vec::new();
+    // Of stacks that all failed nobody knows whether they change.
+    if failed + failed_before < plan.stacks.len() || total.changed() + drifted > 0 || plan.stacks.is_empty() {
+        parts.push(format!("{}{}", labels::counts(&total), already_different(drifted)));
+    }
+    if failed > 0 {
+        parts.push(format!("{failed} failed"));
+    }
     if failed_before > 0 {
-        failed.push_str(&format!(", {failed_before} failed as before"));
+        parts.push(format!("{failed_before} failed as before"));
     }
     text.push_str(&format!(
-        "{}: {}{}{failed}.\n",
+        "{}: {}.\n",
         style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
-        labels::counts(&total),
-        already_different(drifted)
+        parts.join(", ")
     ));
     text
 }
@@ -460,6 +474,40 @@ mod tests {
         spec::RuntimeKind,
     };
     use serde_json::json;
+
+    #[test]
+    fn a_terminal_shows_the_first_affected_stacks_and_counts_the_others() {
+        let stack = |number: usize| AffectedStack {
+            stack: RepoPath::normalize(&format!("apps/app-{number:02}/dev")).unwrap(),
+            id: format!("app-{number:02}/dev").parse().unwrap(),
+            project: format!("app-{number:02}"),
+            name: "dev".to_owned(),
+            change: InputChange::Modified,
+            spec: SpecChange::NotCompiled,
+            why: Vec::new(),
+        };
+        let of = |count: usize| Affected {
+            version: 1,
+            base: None,
+            head: None,
+            stacks: (0..count).map(stack).collect(),
+        };
+        let said = affected(&of(40), Some(SHOWN_STACKS), Style::default());
+        assert_eq!(said.matches("~ app-").count(), SHOWN_STACKS, "{said}");
+        assert!(
+            said.contains("~ app-14/dev") && !said.contains("app-15/dev"),
+            "{said}"
+        );
+        assert!(
+            said.contains("… and 25 more stacks: with `--output folders`")
+                && said.ends_with("40 stacks affected.\n"),
+            "{said}"
+        );
+        // A pipe gets all of them, and a short list says nothing of more.
+        assert_eq!(affected(&of(40), None, Style::default()).matches("~ app-").count(), 40);
+        let short = affected(&of(SHOWN_STACKS), Some(SHOWN_STACKS), Style::default());
+        assert!(!short.contains("more stack"), "{short}");
+    }
 
     #[test]
     fn a_change_of_many_stacks_is_shown_once() {

@@ -14,8 +14,8 @@ use konverge_base::model::{
 /// The maximum number of files that a title names.
 const NAMED: usize = 3;
 
-/// The changed files, the affected stacks with the reasons, and the difference of their Specs.
-pub fn text(event: &WatchEvent, style: Style) -> String {
+/// The changed files, the affected stacks with the reasons (at most `most` of them), and the difference of their Specs.
+pub fn text(event: &WatchEvent, most: Option<usize>, style: Style) -> String {
     let mut text = terminal::title(&title(event), style);
     if let Some(error) = &event.error {
         let place = match (&error.file, error.line) {
@@ -32,7 +32,7 @@ pub fn text(event: &WatchEvent, style: Style) -> String {
         head: None,
         stacks: event.stacks.clone(),
     };
-    text.push_str(&terminal::affected(&affected, style));
+    text.push_str(&terminal::affected(&affected, most, style));
     if !event.plan.is_empty() {
         let plan = Plan {
             version: 1,
@@ -77,7 +77,7 @@ mod tests {
                 .collect(),
             ..WatchEvent::new(WatchEventKind::Change, None)
         };
-        let text = text(&event, Style::default());
+        let text = text(&event, None, Style::default());
         assert!(
             text.contains("Saved a.k, ") && text.contains("2 more files (compared with nothing)"),
             "{text}"
@@ -95,6 +95,6 @@ mod tests {
             error: Some(failure.body()),
             ..WatchEvent::new(WatchEventKind::Change, None)
         };
-        assert!(text(&event, Style::default()).contains("error: must be a list (konverge.yaml:3)\n"));
+        assert!(text(&event, None, Style::default()).contains("error: must be a list (konverge.yaml:3)\n"));
     }
 }

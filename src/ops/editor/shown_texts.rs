@@ -72,7 +72,7 @@ fn file_name(view: EditorView, file: &RepoPath) -> String {
 
 /// The stacks that an edit of a file affects, and why.
 pub(super) fn chain(file: &RepoPath, reached: &ReachedStacks) -> String {
-    let affected = terminal::affected(&reached.affected, Style { color: false });
+    let affected = terminal::affected(&reached.affected, None, Style { color: false });
     format!("An edit of {} affects:\n\n{affected}", log(file.as_str()))
 }
 

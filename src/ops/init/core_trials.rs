@@ -65,6 +65,11 @@ impl CoreTrials {
         rows.collect::<Vec<_>>().join("; ")
     }
 
+    /// Returns true if cores were tried, and none of them compiles a stack.
+    pub fn compiles_nothing(&self) -> bool {
+        self.stacks > 0 && !self.rows.is_empty() && self.rows.iter().all(|row| row.compiled == 0)
+    }
+
     /// Returns true if there is more to say than that everything compiles.
     pub fn is_notable(&self) -> bool {
         self.rows.len() > 1 || self.rows.iter().any(|row| row.compiled < self.stacks)

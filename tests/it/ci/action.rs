@@ -75,7 +75,7 @@ const ACTIONS: [(&str, &str); 2] = [
 /// docs/reference/action.md, made of the metadata. `KONVERGE_WRITE_REFERENCE=1 cargo test --test it action` writes it.
 #[test]
 fn the_reference_of_the_actions_is_up_to_date() {
-    let mut page = "# Actions\n\nGenerated from the actions' metadata: `KONVERGE_WRITE_REFERENCE=1 cargo test --test it action`. Every input is optional.\n".to_owned();
+    let mut page = "# Actions\n\nGenerated from the metadata by `KONVERGE_WRITE_REFERENCE=1 cargo test --test it action`. Every input is optional. An output is a text, unless its type is in brackets.\n".to_owned();
     for (file, uses) in ACTIONS {
         let action = metadata(file);
         let text = |value: &Value| value.as_str().unwrap_or_default().trim().to_owned();
@@ -83,7 +83,7 @@ fn the_reference_of_the_actions_is_up_to_date() {
         assert!(inputs.len() <= 13, "{file}: {} inputs", inputs.len());
         write!(
             page,
-            "\n## {uses}\n\n{}\n\n| input | meaning | default |\n|---|---|---|\n",
+            "\n## {uses}\n\n{}\n\nInputs:\n\n",
             text(&action["description"])
         )
         .unwrap();
@@ -96,11 +96,11 @@ fn the_reference_of_the_actions_is_up_to_date() {
             assert!(!text(&input["description"]).is_empty(), "{name} is not described");
             let default = match text(&input["default"]) {
                 none if none.is_empty() => String::new(),
-                default => format!("`{default}`"),
+                default => format!(" Default `{default}`."),
             };
-            writeln!(page, "| `{name}` | {} | {default} |", text(&input["description"])).unwrap();
+            writeln!(page, "- `{name}`: {}{default}", text(&input["description"])).unwrap();
         }
-        page.push_str("\n| output | type | meaning |\n|---|---|---|\n");
+        page.push_str("\nOutputs:\n\n");
         for (name, output) in action["outputs"].as_object().unwrap() {
             let description = text(&output["description"]);
             let typed = description
@@ -111,7 +111,11 @@ fn the_reference_of_the_actions_is_up_to_date() {
                 ["boolean", "integer", "text", "path", "JSON list of texts"].contains(&kind),
                 "{name}: {kind}"
             );
-            writeln!(page, "| `{name}` | {kind} | {meaning} |").unwrap();
+            let kind = match kind {
+                "text" => String::new(),
+                kind => format!(" ({kind})"),
+            };
+            writeln!(page, "- `{name}`{kind}: {meaning}").unwrap();
         }
     }
     let path = root().join("docs/reference/action.md");

@@ -11,6 +11,9 @@ const LIMIT: usize = 16;
 /// No sentence of a page has more words than this.
 const LONGEST: usize = 35;
 
+/// All pages together have fewer words than this, as `wc -w` counts them: a new page has to make room, or say why not.
+const MOST_WORDS: usize = 70_000;
+
 /// Pages that the program or the benches write.
 const LEFT_OUT: [&str; 4] = [
     "docs/reference/action.md",
@@ -137,4 +140,20 @@ fn no_sentence_is_too_long() {
     }
     assert!(measured > 20, "only {measured} pages were measured");
     assert!(long.is_empty(), "split these:\n{}", long.join("\n"));
+}
+
+#[test]
+fn the_docs_stay_short() {
+    let pages = named_pages().filter(|(name, _)| name.starts_with("docs/") || name == "README.md");
+    let mut counts: Vec<(usize, String)> = pages
+        .map(|(name, text)| (text.split_whitespace().count(), name))
+        .collect();
+    counts.sort_unstable_by(|one, other| other.cmp(one));
+    let all: usize = counts.iter().map(|(words, _)| words).sum();
+    assert!(counts.len() > 60, "only {} pages were measured", counts.len());
+    assert!(
+        all < MOST_WORDS,
+        "{all} words, more than {MOST_WORDS}; the longest: {:#?}",
+        &counts[..10]
+    );
 }

@@ -72,6 +72,9 @@ pub struct Summary {
     pub delete: usize,
     /// To take over: they run already.
     pub adopt: usize,
+    /// How many of those to take over change a value too; of a report only.
+    #[serde(skip)]
+    pub adopt_changed: usize,
     /// To remove from the state, and leave in place.
     pub forget: usize,
     /// Hooks to run.
@@ -99,6 +102,13 @@ impl Summary {
         } += 1;
     }
 
+    /// Adds one resource, and whether taking it over changes a value.
+    pub fn count_resource(&mut self, resource: &ResourcePlan) {
+        self.count(resource.action);
+        let changes = resource.action == Action::Adopt && !resource.changes.is_empty();
+        self.adopt_changed += usize::from(changes);
+    }
+
     /// The number of resources that would change.
     pub fn changed(&self) -> usize {
         self.create
@@ -121,6 +131,7 @@ impl std::ops::Add for Summary {
 
     fn add(self, other: Self) -> Self {
         Self {
+            adopt_changed: self.adopt_changed + other.adopt_changed,
             create: self.create + other.create,
             update: self.update + other.update,
             replace: self.replace + other.replace,

@@ -150,6 +150,10 @@ impl ApiError {
         };
         let failure = UserError::new(kind, format!("cluster `{cluster}`: {doing}: {self}"));
         match self {
+            Self::Network(reason) if reason.contains("certificate") => failure.hint(
+                "the server's certificate is not trusted: compare `certificate-authority-data` of the kubeconfig with the \
+                 cluster's",
+            ),
             Self::Network(_) | Self::Deadline(_) => {
                 failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
             }
@@ -203,6 +207,17 @@ mod tests {
             ApiError::Status(Box::new(ApiStatus::read(409, uid, None))).verdict(),
             RetryDecision::GiveUp
         );
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_no_question_of_reach() {
+        let hint = |reason: &str| {
+            let cluster = "prod".parse().unwrap();
+            let failure = ApiError::Network(reason.to_owned()).failure(&cluster, "discovering API resources");
+            failure.hints.join(" ")
+        };
+        assert!(hint("invalid peer certificate: UnknownIssuer").contains("`certificate-authority-data`"));
+        assert!(hint("Connection refused").contains("reachable"));
     }
 
     #[test]

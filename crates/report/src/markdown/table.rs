@@ -121,7 +121,7 @@ fn stacks(
 fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
     let mut summary = Summary::default();
     for resource in stack.own.iter().filter(|r| r.runtime == runtime) {
-        summary.count(resource.action);
+        summary.count_resource(resource);
     }
     let differs = |r: &&ResourcePlan| r.runtime == runtime && diff::differs_already(r);
     counts_cell(&summary, stack.plan.resources.iter().filter(differs).count())
