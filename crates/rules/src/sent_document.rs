@@ -135,7 +135,9 @@ impl Serialize for SentDocument {
             version: document.version,
             stack: Cow::Borrowed(&document.stack),
             basis: document.basis,
-            resources: resources.map(|resource| sent(resource, self.with_changes)).collect(),
+            resources: resources
+                .map(|resource| sent(resource, self.with_changes))
+                .collect(),
         }
         .serialize(serializer)
     }
@@ -309,7 +311,12 @@ mod tests {
             with_changes,
         };
         let (one, other) = (document(), document());
-        for (kept, asked, is_in) in [(true, true, true), (true, false, true), (false, true, false), (false, false, true)] {
+        for (kept, asked, is_in) in [
+            (true, true, true),
+            (true, false, true),
+            (false, true, false),
+            (false, false, true),
+        ] {
             assert_eq!(sent(&one, asked).is_in(&sent(&one, kept).kept()), is_in);
             assert!(!sent(&other, asked).is_in(&sent(&one, kept).kept()));
         }

@@ -224,9 +224,7 @@ impl GatekeeperRules {
                                 constraint.severity,
                             ),
                             TemplateCode::Rego { engine, rule } => {
-                                let engine = engines
-                                    .entry(&constraint.kind)
-                                    .or_insert_with(|| engine.lend());
+                                let engine = engines.entry(&constraint.kind).or_insert_with(|| engine.lend());
                                 template::rego_violations(
                                     engine,
                                     rule,
@@ -322,10 +320,16 @@ fn review_of(request: &AdmissionRequest<'_>, about: &Value, namespace: Option<&V
         Operation::Create | Operation::Update => request.object,
     };
     let value = |object: Option<&Value>| object.map_or(RegoValue::Null, rego_value);
-    let mut fields = vec![("object", value(object)), ("oldObject", value(request.old_object))];
+    let mut fields = vec![
+        ("object", value(object)),
+        ("oldObject", value(request.old_object)),
+    ];
     if let Some(namespace) = namespace.map(rego_value) {
         let unstable = BTreeMap::from([(RegoValue::from("namespace"), namespace.clone())]);
-        fields.extend([("namespaceObject", namespace), ("_unstable", RegoValue::from(unstable))]);
+        fields.extend([
+            ("namespaceObject", namespace),
+            ("_unstable", RegoValue::from(unstable)),
+        ]);
     }
     with_fields(about, fields)
 }

@@ -90,7 +90,10 @@ pub(super) struct Template {
 
 /// The rules of a template.
 pub(super) enum TemplateCode {
-    Rego { engine: Box<PreparedEngine>, rule: String },
+    Rego {
+        engine: Box<PreparedEngine>,
+        rule: String,
+    },
     Cel(Box<AdmissionCode>),
 }
 

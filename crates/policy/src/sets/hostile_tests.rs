@@ -194,7 +194,13 @@ deny_d contains \"d\" if lower(input.metadata.name) != \"safe\"
     let pods = vec![pod("web", json!("a")), pod("api", json!("a"))];
     let findings = rego("input: objects", text).findings(&document(pods), &secrets());
     let said: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
-    assert_eq!(said.iter().filter(|said| said.contains("could not be evaluated")).count(), 4, "{said:?}");
+    assert_eq!(
+        said.iter()
+            .filter(|said| said.contains("could not be evaluated"))
+            .count(),
+        4,
+        "{said:?}"
+    );
     for wanted in ["c", "d"] {
         assert_eq!(said.iter().filter(|said| **said == wanted).count(), 2, "{said:?}");
     }

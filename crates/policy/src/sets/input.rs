@@ -80,7 +80,10 @@ fn plan_resource(resource: &DocumentResource) -> RegoValue {
         secret: resource.secret.clone(),
         known_before_write: resource.known_before_write,
     };
-    with_fields(&rest, [("before", before), ("after", after), ("changes", changes)])
+    with_fields(
+        &rest,
+        [("before", before), ("after", after), ("changes", changes)],
+    )
 }
 
 /// The Terraform resources in the form of `terraform show -json`, without some of them.
@@ -219,14 +222,19 @@ mod tests {
             data_loss: true,
             before: before.cloned(),
             after: after.cloned(),
-            changes: [(before, after), (None, None), (after, None), (Some(&Value::Null), before)]
-                .map(|(from, to)| DocumentChange {
-                    path: "/data/a~1b".to_owned(),
-                    from: from.cloned(),
-                    to: to.cloned(),
-                    origin: ChangeOrigin::Manager("kubectl".to_owned()),
-                })
-                .into(),
+            changes: [
+                (before, after),
+                (None, None),
+                (after, None),
+                (Some(&Value::Null), before),
+            ]
+            .map(|(from, to)| DocumentChange {
+                path: "/data/a~1b".to_owned(),
+                from: from.cloned(),
+                to: to.cloned(),
+                origin: ChangeOrigin::Manager("kubectl".to_owned()),
+            })
+            .into(),
             unknown: vec!["/status".to_owned()],
             secret: vec!["/data/a".to_owned()],
             known_before_write: true,

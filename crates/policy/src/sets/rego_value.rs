@@ -35,7 +35,9 @@ pub(super) fn with_fields<'f>(
     let base = serde_json::to_value(base).unwrap_or_default();
     let own = base.as_object().into_iter().flatten();
     let own = own.map(|(key, value)| (RegoValue::from(key.as_str()), rego_value(value)));
-    let fields = fields.into_iter().map(|(key, value)| (RegoValue::from(key), value));
+    let fields = fields
+        .into_iter()
+        .map(|(key, value)| (RegoValue::from(key), value));
     RegoValue::from(own.chain(fields).collect::<BTreeMap<_, _>>())
 }
 
