@@ -116,6 +116,7 @@ pub async fn prepare(
     goldens: bool,
 ) -> Result<PreparedEdits, UserError> {
     let revisions = ComparedRevisions::open(run, repository, at, None)?;
+    revisions.keep_head();
     let compiler = Compiler::new(run, &revisions.head.config);
     let mut editor = CodeEditor::new(run, &revisions, &compiler);
     let mut edited = match request {

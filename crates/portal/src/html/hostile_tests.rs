@@ -209,6 +209,7 @@ fn pages() -> Vec<(&'static str, String)> {
             stack(&StackPage {
                 view: &view,
                 differences,
+                older: 39,
                 mode,
             }),
         ));

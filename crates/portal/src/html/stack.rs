@@ -28,6 +28,8 @@ pub struct StackPage<'a> {
     pub view: &'a StackDetails,
     /// The pairs of serials whose difference has a page; any two in a served page.
     pub differences: &'a [(u64, u64)],
+    /// The number of older serials that are kept and not on the page.
+    pub older: usize,
     /// Who answers the requests of the page.
     pub mode: PageMode,
 }
@@ -142,7 +144,7 @@ fn history(page: &StackPage<'_>) -> Markup {
     let rows = &page.view.history;
     html! {
         section {
-            h2 { "History (" (plural(rows.len(), "serial")) ")" }
+            h2 { "History (" (plural(rows.len() + page.older, "serial")) ")" }
             @if page.mode.is_served() && rows.len() > 1 { (choice(rows)) }
             ol.rows reversed {
                 @for row in rows {
@@ -152,6 +154,12 @@ fn history(page: &StackPage<'_>) -> Markup {
                             p.facts { a href=(site_path::difference(*from, *to)) { "What changed since serial " (from) } }
                         }
                     }
+                }
+            }
+            @if page.older > 0 {
+                p.facts {
+                    "The " (page.older) " older are not on this page: "
+                    (code(&format!("konverge state history {}", page.view.row.id)))
                 }
             }
             @if page.mode == PageMode::Static && rows.len() > 1 {
