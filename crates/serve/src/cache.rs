@@ -37,8 +37,9 @@ pub(super) struct IndexCache {
     good: tokio::sync::Mutex<Option<(Timestamp, Arc<KnownIndex>)>>,
 }
 
-/// The number of different views of an index that are kept.
+/// The number of different views of an index that are kept, and of their stacks together.
 const VIEWS: usize = 64;
+const VIEWED_STACKS: usize = 20_000;
 
 /// An index, with its overview as JSON.
 pub(super) struct KnownIndex {
@@ -67,9 +68,6 @@ impl KnownIndex {
         if let Some(view) = views.get(&patterns) {
             return Arc::clone(view);
         }
-        if views.len() >= VIEWS {
-            views.clear();
-        }
         let mut index = self.index.restricted(|folder| access.may_see(folder));
         if let Some(stale) = &self.stale {
             if self.index.overview.notices.len() == 1 {
@@ -78,6 +76,11 @@ impl KnownIndex {
             index.overview.notices.insert(0, stale.clone());
         }
         let view = Self::new(index, self.stale.clone());
+        let stacks = |view: &Arc<Self>| view.index.overview.stacks.len();
+        let viewed: usize = views.values().map(stacks).sum();
+        if views.len() >= VIEWS || viewed + stacks(&view) > VIEWED_STACKS {
+            views.clear();
+        }
         views.insert(patterns, Arc::clone(&view));
         view
     }
