@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::{test_run::TestRun, trusted_side::TrustedSide};
 use crate::ops::{
-    selected_stacks::SelectedStacks,
     spec_policies::SpecPolicies,
     stack_tests::{known_kinds::KnownKinds, test_files::FoundTest, variants},
 };
@@ -19,7 +18,7 @@ use konverge_base::{
     },
 };
 use konverge_run::{
-    apply_freeze,
+    OpenRevision, apply_freeze,
     compiler::{self, Compiler},
     redact,
 };
@@ -34,8 +33,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What all tests of a run need.
 pub(super) struct TestStage<'a> {
     pub(super) trusted: &'a TrustedSide,
-    pub(super) selected: &'a SelectedStacks,
-    pub(super) compiler: Compiler,
+    /// The revision with the tests.
+    pub(super) workspace: &'a OpenRevision,
+    pub(super) compiler: &'a Compiler,
     pub(super) kinds: KnownKinds,
     /// The policy sets of the default branch, and of the revision at hand.
     pub(super) policies: Vec<SpecPolicies<'a>>,
@@ -100,7 +100,7 @@ impl TestStage<'_> {
                 .flatten()
                 .map(|(key, value)| (key.clone(), value.clone())),
         );
-        let workspace = &self.selected.workspace;
+        let workspace = self.workspace;
         let stack = variants::with_options(found.stack, &options);
         let revision = match options.is_empty() {
             true => None,
@@ -114,9 +114,13 @@ impl TestStage<'_> {
             let findings = policies.findings(&stack, &spec).await;
             if let Some(denied) = findings
                 .iter()
-                .find(|finding| finding.verdict == Enforcement::Deny)
+                .find(|finding| matches!(finding.verdict, Enforcement::Deny | Enforcement::Undecided))
             {
-                let what = format!("policy `{}` denies the stack: {}", denied.rule, denied.message);
+                let verb = match denied.verdict {
+                    Enforcement::Undecided => "cannot judge",
+                    _ => "denies",
+                };
+                let what = format!("policy `{}` {verb} the stack: {}", denied.rule, denied.message);
                 return Err(UserError::new(ErrorKind::Policy, what));
             }
         }
