@@ -105,10 +105,9 @@ fn is_on(context: &CliContext, name: &str) -> Result<bool, UserError> {
     match context.env.get(name).map(|text| text.trim()).unwrap_or_default() {
         "" | "false" => Ok(false),
         "true" => Ok(true),
-        other => Err(UserError::new(
-            ErrorKind::Usage,
-            format!("{name} is `{}`", other.escape_debug()),
-        )
-        .hint("it is `true` or `false`")),
+        other => Err(
+            UserError::new(ErrorKind::Usage, format!("{name} is `{}`", other.escape_debug()))
+                .hint("it is `true` or `false`"),
+        ),
     }
 }

@@ -164,7 +164,10 @@ impl Job {
     ///
     /// # Errors
     /// A commit cannot be fetched or read, or the proposed configuration is invalid.
-    pub(super) async fn effective_config(&self, sides: &PreviewCommits) -> Result<EffectiveConfig, UserError> {
+    pub(super) async fn effective_config(
+        &self,
+        sides: &PreviewCommits,
+    ) -> Result<EffectiveConfig, UserError> {
         let PreviewCommits {
             power: at,
             base,

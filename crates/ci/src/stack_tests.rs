@@ -109,9 +109,15 @@ pub async fn run(
     let runner = Runner::from_env(&env)?;
     let event = runner.event()?;
     if runner.event_name == "pull_request_target"
-        || !matches!(event, GithubEvent::PullRequest(_) | GithubEvent::MergeGroup { .. })
+        || !matches!(
+            event,
+            GithubEvent::PullRequest(_) | GithubEvent::MergeGroup { .. }
+        )
     {
-        let what = format!("stack tests run on `pull_request`, not on `{}`", runner.event_name.escape_debug());
+        let what = format!(
+            "stack tests run on `pull_request`, not on `{}`",
+            runner.event_name.escape_debug()
+        );
         return Err(UserError::new(ErrorKind::Usage, what).hint(
             "give the job `if: github.event_name == 'pull_request'`; `konverge test --live` runs live tests elsewhere",
         ));
@@ -137,7 +143,9 @@ pub async fn run(
             run.notes.note(&format!("note: {why}"));
             Ok(JobResult::WELL)
         }
-        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => Ok(JobResult::WELL),
+        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
+            Ok(JobResult::WELL)
+        }
     }
 }
 
@@ -247,7 +255,9 @@ async fn require_passed_policies(
         None => return refuse(format!("this commit has no status `{context}`")),
     }
     let Some(backend) = job.backend(protected, KeyUse::Look).await? else {
-        return refuse("no store is configured (`state.url` in konverge.yaml), so no preview is recorded".to_owned());
+        return refuse(
+            "no store is configured (`state.url` in konverge.yaml), so no preview is recorded".to_owned(),
+        );
     };
     let records = backend.states.reviews().latest(event.number, &event.head).await?;
     if records.is_empty() {
@@ -308,9 +318,14 @@ impl Publisher<'_> {
         let runner = &self.job.runner;
         let external = format!("tests/{}/{}", runner.run_id, runner.run_attempt);
         let check = mask_check(check, &self.job.run.secrets);
-        let made = client.create_check(head, &check, &external, Some(&runner.run_url())).await;
+        let made = client
+            .create_check(head, &check, &external, Some(&runner.run_url()))
+            .await;
         if let Err(error) = made {
-            self.warn(&format!("the check run {} could not be created", checks::TESTS), error);
+            self.warn(
+                &format!("the check run {} could not be created", checks::TESTS),
+                error,
+            );
         }
     }
 }

@@ -77,7 +77,10 @@ pub fn diagnostics(test: &StackTestResult) -> Vec<Diagnostic> {
 /// The check run of the tests of a commit. It is neutral if there is nothing to test, or if live tests are not run in such
 /// a job: only a test that ran is a success.
 pub fn check(page: &TestPage<'_>) -> CheckRun {
-    let conclusion = match (page.fails(), page.report.tests.is_empty() || page.skipped.is_some()) {
+    let conclusion = match (
+        page.fails(),
+        page.report.tests.is_empty() || page.skipped.is_some(),
+    ) {
         (true, _) => Conclusion::Failure,
         (false, true) => Conclusion::Neutral,
         (false, false) => Conclusion::Success,

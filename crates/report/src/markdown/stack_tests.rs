@@ -72,7 +72,10 @@ pub fn stack_tests(
     let marker = marker.map_or(String::new(), |marker| format!("{}\n", marker.line()));
     let head = run.head.as_ref();
     let head = head.map_or(String::new(), |head| format!("head `{}`\n\n", head.short()));
-    text.try_push(&format!("{marker}### Konverge tests: {}\n\n{head}", page.verdict()));
+    text.try_push(&format!(
+        "{marker}### Konverge tests: {}\n\n{head}",
+        page.verdict()
+    ));
     let footer = footer(run);
     let last = footer.len() + 160;
     let _ = text.reserve(last);
@@ -83,8 +86,11 @@ pub fn stack_tests(
         text.try_push(&alert("NOTE", skipped, &[]));
     }
     let mut omitted = 0;
-    let (passed, missed): (Vec<_>, Vec<_>) =
-        page.report.tests.iter().partition(|test| test.result == StackTestOutcome::Passed);
+    let (passed, missed): (Vec<_>, Vec<_>) = page
+        .report
+        .tests
+        .iter()
+        .partition(|test| test.result == StackTestOutcome::Passed);
     for test in missed {
         omitted += usize::from(!text.try_push(&missed_test(test)));
     }
@@ -128,11 +134,19 @@ fn missed_test(test: &StackTestResult) -> String {
         .iter()
         .flat_map(|text| escape::lines(text).collect::<Vec<_>>())
         .collect();
-    let mut lines: Vec<_> = all.iter().take(LINES).map(|line| truncate(line, LINE).into_owned()).collect();
+    let mut lines: Vec<_> = all
+        .iter()
+        .take(LINES)
+        .map(|line| truncate(line, LINE).into_owned())
+        .collect();
     if all.len() > LINES {
         lines.push(format!("… ({} more lines)", all.len() - LINES));
     }
-    format!("**{word}** {}\n\n{}\n", name(test), escape::fenced("text", &lines.join("\n")))
+    format!(
+        "**{word}** {}\n\n{}\n",
+        name(test),
+        escape::fenced("text", &lines.join("\n"))
+    )
 }
 
 fn alert(kind: &str, message: &str, hints: &[String]) -> String {
@@ -193,26 +207,48 @@ mod tests {
         ];
         let failure = UserError::new(ErrorKind::Policy, HOSTILE).hint(HOSTILE);
         let text = shown(tests, Some(&failure), 60_000);
-        assert!(text.contains("### Konverge tests: 1 failed, 1 passed, live tests not run\n"), "{text}");
-        assert!(text.contains("````text\n") && text.contains("more lines)"), "{text}");
+        assert!(
+            text.contains("### Konverge tests: 1 failed, 1 passed, live tests not run\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("````text\n") && text.contains("more lines)"),
+            "{text}"
+        );
         assert!(!text.contains('\u{202e}') && text.len() < 30_000, "{text}");
-        for line in text.lines().filter(|line| line.starts_with('>') || line.starts_with("- ")) {
+        for line in text
+            .lines()
+            .filter(|line| line.starts_with('>') || line.starts_with("- "))
+        {
             let code: Vec<_> = line.split('`').step_by(2).collect();
-            assert!(code.iter().all(|part| !part.contains("@octocat") && !part.contains("<img")), "{line}");
+            assert!(
+                code.iter()
+                    .all(|part| !part.contains("@octocat") && !part.contains("<img")),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn what_does_not_fit_is_counted() {
         let many = |result: StackTestOutcome, message: &str| -> Vec<_> {
-            (0..500).map(|at| self::result(&format!("test {at}"), result, message)).collect()
+            (0..500)
+                .map(|at| self::result(&format!("test {at}"), result, message))
+                .collect()
         };
         let mut tests = many(StackTestOutcome::Failed, &"x".repeat(300));
         tests.extend(many(StackTestOutcome::Passed, ""));
         let text = shown(tests, None, 8_000);
         assert!(text.len() <= 8_000, "{}", text.len());
-        assert!(text.contains("Omitted to fit GitHub's limit: ") && text.contains("500 failed, 500 passed"), "{text}");
-        assert_eq!(text.matches("<details>").count(), text.matches("</details>").count(), "{text}");
+        assert!(
+            text.contains("Omitted to fit GitHub's limit: ") && text.contains("500 failed, 500 passed"),
+            "{text}"
+        );
+        assert_eq!(
+            text.matches("<details>").count(),
+            text.matches("</details>").count(),
+            "{text}"
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ use konverge_run::{
 };
 use konverge_testing::{
     LiveStep, PlacedStep, TestBody,
-    moving::{MoveRefusal, MovedSpec, move_spec},
+    moving::{MoveRefusal, MovedSpec, move_spec, replace_resources},
 };
 
 /// The pause between two looks of a `wait`.
@@ -74,7 +74,7 @@ impl TestStage<'_> {
         // Nothing is made before the Spec is known to be movable and allowed.
         let first = self.spec(found, &[]).await?;
         let name = TestRun::new_name();
-        let moved = self.moved(&first, &name)?;
+        let moved = moved_spec(&first, found, &name)?;
         let mut test = TestRun::begin(trusted, found.stack, &name, &cluster).await?;
         let ended = self.until_one_fails(&mut test, moved, steps, found).await;
         let left = test.end().await.err().map(|error| {
@@ -127,10 +127,6 @@ impl TestStage<'_> {
         Ok(spec)
     }
 
-    fn moved(&self, spec: &Spec, name: &str) -> Result<MovedSpec, UserError> {
-        move_spec(spec, name).map_err(|refusals| refused(&refusals))
-    }
-
     /// Runs the steps until one fails; the failures of that one.
     async fn until_one_fails(
         &self,
@@ -153,7 +149,7 @@ impl TestStage<'_> {
                     match self
                         .spec(found, &changes)
                         .await
-                        .and_then(|spec| self.moved(&spec, &test.name))
+                        .and_then(|spec| moved_spec(&spec, found, &test.name))
                     {
                         Ok(changed) => {
                             moved = changed;
@@ -186,6 +182,15 @@ impl TestStage<'_> {
         }
         Ok(Vec::new())
     }
+}
+
+/// The Spec of a test: without the resources that the test replaces, in namespaces of its own.
+fn moved_spec(spec: &Spec, found: &FoundTest<'_>, name: &str) -> Result<MovedSpec, UserError> {
+    let moved = match found.test.stand_ins.is_empty() {
+        true => move_spec(spec, name),
+        false => replace_resources(spec, &found.test.stand_ins).and_then(|spec| move_spec(&spec, name)),
+    };
+    moved.map_err(|refusals| refused(&refusals))
 }
 
 /// Why a Spec cannot be moved.
