@@ -38,7 +38,20 @@ pub async fn publish(
     artifact: &Artifact,
     login: Option<&RegistryLogin>,
 ) -> Result<Published, PublishError> {
-    let limited = tokio::time::timeout(MOST_TIME, push(reference, artifact, login)).await;
+    publish_in_place_of(reference, artifact, login, &[]).await
+}
+
+/// As [`publish`], and the tag may move from one of these digests: those that the caller has pushed itself.
+///
+/// # Errors
+/// As [`publish`].
+pub async fn publish_in_place_of(
+    reference: &ArtifactReference,
+    artifact: &Artifact,
+    login: Option<&RegistryLogin>,
+    ours: &[String],
+) -> Result<Published, PublishError> {
+    let limited = tokio::time::timeout(MOST_TIME, push(reference, artifact, login, ours)).await;
     limited.unwrap_or_else(|_| {
         Err(PublishError::Slow {
             host: reference.host.clone(),
@@ -51,6 +64,7 @@ async fn push(
     reference: &ArtifactReference,
     artifact: &Artifact,
     login: Option<&RegistryLogin>,
+    replaceable: &[String],
 ) -> Result<Published, PublishError> {
     let host = &reference.host;
     let client = Client::new(ClientConfig {
@@ -74,14 +88,17 @@ async fn push(
     };
     let ours = artifact.digest();
     if let Some(found) = there().await? {
-        return match found == artifact.manifest {
-            true => Ok(Published::Unchanged),
-            false => Err(PublishError::OtherContent {
+        if found == artifact.manifest {
+            return Ok(Published::Unchanged);
+        }
+        let found = digest(&found);
+        if !replaceable.contains(&found) {
+            return Err(PublishError::OtherContent {
                 reference: reference.to_string(),
-                found: digest(&found),
+                found,
                 ours,
-            }),
-        };
+            });
+        }
     }
     for part in [&artifact.config, &artifact.layer] {
         asked(host, client.push_blob(&image, part.clone(), &digest(part))).await?;
