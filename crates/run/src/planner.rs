@@ -9,7 +9,10 @@ use crate::{
     OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{self, CompileCounts, Compiler},
-    delivery::{DeliveredObjects, Delivery, DeliveryRecord, DeliveryTarget, check_released, take_back},
+    delivery::{
+        DeliveredObjects, Delivery, DeliveryRecord, DeliveryTarget, NO_OBJECTS, OTHER_RULE, check_released,
+        take_back,
+    },
     kusion_releases,
     logins::{LoginUse, Logins, StackLogin, StackLoginChoice},
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
@@ -280,11 +283,13 @@ impl Planner {
         &self,
         (runtimes, kubernetes): (RuntimeRegistry, Option<Kubernetes>),
         (purpose, usage): (PlanPurpose<'_>, LoginUse),
-        target: &Target,
+        (target, has_objects): (&Target, bool),
         (state, cluster): (&StackState, Option<&ClusterName>),
     ) -> Result<RuntimeRegistry, UserError> {
         let before = DeliveryRecord::read(&state.runtime)?;
-        let tool = self.rules(target).deliver;
+        let rule = self.rules(target).deliver;
+        // An artifact is not empty: the objects that are left are deleted as those of every stack.
+        let tool = rule.filter(|_| has_objects);
         let Some(kubernetes) = kubernetes.filter(|_| before.is_some() || tool.is_some()) else {
             return Ok(runtimes);
         };
@@ -306,7 +311,8 @@ impl Planner {
                 (delivered.check().await, Arc::new(delivered))
             }
             (None, Some(before)) => {
-                let released = check_released(&kubernetes, &target.id, &before).await;
+                let why = rule.map_or(OTHER_RULE, |_| NO_OBJECTS);
+                let released = check_released(&kubernetes, &target.id, &before, why).await;
                 let is_ours = is_apply && released.is_ok();
                 if is_ours {
                     take_back(&kubernetes, state, &before).await?;
@@ -316,7 +322,7 @@ impl Planner {
                     true => kubernetes,
                     false => kubernetes.managed_by(manager),
                 };
-                (released, Arc::new(runtime))
+                (released.map(|()| None), Arc::new(runtime))
             }
             (None, None) => return Ok(runtimes),
         };
@@ -327,7 +333,13 @@ impl Planner {
                 self.run.warn(&what, refusal);
                 Ok(runtimes.with(runtime))
             }
-            Ok(()) => Ok(runtimes.with(runtime)),
+            Ok(says) => {
+                if let Some(says) = says.filter(|_| !is_apply) {
+                    let note = format!("warning: {}: the last delivery is not well: {says}", target.id);
+                    self.run.notes.note(&note);
+                }
+                Ok(runtimes.with(runtime))
+            }
         }
     }
 
@@ -392,7 +404,12 @@ impl Planner {
             _ => self.runtimes_as(target, None).await?,
         };
         let runtimes = self
-            .with_delivery(runtimes, (purpose, usage), target, (state, cluster.as_ref()))
+            .with_delivery(
+                runtimes,
+                (purpose, usage),
+                (target, has_objects(&wanted)),
+                (state, cluster.as_ref()),
+            )
             .await?;
         let wanted = self.references.admit(target, wanted)?;
         // What is missing is said at its resource.

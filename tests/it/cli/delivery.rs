@@ -11,6 +11,7 @@ use std::{
 };
 
 use konverge_base::yaml;
+use konverge_state::{IDENTITY_VARIABLE, Sealer};
 use oci_client::{
     Client, Reference,
     client::{ClientConfig, ClientProtocol},
@@ -27,6 +28,7 @@ use crate::support::{
     service::eventually,
     shop_monorepo::{Shop, resource},
     stores::Registry,
+    terraform,
 };
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -107,7 +109,16 @@ impl Stage {
             ns: cluster.namespace("delivered").await,
             controller_ns: cluster.namespace("controller").await,
             registry: Registry::start(),
-            shop: Shop::new("", &[("KUBECONFIG", &cluster.kubeconfig())]),
+            shop: Shop::new(
+                "",
+                &[
+                    ("KUBECONFIG", &cluster.kubeconfig()),
+                    (
+                        IDENTITY_VARIABLE,
+                        Path::new(&Sealer::generate().identity().unwrap()),
+                    ),
+                ],
+            ),
             objects,
         };
         stage.configure(None);
@@ -123,6 +134,11 @@ impl Stage {
             "state": {"lease": {"term": "5s", "wait": "60s"}},
             "apply": {"ready_timeout": "90s"},
             "delivery": {"registry": format!("oci://{}/acme", self.registry.host()), "namespace": self.controller_ns},
+            "terraform": {
+                "binary": terraform::binary(),
+                "mirror": terraform::mirror(),
+                "providers": [{"source": "hashicorp/local", "version": terraform::LOCAL_PROVIDER}],
+            },
             "stacks": rule.into_iter().collect::<Vec<_>>(),
         });
         self.shop
@@ -301,6 +317,11 @@ impl Stage {
     }
 }
 
+/// What a run said.
+fn said(outcome: &Outcome) -> String {
+    format!("{}{}", outcome.stdout, outcome.stderr)
+}
+
 fn registry_client() -> Client {
     Client::new(ClientConfig {
         protocol: ClientProtocol::Http,
@@ -329,16 +350,16 @@ async fn check_life(tool: Tool) {
     stage.configure(Some(tool.word()));
     let preview = stage.shop.run(&["preview", "shop/dev"]).expect(0);
     assert!(
-        preview.stderr.contains("an apply of shop/dev would stop"),
+        said(&preview).contains("an apply of shop/dev would stop"),
         "{}",
-        preview.stderr
+        said(&preview)
     );
     let refused = stage.apply();
-    assert_ne!(refused.code, 0);
+    assert_ne!(refused.code, Some(0));
     assert!(
-        refused.stderr.contains("is missing") && refused.stderr.contains("konverge export"),
+        said(&refused).contains("is missing") && said(&refused).contains("konverge export"),
         "{}",
-        refused.stderr
+        said(&refused)
     );
     let documents = stage.delivery();
     let mut wrong = documents.clone();
@@ -352,9 +373,9 @@ async fn check_life(tool: Tool) {
     stage.install(&wrong).await;
     let refused = stage.apply().expect(3);
     assert!(
-        refused.stderr.contains("example.com/other") && refused.stderr.contains(&stage.artifact()),
+        said(&refused).contains("example.com/other") && said(&refused).contains(&stage.artifact()),
         "{}",
-        refused.stderr
+        said(&refused)
     );
     assert_eq!(stage.digest().await, None);
     for document in &wrong {
@@ -386,8 +407,8 @@ async fn check_life(tool: Tool) {
         .run(&["preview", "shop/dev", "--output", "json"])
         .expect(0)
         .stdout;
-    for said in ["/data/gone", "/data/of", ":new\"", ":old\""] {
-        assert!(preview.contains(said), "{said}: {preview}");
+    for words in ["/data/gone", "/data/of", ":new\"", ":old\""] {
+        assert!(preview.contains(words), "{words}: {preview}");
     }
 
     // It is killed between the push and the wait. The next run goes on.
@@ -419,10 +440,10 @@ async fn check_life(tool: Tool) {
     stage.configure(None);
     let refused = stage.apply().expect(3);
     assert!(
-        refused.stderr.contains("is delivered by") && refused.stderr.contains("without its objects")
-            || refused.stderr.contains("Orphan"),
+        said(&refused).contains("is delivered by") && said(&refused).contains("without its objects")
+            || said(&refused).contains("Orphan"),
         "{}",
-        refused.stderr
+        said(&refused)
     );
     for document in &documents {
         stage.objects.delete(document).await;
@@ -465,9 +486,12 @@ async fn what_must_not_be_delivered_is_refused_before_the_push() {
             _ => &["preview", "shop/dev"],
         };
         let refused = stage.shop.run(arguments);
-        assert_ne!(refused.code, 0);
-        let said = format!("{}{}", refused.stdout, refused.stderr);
-        assert!(said.contains("holds data of a Secret at `/data/p`"), "{said}");
+        assert_ne!(refused.code, Some(0));
+        assert!(
+            said(&refused).contains("holds data of a Secret at `/data/p`"),
+            "{}",
+            said(&refused)
+        );
     }
 
     // A level that no Kustomization reads would never be applied.
@@ -475,11 +499,11 @@ async fn what_must_not_be_delivered_is_refused_before_the_push() {
     deeper["dependsOn"] = json!([format!("v1:ConfigMap:{}:a", stage.ns)]);
     stage.shop.wants("dev", &[resource(&a), deeper]);
     let refused = stage.apply();
-    assert_ne!(refused.code, 0);
+    assert_ne!(refused.code, Some(0));
     assert!(
-        refused.stderr.contains("reads `manifests/001/configmap-"),
+        said(&refused).contains("reads `manifests/001/configmap-"),
         "{}",
-        refused.stderr
+        said(&refused)
     );
     assert_eq!(stage.digest().await, None);
 
@@ -491,11 +515,81 @@ async fn what_must_not_be_delivered_is_refused_before_the_push() {
         .unwrap();
     stage.wants(std::slice::from_ref(&a));
     let refused = stage.apply();
-    assert_ne!(refused.code, 0);
+    assert_ne!(refused.code, Some(0));
     assert!(
-        refused.stderr.contains("which no apply of this stack pushed"),
+        said(&refused).contains("which no apply of this stack pushed"),
         "{}",
-        refused.stderr
+        said(&refused)
     );
     assert!(stage.live("a").await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn terraform_goes_first_and_only_what_is_no_secret_goes_into_the_artifact() {
+    let stage = Stage::new(Tool::Flux).await;
+    stage.configure(Some("flux"));
+    let outside = tempfile::tempdir().unwrap();
+    let local = |kind: &str, name: &str, content: &str| {
+        json!({
+            "id": format!("hashicorp:local:{kind}:{name}"), "type": "Terraform",
+            "attributes": {"filename": outside.path().join(name), "content": content},
+            "extensions": {"provider": format!("registry.terraform.io/hashicorp/local/{}", terraform::LOCAL_PROVIDER)},
+        })
+    };
+    let beside = resource(&stage.config_map("beside", json!({})));
+    stage.shop.wants("dev", std::slice::from_ref(&beside));
+    let documents = stage.delivery();
+    stage.install(&documents).await;
+    let reads = |from: &str| {
+        let value = format!("$kusion_path.hashicorp:local:{from}");
+        resource(&stage.config_map("reads", json!({ "v": value })))
+    };
+
+    // A value that Terraform calls sensitive does not leave. Terraform's part is done and recorded.
+    let password = "the-password-that-no-artifact-holds";
+    let hidden = local("local_sensitive_file", "hidden", password);
+    stage.shop.wants(
+        "dev",
+        &[
+            hidden,
+            reads("local_sensitive_file:hidden.content"),
+            beside.clone(),
+        ],
+    );
+    let refused = stage.apply();
+    assert_ne!(refused.code, Some(0));
+    assert!(
+        said(&refused).contains("would carry a secret value into the artifact at `/data/v`"),
+        "{}",
+        said(&refused)
+    );
+    assert!(!said(&refused).contains(password));
+    assert_eq!(stage.digest().await, None);
+    assert!(outside.path().join("hidden").exists());
+
+    // What Terraform made is known at the push. Both objects are in one artifact, although one needs nothing of it.
+    let file = local("local_file", "shown", "words");
+    stage.shop.wants(
+        "dev",
+        &[file.clone(), reads("local_file:shown.id"), beside.clone()],
+    );
+    let mut inventory = BTreeMap::new();
+    stage
+        .apply_and_deliver(&documents, &mut inventory)
+        .await
+        .expect(0);
+    let id = stage.live("reads").await.unwrap()["data"]["v"].clone();
+    assert_eq!(id.as_str().map(str::len), Some(40), "{id}");
+    assert_eq!(inventory.len(), 2);
+
+    // It does not come after an object.
+    let mut later = file;
+    later["dependsOn"] = json!([beside["id"]]);
+    stage.shop.wants("dev", &[later, beside]);
+    let refused = stage.shop.run(&["preview", "shop/dev"]);
+    assert!(
+        said(&refused).contains("which a controller delivers after Terraform"),
+        "{}",
+        said(&refused)
+    );
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use konverge_base::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{
         ResourceId, StackId,
         spec::{Resource, Spec},
     },
+    yaml,
 };
 use konverge_config::DeliveryTool;
 use konverge_export::{Bundle, BundleRequest, ExportTarget, Exported, LeaveOut, export};
@@ -76,13 +77,24 @@ pub(crate) fn delivered_files(
         target: target.name(),
     })?;
     let exported = export(&bundle, &target)?;
-    let mut bodies: BTreeMap<_, _> = bundle.objects.into_iter().map(|one| (one.id, one.body)).collect();
-    let objects = spec.resources.iter().filter_map(|resource| {
-        let body = bodies.remove(&resource.id)?;
-        Some((resource.id.clone(), resource.with(body)))
-    });
+    let wanted: BTreeMap<_, _> = spec.resources.iter().map(|one| (&one.id, one)).collect();
+    let mut objects = BTreeMap::new();
+    for object in exported.document.levels.iter().flatten() {
+        // What the controller reads, with what the export adds.
+        let text = exported
+            .files
+            .get(&object.file)
+            .map(|text| String::from_utf8_lossy(text));
+        let body = yaml::from_long_str(&text.unwrap_or_default()).map_err(|error| {
+            let what = format!("internal error: `{}` was not written as YAML: {error}", object.id);
+            UserError::new(ErrorKind::Internal, what)
+        })?;
+        if let Some(resource) = wanted.get(&object.id) {
+            objects.insert(object.id.clone(), resource.with(body));
+        }
+    }
     Ok(DeliveredFiles {
-        objects: objects.collect(),
+        objects,
         artifact: artifact(&exported),
         files: exported.files.keys().cloned().collect(),
         unprotected: exported.document.unprotected.clone(),

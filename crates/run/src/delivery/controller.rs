@@ -76,6 +76,19 @@ impl DeliveryTarget {
         }
     }
 
+    /// Returns true if both are the same object of a controller.
+    pub(crate) fn is_same_object(&self, other: &Self) -> bool {
+        let object = |one: &Self| {
+            (
+                one.tool,
+                one.name.clone(),
+                one.namespace.clone(),
+                one.cluster.clone(),
+            )
+        };
+        object(self) == object(other)
+    }
+
     /// The artifact with its tag.
     ///
     /// # Errors
@@ -130,8 +143,7 @@ impl DeliveryTarget {
         kubernetes.read_path(self.cluster.as_ref(), &path).await
     }
 
-    /// The objects of the controller, which read the artifact of the stack. `files` are those of the artifact, `prunes` is
-    /// true if objects leave the stack.
+    /// The objects of the controller, which read the artifact of the stack.
     ///
     /// # Errors
     /// They are missing, read something else, or would not do what the plan shows.

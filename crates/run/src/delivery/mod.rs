@@ -13,4 +13,4 @@ mod wait;
 pub use artifact::artifact;
 pub(crate) use controller::DeliveryTarget;
 pub(crate) use record::{DeliveryRecord, forget};
-pub(crate) use runtime::{DeliveredObjects, Delivery, check_released, take_back};
+pub(crate) use runtime::{DeliveredObjects, Delivery, NO_OBJECTS, OTHER_RULE, check_released, take_back};

@@ -1,12 +1,6 @@
 //! [`DeliveredObjects`]: the runtime of Kubernetes objects that a controller applies.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -30,12 +24,16 @@ use konverge_publish::{PublishError, publish_in_place_of};
 
 use super::{
     artifact::{DeliveredFiles, delivered_files},
-    controller::DeliveryTarget,
+    controller::{DeliveryProgress, DeliveryTarget},
     record::DeliveryRecord,
 };
 
 /// The field manager of Konverge itself.
 const OURS: &str = "konverge";
+
+/// Why an earlier delivery ends.
+pub(crate) const OTHER_RULE: &str = "konverge.yaml says otherwise now";
+pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
 
 /// The objects of one stack, which a controller applies from an artifact. One plan and its apply use it.
 pub(crate) struct DeliveredObjects {
@@ -49,10 +47,6 @@ pub(crate) struct DeliveredObjects {
     before: Option<DeliveryRecord>,
     login: Option<RegistryLogin>,
     secrets: Secrets,
-    /// Whether the stack has objects.
-    has_objects: AtomicBool,
-    /// The digest that this run delivered.
-    delivered: Mutex<Option<String>>,
 }
 
 /// What a delivery is made of, besides its clusters.
@@ -85,20 +79,30 @@ impl DeliveredObjects {
             before,
             login,
             secrets,
-            has_objects: AtomicBool::new(false),
-            delivered: Mutex::default(),
         }
     }
 
-    /// Checks that the controller would deliver the stack, and that no other one does.
+    /// Checks that the controller would deliver the stack, and that no other one does. Returns what it says if the last
+    /// delivery is not well any more.
     ///
     /// # Errors
     /// What is wrong, and what to do.
-    pub(crate) async fn check(&self) -> Result<(), UserError> {
-        if let Some(before) = self.before.as_ref().filter(|before| before.target != self.target) {
-            check_released(&self.kubernetes, &self.stack, before).await?;
+    pub(crate) async fn check(&self) -> Result<Option<String>, UserError> {
+        if let Some(before) = self
+            .before
+            .as_ref()
+            .filter(|before| !before.target.is_same_object(&self.target))
+        {
+            check_released(&self.kubernetes, &self.stack, before, OTHER_RULE).await?;
         }
-        self.target.objects(&self.kubernetes, &self.stack).await.map(drop)
+        let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+        let progress = self.last_digest().map(|digest| objects.progress(digest));
+        Ok(match progress {
+            Some(DeliveryProgress::Waiting(why) | DeliveryProgress::Failed(why)) => {
+                Some(format!("{}: {why}", self.target.title()))
+            }
+            Some(DeliveryProgress::Healthy) | None => None,
+        })
     }
 
     /// The digest of the last delivery, if the tag stands at it for certain.
@@ -177,28 +181,16 @@ impl DeliveredObjects {
         let goes = |one: &Result<PlannedResource, UserError>| {
             one.as_ref().is_ok_and(|one| one.public.action == Action::Delete)
         };
-        let problem = match planned.iter().any(goes) {
-            false => None,
-            true if !self.has_objects.load(Ordering::Relaxed) => {
-                let what = format!(
-                    "{} still delivers the stack, and an artifact cannot be empty",
-                    self.target.title()
-                );
-                Some(UserError::new(ErrorKind::Policy, what).hint(format!(
-                    "delete {} so that it deletes what it applied, and run again: Konverge records that the objects are gone",
-                    self.target.title()
-                )))
-            }
-            true => {
-                let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
-                (!objects.prunes()).then(|| {
-                    let what = format!("{} does not delete what leaves the artifact", self.target.title());
-                    UserError::new(ErrorKind::Policy, what).hint(
-                        "set `spec.syncPolicy.automated.prune: true` (Argo CD) or `spec.prune: true` (Flux)",
-                    )
-                })
-            }
-        };
+        let mut problem = None;
+        if planned.iter().any(goes) {
+            let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+            problem = (!objects.prunes()).then(|| {
+                let what = format!("{} does not delete what leaves the artifact", self.target.title());
+                UserError::new(ErrorKind::Policy, what).hint(
+                    "set `spec.syncPolicy.automated.prune: true` (Argo CD) or `spec.prune: true` (Flux)",
+                )
+            });
+        }
         let planned = planned.into_iter().map(|answer| {
             let planned = answer?;
             match (planned.public.action, &problem) {
@@ -248,9 +240,7 @@ impl DeliveredObjects {
         self.hand_over(&planned).await?;
         self.push(&files, sink).await?;
         self.wait_until_healthy(scope, &digest, &planned, sink).await?;
-        self.record(vec![digest.clone()], sink).await?;
-        *self.delivered.lock().expect("no panic while the lock is held") = Some(digest);
-        Ok(())
+        self.record(vec![digest], sink).await
     }
 
     /// Gives the fields that Konverge, or an earlier controller, applied to the controller: it then removes what leaves
@@ -317,15 +307,13 @@ pub(crate) async fn check_released(
     kubernetes: &Kubernetes,
     stack: &StackId,
     before: &DeliveryRecord,
+    why: &str,
 ) -> Result<(), UserError> {
     let earlier = &before.target;
     if earlier.object(kubernetes).await?.is_none() {
         return Ok(());
     }
-    let what = format!(
-        "`{stack}` is delivered by {}, and konverge.yaml says otherwise now",
-        earlier.title()
-    );
+    let what = format!("`{stack}` is delivered by {}, and {why}", earlier.title());
     let how = match earlier.tool {
         konverge_config::DeliveryTool::Argocd => format!(
             "delete it without its objects, and run again: `argocd app delete {} --cascade=false`",
@@ -451,7 +439,6 @@ impl Runtime for DeliveredObjects {
         cluster: Option<&ClusterName>,
         resources: Vec<Resource>,
     ) -> Result<Vec<(ResourceId, Resource)>, UserError> {
-        self.has_objects.store(!resources.is_empty(), Ordering::Relaxed);
         self.planner.prepare(cluster, resources).await
     }
 
