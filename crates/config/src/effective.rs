@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ClusterConfig, Config, HookWorkflow, StackRule, WorkflowTime, stack_glob::StackGlob, types::StackPolicy,
+    ClusterConfig, Config, DeliveryTool, HookWorkflow, StackRule, WorkflowTime, stack_glob::StackGlob,
+    types::StackPolicy,
 };
 use konverge_base::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
 
@@ -24,6 +25,8 @@ pub struct EffectiveStack {
     pub login: Option<String>,
     /// The values that its Specs may set for providers, by the provider's source; by a rule that matches the folder.
     pub provider_identities: BTreeMap<String, Vec<String>>,
+    /// The controller that applies its Kubernetes objects; by a rule that matches the folder.
+    pub deliver: Option<DeliveryTool>,
     /// Paths that are not compared.
     pub ignore: Vec<String>,
 }
@@ -142,7 +145,12 @@ impl StackRules<'_> {
     /// the only one, and the paths that are not compared. `None` if there are neither. The cluster in
     /// `stack.yaml` counts with that file.
     pub fn digest(&self, stack: &Stack) -> Option<Digest> {
-        let EffectiveStack { cluster, ignore, .. } = self.for_stack(stack);
+        let EffectiveStack {
+            cluster,
+            ignore,
+            deliver,
+            ..
+        } = self.for_stack(stack);
         let named = stack.cluster.clone().or_else(|| cluster.clone());
         // No name contains a blank.
         let goes_to = match self.config.choice(named) {
@@ -153,12 +161,16 @@ impl StackRules<'_> {
             ClusterChoice::Unknown(name) => format!("no cluster {name}"),
             ClusterChoice::Ambiguous => "one of several".to_owned(),
         };
-        let said = !goes_to.is_empty() || !ignore.is_empty();
+        let said = !goes_to.is_empty() || !ignore.is_empty() || deliver.is_some();
         said.then(|| {
             let mut builder = DigestBuilder::new("stack-rules");
             builder.part(goes_to.as_bytes());
             for path in &ignore {
                 builder.part(path.as_bytes());
+            }
+            // No path begins so.
+            if let Some(tool) = deliver {
+                builder.part(format!("deliver {tool:?}").as_bytes());
             }
             builder.finish()
         })
@@ -201,6 +213,7 @@ impl StackRules<'_> {
                 environment,
                 login,
                 provider_identities,
+                deliver,
                 ignore,
             } = (*rule).clone();
             effective.cluster = cluster.or(effective.cluster);
@@ -211,6 +224,7 @@ impl StackRules<'_> {
             if matches_folder(glob.as_ref(), folder) {
                 effective.environment = environment.or(effective.environment);
                 effective.login = login.or(effective.login);
+                effective.deliver = deliver.or(effective.deliver);
                 effective.provider_identities = provider_identities.unwrap_or(effective.provider_identities);
             }
             effective.ignore = ignore.unwrap_or(effective.ignore);
@@ -221,7 +235,10 @@ impl StackRules<'_> {
 
 /// Returns true if a rule has a key for which only the folder counts.
 fn is_of_folder(rule: &StackRule) -> bool {
-    rule.environment.is_some() || rule.login.is_some() || rule.provider_identities.is_some()
+    rule.environment.is_some()
+        || rule.login.is_some()
+        || rule.deliver.is_some()
+        || rule.provider_identities.is_some()
 }
 
 fn matches_folder(glob: Option<&StackGlob>, folder: &RepoPath) -> bool {

@@ -17,6 +17,7 @@ mod compared_revisions;
 pub mod compiler;
 mod context;
 mod core_lookup;
+pub mod delivery;
 pub mod drift;
 mod earlier_failure;
 mod early_compiler;
