@@ -284,8 +284,11 @@ fn kind(schema: &Value, property: &Value) -> String {
             _ => format!("[{name}](#{})", name.to_lowercase()),
         };
     }
-    if let Some(some) = property["anyOf"].as_array().and_then(|all| all.first()) {
-        return kind(schema, some);
+    if let Some(all) = property["anyOf"].as_array() {
+        let some = all.iter().filter(|one| one["type"] != "null");
+        let mut kinds: Vec<_> = some.map(|one| kind(schema, one)).collect();
+        kinds.dedup();
+        return kinds.join(" or ");
     }
     let plain = match &property["type"] {
         Value::String(word) => word.clone(),

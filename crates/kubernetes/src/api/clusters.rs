@@ -9,7 +9,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::ClusterName,
-    secrets::{SecretResolver, SecretValue, Secrets, decode_base64},
+    secrets::{SecretValue, Secrets, decode_base64},
 };
 use konverge_cloud::StackIdentity;
 
@@ -43,8 +43,6 @@ pub struct Kubernetes {
     accesses: Arc<Vec<ClusterAccess>>,
     pub(crate) options: Options,
     pub(crate) secrets: Secrets,
-    /// Answers about the references to secrets in objects.
-    pub(crate) references: Option<Arc<dyn SecretResolver>>,
 }
 
 impl Kubernetes {
@@ -61,7 +59,6 @@ impl Kubernetes {
             accesses: Arc::new(clusters),
             options,
             secrets,
-            references: None,
         }
     }
 
@@ -87,15 +84,7 @@ impl Kubernetes {
             accesses: Arc::clone(&self.accesses),
             options,
             secrets: self.secrets.clone(),
-            references: self.references.clone(),
         }
-    }
-
-    /// Resolves references to secrets with this.
-    #[must_use]
-    pub fn with_references(mut self, resolver: Arc<dyn SecretResolver>) -> Self {
-        self.references = Some(resolver);
-        self
     }
 
     /// The decoded `data` of a Secret.
