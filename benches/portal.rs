@@ -1,8 +1,9 @@
-//! The portal of 5,000 stacks with 50 serials each, from MinIO on this machine: the overview cold and again, all pages, and
-//! the pages after one change. Prints what it measures.
+//! The portal of 5,000 stacks with 50 serials each, from MinIO on this machine: the overview read twice, all pages, the
+//! pages after one change, and `konverge serve` under 200 requests a second. Prints what it measures.
 //!
 //! `cargo bench --bench portal`; needs `scripts/parts install minio`, some gigabytes of disk and half an hour. With two
-//! numbers, `cargo bench --bench portal -- 50 3`, it is of so many stacks and serials.
+//! numbers, `cargo bench --bench portal -- 50 3`, it is of so many stacks and serials. `KONVERGE_BINARY` names another
+//! executable than the bench profile's.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -10,7 +11,13 @@
     clippy::print_stdout
 )]
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt as _, stream};
 use konverge_base::{
@@ -29,12 +36,17 @@ use konverge_state::{
     DocumentWriter, LeaseOptions, RepositoryId, StateStore,
     store::{Store, StoreOptions, open},
 };
-use konverge_testkit::minio::Minio;
+use konverge_testkit::{git::Repository, minio::Minio};
 use serde_json::json;
 
 const STACKS: usize = 5000;
 const SERIALS: usize = 50;
 const RESOURCES: usize = 20;
+/// The requests of a second, and for how long.
+const RATE: u32 = 200;
+const SECONDS: u32 = 10;
+/// The number of stacks whose pages are asked for.
+const VISITED: usize = 20;
 
 /// The numbers of stacks and serials that the command line gives.
 fn figures() -> (usize, usize) {
@@ -153,4 +165,99 @@ async fn bench() {
             started.elapsed()
         );
     }
+    let repository = Repository::init();
+    let config = format!("version: 1\nstate: {{url: '{url}', id: bench}}\n");
+    repository.write("konverge.yaml", config);
+    repository.commit("configuration");
+    visit(Served::start(repository.path(), &environment), stacks).await;
+}
+
+/// A process of `konverge serve`.
+struct Served {
+    child: Child,
+    root: String,
+}
+
+impl Served {
+    fn start(folder: &Path, environment: &[(&str, &str)]) -> Self {
+        let binary = std::env::var_os("KONVERGE_BINARY")
+            .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")), PathBuf::from);
+        let mut child = Command::new(binary)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .current_dir(folder)
+            .env_clear()
+            .envs(environment.iter().copied())
+            .env("HOME", folder)
+            .stdout(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let root = line.trim().to_owned();
+        Self { child, root }
+    }
+
+    /// The most memory that it had, as the kernel says.
+    fn peak(&self) -> String {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        line.split_once(':').unwrap().1.trim().to_owned()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Asks for pages and documents at a steady rate, whether earlier ones are answered or not.
+async fn visit(served: Served, stacks: usize) {
+    let client = reqwest::Client::new();
+    let get = async |path: String| {
+        let started = Instant::now();
+        let answer = client.get(format!("{}{path}", served.root)).send().await.unwrap();
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
+        let size = answer.bytes().await.unwrap().len();
+        (started.elapsed(), size)
+    };
+    for what in ["cold", "warm"] {
+        let (time, size) = get("/".to_owned()).await;
+        println!("the overview of `konverge serve`, {what}: {time:?}, {} KiB", size >> 10);
+    }
+    let addresses: Vec<_> = (0..RATE * SECONDS)
+        .map(|n| {
+            let stack = (n as usize * 7) % stacks.min(VISITED);
+            match n % 4 {
+                0 => "/".to_owned(),
+                1 => format!("/stacks/project-{stack:04}@prod/index.html"),
+                2 => format!("/api/v1/stacks/project-{stack:04}%2Fprod"),
+                _ => format!("/search.html?q=web-{stack:02}"),
+            }
+        })
+        .collect();
+    let started = Instant::now();
+    let requests = addresses.into_iter().enumerate().map(|(n, address)| {
+        let get = &get;
+        async move {
+            let due = Duration::from_secs(1) * u32::try_from(n).unwrap() / RATE;
+            tokio::time::sleep_until((started + due).into()).await;
+            get(address).await.0
+        }
+    });
+    let mut times = futures::future::join_all(requests).await;
+    let took = started.elapsed();
+    times.sort();
+    println!(
+        "{} requests in {took:?}, {RATE} a second were sent: median {:?}, 99 of 100 within {:?}, slowest {:?}; memory {}",
+        times.len(),
+        times[times.len() / 2],
+        times[times.len() * 99 / 100],
+        times[times.len() - 1],
+        served.peak()
+    );
 }

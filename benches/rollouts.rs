@@ -121,7 +121,7 @@ async fn bench() {
                 rules: Some(&rules),
                 pending: &pending,
                 failed: &BTreeMap::new(),
-                health: &BTreeMap::new(),
+                health: None,
                 gates: &BTreeMap::new(),
                 now,
                 watched: None,

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::{CliContext, common_args::LiveArg};
+use crate::ops::stack_tests::JobTester;
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_ci::{self as ci, CiOptions, CommentRule, ShardMode};
 
@@ -13,12 +14,13 @@ use konverge_ci::{self as ci, CiOptions, CommentRule, ShardMode};
 /// KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
 /// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it. With
 /// KONVERGE_PAGE_URL, the address of that artifact, nothing is done but to link it in the job summary and, for a
-/// pull request or a shard of its preview, in the comment.
+/// pull request or a shard of its preview, in the comment. With KONVERGE_TESTS, `true`, stack tests are run instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge ci                       in a job of GitHub Actions: the event decides what is done
   konverge ci --live never          previews that compare Spec with Spec
-  konverge ci --shard 2/8           the second of eight jobs of a preview")]
+  konverge ci --shard 2/8           the second of eight jobs of a preview
+  konverge ci --tests               the stack tests of a pull request, in a job after its preview")]
 pub struct Args {
     /// Compare with live infrastructure; default: KONVERGE_LIVE, or else required, and never for a pull
     /// request from a fork
@@ -29,6 +31,10 @@ pub struct Args {
     /// or else all stacks
     #[arg(long, value_name = "N/M")]
     shard: Option<String>,
+    /// Run the stack tests of a pull request instead, also the live ones: a job of its own, with its own login and
+    /// environment, after the preview. Default: KONVERGE_TESTS
+    #[arg(long, conflicts_with_all = ["live", "shard"])]
+    tests: bool,
 }
 
 /// Runs the command.
@@ -86,7 +92,22 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     // The result of the run must be published on GitHub.
     run.begin_writes()?;
-    let ended = ci::run(&run, &options).await?;
+    let ended = match args.tests || is_on(context, "KONVERGE_TESTS")? {
+        true => ci::run_tests(&run, &options, &JobTester).await?,
+        false => ci::run(&run, &options).await?,
+    };
     context.print(&ended.text);
     Ok(ended.code)
+}
+
+/// A variable that is `true` or `false`; absent or empty is `false`.
+fn is_on(context: &CliContext, name: &str) -> Result<bool, UserError> {
+    match context.env.get(name).map(|text| text.trim()).unwrap_or_default() {
+        "" | "false" => Ok(false),
+        "true" => Ok(true),
+        other => Err(
+            UserError::new(ErrorKind::Usage, format!("{name} is `{}`", other.escape_debug()))
+                .hint("it is `true` or `false`"),
+        ),
+    }
 }

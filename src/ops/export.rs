@@ -15,9 +15,9 @@ use konverge_cloud::RegistryLogin;
 use konverge_export::{
     Bundle, BundleRequest, Document, ExportTarget, Exported, LeaveOut, export, stack_slug,
 };
-use konverge_publish::{Artifact, ArtifactReference, Published, publish};
+use konverge_publish::{ArtifactReference, Published, publish};
 use konverge_report::json;
-use konverge_run::{RunContext, repository_root};
+use konverge_run::{RunContext, delivery, repository_root};
 
 /// What each export says of itself.
 const DOCUMENT: &str = "konverge.json";
@@ -162,19 +162,7 @@ pub async fn push(
     to: &ArtifactReference,
     exported: &Exported,
 ) -> Result<(Published, String), UserError> {
-    let mut document = exported.document.clone();
-    document.commit = None;
-    let mut files = exported.files.clone();
-    files.insert(DOCUMENT.to_owned(), json::document(&document).into_bytes());
-    let annotations = [
-        (
-            "org.opencontainers.image.revision",
-            format!("spec@blake3:{}", document.spec_digest),
-        ),
-        ("org.opencontainers.image.title", document.stack.to_string()),
-    ];
-    let annotations = annotations.map(|(name, value)| (name.to_owned(), value));
-    let artifact = Artifact::new(&files, &annotations.into());
+    let artifact = delivery::artifact(exported);
     let login = RegistryLogin::find(&run.env, &to.host);
     let published = publish(to, &artifact, login.as_ref()).await?;
     Ok((published, artifact.digest()))

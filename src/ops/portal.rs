@@ -15,7 +15,7 @@ use konverge_config::PortalConfig;
 use konverge_portal::{StackDetails, StackIndex, StateDifference};
 use konverge_run::{
     RunContext, StateBackend,
-    portal::{Head, StackSources, read_difference, read_overview, read_stack},
+    portal::{Head, HistoryRange, StackSources, read_difference, read_overview, read_stack},
 };
 use konverge_serve::PortalSource;
 
@@ -70,7 +70,8 @@ impl PortalSource for StorePortal {
     }
 
     async fn stack(&self, index: &StackIndex, id: &StackId) -> Result<Option<StackDetails>, UserError> {
-        read_stack(&self.backend, index, id).await
+        let read = read_stack(&self.backend, index, id, HistoryRange::All).await?;
+        Ok(read.map(|read| read.details))
     }
 
     async fn difference(

@@ -5,7 +5,7 @@ mod drift_lookup;
 mod edit_file;
 mod pull_request;
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use super::check;
 use konverge_base::{
@@ -19,7 +19,7 @@ use konverge_base::{
 use konverge_kcl::AttributePath;
 use konverge_repo::git::Repository;
 use konverge_run::{
-    ComparedRevisions, OpenRevision, RevisionSpec, RunContext, StackSelector,
+    ComparedRevisions, EarlyCompiler, OpenRevision, RevisionSpec, RunContext, StackSelector,
     code_change::{CodeChange, CodeEditor, EditPlace, EditedFile, EditedLine},
     compiler::Compiler,
 };
@@ -115,8 +115,14 @@ pub async fn prepare(
     request: &SetRequest,
     goldens: bool,
 ) -> Result<PreparedEdits, UserError> {
+    let early = (*at == RevisionSpec::Worktree).then(|| EarlyCompiler::start(run, repository.root()));
     let revisions = ComparedRevisions::open(run, repository, at, None)?;
-    let compiler = Compiler::new(run, &revisions.head.config);
+    revisions.keep_head();
+    let config = &revisions.head.config;
+    let compiler = match early {
+        Some(early) => early.into_compiler(run, config),
+        None => Arc::new(Compiler::new(run, config)),
+    };
     let mut editor = CodeEditor::new(run, &revisions, &compiler);
     let mut edited = match request {
         SetRequest::Edits(edits) => apply_edits(run, repository, &revisions.head, &mut editor, edits).await?,

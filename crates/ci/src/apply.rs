@@ -236,7 +236,7 @@ async fn apply_pending(
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);
-    workflow_coverage::warn_of_uncovered(&job.run, &config, &side);
+    workflow_coverage::warn(&job.run, &config, &side);
     let mut pending = StacksToApply::find(job, &tip, &side, &backend).await?;
 
     let reviews = if pending.targets.is_empty() {

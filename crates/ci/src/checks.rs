@@ -99,7 +99,7 @@ pub(super) struct PullRequestNow {
     pub unmerged: bool,
 }
 
-fn mask_check(mut check: CheckRun, secrets: &Secrets) -> CheckRun {
+pub(super) fn mask_check(mut check: CheckRun, secrets: &Secrets) -> CheckRun {
     let annotated = check.annotations.iter_mut().map(|note| &mut note.message);
     for text in [&mut check.title, &mut check.summary, &mut check.text]
         .into_iter()

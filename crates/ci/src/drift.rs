@@ -87,7 +87,7 @@ async fn check_and_publish(
     for line in rollout::overdue(&config, &backend).await {
         job.run.notes.note(&line);
     }
-    workflow_coverage::warn_of_uncovered(&job.run, &config, &side);
+    workflow_coverage::warn(&job.run, &config, &side);
     let policy_check = PolicyCheck::new(
         job,
         CommitPolicy::from_config(&config, Some(side.source.as_ref())),

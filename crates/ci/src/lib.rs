@@ -9,6 +9,8 @@
 //! | `workflow_dispatch` with `approve` | `apply`, with those digests approved; `restore` if they stand for drift |
 //! | `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
+//!
+//! With `--tests` a job runs stack tests instead ([`run_tests`]): a job of its own, with its own login and environment.
 
 mod adoption;
 mod aggregate_status;
@@ -39,6 +41,7 @@ mod restore;
 mod result_counts;
 mod rollout;
 mod shard_mode;
+mod stack_tests;
 mod summary;
 mod timings;
 mod trust;
@@ -52,6 +55,7 @@ pub use job::{CiOptions, CommentRule, JobResult};
 pub use page_link::link_page;
 pub use policy::policy_config;
 pub use shard_mode::ShardMode;
+pub use stack_tests::{StackTester, TestedChange, run as run_tests};
 use summary::RunSummary;
 use trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
 
@@ -81,20 +85,7 @@ async fn begin(
     told: &mut Option<Client>,
 ) -> Result<JobResult, UserError> {
     let event = runner.event()?;
-    let token = run.github_token();
-    let client = match token {
-        Some(token) => {
-            let (api, repository) = (&runner.api_url, &runner.repository);
-            let client = Client::new(api, repository, token, run.secrets.clone())?;
-            Some(client.with_stop(run.cancel.clone()))
-        }
-        None => {
-            run.notes.note(
-                "warning: no token: neither comment nor status is written (set the input `github-token`)",
-            );
-            None
-        }
-    };
+    let client = connect(run, runner)?;
     told.clone_from(&client);
     if options.part != ShardMode::Whole {
         shard_mode::refuse_for(&event)?;
@@ -103,13 +94,39 @@ async fn begin(
         return aggregate_status::run(run, runner, &event, client.as_ref(), of, options.shards_succeeded)
             .await;
     }
+    match open_job(run, options, runner, &event, client).await? {
+        Some(job) => run_task(&job).await,
+        None => Ok(JobResult::WELL),
+    }
+}
+
+/// The client of GitHub, if there is a token.
+fn connect(run: &RunContext, runner: &Runner) -> Result<Option<Client>, UserError> {
+    let Some(token) = run.github_token() else {
+        run.notes
+            .note("warning: no token: neither comment nor status is written (set the input `github-token`)");
+        return Ok(None);
+    };
+    let client = Client::new(&runner.api_url, &runner.repository, token, run.secrets.clone())?;
+    Ok(Some(client.with_stop(run.cancel.clone())))
+}
+
+/// Opens the job of an event. `None`: there is nothing to do.
+async fn open_job(
+    run: &RunContext,
+    options: &CiOptions,
+    runner: &Runner,
+    event: &GithubEvent,
+    client: Option<Client>,
+) -> Result<Option<Job>, UserError> {
     let caller = Caller {
         for_environment: options.for_environment.as_deref(),
         ..Caller::new(runner, &options.approve, options.environment.as_deref())
     };
-    let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
-        return Ok(JobResult::WELL);
+    let Some(authority) = authority(run, event, caller, client.as_ref()).await? else {
+        return Ok(None);
     };
+    let token = run.github_token();
     let job = Job {
         run: run.clone(),
         repository: checkout(run)?,
@@ -123,7 +140,7 @@ async fn begin(
         run.notes
             .note("warning: the working tree has uncommitted changes; only commits are read");
     }
-    run_task(&job).await
+    Ok(Some(job))
 }
 
 /// Decides what the job may do; asks GitHub for the default branch if needed. `None`: there is nothing to do.

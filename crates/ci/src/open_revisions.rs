@@ -65,6 +65,18 @@ pub(super) struct PreviewCommits {
     pub content: CommitId,
 }
 
+/// The configuration of a proposal.
+pub(super) struct EffectiveConfig {
+    /// The one that holds: its permissions are those of the default branch.
+    pub config: Config,
+    /// The one of the proposal.
+    pub proposed: Config,
+    /// The one of the default branch.
+    pub protected: Config,
+    /// How much the job trusts the proposal: less than granted if `protected` is unusable.
+    pub trust: Trust,
+}
+
 impl Job {
     /// Opens base and head with the configuration of the default branch's commit `power`.
     ///
@@ -76,43 +88,14 @@ impl Job {
             base,
             content: head,
         } = sides;
-        for commit in [at, base, head] {
-            self.repository.ensure(commit, self.credentials.as_ref()).await?;
-        }
+        let EffectiveConfig {
+            config,
+            proposed,
+            protected,
+            trust,
+        } = self.effective_config(sides).await?;
         let power = self.repository.revision(at)?;
-        let trust = self.authority.trust;
-        let proposed = Config::load(self.repository.revision(head)?.as_ref())?;
-        let (protected, trust) = match Config::load(power.as_ref()) {
-            Ok(config) => (config, trust),
-            // This change may fix it and must be previewable: it is, without any permissions.
-            Err(error) => {
-                self.run.warn(
-                    &format!(
-                        "konverge.yaml on the default branch ({}) is invalid, so the preview compares Specs only and is not recorded as reviewed",
-                        at.short()
-                    ),
-                    error,
-                );
-                (Config::default(), trust.without_power())
-            }
-        };
         let grants = trust.grants();
-        let mut config = proposed.with_power_from(&protected);
-        if !grants.clusters {
-            config = without_power(&config);
-        }
-        if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
-            // It belongs to another branch, whose writers must not weaken the sandbox.
-            config.kcl.sandbox = None;
-        }
-        if config != proposed && grants.clusters {
-            self.run.notes.note(
-                "note: konverge.yaml differs from the default branch's in settings that grant permissions; until the merge the default branch's settings apply",
-            );
-        }
-        // This code is not reviewed yet: it is compiled in the full sandbox, unless the default branch says
-        // otherwise.
-        config.kcl.sandbox.get_or_insert(Sandbox::Required);
         let at_head = RevisionSpec::Commit(head.clone());
         let revisions = ComparedRevisions::open(&self.run, &self.repository, &at_head, Some(&config))?;
         if grants.clusters && !health_rules::same(&config, power.as_ref(), revisions.head.source.as_ref()) {
@@ -120,7 +103,7 @@ impl Job {
                 "note: the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
         }
-        workflow_coverage::warn_of_uncovered(&self.run, &proposed, &revisions.head);
+        workflow_coverage::warn(&self.run, &proposed, &revisions.head);
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
         let power_changes = difference(&proposed, &revisions);
@@ -177,6 +160,64 @@ impl Job {
         })
     }
 
+    /// Fetches the commits, and gives the change the permissions of the default branch.
+    ///
+    /// # Errors
+    /// A commit cannot be fetched or read, or the proposed configuration is invalid.
+    pub(super) async fn effective_config(
+        &self,
+        sides: &PreviewCommits,
+    ) -> Result<EffectiveConfig, UserError> {
+        let PreviewCommits {
+            power: at,
+            base,
+            content: head,
+        } = sides;
+        for commit in [at, base, head] {
+            self.repository.ensure(commit, self.credentials.as_ref()).await?;
+        }
+        let power = self.repository.revision(at)?;
+        let trust = self.authority.trust;
+        let proposed = Config::load(self.repository.revision(head)?.as_ref())?;
+        let (protected, trust) = match Config::load(power.as_ref()) {
+            Ok(config) => (config, trust),
+            // This change may fix it and must be previewable: it is, without any permissions.
+            Err(error) => {
+                self.run.warn(
+                    &format!(
+                        "konverge.yaml on the default branch ({}) is invalid, so the preview compares Specs only and is not recorded as reviewed",
+                        at.short()
+                    ),
+                    error,
+                );
+                (Config::default(), trust.without_power())
+            }
+        };
+        let grants = trust.grants();
+        let mut config = proposed.with_power_from(&protected);
+        if !grants.clusters {
+            config = without_power(&config);
+        }
+        if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
+            // It belongs to another branch, whose writers must not weaken the sandbox.
+            config.kcl.sandbox = None;
+        }
+        if config != proposed && grants.clusters {
+            self.run.notes.note(
+                "note: konverge.yaml differs from the default branch's in settings that grant permissions; until the merge the default branch's settings apply",
+            );
+        }
+        // This code is not reviewed yet: it is compiled in the full sandbox, unless the default branch says
+        // otherwise.
+        config.kcl.sandbox.get_or_insert(Sandbox::Required);
+        Ok(EffectiveConfig {
+            config,
+            proposed,
+            protected,
+            trust,
+        })
+    }
+
     /// The input of plans for a commit of the default branch, with the configuration and the files of the
     /// branch's tip, `power`.
     ///
@@ -217,7 +258,7 @@ impl Job {
 
 /// The compiler of a job. What is compiled from code of others is not cached, because a later run with more trust would
 /// read it.
-fn compiler(
+pub(super) fn compiler(
     builder: &RunBuilder<'_>,
     trust: Trust,
     backend: Option<&StateBackend>,

@@ -47,7 +47,7 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
 
 /// The commits to compare: the test merge with its first parent, if it belongs to this head; otherwise the
 /// head with the merge base.
-async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitId), UserError> {
+pub(super) async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitId), UserError> {
     let credentials = job.credentials.as_ref();
     if let Some(merge) = &event.merge_commit {
         job.repository.ensure(merge, credentials).await?;

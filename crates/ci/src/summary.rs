@@ -53,7 +53,7 @@ impl FailureComment {
         match self.kind {
             MarkerKind::Preview => Failed::Preview,
             MarkerKind::Apply => Failed::Apply,
-            MarkerKind::Drift | MarkerKind::Unreviewed => Failed::Run,
+            MarkerKind::Drift | MarkerKind::Unreviewed | MarkerKind::Tests => Failed::Run,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Which stacks no job applies: the workflows limit their jobs by `for-environment`, and no job has the stack's.
+//! What the workflows of the repository lack: stacks that no job applies, because the workflows limit their jobs by
+//! `for-environment` and no job has the stack's; and the permission to start the workflows of `apply.hooks`.
 
 use std::collections::BTreeSet;
 
@@ -21,20 +22,10 @@ const NAMED: usize = 10;
 /// environments of a job cannot be determined.
 pub fn uncovered_stacks(config: &Config, stacks: &[Stack], workflows: &[Value]) -> Vec<String> {
     let mut covered = BTreeSet::new();
-    for workflow in workflows.iter().filter(|workflow| applies(workflow)) {
-        for job in workflow["jobs"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(_, job)| job)
-        {
-            if !runs_konverge(job) || !may_apply(job) {
-                continue;
-            }
-            match limits(workflow, job) {
-                Some(environments) => covered.extend(environments),
-                None => return Vec::new(),
-            }
+    for (workflow, _, job) in apply_jobs(workflows) {
+        match limits(workflow, job) {
+            Some(environments) => covered.extend(environments),
+            None => return Vec::new(),
         }
     }
     if covered.is_empty() {
@@ -61,11 +52,67 @@ pub fn workflows(source: &dyn Source) -> Vec<Value> {
         .collect()
 }
 
-/// Warns about the stacks that no job applies.
-pub(super) fn warn_of_uncovered(run: &RunContext, config: &Config, side: &OpenRevision) {
-    let uncovered = uncovered_stacks(config, &side.layout.stacks, &workflows(side.source.as_ref()));
+/// The jobs that apply, each with its workflow and its name.
+fn apply_jobs(workflows: &[Value]) -> impl Iterator<Item = (&Value, &str, &Value)> {
+    let applying = workflows.iter().filter(|workflow| applies(workflow));
+    let jobs = applying.flat_map(|workflow| {
+        let jobs = workflow["jobs"].as_object().into_iter().flatten();
+        jobs.map(move |(name, job)| (workflow, name.as_str(), job))
+    });
+    jobs.filter(|(_, _, job)| runs_konverge(job) && may_apply(job))
+}
+
+/// The permission that starts the workflows of `apply.hooks`.
+pub const HOOK_PERMISSION: (&str, &str) = ("actions", "write");
+
+/// The jobs that apply and whose `permissions` do not let them start the workflows of `apply.hooks`. Where there are no
+/// `permissions`, the setting of the repository decides, which is not known.
+fn jobs_without_hook_permission(config: &Config, workflows: &[Value]) -> Vec<String> {
+    if config.apply.hooks.workflows.is_empty() {
+        return Vec::new();
+    }
+    let (key, access) = HOOK_PERMISSION;
+    let lacking = apply_jobs(workflows).filter(|(workflow, _, job)| {
+        let given = permissions(workflow, job);
+        !given.is_null() && !grants(given, key, access)
+    });
+    lacking.map(|(_, name, _)| name.to_owned()).collect()
+}
+
+/// The permissions of a job: its own, or those of its workflow.
+pub fn permissions<'a>(workflow: &'a Value, job: &'a Value) -> &'a Value {
+    match &job["permissions"] {
+        Value::Null => &workflow["permissions"],
+        given => given,
+    }
+}
+
+/// Returns true if `permissions` grant this access. Without any, the setting of the repository decides, which
+/// is not read here.
+pub fn grants(permissions: &Value, key: &str, access: &str) -> bool {
+    match permissions {
+        Value::String(all) => all == "write-all" || (all == "read-all" && access == "read"),
+        Value::Object(keys) => {
+            let given = keys.get(key).and_then(Value::as_str);
+            given == Some("write") || given == Some(access)
+        }
+        _ => false,
+    }
+}
+
+/// Warns about the stacks that no job applies, and about jobs that cannot start the workflows of `apply.hooks`.
+pub(super) fn warn(run: &RunContext, config: &Config, side: &OpenRevision) {
+    let workflows = workflows(side.source.as_ref());
+    let uncovered = uncovered_stacks(config, &side.layout.stacks, &workflows);
     if let Some(text) = describe(&uncovered) {
         run.notes.note(&format!("warning: {text}"));
+    }
+    for job in jobs_without_hook_permission(config, &workflows) {
+        let (key, access) = HOOK_PERMISSION;
+        run.notes.note(&format!(
+            "warning: the job `{}` cannot start the workflows of `apply.hooks.workflows`: add `{key}: {access}` to its `permissions`",
+            job.escape_debug()
+        ));
     }
 }
 
@@ -208,5 +255,26 @@ mod tests {
         let fixed = "on: [push]\njobs:\n  apply:\n    env: {KONVERGE_FOR_ENVIRONMENT: dev}\n    steps: [{run: konverge ci}]\n  preview:\n    if: github.event_name == 'pull_request'\n    steps: [{run: konverge ci}]\n";
         assert_eq!(uncovered(fixed).len(), 2);
         assert_eq!(uncovered("on: push\njobs: {}\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_job_that_cannot_start_the_workflows_of_hooks_is_named() {
+        let hooks = "apply: {hooks: {workflows: [{when: post, stacks: '**', workflow: smoke.yml}]}}";
+        let lacking = |config: &str, permissions: &str| {
+            let jobs = "  apply:\n    steps: [{run: konverge ci}]\n  preview:\n    if: github.event_name == 'pull_request'\n    permissions: {}\n    steps: [{run: konverge ci}]\n";
+            let workflow = yaml::from_str(&format!("on: push\n{permissions}jobs:\n{jobs}")).unwrap();
+            jobs_without_hook_permission(&Config::parse(config).unwrap(), &[workflow])
+        };
+        for given in [
+            "permissions: {contents: read}\n",
+            "permissions: {actions: read}\n",
+            "permissions: read-all\n",
+        ] {
+            assert_eq!(lacking(hooks, given), ["apply"], "{given}");
+            assert_eq!(lacking("version: 1\n", given), [""; 0], "{given}");
+        }
+        for given in ["", "permissions: write-all\n", "permissions: {actions: write}\n"] {
+            assert_eq!(lacking(hooks, given), [""; 0], "{given}");
+        }
     }
 }

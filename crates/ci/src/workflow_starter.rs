@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use crate::job::Job;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{CommitId, Digest},
+    model::CommitId,
 };
 use konverge_github::{Client, DefaultBranch, DispatchedRun};
 use konverge_run::{
     RunContext,
-    apply::{WorkflowCall, WorkflowStarter},
+    apply::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter},
 };
 
 /// How long to wait before a run is asked for again, at first and at most.
@@ -49,7 +49,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         Ok(runs.first().map_or(0, |run| run.id))
     }
 
-    async fn start(&self, workflow: &str, call: WorkflowCall<'_>) -> Result<u64, UserError> {
+    async fn start(&self, workflow: &str, call: WorkflowCall<'_>) -> WorkflowStart {
         let inputs = json!({
             "stack": call.stack,
             "commit": call.commit.map_or("", CommitId::as_str),
@@ -59,17 +59,20 @@ impl WorkflowStarter for DefaultBranchWorkflows {
             .client
             .dispatch_workflow(workflow, &self.branch, &inputs)
             .await;
-        let started = started.map_err(|error| {
-            UserError::from(error).hint(format!(
-                "`{workflow}` on `{}` needs `workflow_dispatch` with the inputs `stack`, `commit` and `digest`; a GitHub Enterprise Server needs version 3.21",
+        match started {
+            Ok(run) => {
+                self.run.notes.note(&format!(
+                    "note: {}: started the workflow `{workflow}`, run {run}",
+                    call.stack
+                ));
+                WorkflowStart::Started(run)
+            }
+            Err(error) if error.is_uncertain() => WorkflowStart::Unknown(error.into()),
+            Err(error) => WorkflowStart::Refused(UserError::from(error).hint(format!(
+                "`{workflow}` on `{}` needs `workflow_dispatch` with the inputs `stack`, `commit` and `digest`",
                 self.branch
-            ))
-        })?;
-        self.run.notes.note(&format!(
-            "note: {}: started the workflow `{workflow}`, run {started}",
-            call.stack
-        ));
-        Ok(started)
+            ))),
+        }
     }
 
     async fn find(
@@ -77,21 +80,20 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         workflow: &str,
         call: WorkflowCall<'_>,
         after: u64,
+        patience: Duration,
     ) -> Result<Option<u64>, UserError> {
-        let mut runs = self.client.dispatched_runs(workflow, &self.branch, RUNS).await?;
-        let is_all = runs.len() < RUNS || runs.iter().any(|run| run.id <= after);
-        runs.retain(|run| run.id > after);
-        if let Some(run) = runs.iter().find(|run| is_of_call(run, call)) {
-            return Ok(Some(run.id));
+        let mut pauses = Pauses::until(patience);
+        loop {
+            let runs = self.client.dispatched_runs(workflow, &self.branch, RUNS).await?;
+            let is_it = |run: &&DispatchedRun| run.id > after && is_of_call(run, call);
+            if let Some(run) = runs.iter().find(is_it) {
+                return Ok(Some(run.id));
+            }
+            if pauses.are_over() {
+                return Ok(None);
+            }
+            pauses.next(&self.run).await?;
         }
-        if is_all && runs.iter().all(is_named) {
-            return Ok(None);
-        }
-        let what = "an earlier run was stopped while it started it, and whether it ran is not known: its runs do not name a digest";
-        Err(UserError::new(ErrorKind::Github, what).hint(format!(
-            "add `run-name: ${{{{ inputs.stack }}}} ${{{{ inputs.digest }}}}` to `{workflow}` on `{}`, and start it by hand with the stack `{}` and the digest `{}`",
-            self.branch, call.stack, call.digest
-        )))
     }
 
     async fn wait(
@@ -100,10 +102,15 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         run: u64,
         timeout: Duration,
     ) -> Result<Option<UserError>, UserError> {
-        let deadline = Instant::now() + timeout;
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Pauses::until(timeout);
+        // GitHub shows a run late.
+        let appears_until = Instant::now() + timeout.min(SEARCH);
         loop {
             let Some(found) = self.client.dispatched_run(run).await? else {
+                if Instant::now() < appears_until {
+                    pauses.next(&self.run).await?;
+                    continue;
+                }
                 let failure = UserError::new(ErrorKind::Github, format!("its run {run} was deleted"));
                 return Ok(Some(failure.hint("the next apply starts it again")));
             };
@@ -117,7 +124,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                         failure.hint("fix what it reports; the next apply starts it again"),
                     ));
                 }
-                None if Instant::now() >= deadline => {
+                None if pauses.are_over() => {
                     let what = format!("it has not ended after {} s: {url}", timeout.as_secs());
                     let failure = UserError::new(ErrorKind::Github, what);
                     return Err(failure.hint(format!(
@@ -126,12 +133,40 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                 }
                 None => {}
             }
-            let pause_now = pause.min(deadline.saturating_duration_since(Instant::now()));
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            tokio::select! {
-                () = self.run.cancel.cancelled() => self.run.check_interrupted()?,
-                () = tokio::time::sleep(pause_now) => {}
-            }
+            pauses.next(&self.run).await?;
+        }
+    }
+}
+
+/// The pauses between questions, longer from one to the next, up to a deadline.
+struct Pauses {
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Pauses {
+    fn until(timeout: Duration) -> Self {
+        Self {
+            deadline: Instant::now() + timeout,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    fn are_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    /// Waits for the next question.
+    ///
+    /// # Errors
+    /// The run was interrupted.
+    async fn next(&mut self, run: &RunContext) -> Result<(), UserError> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let pause = self.pause.min(left);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = run.cancel.cancelled() => run.check_interrupted(),
+            () = tokio::time::sleep(pause) => Ok(()),
         }
     }
 }
@@ -140,10 +175,4 @@ impl WorkflowStarter for DefaultBranchWorkflows {
 fn is_of_call(run: &DispatchedRun, call: WorkflowCall<'_>) -> bool {
     let has = |word: &str| run.display_title.split_whitespace().any(|part| part == word);
     has(call.stack.as_str()) && has(&call.digest.to_string())
-}
-
-/// Returns true if the title of a run names some call.
-fn is_named(run: &DispatchedRun) -> bool {
-    let mut words = run.display_title.split_whitespace();
-    words.any(|word| word.parse::<Digest>().is_ok())
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use globset::GlobMatcher;
-
-use super::{ClusterConfig, Config, HookWorkflow, StackRule, WorkflowTime, types::StackPolicy};
+use super::{
+    ClusterConfig, Config, DeliveryTool, HookWorkflow, StackRule, WorkflowTime, stack_glob::StackGlob,
+    types::StackPolicy,
+};
 use konverge_base::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
 
 /// The effective settings of one stack.
@@ -24,6 +25,8 @@ pub struct EffectiveStack {
     pub login: Option<String>,
     /// The values that its Specs may set for providers, by the provider's source; by a rule that matches the folder.
     pub provider_identities: BTreeMap<String, Vec<String>>,
+    /// The controller that applies its Kubernetes objects; by a rule that matches the folder.
+    pub deliver: Option<DeliveryTool>,
     /// Paths that are not compared.
     pub ignore: Vec<String>,
 }
@@ -32,7 +35,7 @@ impl EffectiveStack {
     /// Returns a function that is true for another stack, by its identity and folder, that comes before this one. The
     /// globs are compiled once.
     pub fn comes_after(&self) -> impl Fn(&StackId, &RepoPath) -> bool + use<> {
-        let globs: Vec<_> = self.after.iter().map(|pattern| matcher(pattern)).collect();
+        let globs: Vec<_> = self.after.iter().map(|pattern| StackGlob::compile(pattern)).collect();
         move |id, folder| globs.iter().any(|glob| matches(glob.as_ref(), id, folder))
     }
 }
@@ -66,7 +69,7 @@ impl Config {
     pub fn hook_workflows(&self, when: WorkflowTime, id: &StackId, folder: &RepoPath) -> Vec<&HookWorkflow> {
         let of_time = self.apply.hooks.workflows.iter().filter(|one| one.when == when);
         let mut found: Vec<&HookWorkflow> = Vec::new();
-        for one in of_time.filter(|one| matches(matcher(&one.stacks).as_ref(), id, folder)) {
+        for one in of_time.filter(|one| matches(StackGlob::compile(&one.stacks).as_ref(), id, folder)) {
             if !found.iter().any(|first| first.workflow == one.workflow) {
                 found.push(one);
             }
@@ -76,7 +79,7 @@ impl Config {
 
     /// The rules with compiled globs, for queries about many stacks.
     pub fn rules(&self) -> StackRules<'_> {
-        let compiled = self.stacks.iter().map(|rule| (matcher(&rule.pattern), rule));
+        let compiled = self.stacks.iter().map(|rule| (StackGlob::compile(&rule.pattern), rule));
         StackRules {
             config: self,
             compiled: compiled.collect(),
@@ -121,7 +124,7 @@ impl Config {
 /// The rules for stacks, with compiled globs.
 pub struct StackRules<'a> {
     config: &'a Config,
-    compiled: Vec<(Option<GlobMatcher>, &'a StackRule)>,
+    compiled: Vec<(Option<StackGlob>, &'a StackRule)>,
 }
 
 impl StackRules<'_> {
@@ -142,7 +145,12 @@ impl StackRules<'_> {
     /// the only one, and the paths that are not compared. `None` if there are neither. The cluster in
     /// `stack.yaml` counts with that file.
     pub fn digest(&self, stack: &Stack) -> Option<Digest> {
-        let EffectiveStack { cluster, ignore, .. } = self.for_stack(stack);
+        let EffectiveStack {
+            cluster,
+            ignore,
+            deliver,
+            ..
+        } = self.for_stack(stack);
         let named = stack.cluster.clone().or_else(|| cluster.clone());
         // No name contains a blank.
         let goes_to = match self.config.choice(named) {
@@ -153,12 +161,16 @@ impl StackRules<'_> {
             ClusterChoice::Unknown(name) => format!("no cluster {name}"),
             ClusterChoice::Ambiguous => "one of several".to_owned(),
         };
-        let said = !goes_to.is_empty() || !ignore.is_empty();
+        let said = !goes_to.is_empty() || !ignore.is_empty() || deliver.is_some();
         said.then(|| {
             let mut builder = DigestBuilder::new("stack-rules");
             builder.part(goes_to.as_bytes());
             for path in &ignore {
                 builder.part(path.as_bytes());
+            }
+            // No path begins so.
+            if let Some(tool) = deliver {
+                builder.part(format!("deliver {tool:?}").as_bytes());
             }
             builder.finish()
         })
@@ -166,7 +178,7 @@ impl StackRules<'_> {
 
     /// The patterns of rules that match none of the stacks.
     pub fn unmatched(&self, stacks: &[Stack]) -> Vec<&str> {
-        let hits = |(glob, rule): &(Option<GlobMatcher>, &StackRule)| {
+        let hits = |(glob, rule): &(Option<StackGlob>, &StackRule)| {
             stacks.iter().any(|stack| {
                 let ids = [&stack.id, &stack.names];
                 match is_of_folder(rule) {
@@ -201,6 +213,7 @@ impl StackRules<'_> {
                 environment,
                 login,
                 provider_identities,
+                deliver,
                 ignore,
             } = (*rule).clone();
             effective.cluster = cluster.or(effective.cluster);
@@ -211,6 +224,7 @@ impl StackRules<'_> {
             if matches_folder(glob.as_ref(), folder) {
                 effective.environment = environment.or(effective.environment);
                 effective.login = login.or(effective.login);
+                effective.deliver = deliver.or(effective.deliver);
                 effective.provider_identities = provider_identities.unwrap_or(effective.provider_identities);
             }
             effective.ignore = ignore.unwrap_or(effective.ignore);
@@ -219,24 +233,20 @@ impl StackRules<'_> {
     }
 }
 
-/// Compiles a glob: `*` stays inside one component, `**` crosses. `None` for an invalid glob, which matches
-/// nothing.
-pub(super) fn matcher(pattern: &str) -> Option<GlobMatcher> {
-    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
-    glob.ok().map(|glob| glob.compile_matcher())
-}
-
 /// Returns true if a rule has a key for which only the folder counts.
 fn is_of_folder(rule: &StackRule) -> bool {
-    rule.environment.is_some() || rule.login.is_some() || rule.provider_identities.is_some()
+    rule.environment.is_some()
+        || rule.login.is_some()
+        || rule.deliver.is_some()
+        || rule.provider_identities.is_some()
 }
 
-fn matches_folder(glob: Option<&GlobMatcher>, folder: &RepoPath) -> bool {
+fn matches_folder(glob: Option<&StackGlob>, folder: &RepoPath) -> bool {
     glob.is_some_and(|glob| glob.is_match(folder.as_str()))
 }
 
 /// Returns true if a glob matches a stack's folder or identity.
-pub(super) fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool {
+pub(super) fn matches(glob: Option<&StackGlob>, id: &StackId, folder: &RepoPath) -> bool {
     glob.is_some_and(|glob| glob.is_match(folder.as_str()) || glob.is_match(id.as_str()))
 }
 
@@ -355,7 +365,7 @@ mod tests {
     #[test]
     fn a_star_stays_inside_a_component() {
         let told =
-            |pattern: &str, stack: &Stack| matches(matcher(pattern).as_ref(), &stack.id, &stack.folder);
+            |pattern: &str, stack: &Stack| matches(StackGlob::compile(pattern).as_ref(), &stack.id, &stack.folder);
         assert!(told("appops/*/prod", &stack("appops/shop/prod", "shop/prod")));
         assert!(!told("appops/*", &stack("appops/shop/prod", "shop/prod")));
     }

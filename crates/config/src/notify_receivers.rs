@@ -2,8 +2,9 @@
 
 use super::{
     Notify,
-    effective::{matcher, matches},
+    effective::matches,
     problems::Problem,
+    stack_glob::StackGlob,
 };
 use konverge_base::model::{NotifyEvent, NotifyKind, RepoPath, StackId};
 
@@ -17,7 +18,7 @@ impl Notify {
     /// Returns true if this receiver is told about a stack.
     pub fn selects(&self, id: &StackId, folder: &RepoPath) -> bool {
         let pattern = self.pattern.as_deref();
-        pattern.is_none_or(|pattern| matches(matcher(pattern).as_ref(), id, folder))
+        pattern.is_none_or(|pattern| matches(StackGlob::compile(pattern).as_ref(), id, folder))
     }
 
     /// The first problem of the receiver.

@@ -136,6 +136,8 @@ fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
     );
     let login = rules.login.clone();
     keys.insert("login".to_owned(), login.map_or(Value::Null, Value::String));
+    let deliver = serde_json::to_value(rules.deliver).unwrap_or_default();
+    keys.insert("deliver".to_owned(), deliver);
     let identities = serde_json::to_value(&rules.provider_identities).unwrap_or_default();
     keys.insert("provider_identities".to_owned(), identities);
     keys

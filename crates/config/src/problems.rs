@@ -49,6 +49,10 @@ impl Config {
             .or_else(|| self.data_checks_problem())
             .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
             .or_else(|| self.login_problem())
+            .or_else(|| {
+                let is_used = self.stacks.iter().any(|rule| rule.deliver.is_some());
+                self.delivery.problem(is_used, is_cluster)
+            })
             .or_else(|| self.rollouts_problem())
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Config, RolloutConfig, effective::matcher};
+use super::{Config, RolloutConfig, stack_glob::StackGlob};
 use konverge_base::model::RepoPath;
 
 /// Which rollout and which wave a folder belongs to. The globs are compiled once.
 pub struct RolloutMatcher<'a> {
-    rollouts: Vec<(&'a RolloutConfig, Vec<Option<globset::GlobMatcher>>)>,
+    rollouts: Vec<(&'a RolloutConfig, Vec<Option<StackGlob>>)>,
 }
 
 /// A stack is in several rollouts.
@@ -21,7 +21,7 @@ impl RolloutMatcher<'_> {
     /// The folder is in several rollouts.
     pub fn wave_of(&self, folder: &RepoPath) -> Result<Option<(&str, usize)>, InSeveralRollouts> {
         let found = self.rollouts.iter().filter_map(|(rollout, globs)| {
-            let is_it = |glob: &Option<globset::GlobMatcher>| {
+            let is_it = |glob: &Option<StackGlob>| {
                 glob.as_ref().is_some_and(|glob| glob.is_match(folder.as_str()))
             };
             Some((rollout.name.as_str(), globs.iter().position(is_it)?))
@@ -41,7 +41,7 @@ impl Config {
     /// Which rollout and which wave a folder belongs to.
     pub fn rollout_matcher(&self) -> RolloutMatcher<'_> {
         let globs =
-            |rollout: &RolloutConfig| rollout.waves.iter().map(|wave| matcher(&wave.pattern)).collect();
+            |rollout: &RolloutConfig| rollout.waves.iter().map(|wave| StackGlob::compile(&wave.pattern)).collect();
         RolloutMatcher {
             rollouts: self
                 .rollouts

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConflictsConfig, Hooks, LoginConfig, Span,
+    ConflictsConfig, DeliveryConfig, DeliveryTool, Hooks, LoginConfig, Span,
     code_changes::SetConfig,
     core_install::CoreInstall,
     models::ModelsConfig,
@@ -47,6 +47,8 @@ pub struct Config {
     pub gates: BTreeMap<String, GateConfig>,
     /// Rules for stacks. For each key, the last rule that matches and has the key wins.
     pub stacks: Vec<StackRule>,
+    /// Where stacks with `deliver` are pushed to.
+    pub delivery: DeliveryConfig,
     /// How KCL is compiled.
     pub kcl: Kcl,
     /// The modules of AppConfigurations that run as processes, by the name of the dependency.
@@ -176,6 +178,10 @@ pub struct StackRule {
     /// As `terraform.provider_identities`, for the Specs of these stacks alone.
     #[serde(default)]
     pub provider_identities: Option<BTreeMap<String, Vec<String>>>,
+    /// The controller that applies their Kubernetes objects from an artifact; see `delivery`. Terraform stays here. For
+    /// this key `match` sees the folder alone. Default: Konverge applies them.
+    #[serde(default)]
+    pub deliver: Option<DeliveryTool>,
     /// Paths of Kubernetes objects that are set on creation and left alone afterwards: `/spec/replicas` (RFC 6901),
     /// an item of a list by its key: `/spec/template/spec/containers/name=web/image`.
     #[serde(default)]

@@ -57,6 +57,14 @@ pub(super) fn group(nodes: &[PlanNode], hooks: &HookTasks) -> Batches {
             .map(|&on| unit_of[on])
             .filter(|&other| other != unit);
         waits[unit].extend(others);
+        // What a controller delivers comes as one batch, and Terraform before it.
+        let kind = node.planned.public.runtime;
+        if node.granularity == Granularity::Segment && kind == RuntimeKind::Kubernetes && !node.is_deletion {
+            let before = segments.iter().filter(|((kind, stage, deletes), _)| {
+                *kind == RuntimeKind::Terraform && *stage <= node.stage && !deletes
+            });
+            waits[unit].extend(before.map(|(_, &unit)| unit));
+        }
         if !node.is_deletion {
             waits[barrier].push(unit);
         } else {

@@ -96,7 +96,33 @@ pub(super) fn wanted_drafts(
     for (draft, stage) in drafts.iter_mut().zip(planning_stages::cut_stages(&nodes, &order)) {
         draft.stage = stage;
     }
+    unite_delivered(&mut drafts)?;
     Ok(drafts)
+}
+
+/// Puts the objects that a controller delivers into one stage, after Terraform: they are one artifact.
+///
+/// # Errors
+/// A Terraform resource needs one of them.
+fn unite_delivered(drafts: &mut [DraftNode]) -> Result<(), UserError> {
+    let is_delivered = |draft: &DraftNode| {
+        draft.kind == RuntimeKind::Kubernetes && draft.granularity == Granularity::Segment
+    };
+    let Some(last) = drafts.iter().filter(|d| is_delivered(d)).map(|d| d.stage).max() else {
+        return Ok(());
+    };
+    for draft in drafts.iter().filter(|draft| !is_delivered(draft)) {
+        if let Some(&on) = draft.waits.iter().find(|&&on| is_delivered(&drafts[on])) {
+            let (id, object) = (&draft.item.id, &drafts[on].item.id);
+            let what = format!("`{id}` needs `{object}`, which a controller delivers after Terraform");
+            return Err(UserError::new(ErrorKind::Spec, what).hint(
+                "move one of the two into a stack of its own, or remove `deliver` from the rule of this one",
+            ));
+        }
+    }
+    let delivered = drafts.iter_mut().filter(|draft| is_delivered(draft));
+    delivered.for_each(|draft| draft.stage = last);
+    Ok(())
 }
 
 /// Adds the deletions of recorded resources that are no longer desired. A dependent is deleted before its

@@ -4,6 +4,7 @@ mod creation;
 mod delete;
 mod early_failure;
 mod field_takeover;
+mod hand_over;
 mod hook;
 pub(super) mod missing_objects;
 mod readiness;

@@ -17,6 +17,14 @@ pub use api::openapi::ClusterSchemas;
 pub use api::options::{Conflicts, Options};
 pub use plan::same_cluster::forget_clusters;
 
+/// Marks an object as one of a stack, as an apply does.
+pub fn mark_owner(
+    object: &mut serde_json::Map<String, serde_json::Value>,
+    stack: &konverge_base::model::StackId,
+) {
+    object::object_ref::annotate(object, OWNER, stack.to_string());
+}
+
 /// Our name as a field manager.
 const FIELD_MANAGER: &str = "konverge";
 /// The annotation that names the owner of an object.

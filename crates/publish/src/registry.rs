@@ -38,7 +38,20 @@ pub async fn publish(
     artifact: &Artifact,
     login: Option<&RegistryLogin>,
 ) -> Result<Published, PublishError> {
-    let limited = tokio::time::timeout(MOST_TIME, push(reference, artifact, login)).await;
+    publish_in_place_of(reference, artifact, login, &[]).await
+}
+
+/// As [`publish`], and the tag may move from one of these digests: those that the caller has pushed itself.
+///
+/// # Errors
+/// As [`publish`].
+pub async fn publish_in_place_of(
+    reference: &ArtifactReference,
+    artifact: &Artifact,
+    login: Option<&RegistryLogin>,
+    ours: &[String],
+) -> Result<Published, PublishError> {
+    let limited = tokio::time::timeout(MOST_TIME, push(reference, artifact, login, ours)).await;
     limited.unwrap_or_else(|_| {
         Err(PublishError::Slow {
             host: reference.host.clone(),
@@ -51,6 +64,7 @@ async fn push(
     reference: &ArtifactReference,
     artifact: &Artifact,
     login: Option<&RegistryLogin>,
+    replaceable: &[String],
 ) -> Result<Published, PublishError> {
     let host = &reference.host;
     let client = Client::new(ClientConfig {
@@ -74,14 +88,17 @@ async fn push(
     };
     let ours = artifact.digest();
     if let Some(found) = there().await? {
-        return match found == artifact.manifest {
-            true => Ok(Published::Unchanged),
-            false => Err(PublishError::OtherContent {
+        if found == artifact.manifest {
+            return Ok(Published::Unchanged);
+        }
+        let found = digest(&found);
+        if !replaceable.contains(&found) {
+            return Err(PublishError::OtherContent {
                 reference: reference.to_string(),
-                found: digest(&found),
+                found,
                 ours,
-            }),
-        };
+            });
+        }
     }
     for part in [&artifact.config, &artifact.layer] {
         asked(host, client.push_blob(&image, part.clone(), &digest(part))).await?;
@@ -133,5 +150,120 @@ fn is_missing(error: &OciDistributionError) -> bool {
             envelope.errors.iter().any(|error| missing.contains(&error.code))
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        io::{BufRead as _, BufReader, Read as _, Write as _},
+        net::{TcpListener, TcpStream},
+        sync::{Arc, Mutex},
+        thread,
+    };
+
+    use super::*;
+
+    /// A registry that takes everything, and says what it likes. Returns its address, and what it was asked.
+    fn registry(manifest: fn(pushes: usize) -> (u16, &'static str)) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                answer(stream.unwrap(), manifest, &seen);
+            }
+        });
+        (host, requests)
+    }
+
+    fn answer(mut stream: TcpStream, manifest: fn(usize) -> (u16, &'static str), seen: &Mutex<Vec<String>>) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let (mut header, mut length) = (String::new(), 0);
+        while reader.read_line(&mut header).unwrap() > 2 {
+            if let Some(value) = header.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            header.clear();
+        }
+        reader.read_exact(&mut vec![0; length]).unwrap();
+        let is_push = |line: &str| line.starts_with("PUT ") && line.contains("/manifests/");
+        let pushes = {
+            let mut seen = seen.lock().unwrap();
+            seen.push(line.clone());
+            seen.iter().filter(|line| is_push(line)).count()
+        };
+        let (status, body) = match line.split(' ').next().unwrap() {
+            "GET" if line.contains("/manifests/") => manifest(pushes),
+            "GET" => (200, "{}"),
+            "HEAD" => (404, ""),
+            "PUT" => (201, ""),
+            _ => (202, ""),
+        };
+        let place = "Location: /v2/acme/a/blobs/uploads/1\r\nRange: 0-0\r\n";
+        let text = format!(
+            "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nConnection: close\r\n{place}\r\n{body}",
+            body.len()
+        );
+        // A client that has gone needs no answer.
+        let _ = stream.write_all(text.as_bytes());
+    }
+
+    async fn push_to(host: &str, ours: &[String]) -> Result<Published, PublishError> {
+        let artifact = Artifact::new(
+            &BTreeMap::from([("a".to_owned(), b"a".to_vec())]),
+            &BTreeMap::new(),
+        );
+        let reference = format!("oci://{host}/acme/a:live").parse().unwrap();
+        publish_in_place_of(&reference, &artifact, None, ours).await
+    }
+
+    const OTHER: &str = "{\"schemaVersion\":2}";
+
+    #[tokio::test]
+    async fn a_registry_that_gives_something_else_is_not_believed() {
+        let missing_first = |pushes| match pushes {
+            0 => (
+                404,
+                "{\"errors\":[{\"code\":\"MANIFEST_UNKNOWN\",\"message\":\"\"}]}",
+            ),
+            _ => (200, OTHER),
+        };
+        let (host, _) = registry(missing_first);
+        let error = push_to(&host, &[]).await.unwrap_err();
+        assert!(
+            matches!(&error, PublishError::Lies { found, .. } if *found == digest(OTHER.as_bytes())),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_tag_moves_only_from_what_the_caller_pushed() {
+        let (host, requests) = registry(|_| (200, OTHER));
+        let error = push_to(&host, &[digest(b"another")]).await.unwrap_err();
+        assert!(matches!(error, PublishError::OtherContent { .. }), "{error}");
+        let is_read = |line: &String| line.starts_with("GET ");
+        assert!(requests.lock().unwrap().iter().all(is_read));
+        // It is moved, and the registry says that it was not.
+        let error = push_to(&host, &[digest(OTHER.as_bytes())]).await.unwrap_err();
+        assert!(matches!(error, PublishError::Lies { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_refuses_gets_nothing() {
+        let (host, requests) = registry(|_| (403, "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"no\"}]}"));
+        let error = push_to(&host, &[]).await.unwrap_err();
+        assert!(matches!(error, PublishError::Registry { .. }), "{error}");
+        assert!(
+            !requests
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|line| line.starts_with("PUT"))
+        );
     }
 }

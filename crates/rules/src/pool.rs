@@ -70,10 +70,11 @@ impl RuleWorkers {
 
     /// The outcomes of each set on a document. A set that ends its worker has none; the others go on.
     pub async fn outcomes(&self, sets: &[&PolicySet], document: &Arc<StackDocument>) -> Vec<Outcomes> {
+        let document = SentDocument::new(document, sets);
         let mut lent = self.lend().await;
         let mut all = Vec::new();
         for set in sets {
-            all.push(lent.outcomes(set, document).await);
+            all.push(lent.outcomes(set, &document).await);
         }
         lent.give_back();
         all
@@ -147,7 +148,7 @@ impl LentWorker<'_> {
         }
     }
 
-    async fn outcomes(&mut self, set: &PolicySet, document: &Arc<StackDocument>) -> Outcomes {
+    async fn outcomes(&mut self, set: &PolicySet, document: &SentDocument) -> Outcomes {
         let source = set.source().map_err(|why| NoOutcomes::Unreadable(why.clone()))?;
         if let Some(why) = self.inner.earlier_failure(set.digest()) {
             return Err(why);
@@ -167,22 +168,22 @@ impl LentWorker<'_> {
         &mut self,
         set: &PolicySet,
         source: &Arc<SetSource>,
-        document: &Arc<StackDocument>,
+        document: &SentDocument,
     ) -> Result<Result<Vec<RuleOutcome>, WorkerEnd>, NoOutcomes> {
         self.parse(set, source).await?;
         let worker = self.worker.as_ref();
-        let has_it = worker.and_then(|worker| worker.document.as_ref());
-        let is_new = has_it.is_none_or(|has| !Arc::ptr_eq(has, document));
+        let kept = worker.and_then(|worker| worker.document.as_ref());
+        let is_new = kept.is_none_or(|kept| !document.is_in(kept));
         let answer = self
             .call(Request::Evaluate {
                 set: set.digest(),
-                document: is_new.then(|| SentDocument(Arc::clone(document))),
+                document: is_new.then(|| document.clone()),
             })
             .await;
         Ok(match answer {
             Ok(Answer::Outcomes(outcomes)) => {
-                if let Some(worker) = &mut self.worker {
-                    worker.document = Some(Arc::clone(document));
+                if let Some(worker) = self.worker.as_mut().filter(|_| is_new) {
+                    worker.document = Some(document.kept());
                 }
                 Ok(outcomes)
             }

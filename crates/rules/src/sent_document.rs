@@ -1,7 +1,11 @@
 //! [`SentDocument`]: a plan document on its way to a worker. A resource that is created has its object in `after` and in
-//! its change, one without changes in `before` and in `after`: such a value is sent once.
+//! its change, one without changes in `before` and in `after`: such a value is sent once. Most rules see resources and not
+//! their changes: without a set that does, these are not sent.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Weak},
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -12,10 +16,46 @@ use konverge_base::model::{
     plan_document::{DocumentChange, DocumentResource, DocumentStack, OtherNames, StackDocument},
     spec::RuntimeKind,
 };
+use konverge_policy::sets::PolicySet;
 
 /// A document that is sent, or was received.
-#[derive(Debug)]
-pub(super) struct SentDocument(pub(super) Arc<StackDocument>);
+#[derive(Debug, Clone)]
+pub(super) struct SentDocument {
+    pub document: Arc<StackDocument>,
+    /// True if the changes of its resources are sent, too.
+    pub with_changes: bool,
+}
+
+/// What a worker has. It does not keep the document in our memory.
+pub(super) struct KeptDocument {
+    document: Weak<StackDocument>,
+    with_changes: bool,
+}
+
+impl SentDocument {
+    /// The document as these sets need it.
+    pub(super) fn new(document: &Arc<StackDocument>, sets: &[&PolicySet]) -> Self {
+        let mut sources = sets.iter().filter_map(|set| set.source().ok());
+        Self {
+            document: Arc::clone(document),
+            with_changes: sources.any(|source| source.sees_changes()),
+        }
+    }
+
+    /// What a worker has that got it.
+    pub(super) fn kept(&self) -> KeptDocument {
+        KeptDocument {
+            document: Arc::downgrade(&self.document),
+            with_changes: self.with_changes,
+        }
+    }
+
+    /// Returns true if a worker that has this needs no other.
+    pub(super) fn is_in(&self, kept: &KeptDocument) -> bool {
+        let is_same = Weak::as_ptr(&kept.document) == Arc::as_ptr(&self.document);
+        is_same && (kept.with_changes || !self.with_changes)
+    }
+}
 
 #[derive(Serialize, Deserialize)]
 struct SentStack<'a> {
@@ -89,12 +129,15 @@ impl<'a> SentValue<'a> {
 
 impl Serialize for SentDocument {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let document = &*self.0;
+        let document = &*self.document;
+        let resources = document.resources.iter();
         SentStack {
             version: document.version,
             stack: Cow::Borrowed(&document.stack),
             basis: document.basis,
-            resources: document.resources.iter().map(sent).collect(),
+            resources: resources
+                .map(|resource| sent(resource, self.with_changes))
+                .collect(),
         }
         .serialize(serializer)
     }
@@ -103,23 +146,28 @@ impl Serialize for SentDocument {
 impl<'de> Deserialize<'de> for SentDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let stack = SentStack::deserialize(deserializer)?;
-        Ok(Self(Arc::new(StackDocument {
+        let document = StackDocument {
             version: stack.version,
             stack: stack.stack.into_owned(),
             basis: stack.basis,
             known_as: OtherNames::default(),
             hidden: Default::default(),
             resources: stack.resources.into_iter().map(received).collect(),
-        })))
+        };
+        Ok(Self {
+            document: Arc::new(document),
+            with_changes: true,
+        })
     }
 }
 
-fn sent(resource: &DocumentResource) -> SentResource<'_> {
+fn sent(resource: &DocumentResource, with_changes: bool) -> SentResource<'_> {
     let after = match (&resource.before, &resource.after) {
         (Some(before), Some(after)) if before == after => SentValue::Before,
         (_, after) => SentValue::new(after.as_ref()),
     };
-    let changes = resource.changes.iter().map(|change| SentChange {
+    let changes = resource.changes.iter().filter(|_| with_changes);
+    let changes = changes.map(|change| SentChange {
         path: Cow::Borrowed(&change.path),
         from: SentValue::of_change(change.from.as_ref(), resource),
         to: SentValue::of_change(change.to.as_ref(), resource),
@@ -216,16 +264,66 @@ mod tests {
                         hidden: Default::default(),
                         resources: vec![resource(before, after, changes)],
                     };
-                    let sent = serde_json::to_string(&SentDocument(Arc::new(document.clone()))).unwrap();
+                    let send = |with_changes| {
+                        let document = Arc::new(document.clone());
+                        let sent = SentDocument {
+                            document,
+                            with_changes,
+                        };
+                        serde_json::to_string(&sent).unwrap()
+                    };
+                    let sent = send(true);
                     assert!(sent.matches("once").count() <= 2, "{sent}");
                     let received: SentDocument = serde_json::from_str(&sent).unwrap();
-                    assert_eq!(*received.0, document);
+                    assert_eq!(*received.document, document);
+                    let without: SentDocument = serde_json::from_str(&send(false)).unwrap();
+                    let mut wanted = document;
+                    wanted.resources[0].changes.clear();
+                    assert_eq!(*without.document, wanted);
                 }
             }
         }
         let created = vec![change("", None, Some(&object))];
         let created = resource(None, Some(&object), created);
-        let text = serde_json::to_string(&sent(&created)).unwrap();
-        assert_eq!(text.matches("once").count(), 1, "{text}");
+        for with_changes in [true, false] {
+            let text = serde_json::to_string(&sent(&created, with_changes)).unwrap();
+            assert_eq!(text.matches("once").count(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_has_a_document_without_its_changes_needs_it_again_for_rules_that_see_them() {
+        let document = || {
+            Arc::new(StackDocument {
+                version: 1,
+                stack: DocumentStack {
+                    id: "shop/prod".parse().unwrap(),
+                    folder: konverge_base::model::RepoPath::root(),
+                },
+                basis: Basis::Live,
+                known_as: OtherNames::default(),
+                hidden: Default::default(),
+                resources: Vec::new(),
+            })
+        };
+        let sent = |document: &Arc<StackDocument>, with_changes| SentDocument {
+            document: Arc::clone(document),
+            with_changes,
+        };
+        let (one, other) = (document(), document());
+        for (kept, asked, is_in) in [
+            (true, true, true),
+            (true, false, true),
+            (false, true, false),
+            (false, false, true),
+        ] {
+            assert_eq!(sent(&one, asked).is_in(&sent(&one, kept).kept()), is_in);
+            assert!(!sent(&other, asked).is_in(&sent(&one, kept).kept()));
+        }
+        let kept = sent(&one, true).kept();
+        assert_eq!(Arc::strong_count(&one), 1);
+        drop(one);
+        // Nothing else gets the place of a document that is still compared with.
+        assert!(!sent(&document(), true).is_in(&kept));
     }
 }

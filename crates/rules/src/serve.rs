@@ -124,7 +124,7 @@ impl ServedRules {
                 Err(why) => Answer::Unreadable(why.to_string()),
             },
             Request::Evaluate { set, document } => {
-                if let Some(SentDocument(document)) = document {
+                if let Some(SentDocument { document, .. }) = document {
                     self.document = Some(document);
                 }
                 match (self.sets.get(&set), &self.document) {

@@ -1,8 +1,7 @@
 //! [`RuleWorker`]: a process that parses and evaluates rules, one request at a time.
 
 use std::{
-    collections::BTreeSet, fmt, os::unix::process::ExitStatusExt, path::Path, process::Stdio, sync::Arc,
-    time::Duration,
+    collections::BTreeSet, fmt, os::unix::process::ExitStatusExt, path::Path, process::Stdio, time::Duration,
 };
 
 use nix::libc;
@@ -11,11 +10,11 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
 };
 
-use super::protocol::{Answer, MAX_ANSWER, Request, RuleLimits};
-use konverge_base::{
-    model::{Digest, plan_document::StackDocument},
-    process::die_with_parent,
+use super::{
+    protocol::{Answer, MAX_ANSWER, Request, RuleLimits},
+    sent_document::KeptDocument,
 };
+use konverge_base::{model::Digest, process::die_with_parent};
 
 /// The maximum of a worker's standard error that is read. It may hold values, and is not shown.
 const SAID: u64 = 64 << 10;
@@ -29,7 +28,7 @@ pub(super) struct RuleWorker {
     /// The sets that it has parsed.
     pub(super) parsed: BTreeSet<Digest>,
     /// The document that it has.
-    pub(super) document: Option<Arc<StackDocument>>,
+    pub(super) document: Option<KeptDocument>,
 }
 
 /// Why a request has no answer. The worker is gone.

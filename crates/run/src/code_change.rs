@@ -82,7 +82,7 @@ pub struct CodeChange {
     /// The stacks whose Specs differ.
     pub stacks: Vec<Stack>,
     /// The revision with the edits.
-    pub revision: OpenRevision,
+    pub revision: Arc<OpenRevision>,
 }
 
 /// Edits files of one revision, in memory.
@@ -93,6 +93,8 @@ pub struct CodeEditor<'a> {
     compiler: &'a Compiler,
     /// The contents that were edited so far.
     contents: BTreeMap<RepoPath, Arc<[u8]>>,
+    /// The revision with these contents, once something asked for it.
+    opened: Option<Arc<OpenRevision>>,
 }
 
 impl<'a> CodeEditor<'a> {
@@ -103,6 +105,7 @@ impl<'a> CodeEditor<'a> {
             revisions,
             compiler,
             contents: BTreeMap::new(),
+            opened: None,
         }
     }
 
@@ -123,15 +126,31 @@ impl<'a> CodeEditor<'a> {
         content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))
     }
 
+    /// Gives a file another content.
+    fn edit(&mut self, path: RepoPath, content: Arc<[u8]>) {
+        self.contents.insert(path, content);
+        self.opened = None;
+    }
+
+    /// The revision with the edits so far.
+    fn revision(&mut self) -> Result<Arc<OpenRevision>, UserError> {
+        if let Some(opened) = &self.opened {
+            return Ok(Arc::clone(opened));
+        }
+        let opened = Arc::new(self.revisions.edited(&self.contents)?);
+        self.opened = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
     /// The Spec of a stack with the edits so far.
-    async fn spec(&self, stack: &StackId) -> Result<Spec, UserError> {
-        let edited = match self.contents.is_empty() {
-            true => None,
-            false => Some(self.revisions.edited(&self.contents)?),
-        };
-        let revision = edited.as_ref().unwrap_or(&self.revisions.head);
-        let stack = find_stack(revision, stack)?;
-        self.compiler.spec(revision, &stack).await
+    async fn spec(&mut self, stack: &StackId) -> Result<Spec, UserError> {
+        if self.contents.is_empty() {
+            let head = &self.revisions.head;
+            return self.compiler.spec(head, &find_stack(head, stack)?).await;
+        }
+        let revision = self.revision()?;
+        let stack = find_stack(&revision, stack)?;
+        self.compiler.spec(&revision, &stack).await
     }
 
     /// Compiles what the edits affect. Only the Specs of the stacks in `named` may differ, unless `shared` allows it for
@@ -139,7 +158,7 @@ impl<'a> CodeEditor<'a> {
     ///
     /// # Errors
     /// A stack does not compile, or the edits change another stack.
-    pub async fn finish(self, named: &BTreeSet<StackId>, shared: bool) -> Result<CodeChange, UserError> {
+    pub async fn finish(mut self, named: &BTreeSet<StackId>, shared: bool) -> Result<CodeChange, UserError> {
         let head = &self.revisions.head;
         let mut files = Vec::new();
         for (path, after) in &self.contents {
@@ -152,7 +171,7 @@ impl<'a> CodeEditor<'a> {
                 });
             }
         }
-        let revision = self.revisions.edited(&self.contents)?;
+        let revision = self.revision()?;
         let affected = revision.analysis.compare(&head.analysis);
         let ids = affected.stacks.into_iter().map(|stack| stack.id);
         let (mut before, mut after) = (Vec::new(), Vec::new());

@@ -9,6 +9,10 @@ use crate::{
     OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{self, CompileCounts, Compiler},
+    delivery::{
+        DeliveredObjects, Delivery, DeliveryRecord, DeliveryTarget, NO_OBJECTS, OTHER_RULE, check_released,
+        take_back,
+    },
     kusion_releases,
     logins::{LoginUse, Logins, StackLogin, StackLoginChoice},
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
@@ -20,7 +24,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        Digest, StackId,
+        ClusterName, Digest, StackId,
         hook::{HookPurpose, HookRules},
         plan::{Basis, StackPlan},
         plan_document::OtherNames,
@@ -30,8 +34,10 @@ use konverge_base::{
     },
     secrets::{Secrets, mask_resource},
 };
+use konverge_cloud::RegistryLogin;
 use konverge_config::{Config, EffectiveStack, HookTool};
-use konverge_engine::{self as engine, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry};
+use konverge_engine::{self as engine, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry, runtime::Runtime};
+use konverge_kubernetes::Kubernetes;
 use konverge_state::IndexedStates;
 
 /// The common input of all plans of a run.
@@ -234,6 +240,11 @@ impl Planner {
         self.config.for_place(&target.id, &target.folder)
     }
 
+    /// Returns true if a controller applies the objects of a target that the repository has.
+    pub(crate) fn is_delivered(&self, target: &Target) -> bool {
+        target.head.is_some() && self.rules(target).deliver.is_some()
+    }
+
     /// Who a target is.
     fn login(&self, target: &Target, usage: LoginUse) -> Result<StackLoginChoice, UserError> {
         match self.live {
@@ -248,8 +259,8 @@ impl Planner {
     /// A cloud refuses the login of the stack, or it has none for this.
     pub async fn runtimes_to_read(&self, target: &Target) -> Result<RuntimeRegistry, UserError> {
         match self.login(target, LoginUse::Preview)? {
-            StackLoginChoice::Job => self.runtimes_as(target, None).await,
-            StackLoginChoice::Login(login) => self.runtimes_as(target, Some(&login)).await,
+            StackLoginChoice::Job => Ok(self.runtimes_as(target, None).await?.0),
+            StackLoginChoice::Login(login) => Ok(self.runtimes_as(target, Some(&login)).await?.0),
             StackLoginChoice::NoPreview(why) => Err(no_identity(target, &why)),
         }
     }
@@ -259,11 +270,77 @@ impl Planner {
         &self,
         target: &Target,
         login: Option<&Arc<StackLogin>>,
-    ) -> Result<RuntimeRegistry, UserError> {
+    ) -> Result<(RuntimeRegistry, Option<Kubernetes>), UserError> {
         if let Some(login) = login {
             login.log_in().await?;
         }
-        Ok(self.runtimes.of(login, &self.rules(target)).await)
+        Ok(self.runtimes.with_clusters(login, &self.rules(target)).await)
+    }
+
+    /// The runtimes of a target, with the controller in the place of the Kubernetes runtime if one delivers the stack.
+    /// An apply of a stack that a controller delivered until now takes the fields of its objects back.
+    async fn with_delivery(
+        &self,
+        (runtimes, kubernetes): (RuntimeRegistry, Option<Kubernetes>),
+        (purpose, usage): (PlanPurpose<'_>, LoginUse),
+        (target, has_objects): (&Target, bool),
+        (state, cluster): (&StackState, Option<&ClusterName>),
+    ) -> Result<RuntimeRegistry, UserError> {
+        let before = DeliveryRecord::read(&state.runtime)?;
+        let rule = self.rules(target).deliver;
+        // An artifact is not empty: the objects that are left are deleted as those of every stack.
+        let tool = rule.filter(|_| has_objects);
+        let Some(kubernetes) = kubernetes.filter(|_| before.is_some() || tool.is_some()) else {
+            return Ok(runtimes);
+        };
+        let is_apply = matches!((&purpose, &usage), (PlanPurpose::Apply, LoginUse::Apply));
+        let (checked, runtime): (_, Arc<dyn Runtime>) = match (tool, before) {
+            (Some(tool), before) => {
+                let delivery = DeliveryTarget::new(&self.config, tool, &target.id, cluster);
+                let login = RegistryLogin::find(&self.run.env, &delivery.reference()?.host);
+                let delivered = DeliveredObjects::new(
+                    &kubernetes,
+                    Delivery {
+                        stack: target.id.clone(),
+                        target: delivery,
+                        before,
+                        login,
+                        secrets: self.secrets().clone(),
+                    },
+                );
+                (delivered.check().await, Arc::new(delivered))
+            }
+            (None, Some(before)) => {
+                let why = rule.map_or(OTHER_RULE, |_| NO_OBJECTS);
+                let released = check_released(&kubernetes, &target.id, &before, why).await;
+                let is_ours = is_apply && released.is_ok();
+                if is_ours {
+                    take_back(&kubernetes, state, &before).await?;
+                }
+                let manager = before.target.field_manager();
+                let runtime = match is_ours {
+                    true => kubernetes,
+                    false => kubernetes.managed_by(manager),
+                };
+                (released.map(|()| None), Arc::new(runtime))
+            }
+            (None, None) => return Ok(runtimes),
+        };
+        match checked {
+            Err(refusal) if is_apply => Err(refusal),
+            Err(refusal) => {
+                let what = format!("an apply of {} would stop", target.id);
+                self.run.warn(&what, refusal);
+                Ok(runtimes.with(runtime))
+            }
+            Ok(says) => {
+                if let Some(says) = says.filter(|_| !is_apply) {
+                    let note = format!("warning: {}: the last delivery is not well: {says}", target.id);
+                    self.run.notes.note(&note);
+                }
+                Ok(runtimes.with(runtime))
+            }
+        }
     }
 
     async fn plan_for(
@@ -326,6 +403,14 @@ impl Planner {
             StackLoginChoice::Login(login) => self.runtimes_as(target, Some(login)).await?,
             _ => self.runtimes_as(target, None).await?,
         };
+        let runtimes = self
+            .with_delivery(
+                runtimes,
+                (purpose, usage),
+                (target, has_objects(&wanted)),
+                (state, cluster.as_ref()),
+            )
+            .await?;
         let wanted = self.references.admit(target, wanted)?;
         // What is missing is said at its resource.
         let _ = self.references.ask_versions(&target.id).await;

@@ -54,7 +54,10 @@ pub struct AnalysisCache {
     reader: LayoutReader,
     /// The revision that an earlier run saved, then those of this run.
     revisions: Mutex<Vec<CachedRevision>>,
-    kept: Option<TreeId>,
+    /// True if an earlier run saved a revision.
+    has_earlier: bool,
+    /// The tree of the revision that is saved, or about to be.
+    kept: Mutex<Option<TreeId>>,
     places: Option<(PathBuf, PathBuf)>,
     writers: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -83,7 +86,8 @@ impl AnalysisCache {
         Self {
             index: Arc::new(index.unwrap_or_default()),
             reader: LayoutReader::new(),
-            kept: kept.as_ref().map(|kept| kept.listing().tree),
+            has_earlier: kept.is_some(),
+            kept: Mutex::new(kept.as_ref().map(|kept| kept.listing().tree)),
             revisions: Mutex::new(
                 kept.map(|kept| CachedRevision::restore(kept, repository))
                     .into_iter()
@@ -100,10 +104,33 @@ impl AnalysisCache {
         let Some((_, place)) = self.places.clone() else {
             return;
         };
-        let fresh = Snapshot::take(&workspace.analysis, workspace.config.layout_rules());
-        if let Some(kept) = fresh.filter(|kept| self.kept != Some(kept.listing().tree)) {
-            self.write(move || kept.save(&place));
+        let Some(fresh) = Snapshot::take(&workspace.analysis, workspace.config.layout_rules()) else {
+            return;
+        };
+        if self.kept().replace(fresh.listing().tree) != Some(fresh.listing().tree) {
+            self.write(move || fresh.save(&place));
         }
+    }
+
+    /// Opens and saves the commit that is checked out, unless an earlier run saved it or this run opened a commit. A working
+    /// tree is derived from it, and cannot be saved itself. A failure only makes this run and the next one slower.
+    fn keep_checked_out(&self, repository: &Repository, config: &Config) {
+        let Ok(commit) = repository.resolve("HEAD") else {
+            return;
+        };
+        let commits = self.revisions().iter().filter_map(CachedRevision::listing).count();
+        let is_kept = repository.tree(&commit).ok() == *self.kept();
+        if self.places.is_none() || is_kept || commits > usize::from(self.has_earlier) {
+            return;
+        }
+        match OpenRevision::open_knowing(self, repository, &RevisionSpec::Commit(commit), Some(config)) {
+            Ok(revision) => self.keep(&revision),
+            Err(error) => tracing::debug!(%error, "the commit that is checked out could not be opened"),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<TreeId>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Saves the scan results of single files, as [`AnalysisCache::keep`] does a revision.
@@ -240,6 +267,13 @@ impl OpenRevision {
         let config = match config {
             Some(config) => config.clone(),
             None => Config::load(source.as_ref())?,
+        };
+        let near = match at {
+            RevisionSpec::Commit(_) => near,
+            RevisionSpec::Worktree => {
+                known.keep_checked_out(repository, &config);
+                known.nearest(None)
+            }
         };
         Self::analyze(known, source, near, config)
     }
@@ -467,7 +501,7 @@ fn source(
     at: &RevisionSpec,
 ) -> Result<(Arc<dyn Source>, Option<CachedRevision>), UserError> {
     Ok(match at {
-        RevisionSpec::Worktree => (repository.worktree()?, known.nearest(None)),
+        RevisionSpec::Worktree => (repository.worktree()?, None),
         RevisionSpec::Commit(commit) => {
             let near = known.nearest(Some(repository.tree(commit)?));
             let listing = near.as_ref().and_then(CachedRevision::listing);

@@ -23,7 +23,7 @@ pub struct StackRuntimes {
     /// With the job's own identity.
     job: RuntimeRegistry,
     parts: Option<(Kubernetes, Arc<Terraform>)>,
-    others: Mutex<BTreeMap<RuntimeKey, RuntimeRegistry>>,
+    others: Mutex<BTreeMap<RuntimeKey, (RuntimeRegistry, Kubernetes)>>,
 }
 
 impl StackRuntimes {
@@ -42,19 +42,28 @@ impl StackRuntimes {
 
     /// The runtimes of a stack with these rules. Its plans and its apply use the same.
     pub async fn of(&self, login: Option<&Arc<StackLogin>>, rules: &EffectiveStack) -> RuntimeRegistry {
+        self.with_clusters(login, rules).await.0
+    }
+
+    /// The same, with the clusters of the stack; `None` if nothing is queried.
+    pub(crate) async fn with_clusters(
+        &self,
+        login: Option<&Arc<StackLogin>>,
+        rules: &EffectiveStack,
+    ) -> (RuntimeRegistry, Option<Kubernetes>) {
         let Some((kubernetes, terraform)) = &self.parts else {
-            return self.job.clone();
+            return (self.job.clone(), None);
         };
         if login.is_none() && rules.provider_identities.is_empty() {
-            return self.job.clone();
+            return (self.job.clone(), Some(kubernetes.clone()));
         }
         let key = (
             login.map(|login| login.key.clone()),
             rules.provider_identities.clone(),
         );
         let mut others = self.others.lock().await;
-        if let Some(known) = others.get(&key) {
-            return known.clone();
+        if let Some((registry, kubernetes)) = others.get(&key) {
+            return (registry.clone(), Some(kubernetes.clone()));
         }
         let kubernetes = match login {
             Some(login) => kubernetes.under(Arc::clone(&login.identity)).await,
@@ -63,9 +72,9 @@ impl StackRuntimes {
         let login = login.map(|login| Arc::clone(login) as Arc<dyn ProviderLogin>);
         let terraform = terraform.under(login, &rules.provider_identities);
         let registry = RuntimeRegistry::new()
-            .with(Arc::new(kubernetes))
+            .with(Arc::new(kubernetes.clone()))
             .with(Arc::new(terraform));
-        others.insert(key, registry.clone());
-        registry
+        others.insert(key, (registry.clone(), kubernetes.clone()));
+        (registry, Some(kubernetes))
     }
 }

@@ -25,20 +25,21 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The number of bytes of pages that are kept.
 const KEPT: usize = 32 << 20;
 
+/// What is shown, since when.
+type ShownIndex = (Instant, Result<Arc<KnownIndex>, UserError>);
+
 /// The newest index that was read.
 #[derive(Default)]
-pub(super) struct IndexCache(tokio::sync::Mutex<LastRead>);
-
-/// The last reading, and the last one that succeeded.
-#[derive(Default)]
-struct LastRead {
-    /// When the store was last asked, and what is shown since.
-    shown: Option<(Instant, Result<Arc<KnownIndex>, UserError>)>,
-    good: Option<(Timestamp, Arc<KnownIndex>)>,
+pub(super) struct IndexCache {
+    /// `None` where the store must be asked.
+    shown: Mutex<Option<ShownIndex>>,
+    /// The last reading that succeeded. Who reads holds it.
+    good: tokio::sync::Mutex<Option<(Timestamp, Arc<KnownIndex>)>>,
 }
 
-/// The number of different views of an index that are kept.
+/// The number of different views of an index that are kept, and of their stacks together.
 const VIEWS: usize = 64;
+const VIEWED_STACKS: usize = 20_000;
 
 /// An index, with its overview as JSON.
 pub(super) struct KnownIndex {
@@ -67,9 +68,6 @@ impl KnownIndex {
         if let Some(view) = views.get(&patterns) {
             return Arc::clone(view);
         }
-        if views.len() >= VIEWS {
-            views.clear();
-        }
         let mut index = self.index.restricted(|folder| access.may_see(folder));
         if let Some(stale) = &self.stale {
             if self.index.overview.notices.len() == 1 {
@@ -78,6 +76,11 @@ impl KnownIndex {
             index.overview.notices.insert(0, stale.clone());
         }
         let view = Self::new(index, self.stale.clone());
+        let stacks = |view: &Arc<Self>| view.index.overview.stacks.len();
+        let viewed: usize = views.values().map(stacks).sum();
+        if views.len() >= VIEWS || viewed + stacks(&view) > VIEWED_STACKS {
+            views.clear();
+        }
         views.insert(patterns, Arc::clone(&view));
         view
     }
@@ -103,40 +106,55 @@ impl std::ops::Deref for KnownIndex {
 }
 
 impl IndexCache {
-    /// The index. If the store does not answer, an earlier one says so in its notices.
+    /// The index. If the store does not answer, an earlier one says so in its notices. While one request asks the store
+    /// again, the others get what was read before.
     pub(super) async fn read(
         &self,
         source: &dyn PortalSource,
         metrics: &Metrics,
     ) -> Result<Arc<KnownIndex>, UserError> {
-        let mut last = self.0.lock().await;
-        if let Some((_, shown)) = last.shown.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return shown.clone();
+        let mut good = match self.shown() {
+            Some((at, shown)) if at.elapsed() < FRESH => return shown,
+            Some((_, Ok(earlier))) => match self.good.try_lock() {
+                Ok(good) => good,
+                Err(_) => return Ok(earlier),
+            },
+            _ => self.good.lock().await,
+        };
+        // Somebody may have read it meanwhile.
+        if let Some((_, shown)) = self.shown().filter(|(at, _)| at.elapsed() < FRESH) {
+            return shown;
         }
         let read = within_deadline(source.index()).await;
         metrics.count_read(read.as_ref().ok().map(|index| index.overview.stacks.len()));
         let shown = match read {
             Ok(index) => {
                 let known = KnownIndex::new(index, None);
-                last.good = Some((Timestamp::now(), Arc::clone(&known)));
+                *good = Some((Timestamp::now(), Arc::clone(&known)));
                 Ok(known)
             }
             Err(error) => {
                 tracing::warn!(%error, "the index could not be read");
-                match &last.good {
+                match &*good {
                     Some((at, earlier)) => Ok(KnownIndex::earlier(earlier, *at, &error)),
                     None => Err(error),
                 }
             }
         };
         // A store that is away is not asked again by each reader either.
-        last.shown = Some((Instant::now(), shown.clone()));
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), shown.clone()));
         shown
     }
 
-    /// Asks the store again at the next request.
+    fn shown(&self) -> Option<ShownIndex> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.clone()
+    }
+
+    /// Asks the store again at the next request. What is being read now may be of before.
     pub(super) async fn forget(&self) {
-        self.0.lock().await.shown = None;
+        let _reading = self.good.lock().await;
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -208,5 +226,102 @@ impl BodyCache {
             let before = bodies.by_address.insert(address, (Instant::now(), body.clone()));
             bodies.size -= before.map_or(0, |(_, body)| body.bytes.len());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use konverge_base::model::StackId;
+    use konverge_config::PortalConfig;
+    use konverge_portal::{Overview, SearchIndex, StackDetails, StateDifference};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// A store that answers when it is told to.
+    #[derive(Default)]
+    struct SlowStore {
+        asked: AtomicUsize,
+        answers: Notify,
+    }
+
+    #[async_trait]
+    impl PortalSource for SlowStore {
+        async fn roles(&self) -> Result<Arc<PortalConfig>, UserError> {
+            Ok(Arc::default())
+        }
+
+        async fn index(&self) -> Result<StackIndex, UserError> {
+            let asked = self.asked.fetch_add(1, Ordering::SeqCst);
+            self.answers.notified().await;
+            Ok(StackIndex {
+                overview: Overview {
+                    version: 1,
+                    repository: format!("reading {asked}"),
+                    head: None,
+                    freeze: None,
+                    notices: Vec::new(),
+                    stacks: Vec::new(),
+                },
+                search: SearchIndex::default(),
+                fingerprints: Default::default(),
+                serials: Default::default(),
+            })
+        }
+
+        async fn stack(&self, _: &StackIndex, _: &StackId) -> Result<Option<StackDetails>, UserError> {
+            Ok(None)
+        }
+
+        async fn difference(&self, _: &StackId, _: u64, _: u64) -> Result<Option<StateDifference>, UserError> {
+            Ok(None)
+        }
+    }
+
+    async fn seen(cache: &IndexCache, store: &SlowStore) -> String {
+        let index = cache.read(store, &Metrics::default()).await.unwrap();
+        index.overview.repository.clone()
+    }
+
+    /// What was read is too old now.
+    fn age(cache: &IndexCache) {
+        let mut shown = cache.shown.lock().unwrap();
+        let (at, _) = shown.as_mut().unwrap();
+        *at = at.checked_sub(FRESH).unwrap();
+    }
+
+    #[tokio::test]
+    async fn while_one_request_asks_a_slow_store_the_others_see_what_was_read_before() {
+        let (cache, store) = (Arc::new(IndexCache::default()), Arc::new(SlowStore::default()));
+        store.answers.notify_one();
+        assert_eq!(seen(&cache, &store).await, "reading 0");
+        age(&cache);
+        let (other, slow) = (Arc::clone(&cache), Arc::clone(&store));
+        let asking = tokio::spawn(async move { seen(&other, &slow).await });
+        while store.asked.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..3 {
+            assert_eq!(seen(&cache, &store).await, "reading 0");
+        }
+        assert_eq!(store.asked.load(Ordering::SeqCst), 2);
+        // After a write nobody sees what was read before it.
+        let (other, slow) = (Arc::clone(&cache), Arc::clone(&store));
+        let forgetting = tokio::spawn(async move {
+            other.forget().await;
+            seen(&other, &slow).await
+        });
+        tokio::task::yield_now().await;
+        store.answers.notify_one();
+        assert_eq!(asking.await.unwrap(), "reading 1");
+        while store.asked.load(Ordering::SeqCst) < 3 {
+            tokio::task::yield_now().await;
+        }
+        store.answers.notify_one();
+        assert_eq!(forgetting.await.unwrap(), "reading 2");
+        assert_eq!(seen(&cache, &store).await, "reading 2");
     }
 }

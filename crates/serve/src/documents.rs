@@ -142,6 +142,7 @@ impl Asked<'_> {
                 html::stack(&StackPage {
                     view: &view,
                     differences: &pairs.collect::<Vec<_>>(),
+                    older: 0,
                     mode: self.shared.mode(),
                 })
             }

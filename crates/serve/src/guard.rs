@@ -54,7 +54,7 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
             if let Some(access) = access {
                 request.extensions_mut().insert(access);
             }
-            next.run(request).await
+            own_form(next.run(request).await, form_of(&path))
         }
         Err(answer) => *answer,
     };
@@ -90,6 +90,26 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
         }
     }
     answer
+}
+
+/// The framework's refusals (a method, a length, a path that is not UTF-8) are plain text. They get the form of all others.
+fn own_form(answer: Response, form: Form) -> Response {
+    let (status, media_type) = (answer.status(), answer.headers().get(header::CONTENT_TYPE));
+    let is_own = media_type.is_some_and(|is| is == form.media_type());
+    if is_own || !status.is_client_error() {
+        return answer;
+    }
+    let reason = status.canonical_reason().unwrap_or("refused").to_lowercase();
+    let refusal = RequestError::wrong(
+        format!("the server refuses this request: {reason}"),
+        "`/api/v1/openapi.json` has every address with its method and its body",
+    );
+    let mut own = refusal.answer(form);
+    *own.status_mut() = status;
+    if let Some(methods) = answer.headers().get(header::ALLOW) {
+        own.headers_mut().insert(header::ALLOW, methods.clone());
+    }
+    own
 }
 
 /// What decides who a request is of.

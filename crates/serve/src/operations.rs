@@ -155,6 +155,12 @@ impl Asking {
             message: refusal.message,
             hint: refusal.hint.to_owned(),
         })?;
+        // The audit names the difference that the person was shown.
+        let shown = row.drift.as_ref().filter(|_| operation == PortalOperation::Restore);
+        let input = OperationInput {
+            digest: shown.map(|drift| drift.digest.to_string()).or(input.digest),
+            ..input
+        };
         let request = self.request(operation, place, input)?;
         let audit = self.record(login, actions, &request).await?;
         Ok(OperationAnswer {

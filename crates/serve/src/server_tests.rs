@@ -242,12 +242,28 @@ async fn a_wrong_address_is_told() {
             assert!(document["error"]["message"].is_string(), "{body}");
         }
     }
-    let request = Request::post("/api/v1/overview")
-        .header("host", "localhost")
-        .body(HttpBody::empty())
-        .unwrap();
-    let answer = router.clone().oneshot(request).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+    // What the framework refuses by itself has the form of every other error.
+    for (method, path, status, form) in [
+        ("POST", "/api/v1/overview", StatusCode::METHOD_NOT_ALLOWED, "application/json"),
+        ("GET", "/api/v1/stacks/%FF%2Fprod", StatusCode::BAD_REQUEST, "application/json"),
+        ("POST", "/index.html", StatusCode::METHOD_NOT_ALLOWED, "text/html; charset=utf-8"),
+        ("GET", "/stacks/%FF/index.html", StatusCode::BAD_REQUEST, "text/html; charset=utf-8"),
+    ] {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .body(HttpBody::empty())
+            .unwrap();
+        let answer = router.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), status, "{path}");
+        assert_eq!(answer.headers()["content-type"], form, "{path}");
+        let allows = answer.headers().contains_key("allow");
+        assert_eq!(allows, status == StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        assert!(body.contains("the server refuses this request"), "{path}: {body}");
+    }
 }
 
 #[tokio::test]

@@ -110,6 +110,15 @@ impl StateStore {
     /// Errors of the store; a damaged document.
     pub async fn holder(&self, stack: &StackId) -> Result<Option<Holder>, StateError> {
         let reading = self.read(stack).await?;
+        self.holder_of(stack, &reading).await
+    }
+
+    /// The holder at the time of a reading.
+    pub(super) async fn holder_of(
+        &self,
+        stack: &StackId,
+        reading: &Reading,
+    ) -> Result<Option<Holder>, StateError> {
         let mut watch = Watch {
             started: Duration::ZERO,
             seen: None,
@@ -117,7 +126,7 @@ impl StateStore {
         };
         Ok(
             match self
-                .read_standing(stack, &reading, Duration::ZERO, &mut watch)
+                .read_standing(stack, reading, Duration::ZERO, &mut watch)
                 .await?
             {
                 LeaseCondition::Held(holder) => Some(holder),

@@ -135,6 +135,7 @@ mod tests {
             },
             why: String::new(),
             approved: BTreeMap::new(),
+            ready: Default::default(),
             held: Default::default(),
             measured: BTreeMap::new(),
         }

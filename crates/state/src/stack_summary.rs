@@ -16,7 +16,6 @@ use super::{
     document_format::Documents,
     index_entry::{IndexEntry, StoppedApply},
     indexed_summary::IndexedSummary,
-    keys::{self, RowKeys},
     state_document::StateDocument,
 };
 use konverge_base::model::{
@@ -216,15 +215,6 @@ impl StateStore {
         let document = reading.document.as_ref();
         Ok(document
             .map(|(header, document)| StackSummary::from_document(document, &header.writer, header.time)))
-    }
-
-    /// The serials of a stack that are kept, the newest first. One LIST.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn serials(&self, stack: &StackId) -> Result<Vec<u64>, StateError> {
-        let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
-        Ok(rows.states.into_iter().rev().collect())
     }
 }
 

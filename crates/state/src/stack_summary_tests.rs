@@ -6,7 +6,10 @@ use super::{
     super::{DriftCheck, DriftHistory, KnownDrift, LeaseOptions, Sealer, fixture},
     *,
 };
-use crate::store::{Key, MemoryStore, Store};
+use crate::{
+    keys,
+    store::{Key, MemoryStore, Store},
+};
 use konverge_base::model::{
     Digest,
     apply_record::ApplyRecord,

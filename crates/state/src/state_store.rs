@@ -22,7 +22,7 @@ use konverge_base::model::{
 };
 
 /// How many times a listing is repeated that the clean-up of another run made outdated.
-const STALE_LISTINGS: u32 = 5;
+pub(super) const STALE_LISTINGS: u32 = 5;
 /// Concurrent requests when many documents are read.
 pub(super) const IN_FLIGHT: usize = 32;
 /// The default number of serials kept per stack.
@@ -425,7 +425,7 @@ impl Reading {
     }
 }
 
-fn versioned(header: Header, document: StateDocument) -> Versioned {
+pub(super) fn versioned(header: Header, document: StateDocument) -> Versioned {
     Versioned {
         serial: document.serial,
         epoch: document.epoch,

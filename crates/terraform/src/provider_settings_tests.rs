@@ -2,6 +2,8 @@
 mod published;
 #[path = "provider_settings_random_tests.rs"]
 mod random;
+#[path = "provider_settings_schema_tests.rs"]
+mod schema;
 
 use serde_json::json;
 

@@ -4,8 +4,10 @@
 //! A move is refused rather than guessed: what acts on the whole cluster, gives rights to somebody outside of the test,
 //! or belongs to Terraform stays away, by name.
 
+mod classes;
 mod hosts;
 mod names;
+mod stand_ins;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,6 +21,7 @@ use konverge_base::model::{
 };
 
 use self::{hosts::Hosts, names::suffixed};
+pub use stand_ins::{StandIns, replace_resources};
 
 /// The label of every namespace of a live test, with the run as its value.
 pub const TEST_LABEL: &str = "konverge/test";
@@ -26,7 +29,7 @@ pub const TEST_LABEL: &str = "konverge/test";
 /// Annotations that would keep an object when the test ends.
 const KEEPING: [&str; 2] = ["konverge/keep", "konverge/protect"];
 
-/// The cluster-scoped kinds that can have another name without acting on anybody else.
+/// The cluster-scoped kinds that can have another name without acting on anybody else. Classes can, too ([`classes`]).
 const MOVED_WITH_CLUSTER: [(&str, &str); 3] = [
     ("", "Namespace"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
@@ -135,7 +138,8 @@ fn is_namespaced(attributes: &Map<String, Value>) -> Option<bool> {
 /// Why a resource cannot be moved, if it cannot.
 fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     if resource.runtime == RuntimeKind::Terraform {
-        return Some("a resource of Terraform cannot be made twice".to_owned());
+        let why = "a resource of Terraform cannot be made twice: give values in its place (`with.terraform`)";
+        return Some(why.to_owned());
     }
     let object = Value::Object(resource.attributes.clone());
     let (group, kind, _, name) = object_key(&resource.attributes);
@@ -149,10 +153,13 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
                     .to_owned(),
             );
         }
-        Some(false) if !MOVED_WITH_CLUSTER.contains(&(group, kind)) => {
+        Some(false) if !MOVED_WITH_CLUSTER.contains(&(group, kind)) && !classes::is_class(group, kind) => {
             return Some(format!("a {kind} acts on the whole cluster"));
         }
         Some(_) => {}
+    }
+    if let Some(why) = classes::refusal(group, kind, &object) {
+        return Some(why);
     }
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let aggregates = |label: &String| label.starts_with("rbac.authorization.k8s.io/aggregate-to-");
@@ -287,6 +294,11 @@ impl<'a> Mover<'a> {
             self.rename_rights(&mut object);
         }
         self.rename_selected_namespaces(&mut object);
+        classes::rename(&mut object, &|kind, name| {
+            self.cluster_scoped
+                .get(&(kind.to_owned(), name.to_owned()))
+                .cloned()
+        });
         let attributes = object.as_object().cloned().unwrap_or_default();
         let mut extensions = resource.extensions.clone();
         extensions.shift_remove("cluster");

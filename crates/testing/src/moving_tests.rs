@@ -118,8 +118,30 @@ fn what_acts_on_others_is_refused_by_name() {
             "acts on the whole cluster",
         ),
         (
-            wide("PriorityClass", "scheduling.k8s.io/v1"),
+            wide("ValidatingAdmissionPolicy", "admissionregistration.k8s.io/v1"),
             "acts on the whole cluster",
+        ),
+        (
+            wide("CSIDriver", "storage.k8s.io/v1"),
+            "acts on the whole cluster",
+        ),
+        (
+            json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "x"}, "globalDefault": true}),
+            "a default PriorityClass acts",
+        ),
+        (
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "x",
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}),
+            "a default StorageClass acts",
+        ),
+        (
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "x"}, "reclaimPolicy": "Retain"}),
+            "the volumes of this class stay",
+        ),
+        (
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "x"},
+                "spec": {"parameters": {"kind": "P", "name": "p"}}}),
+            "its parameters are",
         ),
         (
             wide("Thing", "example.com/v1"),
@@ -157,6 +179,109 @@ fn what_acts_on_others_is_refused_by_name() {
         ..Spec::default()
     };
     assert!(move_spec(&spec, "t1").unwrap_err()[0].why.contains("Terraform"));
+}
+
+#[test]
+fn classes_move_with_what_names_them() {
+    let class =
+        |kind: &str, group: &str| json!({"apiVersion": group, "kind": kind, "metadata": {"name": "fast"}});
+    let pod = json!({"priorityClassName": "fast", "runtimeClassName": "fast", "containers": []});
+    let objects = [
+        class("PriorityClass", "scheduling.k8s.io/v1"),
+        class("IngressClass", "networking.k8s.io/v1"),
+        class("StorageClass", "storage.k8s.io/v1"),
+        class("VolumeAttributesClass", "storage.k8s.io/v1"),
+        class("RuntimeClass", "node.k8s.io/v1"),
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"},
+            "spec": {"template": {"spec": pod}, "volumeClaimTemplates": [{"spec": {"storageClassName": "fast", "volumeAttributesClassName": "fast"}},
+                {"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "slow"}}, "spec": {"storageClassName": "slow"}}]}}),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "web", "namespace": "shop",
+            "annotations": {"kubernetes.io/ingress.class": "fast"}}, "spec": {"ingressClassName": "fast"}}),
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all", "namespace": "shop"}, "spec": {
+            "hard": {"fast.storageclass.storage.k8s.io/requests.storage": "1Gi", "slow.storageclass.storage.k8s.io/requests.storage": "1Gi"},
+            "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["fast", "other"]}]}}}),
+    ];
+    let moved = move_spec(&spec(&objects), "t1").unwrap();
+    for kind in [
+        "PriorityClass",
+        "IngressClass",
+        "StorageClass",
+        "VolumeAttributesClass",
+        "RuntimeClass",
+    ] {
+        assert_eq!(object(&moved, kind)["metadata"]["name"], "fast-t1", "{kind}");
+    }
+    let set = &object(&moved, "StatefulSet")["spec"];
+    let pod = &set["template"]["spec"];
+    assert_eq!(
+        [&pod["priorityClassName"], &pod["runtimeClassName"]],
+        ["fast-t1", "fast-t1"]
+    );
+    let claims = &set["volumeClaimTemplates"];
+    assert_eq!(
+        claims[0]["spec"],
+        json!({"storageClassName": "fast-t1", "volumeAttributesClassName": "fast-t1"})
+    );
+    // A class that the stack does not have is the cluster's.
+    assert_eq!(claims[1]["spec"]["storageClassName"], "slow");
+    let ingress = object(&moved, "Ingress");
+    assert_eq!(ingress["spec"]["ingressClassName"], "fast-t1");
+    assert_eq!(
+        ingress["metadata"]["annotations"]["kubernetes.io/ingress.class"],
+        "fast-t1"
+    );
+    let quota = &object(&moved, "ResourceQuota")["spec"];
+    let keys: BTreeSet<_> = quota["hard"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let expected =
+        ["fast-t1", "slow"].map(|class| format!("{class}.storageclass.storage.k8s.io/requests.storage"));
+    assert_eq!(keys, expected.iter().map(String::as_str).collect());
+    let scope = &quota["scopeSelector"]["matchExpressions"][0]["values"];
+    assert_eq!(scope, &json!(["fast-t1", "other"]));
+}
+
+#[test]
+fn given_values_replace_resources_of_terraform() {
+    let database = "hashicorp:local:local_file:db";
+    let mut terraform = resource(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}}));
+    terraform.id = database.parse().unwrap();
+    terraform.runtime = RuntimeKind::Terraform;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": "shop"}, "data": {
+        "url": format!("db://$kusion_path.{database}.endpoint[0].host/a"), "web": "$kusion_path.v1:Service:shop:web.spec.clusterIP"}});
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"}});
+    let mut own = spec(&[map, service]);
+    own.resources[0].depends_on = vec![terraform.id.clone(), own.resources[1].id.clone()];
+    own.resources.push(terraform.clone());
+    let given = |values: Value| StandIns::from([(terraform.id.clone(), values.as_object().unwrap().clone())]);
+    let replaced = replace_resources(&own, &given(json!({"endpoint": [{"host": "db.test"}]}))).unwrap();
+    assert_eq!(replaced.resources.len(), 2);
+    assert_eq!(replaced.resources[0].depends_on, [own.resources[1].id.clone()]);
+    let data = &replaced.resources[0].attributes["data"];
+    assert_eq!(data["url"], "db://db.test/a");
+    assert_eq!(data["web"], "$kusion_path.v1:Service:shop:web.spec.clusterIP");
+    assert!(move_spec(&replaced, "t1").is_ok());
+    // A value that is not given, and a resource that is not there.
+    let missing = replace_resources(&own, &given(json!({"port": 1}))).unwrap_err();
+    assert_eq!(missing[0].id, own.resources[0].id);
+    assert!(
+        missing[0]
+            .why
+            .contains("has nothing at `endpoint.0.host` (there are: port)"),
+        "{missing:?}"
+    );
+    for wrong in ["hashicorp:local:local_file:other", "v1:Service:shop:web"] {
+        let values = StandIns::from([(wrong.parse().unwrap(), Map::new())]);
+        let unknown = replace_resources(&own, &values).unwrap_err();
+        assert!(
+            unknown[0].why.contains("no such resource of Terraform"),
+            "{unknown:?}"
+        );
+    }
 }
 
 #[test]

@@ -4,12 +4,15 @@
 //! What would pass whatever the Spec holds is an error: a test without assertions, an empty `has`, an expression that reads
 //! nothing.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
     assertion_form::{Assertion, AssertionEntry, PlacedAssertion, error, read_assertions},
     live_steps::{self, PlacedStep, StepEntry},
+    moving::StandIns,
 };
 use konverge_base::yaml::{self, Placed, YamlError};
 
@@ -25,6 +28,8 @@ pub struct StackTest {
     pub line: Option<u32>,
     /// Options of KCL (`-D key=value`) that replace those of the stack.
     pub options: Map<String, Value>,
+    /// Values in the place of resources of Terraform; empty for an offline test.
+    pub stand_ins: StandIns,
     /// What it is run on.
     pub body: TestBody,
 }
@@ -50,7 +55,36 @@ struct TestFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct With {
-    options: Option<Map<String, Value>>,
+    #[serde(default)]
+    options: Map<String, Value>,
+    #[serde(default)]
+    terraform: BTreeMap<String, Map<String, Value>>,
+}
+
+impl With {
+    /// The options, and the values in the place of resources.
+    fn read(with: Placed<Self>, is_live: bool) -> Result<(Map<String, Value>, StandIns), YamlError> {
+        let Self { options, terraform } = with.value;
+        if options.is_empty() && terraform.is_empty() {
+            return Err(error(with.line, "`with` sets no option: remove it"));
+        }
+        if !is_live && !terraform.is_empty() {
+            let message = "`with.terraform` is for tests with `steps`: without them nothing is created";
+            return Err(error(with.line, message));
+        }
+        let stand_in = |(id, values): (String, Map<String, Value>)| match id.parse() {
+            Ok(id) => Ok((id, values)),
+            Err(_) => {
+                let message = format!(
+                    "`with.terraform`: `{}` is not the id of a resource (`konverge build` shows the ids)",
+                    id.escape_debug()
+                );
+                Err(error(with.line, message))
+            }
+        };
+        let stand_ins = terraform.into_iter().map(stand_in);
+        Ok((options, stand_ins.collect::<Result<_, YamlError>>()?))
+    }
 }
 
 impl StackTest {
@@ -67,13 +101,9 @@ impl StackTest {
         if name.is_empty() {
             return Err(error(file.name.line, "`name` is empty"));
         }
-        let options = match file.with {
-            None => Map::new(),
-            Some(with) => match with.value.options.filter(|options| !options.is_empty()) {
-                Some(options) => options,
-                None => return Err(error(with.line, "`with` sets no option: remove it")),
-            },
-        };
+        let is_live = file.steps.is_some();
+        let with = file.with.map(|with| With::read(with, is_live));
+        let (options, stand_ins) = with.transpose()?.unwrap_or_default();
         let body = match (file.assert, file.steps) {
             (Some(_), Some(steps)) => {
                 let message = "a test has `assert` or `steps`: put the assertions into a step";
@@ -86,6 +116,7 @@ impl StackTest {
             name: name.to_owned(),
             line: file.name.line,
             options,
+            stand_ins,
             body,
         })
     }
@@ -179,6 +210,26 @@ mod tests {
             let said = refusal(text);
             assert!(said.starts_with(expected), "{text}\n{said}");
         }
+    }
+
+    #[test]
+    fn values_stand_in_for_resources_of_a_live_test_alone() {
+        let with = "name: a\nwith: {terraform: {'hashicorp:local:local_file:x': {id: abc}}}\n";
+        let test = StackTest::parse(&format!(
+            "{with}steps: [{{apply: {{}}}}, {{assert: [{{kind: A}}]}}]\n"
+        ))
+        .unwrap();
+        assert_eq!(test.stand_ins.values().next().unwrap()["id"], "abc");
+        let offline = refusal(&format!("{with}assert: [{{kind: A}}]\n"));
+        assert!(
+            offline.starts_with("2: `with.terraform` is for tests with `steps`"),
+            "{offline}"
+        );
+        let unnamed = with.replace("hashicorp:local:local_file:x", "");
+        let unnamed = refusal(&format!(
+            "{unnamed}steps: [{{apply: {{}}}}, {{assert: [{{kind: A}}]}}]\n"
+        ));
+        assert!(unnamed.contains("is not the id of a resource"), "{unnamed}");
     }
 
     #[test]

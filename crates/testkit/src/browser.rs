@@ -2,6 +2,7 @@
 
 use super::executable;
 use super::service::{Service, folder};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -149,6 +150,19 @@ impl Browser {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Sends a cookie with every request to this address.
+    pub fn set_cookie(&mut self, url: &str, name: &str, value: &str) {
+        let cookie = json!({"url": url, "name": name, "value": value});
+        self.order("Network.setCookie", &cookie);
+    }
+
+    /// A picture of the whole page, as PNG.
+    pub fn picture(&mut self) -> Vec<u8> {
+        let taken = self.order("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
+        let data = taken["data"].as_str().expect("a picture is text");
+        STANDARD.decode(data).expect("a picture is base64")
     }
 
     /// Types into what has the focus.

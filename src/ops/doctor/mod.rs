@@ -1,6 +1,7 @@
 //! The `doctor` use case: what is missing on this machine or in this job, and how to fix each problem.
 
 mod finding;
+mod hook_workflows;
 mod logins;
 mod module;
 mod receivers;
@@ -60,12 +61,13 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
             stacks.map(|count| format!("{} in {}", plural(count, "stack"), repository.root().display())),
         ),
     });
-    match config {
+    match &config {
         Some(config) => {
-            findings.push(core(run, &config).await);
-            findings.extend(connections(run, &config, &repository).await);
-            findings.extend(logins::coverage(repository.root(), &config, &stacks));
-            findings.extend(receivers::findings(run, &config));
+            findings.push(core(run, config).await);
+            findings.extend(connections(run, config, &repository).await);
+            findings.extend(logins::coverage(repository.root(), config, &stacks));
+            findings.extend(hook_workflows::findings(repository.root(), config));
+            findings.extend(receivers::findings(run, config));
         }
         None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",
@@ -75,7 +77,11 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
     }
     findings.push(token(run).await);
     let branch = repository.default_branch_name();
-    findings.extend(workflow::findings(repository.root(), branch.as_deref()));
+    findings.extend(workflow::findings(
+        repository.root(),
+        branch.as_deref(),
+        config.as_ref(),
+    ));
     findings
 }
 

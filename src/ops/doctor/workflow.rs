@@ -13,9 +13,10 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     yaml,
 };
-use konverge_ci::workflow_coverage::{runs_konverge, steps};
+use konverge_ci::workflow_coverage::{HOOK_PERMISSION, grants, permissions, runs_konverge, steps};
+use konverge_config::Config;
 
-const FOLDER: &str = ".github/workflows";
+pub(super) const FOLDER: &str = ".github/workflows";
 
 /// The permissions that a job needs, by event.
 const NEEDS: [(&str, &[(&str, &str)]); 3] = [
@@ -41,7 +42,8 @@ const NEEDS: [(&str, &[(&str, &str)]); 3] = [
 ];
 
 /// Checks the workflows of a repository; `branch` is its default branch.
-pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<DoctorFinding> {
+pub(super) fn findings(root: &Path, branch: Option<&str>, config: Option<&Config>) -> Vec<DoctorFinding> {
+    let has_hooks = config.is_some_and(|config| !config.apply.hooks.workflows.is_empty());
     let mut findings = Vec::new();
     for file in files(root) {
         let name = format!(
@@ -56,7 +58,7 @@ pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<DoctorFinding> 
             if runs_konverge(description) {
                 findings.push(DoctorFinding::from_result(
                     format!("workflow job {job}"),
-                    judge_job(&workflow, description, branch)
+                    judge_job(&workflow, description, branch, has_hooks)
                         .map_err(|failure| failure.at(&name, None, None)),
                 ));
             }
@@ -91,7 +93,12 @@ fn is_verdict(job: &Value) -> bool {
     steps(job).any(|step| shard(step).starts_with("all/") || run(step).contains("all/"))
 }
 
-fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<String, UserError> {
+fn judge_job(
+    workflow: &Value,
+    job: &Value,
+    branch: Option<&str>,
+    has_hooks: bool,
+) -> Result<String, UserError> {
     let events = events(workflow);
     let wrong = |what: &str| UserError::new(ErrorKind::Github, what.to_owned());
     if events.contains("pull_request_target") {
@@ -126,13 +133,11 @@ fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<Stri
         .filter(|(event, _)| starts(event))
         .flat_map(|(_, needs)| needs.iter().copied())
         .collect();
+    needed.extend((has_hooks && starts("push")).then_some(HOOK_PERMISSION));
     if is_verdict(job) {
         needed.retain(|(key, _)| *key == "statuses");
     }
-    let given = match &job["permissions"] {
-        Value::Null => &workflow["permissions"],
-        given => given,
-    };
+    let given = permissions(workflow, job);
     let lacking: Vec<_> = needed
         .iter()
         .filter(|(key, access)| !grants(given, key, access))
@@ -182,30 +187,22 @@ fn events(workflow: &Value) -> BTreeSet<&str> {
     }
 }
 
-/// Returns true if `permissions` grant this access. Without any, the setting of the repository decides, which
-/// is not read here.
-fn grants(permissions: &Value, key: &str, access: &str) -> bool {
-    match permissions {
-        Value::String(all) => all == "write-all" || (all == "read-all" && access == "read"),
-        Value::Object(keys) => {
-            let given = keys.get(key).and_then(Value::as_str);
-            given == Some("write") || given == Some(access)
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ops::{doctor::DoctorVerdict, init::WORKFLOW};
 
     fn looked(text: &str) -> Vec<DoctorFinding> {
+        looked_with(text, "version: 1\n")
+    }
+
+    fn looked_with(text: &str, config: &str) -> Vec<DoctorFinding> {
+        let config = Config::parse(config).unwrap();
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join(FOLDER);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("konverge.yml"), text).unwrap();
-        findings(root.path(), Some("main"))
+        findings(root.path(), Some("main"), Some(&config))
     }
 
     #[test]
@@ -250,6 +247,24 @@ mod tests {
             found[0].says
         );
         assert_eq!(found[1].verdict, DoctorVerdict::Ok);
+    }
+
+    #[test]
+    fn workflows_around_an_apply_need_a_permission_of_the_job_that_applies() {
+        let hooks = "apply: {hooks: {workflows: [{when: post, stacks: '**', workflow: smoke.yml}]}}";
+        let found = looked_with(WORKFLOW, hooks);
+        let verdicts: Vec<_> = found.iter().map(|finding| finding.verdict).collect();
+        let (ok, missing) = (DoctorVerdict::Ok, DoctorVerdict::Missing);
+        assert_eq!(verdicts, [ok, missing, ok], "the job that applies alone: {found:?}");
+        assert!(
+            found[1].says.ends_with("its token lacks actions: write"),
+            "{found:?}"
+        );
+        let fixes = found[1].fix.join("\n");
+        assert!(fixes.contains("add `actions: write` to the job's `permissions`"), "{fixes}");
+        let granted = WORKFLOW.replace("issues: write", "issues: write\n      actions: write");
+        let found = looked_with(&granted, hooks);
+        assert!(found.iter().all(|finding| finding.verdict == ok), "{found:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The `test` use case: runs stack tests on the compiled Specs of a revision. It queries no cluster and writes nothing;
 //! [`live`] does.
 
+mod job_tester;
 mod known_kinds;
 pub mod live;
 mod test_files;
@@ -28,6 +29,8 @@ use konverge_run::{
 use konverge_testing::{TestBody, TestedSpec, TestedStack, assertion};
 use test_files::{FoundTest, TestFiles};
 use variants::Variant;
+
+pub use job_tester::JobTester;
 
 /// The number of stacks that are compiled at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;

@@ -1,11 +1,14 @@
 //! Workflows around the apply of a stack (`apply.hooks.workflows`): what is dispatched, how often, and what its end means.
 
+use std::collections::BTreeMap;
+
+use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
 use crate::support::{
     ci_stage::{Ran, Stage},
-    github::{Act, DispatchableWorkflow, Token, World},
-    webhook_receiver,
+    github::{Act, DispatchableWorkflow, Hold, Token, World},
+    payloads, terraform, tiny_monorepo, webhook_receiver,
 };
 
 const DISPATCHES: &str = "/actions/workflows/smoke.yml/dispatches";
@@ -42,10 +45,44 @@ fn end(stage: &Stage, file: &str, conclusion: Option<&'static str>) {
     let workflow = DispatchableWorkflow {
         conclusion,
         names_inputs: true,
+        shown_late: 0,
     };
     stage
         .github
         .world(|world| world.workflows.insert(file.to_owned(), workflow));
+}
+
+/// Nobody knows whether the workflow ran: the error says so, and what to do.
+fn says_unknown(ran: &Ran) {
+    ran.outcome.check(1);
+    let said = &ran.outcome.stdout;
+    for words in [
+        "whether it ran is not known",
+        "it is not started again",
+        "start `smoke.yml` by hand",
+        "run-name: ${{ inputs.stack }} ${{ inputs.digest }}",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+/// Somebody starts the workflow by hand, as the error says.
+fn start_by_hand(stage: &Stage, said: &Ran) {
+    let text = &said.outcome.stdout;
+    let named = |name: &str| {
+        let (_, rest) = text.split_once(&format!("the {name} `")).unwrap_or_else(|| panic!("{text}"));
+        rest.split('`').next().unwrap().to_owned()
+    };
+    let inputs: BTreeMap<_, _> = ["stack", "commit", "digest"]
+        .map(|name| (name, named(name)))
+        .into();
+    let body = json!({"ref": "main", "inputs": inputs, "return_run_details": true});
+    let route = format!("/repos/acme/konfig{DISPATCHES}");
+    let answer = stage.github.world(|world| {
+        let query = BTreeMap::new();
+        world.route("ghs_token", "POST", &route, &query, &body)
+    });
+    assert_eq!(answer.unwrap().0, 200);
 }
 
 /// The files of what was dispatched.
@@ -183,16 +220,148 @@ async fn a_run_whose_end_was_not_seen_is_found_again() {
     stage.again().outcome.check(0);
     assert_eq!(files(&stage), ["backup.yml", "smoke.yml"]);
 
-    // The request was carried out and its answer was lost; or it never arrived.
-    for (number, act) in [(8, Act::DropAfter), (9, Act::DropBefore)] {
-        let before = files(&stage).len();
-        end(&stage, "smoke.yml", Some("success"));
+    // The request was carried out and its answer was lost: the same apply finds the run.
+    end(&stage, "smoke.yml", Some("success"));
+    stage.github.next("POST", DISPATCHES, Act::DropAfter);
+    merge(&mut stage, 8, "wf-lost/dev", "two").outcome.check(0);
+    assert_eq!(files(&stage)[2..], ["backup.yml", "smoke.yml"]);
+    stage.again().outcome.check(0);
+    assert_eq!(files(&stage).len(), 4);
+
+    // It never arrived: nobody knows that, so it is not sent again.
+    stage.github.next("POST", DISPATCHES, Act::DropBefore);
+    let unknown = merge(&mut stage, 9, "wf-lost/dev", "three");
+    says_unknown(&unknown);
+    says_unknown(&stage.again());
+    assert_eq!(files(&stage)[4..], ["backup.yml"]);
+    start_by_hand(&stage, &unknown);
+    stage.again().outcome.check(0);
+    assert_eq!(files(&stage)[4..], ["backup.yml", "smoke.yml"]);
+}
+
+/// GitHub shows a new run late, in its list and by its number: it is waited for, and not started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_github_shows_late_is_started_once() {
+    let mut stage = stage(&around("wf-late/*")).await;
+    let shown_late = |stage: &Stage| {
+        stage.github.world(|world| {
+            world.workflows.get_mut("smoke.yml").unwrap().shown_late = 1;
+        });
+    };
+    shown_late(&stage);
+    merge(&mut stage, 7, "wf-late/dev", "one").outcome.check(0);
+    stage.github.next("POST", DISPATCHES, Act::DropAfter);
+    merge(&mut stage, 8, "wf-late/dev", "two").outcome.check(0);
+    // It failed, and is not in the list when the next one is started. Then it is, and the next one is not.
+    end(&stage, "smoke.yml", Some("failure"));
+    merge(&mut stage, 9, "wf-late/dev", "three").outcome.check(1);
+    end(&stage, "smoke.yml", Some("success"));
+    shown_late(&stage);
+    stage.github.world(|world| {
+        world.runs.last_entry().unwrap().get_mut()["shown_late"] = json!(1);
+    });
+    stage.github.next("POST", DISPATCHES, Act::DropAfter);
+    stage.again().outcome.check(0);
+    let smoke = files(&stage).into_iter().filter(|file| file == "smoke.yml");
+    assert_eq!(smoke.count(), 4);
+}
+
+/// The process is killed while it asks GitHub to start a workflow, before GitHub takes the request and after it: there is
+/// one run in the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_killed_while_it_starts_a_workflow_starts_it_once() {
+    for is_taken in [false, true] {
+        let stack = format!("wf-killed-{is_taken}/dev");
+        let mut stage = stage(&around("wf-killed-*/*")).await;
+        let name = map(&stack);
+        stage.reviewed(7, "one", |stage| stage.stack(&stack, &[(&name, "one")]));
+        let (before, after) = stage.press_merge(7, "one");
+        stage.monorepo.checkout(&after);
+        let checkout = stage.monorepo.path().to_owned();
+        let payload = payloads::push("main", &before, &after, false);
+        let (konverge, _) = stage.prepared(&checkout, "push", &payload, &after, "refs/heads/main");
+        let hold = Hold::new();
+        let act = match is_taken {
+            true => Act::HoldAnswer(hold.clone()),
+            false => Act::Hold(hold.clone()),
+        };
         stage.github.next("POST", DISPATCHES, act);
-        let value = format!("value-{number}");
-        merge(&mut stage, number, "wf-lost/dev", &value).outcome.check(1);
-        stage.again().outcome.check(0);
-        assert_eq!(files(&stage)[before..], ["backup.yml", "smoke.yml"], "{number}");
+        let running = konverge.start();
+        hold.came().await;
+        running.signal(SIGKILL);
+        assert_eq!(running.wait().code, None);
+        let taken: &[&str] = if is_taken { &["backup.yml", "smoke.yml"] } else { &["backup.yml"] };
+        assert_eq!(files(&stage), taken);
+        assert_eq!(stage.value(&name).await.as_deref(), Some("one"));
+        assert_eq!(digest(&stage, &stack).await, None);
+        // GitHub says that the job is over, so nobody waits for its lease.
+        let run = 5000 + stage.runs;
+        stage.github.world(|world| {
+            let over = json!({"id": run, "status": "completed", "run_attempt": 1});
+            world.runs.insert(run, over);
+        });
+        if !is_taken {
+            let unknown = stage.again();
+            says_unknown(&unknown);
+            assert_eq!(files(&stage), taken);
+            start_by_hand(&stage, &unknown);
+        }
+        for _ in 0..2 {
+            stage.again().outcome.check(0);
+            assert_eq!(files(&stage), ["backup.yml", "smoke.yml"], "{is_taken}");
+        }
+        assert!(digest(&stage, &stack).await.is_some());
     }
+}
+
+/// A stack of Terraform alone, in a repository without a cluster: the conclusion of its workflow counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workflow_of_a_stack_without_a_cluster_counts() {
+    let config = format!(
+        "terraform: {{binary: '{}'}}\n{}",
+        terraform::binary().display(),
+        around("wf-terraform/*")
+    );
+    let mut stage = stage(&config).await;
+    let text = stage.monorepo.read("konverge.yaml");
+    let without = text.replace("clusters: {test: {}}\n", "");
+    assert_ne!(text, without);
+    stage.monorepo.write("konverge.yaml", without).commit("No cluster");
+    let kept = |stage: &mut Stage, number: u64, value: &str| {
+        let branch = format!("branch-{number}");
+        let program = format!(
+            "resources = [{{id = \"terraform:builtin:terraform_data:kept\", type = \"Terraform\", attributes = {{input = \"{value}\"}}}}]\n"
+        );
+        stage.reviewed(number, &branch, |stage| {
+            tiny_monorepo::write_program(&stage.monorepo, "wf-terraform/dev", &program);
+        });
+        stage.merge(number, &branch)
+    };
+    end(&stage, "smoke.yml", Some("failure"));
+    let failed = kept(&mut stage, 7, "one");
+    failed.outcome.check(1);
+    let said = &failed.outcome.stdout;
+    assert!(
+        said.contains("the workflow `smoke.yml` (`post`): it ended with `failure`"),
+        "{said}"
+    );
+    let receipt = stage.receipt("wf-terraform/dev");
+    assert_eq!(receipt["result"], "failed", "{receipt}");
+    assert_eq!(digest(&stage, "wf-terraform/dev").await, None);
+
+    end(&stage, "smoke.yml", Some("success"));
+    stage.again().outcome.check(0);
+    let applied = digest(&stage, "wf-terraform/dev").await.unwrap();
+    assert_eq!(
+        files(&stage),
+        ["backup.yml", "smoke.yml", "smoke.yml"],
+        "Terraform and `pre` had ended well"
+    );
+    stage.github.world(|world| {
+        assert_eq!(world.dispatched[2].1["inputs"]["digest"], json!(applied));
+    });
+    kept(&mut stage, 8, "two").outcome.check(0);
+    assert_eq!(files(&stage).len(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,34 +372,18 @@ async fn a_run_that_cannot_be_recognized_is_not_started_again() {
         workflow.names_inputs = false;
     });
     stage.github.next("POST", DISPATCHES, Act::DropAfter);
-    merge(&mut stage, 7, "wf-unnamed/dev", "one").outcome.check(1);
+    let unknown = merge(&mut stage, 7, "wf-unnamed/dev", "one");
+    says_unknown(&unknown);
     for _ in 0..2 {
-        let unknown = stage.again();
-        unknown.outcome.check(1);
-        let said = &unknown.outcome.stdout;
-        assert!(said.contains("whether it ran is not known"), "{said}");
-        assert!(
-            said.contains("run-name: ${{ inputs.stack }} ${{ inputs.digest }}"),
-            "{said}"
-        );
+        says_unknown(&stage.again());
     }
     assert_eq!(files(&stage), ["backup.yml", "smoke.yml"]);
 
-    // Somebody does what the hint says.
-    stage.github.world(|world| {
-        let inputs = world.dispatched[1].1["inputs"].clone();
-        let (id, mut run) = world
-            .runs
-            .last_key_value()
-            .map(|(id, run)| (*id, run.clone()))
-            .unwrap();
-        run["id"] = json!(id + 1);
-        let title = ["stack", "digest"].map(|input| inputs[input].as_str().unwrap().to_owned());
-        run["display_title"] = json!(title.join(" "));
-        world.runs.insert(id + 1, run);
-    });
+    // Somebody does what the hints say.
+    end(&stage, "smoke.yml", Some("success"));
+    start_by_hand(&stage, &unknown);
     stage.again().outcome.check(0);
-    assert_eq!(files(&stage).len(), 2);
+    assert_eq!(files(&stage).len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

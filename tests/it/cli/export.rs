@@ -343,7 +343,6 @@ fn argo_cd_watches_exactly_what_affects_a_stack() {
 }
 
 #[tokio::test]
-#[ignore = "needs the part `registry`: make test-all"]
 async fn an_artifact_has_one_digest_and_a_tag_one_content() {
     let registry = Registry::start();
     let folder = tempfile::tempdir().unwrap();

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::export::{config, document, export, files, resource, spec_file};
 use crate::support::{
     self, cluster::Cluster, executable, git::Repository, objects::Objects, process::Konverge,
+    stores::Registry,
 };
 
 /// The definitions as published, without descriptions: the API server refuses what they do not know.
@@ -505,4 +506,91 @@ async fn helm_4_installs_what_an_apply_writes() {
 #[ignore = "needs the part `helm3`: make test-all"]
 async fn helm_3_installs_what_an_apply_writes() {
     check_install("helm3").await;
+}
+
+/// A command of Flux's own packages.
+fn flux(arguments: &[&str], kubeconfig: Option<&Path>) -> String {
+    let mut command = Command::new(executable("flux-artifact", "flux-artifact"));
+    command.args(arguments);
+    if let Some(kubeconfig) = kubeconfig {
+        command.env("KUBECONFIG", kubeconfig);
+    }
+    let output = command.output().unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{arguments:?}: {err}\n{out}");
+    out.into_owned()
+}
+
+/// Flux's own packages pull what was pushed, and apply it in stages: the objects are those of an apply. What needs the
+/// value of a Secret is left out: an artifact never carries it.
+#[tokio::test]
+#[ignore = "needs the part `flux-artifact`: make test-all"]
+async fn flux_pulls_and_applies_what_an_apply_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = Repository::konfig_example();
+    let registry = Registry::start();
+    let (ours, theirs) = (Cluster::start(), Cluster::start());
+    let (our_objects, their_objects) = (Objects::of(&ours).await, Objects::of(&theirs).await);
+    let mut compared = 0;
+    for (name, mut resources) in example_specs(&example) {
+        resources.retain(|one| one["attributes"]["kind"] != "Secret");
+        let left: BTreeSet<_> = resources.iter().map(|one| one["id"].clone()).collect();
+        for one in &mut resources {
+            let after = one["dependsOn"].as_array_mut();
+            after
+                .into_iter()
+                .for_each(|after| after.retain(|id| left.contains(id)));
+        }
+        if resources.is_empty() {
+            continue;
+        }
+        let file = format!("{name}.json");
+        spec_file(folder.path(), &name, &resources);
+        let url = format!("oci://{}/acme/{name}:1", registry.host());
+        let pushed = export(folder.path(), &["flux", "--spec", &file, "--to", &url]).run();
+        if pushed.code != Some(0) {
+            // Other values that only a chart can ask for.
+            assert!(
+                pushed.stderr.contains("that only an apply knows"),
+                "{}",
+                pushed.stderr
+            );
+            continue;
+        }
+        let digest = pushed.stdout.trim_end().rsplit_once('@').unwrap().1.to_owned();
+        let to = folder.path().join("pulled").join(&name);
+        fs::create_dir_all(&to).unwrap();
+        let pulled: Value = serde_json::from_str(&flux(&["pull", &url, to.to_str().unwrap()], None)).unwrap();
+        assert!(pulled.to_string().contains(&digest), "{pulled}");
+        assert_eq!(document(&to)["stack"], format!("spec/{name}"));
+
+        let kubeconfig = ours.kubeconfig();
+        Konverge::new(["apply", "--yes", "--no-wait", "--spec", &file, "--kubeconfig"])
+            .arg(&kubeconfig)
+            .dir(folder.path())
+            .env("XDG_STATE_HOME", folder.path().join("state"))
+            .run()
+            .expect(0);
+        flux(
+            &["apply", to.join("manifests").to_str().unwrap()],
+            Some(&theirs.kubeconfig()),
+        );
+        for (path, content) in files(&to.join("manifests")) {
+            let object: Value = yaml::from_long_str(std::str::from_utf8(&content).unwrap()).unwrap();
+            let get = async |objects: &Objects| {
+                let found = objects.get(&object).await;
+                comparable(found.unwrap_or_else(|| panic!("{name}/{path} is missing")))
+            };
+            assert_eq!(
+                get(&their_objects).await,
+                get(&our_objects).await,
+                "{name}/{path}"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 60, "{compared}");
 }

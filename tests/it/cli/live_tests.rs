@@ -232,55 +232,174 @@ async fn two_runs_side_by_side_never_meet() {
     assert_eq!(shop.left_in_store(), Vec::<PathBuf>::new());
 }
 
-/// Killed at any request of a test: one sweep later nothing is left.
+/// Values of the test stand in for a resource of Terraform, and classes move with what names them.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_anywhere_one_sweep_cleans_up() {
+async fn values_replace_terraform_and_classes_move() {
+    const DATABASE: &str = "hashicorp:local:local_file:db";
+    const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let cluster = Cluster::with_controllers();
     let objects = Objects::of(cluster).await;
-    let proxy = Proxy::start(cluster, Faults::none()).await;
+    let shop = Shop::new(CONFIG, cluster.kubeconfig(), "live-five");
+    let file = tempfile::tempdir().unwrap();
+    let file = file.path().join("db");
+    let program = format!(
+        "resources = [\n  {{id = \"{DATABASE}\", type = \"Terraform\", attributes = {{filename = \"{}\", content = \"x\"}}, \
+         extensions = {{provider = \"registry.terraform.io/hashicorp/local/2.5.1\"}}}}\n  \
+         {{id = \"scheduling.k8s.io/v1:PriorityClass:live-five\", type = \"Kubernetes\", attributes = \
+         {{apiVersion = \"scheduling.k8s.io/v1\", kind = \"PriorityClass\", metadata = {{name = \"live-five\"}}, value = 7}}}}\n  \
+         {{id = \"apps/v1:Deployment:live-five:web\", type = \"Kubernetes\", dependsOn = [\"{DATABASE}\"], attributes = \
+         {{apiVersion = \"apps/v1\", kind = \"Deployment\", metadata = {{name = \"web\", namespace = \"live-five\"}}, spec = {{replicas = 0, \
+         selector = {{matchLabels = {{app = \"web\"}}}}, template = {{metadata = {{labels = {{app = \"web\"}}}}, spec = {{priorityClassName = \"live-five\", \
+         containers = [{{name = \"web\", image = \"web\", env = [{{name = \"DB\", value = \"db://$kusion_path.{DATABASE}.id\"}}]}}]}}}}}}}}}}\n]\n",
+        file.display()
+    );
+    shop.repository
+        .write("apps/shop/dev/main.k", program)
+        .commit("A database");
+    let steps = "- apply: {}\n- assert:\n  - {kind: PriorityClass, name: live-five, has: {value: 7}}\n  \
+        - {kind: Deployment, name: web, has: {spec: {template: {spec: {containers: [{name: web, env: [{name: DB, value: 'db://given'}]}]}}}}}\n  \
+        - {cel: 'resources.exists(r, r.kind == \"Deployment\" && r.spec.template.spec.priorityClassName.startsWith(\"live-five-\"))'}\n  \
+        - {cel: 'size(resources) == 2'}\n";
+    let write = |name: &str, with: &str| {
+        let text = format!("name: {name}\n{with}steps:\n{steps}");
+        shop.repository
+            .write(&format!("apps/shop/dev/test/{name}.test.yaml"), text)
+            .commit(name);
+    };
+    write(
+        "given",
+        &format!("with: {{terraform: {{'{DATABASE}': {{id: given}}}}}}\n"),
+    );
+    write(
+        "lacking",
+        &format!("with: {{terraform: {{'{DATABASE}': {{name: x}}}}}}\n"),
+    );
+    write("without", "");
+    let outcome = shop
+        .konverge(&["test", "shop/dev", "--live", "--output=json"])
+        .run()
+        .expect(1);
+    let told = results(&outcome);
+    assert_eq!(
+        told[0],
+        json!(["given", "passed", null, null]),
+        "{}",
+        outcome.stderr
+    );
+    let lacking = told[1][3].as_str().unwrap();
+    assert!(
+        lacking.contains(
+            "`apps/v1:Deployment:live-five:web`: `hashicorp:local:local_file:db` has nothing at `id`"
+        ),
+        "{lacking}"
+    );
+    let without = told[2][3].as_str().unwrap();
+    assert!(
+        without.contains(&format!("`{DATABASE}`: a resource of Terraform")),
+        "{without}"
+    );
+    assert!(!file.exists());
+    let classes = objects.list(CLASSES).await;
+    assert!(
+        classes.iter().all(|class| !class["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("live-five")),
+        "{classes:?}"
+    );
+    assert_eq!(left_in_cluster(&objects, "live-five").await, Vec::<String>::new());
+    assert_eq!(shop.left_in_store(), Vec::<PathBuf>::new());
+}
+
+/// The number of tests that are killed before each sweep.
+const KILLED_AT_ONCE: u64 = 4;
+
+/// Killed at any request of a test: one sweep later nothing is left. The requests differ from run to run.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_anywhere_one_sweep_cleans_up() {
+    const STEP: u64 = 9;
+    let seed = std::env::var("KONVERGE_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("KONVERGE_SEED={seed}");
+    kill_and_sweep("live-three", 1 + seed % STEP, STEP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "more than a hundred runs: `make test-all` runs it"]
+async fn killed_at_every_request_one_sweep_cleans_up() {
+    kill_and_sweep("live-every", 1, 1).await;
+}
+
+/// Kills tests at each `step`-th request from `first` on, until they end before it, and sweeps after each few.
+async fn kill_and_sweep(namespace: &str, first: u64, step: u64) {
+    let cluster = Cluster::with_controllers();
+    let objects = Objects::of(cluster).await;
     let config = format!("{CONFIG}state: {{lease: {{term: 2s}}}}\n");
-    let shop = Shop::new(&config, proxy.kubeconfig(), "live-three");
+    let shop = Shop::new(&config, cluster.kubeconfig(), namespace);
     shop.test(
         "one",
         "- apply: {}\n- assert: [{kind: ConfigMap}]\n- change: {options: {text: b}}\n",
     );
-    let mut kills = 0;
-    for nth in (1..).step_by(9) {
-        proxy.kill_at(nth, nth % 2 == 0);
-        let running = shop.konverge(&["test", "shop/dev", "--live"]).start();
-        let pid = running.pid();
-        let waiting = tokio::task::spawn_blocking(move || running.wait());
-        tokio::pin!(waiting);
-        let was_killed = tokio::select! {
-            () = proxy.killed() => {
-                let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
-                let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
-                true
-            }
-            outcome = &mut waiting => {
-                outcome.unwrap().expect(0);
-                false
-            }
-        };
-        if !was_killed {
-            break;
-        }
-        let _ = waiting.await;
-        proxy.calm();
-        kills += 1;
+    let mut proxies = Vec::new();
+    for _ in 0..KILLED_AT_ONCE {
+        proxies.push(Proxy::start(cluster, Faults::none()).await);
+    }
+    let (mut kills, mut nth) = (0, first);
+    loop {
+        let requests: Vec<u64> = (0..KILLED_AT_ONCE).map(|at| nth + at * step).collect();
+        let runs = requests
+            .iter()
+            .zip(&proxies)
+            .map(|(nth, proxy)| killed_at(&shop, proxy, *nth));
+        let killed = futures::future::join_all(runs).await;
         let swept = shop.konverge(&["test", "--sweep"]).run().expect(0);
+        let left = left_in_cluster(&objects, namespace).await;
         assert_eq!(
-            left_in_cluster(&objects, "live-three").await,
+            left,
             Vec::<String>::new(),
-            "request {nth}\n{}",
+            "requests {requests:?}\n{}",
             swept.stderr
         );
         assert_eq!(
             shop.left_in_store(),
             Vec::<PathBuf>::new(),
-            "request {nth}\n{}",
+            "requests {requests:?}\n{}",
             swept.stderr
         );
+        kills += killed.iter().filter(|killed| **killed).count();
+        if killed.contains(&false) {
+            break;
+        }
+        nth += KILLED_AT_ONCE * step;
     }
     assert!(kills >= 3, "it was killed {kills} times");
+}
+
+/// Runs the test, and kills it at a request, every second time before the server has it. False if it ended before.
+async fn killed_at(shop: &Shop, proxy: &Proxy, nth: u64) -> bool {
+    proxy.kill_at(nth, nth % 2 == 0);
+    let running = shop
+        .konverge(&["test", "shop/dev", "--live"])
+        .env("KUBECONFIG", proxy.kubeconfig())
+        .start();
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(running.pid()).unwrap());
+    let waiting = tokio::task::spawn_blocking(move || running.wait());
+    tokio::pin!(waiting);
+    let was_killed = tokio::select! {
+        () = proxy.killed() => {
+            let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+            true
+        }
+        outcome = &mut waiting => {
+            outcome.unwrap().expect(0);
+            false
+        }
+    };
+    if was_killed {
+        let _ = waiting.await;
+    }
+    proxy.calm();
+    was_killed
 }

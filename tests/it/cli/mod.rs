@@ -10,6 +10,7 @@ pub mod check_data;
 pub mod check_goldens;
 pub mod check_policy;
 pub mod cores;
+pub mod delivery;
 pub mod destroy;
 pub mod doctor;
 pub mod doctor_logins;

@@ -1,5 +1,6 @@
 //! The portal: the static site, the server, what both ask of a store, and the pages in a browser.
 
+mod apply_record;
 mod deployed;
 mod fuzzed;
 mod login;

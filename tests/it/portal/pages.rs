@@ -1,12 +1,16 @@
 //! The pages in a browser.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 use konverge_base::model::apply_result::StackResult;
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::recorded::{RecordedStacks, config_map, deployment};
-use crate::support::browser::Browser;
+use super::{
+    recorded::{RecordedStacks, config_map, deployment},
+    visitor::{KEY, Served, Visitor, csrf},
+};
+use crate::support::{browser::Browser, cache, installed, openid::OpenIdProvider};
 
 /// A site with a stack of each kind of condition that the store alone knows.
 async fn site() -> (RecordedStacks, PathBuf) {
@@ -50,14 +54,6 @@ async fn site() -> (RecordedStacks, PathBuf) {
     (recorded, out)
 }
 
-const PAGES: [&str; 5] = [
-    "index.html",
-    "stacks/storefront@prod/index.html",
-    "stacks/storefront@prod/2-3.html",
-    "search.html",
-    "kinds/v1=3AConfigMap.html",
-];
-
 fn address(folder: &std::path::Path, page: &str) -> String {
     format!("file://{}", folder.join(page).display())
 }
@@ -88,69 +84,100 @@ async fn the_script_filters_by_the_address_and_searches_all_stacks() {
     );
 }
 
-/// On a phone nothing is wider than the screen, in every page, with and without script.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
-async fn no_page_is_wider_than_a_phone() {
-    let (_recorded, out) = site().await;
-    let mut browser = Browser::start();
-    browser.resize(360, 700);
-    for page in PAGES {
-        browser.open(&address(&out, page));
-        browser.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })");
-        let wide =
-            browser.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
-        assert_eq!(wide, 0, "{page}");
-    }
-}
-
-/// axe-core, from npm: `KONVERGE_AXE` is the path of its `axe.min.js`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `scripts/parts install all` and KONVERGE_AXE; run it by hand"]
-async fn axe_finds_nothing_at_any_width_light_and_dark() {
-    let axe = fs::read_to_string(std::env::var("KONVERGE_AXE").expect("KONVERGE_AXE")).unwrap();
-    let (_recorded, out) = site().await;
-    let mut browser = Browser::start();
-    for (width, height) in [(1200, 900), (360, 700)] {
+/// Opens every page at the width of a desk and of a phone, light and dark, and everything on it.
+fn each_view(browser: &mut Browser, pages: &[(&str, String)], mut check: impl FnMut(&mut Browser, &str)) {
+    for (size, width, height) in [("desk", 1200, 900), ("phone", 360, 700)] {
         browser.resize(width, height);
         for scheme in ["light", "dark"] {
             browser.prefer(scheme);
-            for page in PAGES {
-                browser.open(&address(&out, page));
+            for (name, address) in pages {
+                browser.open(address);
                 browser.evaluate(
                     "document.querySelectorAll('details').forEach((item) => { item.open = true; })",
                 );
-                browser.evaluate(&format!("{axe}; true"));
-                let run = "axe.run().then((found) => JSON.stringify(found.violations.map((one) => [one.id, one.nodes[0].html])))";
-                let found: Value = serde_json::from_str(browser.evaluate(run).as_str().unwrap()).unwrap();
-                assert_eq!(found, json!([]), "{page} at {width} {scheme}");
+                check(browser, &format!("{name}-{size}-{scheme}"));
             }
         }
     }
 }
 
-/// Writes pictures of the pages into the folder of `KONVERGE_SCREENSHOTS`, to be looked at.
+/// Everybody can use each page: axe-core finds nothing, and on a phone nothing is wider than the screen. With
+/// `KONVERGE_PICTURES` the pictures of all views are written into that folder.
+fn check_pages(browser: &mut Browser, pages: &[(&str, String)]) {
+    let axe = cache().join("axe-core/node_modules/axe-core/axe.min.js");
+    let axe = fs::read_to_string(installed("axe-core", axe)).unwrap();
+    let pictures = std::env::var_os("KONVERGE_PICTURES").map(PathBuf::from);
+    each_view(browser, pages, |browser, view| {
+        if let Some(folder) = &pictures {
+            fs::write(folder.join(format!("{view}.png")), browser.picture()).unwrap();
+        }
+        let wide =
+            browser.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!(wide, 0, "{view} is wider than the window");
+        browser.evaluate(&format!("{axe}; true"));
+        let run = "axe.run().then((found) => JSON.stringify(found.violations.map((one) => [one.id, one.nodes[0].html])))";
+        let found: Value = serde_json::from_str(browser.evaluate(run).as_str().unwrap()).unwrap();
+        assert_eq!(found, json!([]), "{view}");
+    });
+}
+
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "writes pictures; run it by hand with KONVERGE_SCREENSHOTS"]
-async fn pictures() {
-    let folder = PathBuf::from(std::env::var("KONVERGE_SCREENSHOTS").expect("KONVERGE_SCREENSHOTS"));
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn everybody_can_use_the_static_pages_at_any_width_light_and_dark() {
     let (_recorded, out) = site().await;
-    for (name, size) in [("desktop", "1200,1000"), ("phone", "500,1000")] {
-        for (n, page) in PAGES.iter().enumerate() {
-            for dark in [false, true] {
-                let scheme = if dark { "dark" } else { "light" };
-                let file = folder.join(format!("{name}-{n}-{scheme}.png"));
-                let mut command = Command::new("chromium");
-                command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
-                if dark {
-                    command.arg("--blink-settings=preferredColorScheme=0");
-                }
-                command.arg(format!("--window-size={size}"));
-                command
-                    .arg(format!("--screenshot={}", file.display()))
-                    .arg(address(&out, page));
-                assert!(command.output().unwrap().status.success());
-            }
+    let pages = [
+        ("overview", "index.html"),
+        ("stack", "stacks/storefront@prod/index.html"),
+        ("difference", "stacks/storefront@prod/2-3.html"),
+        ("search", "search.html?q=web"),
+        ("kind", "kinds/v1=3AConfigMap.html"),
+    ];
+    let pages = pages.map(|(name, page)| (name, address(&out, page)));
+    check_pages(&mut Browser::start(), &pages);
+}
+
+/// What only somebody with a login sees, and what the portal shows around the login. The login itself is a page of the
+/// provider.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn everybody_can_use_the_pages_behind_the_login() {
+    let (recorded, _) = site().await;
+    let provider = OpenIdProvider::start();
+    Served::configure(
+        &recorded,
+        &provider,
+        "  roles: [{groups: [sre], role: operator, match: '**'}]\n",
+    );
+    let served = Served::start(&recorded, &provider.portal(), Some(KEY));
+    let root = served.root.clone();
+    let mut ada = Visitor::new();
+    ada.sign_in(&root, "ada").await;
+    let token = csrf(&ada.get(&format!("{root}/account.html")).await.text);
+    for (path, fields) in [
+        ("stacks/storefront@prod/operations/drift-check", ""),
+        ("stacks/media@prod/operations/rollback", "&serial=1"),
+        ("freeze", "&reason=the+database+is+being+moved+to+another+region"),
+    ] {
+        let body = Some(format!("csrf={token}{fields}"));
+        let sent = ada.send(Method::POST, &format!("{root}/{path}"), &[], body).await;
+        assert!(sent.status.is_success(), "{path}: {}", sent.text);
+    }
+    let mut browser = Browser::start();
+    for ((host, name), value) in &ada.cookies {
+        if *host == provider.portal() {
+            browser.set_cookie(&root, name, value);
         }
     }
+    let pages = [
+        ("served-overview", "/"),
+        ("served-stack", "/stacks/storefront@prod/index.html"),
+        ("operations", "/stacks/storefront@prod/operations.html"),
+        ("served-search", "/search.html?q=web"),
+        ("audit", "/audit.html"),
+        ("freeze", "/freeze.html"),
+        ("account", "/account.html"),
+        ("unknown", "/stacks/none@prod/index.html"),
+    ];
+    let pages = pages.map(|(name, path)| (name, format!("{root}{path}")));
+    tokio::task::block_in_place(|| check_pages(&mut browser, &pages));
 }

@@ -13,7 +13,7 @@ use konverge_base::{
 };
 use konverge_run::{
     StateBackend,
-    portal::{StackSources, read_overview},
+    portal::{FolderSite, StackSources, build, read_overview},
 };
 use konverge_state::{
     DocumentWriter, RepositoryId, StateStore,
@@ -61,6 +61,38 @@ impl Store for Counting {
     }
 }
 
+impl Counting {
+    fn new(recorded: &RecordedStacks) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(&recorded.store),
+            lists: AtomicUsize::new(0),
+            gets: AtomicUsize::new(0),
+            freezes: AtomicUsize::new(0),
+        })
+    }
+
+    /// The states of the store.
+    fn backend(self: &Arc<Self>) -> StateBackend {
+        let writer = DocumentWriter {
+            run: "portal".to_owned(),
+            actor: "portal".to_owned(),
+        };
+        let store = Arc::clone(self) as Arc<dyn Store>;
+        StateBackend {
+            states: StateStore::open(store, RepositoryId::new(ID), writer),
+            secrets: Secrets::new(HashKey::random()),
+            is_shared: true,
+            is_encrypted: false,
+            age_recipients: Vec::new(),
+        }
+    }
+
+    /// Lists, gets, and lists of the freeze.
+    fn counts(&self) -> [usize; 3] {
+        [&self.lists, &self.gets, &self.freezes].map(|count| count.load(Ordering::SeqCst))
+    }
+}
+
 async fn on_minio(name: &str) -> RecordedStacks {
     let minio = Minio::shared();
     let url = format!(
@@ -88,27 +120,8 @@ async fn the_overview_is_one_list_and_one_get_and_the_freeze_one_list() {
             .await;
     }
     recorded.settle().await;
-    let counting = Arc::new(Counting {
-        inner: Arc::clone(&recorded.store),
-        lists: AtomicUsize::new(0),
-        gets: AtomicUsize::new(0),
-        freezes: AtomicUsize::new(0),
-    });
-    let writer = DocumentWriter {
-        run: "portal".to_owned(),
-        actor: "portal".to_owned(),
-    };
-    let backend = StateBackend {
-        states: StateStore::open(
-            Arc::clone(&counting) as Arc<dyn Store>,
-            RepositoryId::new(ID),
-            writer,
-        ),
-        secrets: Secrets::new(HashKey::random()),
-        is_shared: true,
-        is_encrypted: false,
-        age_recipients: Vec::new(),
-    };
+    let counting = Counting::new(&recorded);
+    let backend = counting.backend();
     let sources = StackSources {
         backend: &backend,
         head: None,
@@ -116,13 +129,49 @@ async fn the_overview_is_one_list_and_one_get_and_the_freeze_one_list() {
     let index = read_overview(sources).await.unwrap();
     assert_eq!(index.overview.stacks.len(), 4);
     assert_eq!(index.search.search("configmap web").hits[0].stacks.len(), 4);
-    let counts =
-        [&counting.lists, &counting.gets, &counting.freezes].map(|count| count.load(Ordering::SeqCst));
     assert_eq!(
-        counts,
+        counting.counts(),
         [1, 1, 1],
         "lists and gets of the index, lists of the freeze"
     );
+}
+
+/// The pages of a stack are one LIST and a GET for each of the newest serials, however many are kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stack_is_one_list_and_as_many_gets_as_serials_are_shown() {
+    let recorded = RecordedStacks::new().await;
+    for level in 1..=13 {
+        let resources = vec![config_map("web", &json!({"level": level.to_string()}))];
+        recorded.apply("a/dev", resources, StackResult::Applied).await;
+    }
+    recorded.settle().await;
+    let counting = Counting::new(&recorded);
+    let backend = counting.backend();
+    let sources = StackSources {
+        backend: &backend,
+        head: None,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let site = FolderSite::open(folder.path()).unwrap();
+    build(sources, &site).await.unwrap();
+    assert_eq!(counting.counts(), [2, 12, 1], "one of each is the index");
+    let stack = folder.path().join("stacks/a@dev");
+    let page = std::fs::read_to_string(stack.join("index.html")).unwrap();
+    for words in [
+        "History (13 serials)",
+        "The 2 older are not on this page: <code>konverge state history a/dev</code>",
+        "id=\"serial-13\"",
+        "id=\"serial-3\"",
+        "href=\"3-4.html\"",
+        "href=\"12-13.html\"",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert!(!page.contains("id=\"serial-2\"") && !page.contains("2-3.html"), "{page}");
+    assert!(stack.join("3-4.html").exists() && !stack.join("2-3.html").exists());
+    // Nothing changed: the overview alone is read.
+    build(sources, &site).await.unwrap();
+    assert_eq!(counting.counts(), [3, 13, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

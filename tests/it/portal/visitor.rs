@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader},
+    path::Path,
     process::{Child, Stdio},
 };
 
@@ -146,12 +147,25 @@ impl Served {
 
     /// Starts one with no variable but these.
     pub fn start(recorded: &RecordedStacks, address: &str, key: Option<&str>) -> Self {
+        let (folder, home) = (recorded.repository.path(), recorded.folder.path());
+        Self::start_in(folder, home, address, key, &[])
+    }
+
+    /// Starts one in a checkout, with the variables of its store.
+    pub fn start_in(
+        folder: &Path,
+        home: &Path,
+        address: &str,
+        key: Option<&str>,
+        env: &[(&str, &str)],
+    ) -> Self {
         let mut command = std::process::Command::new(binary());
         command
             .args(["serve", "--listen", address])
-            .current_dir(recorded.repository.path())
+            .current_dir(folder)
             .env_clear()
-            .env("HOME", recorded.folder.path())
+            .env("HOME", home)
+            .envs(env.iter().copied())
             .stdout(Stdio::piped())
             .stdin(Stdio::null());
         if let Some(key) = key {

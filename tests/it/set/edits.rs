@@ -1,7 +1,9 @@
 //! Edits as a user types them: the line that changes, the base, golden files, many at once.
 
+use std::{os::unix::fs::MetadataExt as _, path::Path};
+
 use super::set;
-use crate::support::git::Repository;
+use crate::support::{git::Repository, process::Konverge};
 
 const DEV: &str = "appops/storefront/dev/main.k";
 
@@ -155,4 +157,45 @@ fn a_secret_value_is_not_shown() {
         );
         assert!(repository.read(DEV).contains(&format!("hunter2-{output}")));
     }
+}
+
+/// A working tree cannot be saved for the next run, so the commit that is checked out is. What follows from files that are
+/// not committed is the same with it and without.
+#[test]
+fn the_next_run_starts_from_the_commit_that_is_checked_out() {
+    let repository = Repository::konfig_example();
+    let run = |edit: &str, cache: &Path| {
+        let run = Konverge::new(["set", "storefront/dev", edit, "--check"]).dir(repository.path());
+        let run = run.env("XDG_CACHE_HOME", cache).with_kcl();
+        run.run().expect(0).stdout
+    };
+    let cache = tempfile::tempdir().unwrap();
+    let saved = || {
+        let files = std::fs::read_dir(cache.path().join("konverge/affected")).unwrap();
+        let mut files = files.map(|entry| entry.unwrap().path());
+        let file = files.find(|path| path.extension().is_some_and(|end| end == "revision"));
+        std::fs::metadata(file.expect("the commit is saved")).unwrap().ino()
+    };
+    run("server.image=\"a:1\"", cache.path());
+    let first = saved();
+    // A second file of the stack, which nobody committed.
+    repository.replace(
+        "appops/storefront/dev/kcl.yaml",
+        "- main.k",
+        "- main.k\n    - more.k",
+    );
+    repository.write(
+        "appops/storefront/dev/more.k",
+        "import base.pkg.frontend\n\nserver: frontend.Server {\n    env.MORE = \"1\"\n}\n",
+    );
+    let more = "server.env.MORE=\"2\"";
+    let derived = run(more, cache.path());
+    assert!(derived.contains("appops/storefront/dev/more.k:4"), "{derived}");
+    let empty = tempfile::tempdir().unwrap();
+    assert_eq!(derived, run(more, empty.path()));
+    assert_eq!(saved(), first, "it is not written again");
+    // Another commit is saved in its place.
+    repository.commit("More");
+    assert_eq!(run(more, cache.path()), derived);
+    assert_ne!(saved(), first);
 }

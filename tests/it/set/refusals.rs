@@ -96,6 +96,30 @@ fn a_place_that_is_not_one_literal_is_named_with_its_line() {
 }
 
 #[test]
+fn an_attribute_that_two_files_of_a_stack_set_is_named_with_both() {
+    let repository = Repository::konfig_example();
+    let more = "appops/storefront/dev/more.k";
+    repository.replace(
+        "appops/storefront/dev/kcl.yaml",
+        "- main.k",
+        "- main.k\n    - more.k",
+    );
+    repository.write(
+        more,
+        "import base.pkg.frontend\n\nserver: frontend.Server {\n    env.LOG_LEVEL = \"warning\"\n}\n",
+    );
+    repository.commit("Two files");
+    let words = [
+        "set in 2 places",
+        &format!("{DEV}:9"),
+        &format!("{more}:4"),
+        "nothing was written",
+    ];
+    let edit = ["storefront/dev", "server.env.LOG_LEVEL=\"error\""];
+    refuse(&repository, &edit, 1, &words);
+}
+
+#[test]
 fn files_that_cannot_be_edited_stay() {
     let repository = Repository::konfig_example();
     let image = ["storefront/dev", "server.image=\"a:1\""];

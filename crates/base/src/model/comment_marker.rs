@@ -45,6 +45,8 @@ pub enum MarkerKind {
     Drift,
     /// A stack whose apply was stopped because a part of the plan was not reviewed.
     Unreviewed,
+    /// The results of the stack tests of a pull request.
+    Tests,
 }
 
 impl CommentMarker {

@@ -34,6 +34,10 @@ pub struct RolloutRecord {
     /// The digests of the plans of the current wave, if somebody approved them: no other plan is applied.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub approved: BTreeMap<StackId, Digest>,
+    /// The stacks of the current wave that a job saw ready after the bake. Other jobs may not see them: those of other
+    /// environments.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub ready: BTreeSet<StackId>,
     /// Contents of stacks with which a rollout failed: a commit that brings nothing else starts no rollout, until somebody
     /// resumes.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]

@@ -172,6 +172,7 @@ pub(crate) fn codeowners(source: &dyn Source) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::policy_fixture::archive;
 
     fn policy(text: &str) -> CommitPolicy {
         let config = Config::parse(&format!("version: 1\n{text}")).unwrap();
@@ -241,6 +242,32 @@ mod tests {
         assert!(policy("policy: {drift: stop}\n").stops_at_drift());
         assert!(!policy("policy: {drift: restore}\n").stops_at_drift());
         assert!(!policy("").stops_at_drift());
+    }
+
+    #[tokio::test]
+    async fn a_commit_has_its_own_configuration_and_code_owners() {
+        let of = |approvals: u32, owners: &'static [(&'static str, &str)]| {
+            let config = format!("version: 1\npolicy: {{approvals: {approvals}}}\n");
+            let owners = owners.iter().map(|(path, text)| (*path, (*text).to_owned()));
+            std::iter::once(("konverge.yaml", config))
+                .chain(owners)
+                .collect::<Vec<_>>()
+        };
+        let (_folder, archive, commits) = archive(&[
+            of(1, &[]),
+            of(2, &[("docs/CODEOWNERS", "* @docs\n")]),
+            of(3, &[("CODEOWNERS", "* @root\n")]),
+            of(4, &[(".github/CODEOWNERS", "* @github\n")]),
+        ]);
+        for (at, owners) in [None, Some("* @docs\n"), Some("* @root\n"), Some("* @github\n")]
+            .into_iter()
+            .enumerate()
+        {
+            let policy = archive.at(&commits[at]).await.unwrap();
+            assert_eq!(policy.config.policy.approvals, Some(at as u32 + 1));
+            assert_eq!(policy.codeowners.as_deref(), owners);
+        }
+        assert!(archive.at(&"9".repeat(40).parse().unwrap()).await.is_err());
     }
 
     #[test]

@@ -50,6 +50,18 @@ struct Compared {
     missing: usize,
 }
 
+impl Compared {
+    /// Adds a stack: whether it is denied by the version in force, and by the new one.
+    fn add(&mut self, stack: &StackId, before: bool, after: bool) {
+        match (before, after) {
+            (false, true) => drop(self.more.insert(stack.clone())),
+            (true, false) => drop(self.fewer.insert(stack.clone())),
+            (true, true) | (false, false) => {}
+        }
+        self.seen.insert(stack.clone());
+    }
+}
+
 impl PolicyOutlook {
     /// Compares two versions; `None` if they are the same.
     pub(crate) fn new(now: &PolicySets, then: &PolicySets) -> Option<Self> {
@@ -70,13 +82,7 @@ impl PolicyOutlook {
         };
         let (before, after) = (denies(&self.now).await, denies(&self.then).await);
         let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = document.stack.id.clone();
-        match (before, after) {
-            (false, true) => drop(compared.more.insert(id.clone())),
-            (true, false) => drop(compared.fewer.insert(id.clone())),
-            _ => {}
-        }
-        compared.seen.insert(id);
+        compared.add(&document.stack.id, before, after);
     }
 
     /// Looks at the stacks of the head that were not planned, for as long as there is time.
@@ -173,4 +179,67 @@ async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> 
     let plan = engine::plan_against_spec(&target.id, &target.folder, &spec, &spec, None, masked);
     let truth = engine::true_spec_plan(&plan, (&spec, &spec), None, secrets);
     Some(plan_documents::for_rules(truth, OtherNames::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_config::Config;
+    use konverge_policy::sets::PolicySet;
+
+    fn sets(names: &[&str]) -> PolicySets {
+        let sets = names.iter().map(|name| {
+            let text = format!("policy: {{sets: [{{name: {name}, path: p}}]}}\n");
+            PolicySet::broken(&Config::parse(&text).unwrap().policy.sets[0], "gone".to_owned())
+        });
+        PolicySets::new(sets.collect(), &[])
+    }
+
+    /// The finding for stacks `s0/prod`, `s1/prod`…, each with its verdict before and after.
+    fn said(verdicts: &[(bool, bool)], missing: usize) -> String {
+        let outlook = PolicyOutlook::new(&sets(&[]), &sets(&["a"])).unwrap();
+        {
+            let mut compared = outlook.compared.lock().unwrap();
+            for (at, (before, after)) in verdicts.iter().enumerate() {
+                compared.add(&format!("s{at}/prod").parse().unwrap(), *before, *after);
+            }
+            assert_eq!(compared.seen.len(), verdicts.len());
+            compared.missing = missing;
+        }
+        let finding = outlook.finding();
+        // Advice: it stops nothing.
+        assert_eq!((finding.verdict, finding.stack), (Enforcement::Warn, None));
+        assert_eq!(finding.rule, "policy.sets");
+        finding.message
+    }
+
+    #[test]
+    fn equal_versions_have_no_outlook() {
+        assert!(PolicyOutlook::new(&sets(&["a"]), &sets(&["a"])).is_none());
+        assert!(PolicyOutlook::new(&sets(&["a"]), &sets(&["b"])).is_some());
+    }
+
+    #[test]
+    fn the_finding_counts_what_is_denied_more_and_less() {
+        assert_eq!(
+            said(&[(false, true), (true, true), (false, false), (true, false)], 0),
+            "with the rules of this pull request 1 stack more is denied (s0/prod), and 1 stack no longer is denied (s3/prod)"
+        );
+        assert_eq!(
+            said(&[], 2),
+            "with the rules of this pull request 0 stacks more are denied, and 0 stacks no longer are denied; 2 stacks could not be checked"
+        );
+        let many = said(&[(false, true); NAMED + 1], 0);
+        assert!(
+            many.contains(
+                "6 stacks more are denied (s0/prod, s1/prod, s2/prod, s3/prod, s4/prod and 1 more)"
+            ),
+            "{many}"
+        );
+        let all_named = said(&[(true, false); NAMED], 0);
+        assert!(
+            all_named.contains("5 stacks no longer are denied (s0/prod, s1/prod, s2/prod, s3/prod, s4/prod)"),
+            "{all_named}"
+        );
+    }
 }

@@ -420,7 +420,7 @@ mod tests {
     use crate::{
         policy::{
             active_policies::ReviewScope,
-            policy_fixture::{check, commit, plan, policy},
+            policy_fixture::{archive, check, commit, plan, policy},
         },
         trust::reviewers::KnownPeople,
     };
@@ -492,6 +492,87 @@ mod tests {
         // An unchanged stack needs none.
         let nobody = check("policy: {approvals: 1}\n", KnownPeople::default());
         assert!(denied(&nobody, &plan(&[]), &pulls).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_record_names_the_reviewers_of_the_last_head_and_who_gave_the_digest() {
+        let since = commit('e');
+        let agreed = Agreed {
+            since: Some(&since),
+            until: None,
+        };
+        let known = || KnownPeople {
+            approvals: vec![(7, "bob", commit('a')), (7, "old", commit('b'))],
+            approved_run: vec!["carol", "dora"],
+            commits: vec![(commit('e'), commit('f'), vec!["dora"], false)],
+            ..KnownPeople::default()
+        };
+        let pulls = [(7, commit('a'))];
+        let update = plan(&[Action::Update]);
+        let grounds = check("", known()).grounds(&update, &pulls, Some(agreed)).await;
+        let [pull] = &grounds.pull_requests[..] else {
+            panic!("{grounds:?}")
+        };
+        assert_eq!((pull.number, &pull.head), (7, &commit('a')));
+        assert_eq!(pull.reviewers, Some(vec!["bob".to_owned()]));
+        assert_eq!(grounds.agreed_by, ["carol", "dora"]);
+        // Where approvals are required, who wrote it approved nothing.
+        let strict = check("policy: {approvals: 1}\n", known());
+        assert_eq!(
+            strict.grounds(&update, &pulls, Some(agreed)).await.agreed_by,
+            ["carol"]
+        );
+        assert!(strict.grounds(&update, &pulls, None).await.agreed_by.is_empty());
+        let unchanged = strict.grounds(&plan(&[]), &pulls, Some(agreed)).await;
+        assert_eq!(unchanged, Authorization::default());
+    }
+
+    /// Nobody loosens the rules for what they bring with the same digest.
+    #[tokio::test]
+    async fn a_digest_is_judged_by_the_policy_before_its_commits_too() {
+        let of = |text: &str| vec![("konverge.yaml", format!("version: 1\n{text}"))];
+        let (_folder, archive, commits) = archive(&[of("policy: {drift: stop}\n"), of("")]);
+        let known = KnownPeople {
+            commits: [&commits[0], &commits[1], &commit('9')]
+                .map(|since| (since.clone(), commit('f'), vec!["ada"], false))
+                .into(),
+            ..KnownPeople::default()
+        };
+        let check = PolicyCheck {
+            archive,
+            ..check("", known)
+        };
+        let update = plan(&[Action::Update]);
+        let drift = async |since: &CommitId, until: Option<&CommitId>| {
+            let since = Some(since);
+            check.drift(&update, &[], Some(Agreed { since, until })).await
+        };
+        assert_eq!(drift(&commits[0], None).await.unwrap(), DriftPolicy::Stop);
+        assert_eq!(drift(&commits[1], None).await.unwrap(), DriftPolicy::Restore);
+        // What is restored was applied under that policy.
+        let applied = drift(&commits[0], Some(&commits[1])).await;
+        assert_eq!(applied.unwrap(), DriftPolicy::Restore);
+        assert_eq!(
+            check.drift(&update, &[], None).await.unwrap(),
+            DriftPolicy::Restore
+        );
+        // A policy that cannot be read is no free pass.
+        assert!(drift(&commit('9'), None).await.is_err());
+    }
+
+    #[test]
+    fn a_moved_secret_is_written_unless_the_configuration_stops_it() {
+        for (text, follows) in [
+            ("", true),
+            ("secrets: {rotation: follow}\n", true),
+            ("secrets: {rotation: stop}\n", false),
+        ] {
+            assert_eq!(
+                check(text, KnownPeople::default()).follows_rotation(),
+                follows,
+                "{text}"
+            );
+        }
     }
 
     #[tokio::test]

@@ -60,6 +60,32 @@ pub(crate) fn plan(actions: &[Action]) -> StackPlan {
     StackPlan::new(RepoPath::normalize(FOLDER).unwrap(), id, Basis::Live, resources)
 }
 
+/// A repository with these files in one commit after another: its folder, its archive and the commits.
+pub(crate) fn archive(commits: &[Vec<(&str, String)>]) -> (tempfile::TempDir, Archive, Vec<CommitId>) {
+    let folder = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "user.name=ada", "-c", "user.email=ada@example.com"]);
+        let output = git.current_dir(folder.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "--quiet"]);
+    let made = commits.iter().map(|files| {
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        git(&["add", "--all"]);
+        git(&["commit", "--quiet", "--allow-empty", "--message", "m"]);
+        git(&["rev-parse", "HEAD"]).parse().unwrap()
+    });
+    let made = made.collect();
+    let archive = Archive::in_repository(Repository::discover(folder.path()).unwrap());
+    (folder, archive, made)
+}
+
 /// The check of a run of ada's that applies the commit `f…` of `main`, in the environment `production`.
 pub(crate) fn check(text: &str, known: KnownPeople) -> PolicyCheck {
     let folder = tempfile::tempdir().unwrap();

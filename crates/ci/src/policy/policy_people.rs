@@ -289,9 +289,12 @@ impl PolicyCheck {
 mod tests {
     use konverge_base::model::plan::Action;
 
+    use konverge_config::Config;
+    use konverge_policy::sets::{PolicySet, PolicySets};
+
     use super::*;
     use crate::{
-        policy::policy_fixture::{check, commit, plan},
+        policy::policy_fixture::{check, commit, plan, policy},
         trust::reviewers::KnownPeople,
     };
 
@@ -374,6 +377,77 @@ mod tests {
         assert_eq!(left(false).await, logins(&["carol", "eve"]));
         // Who pushed to a fork is unknown.
         assert_eq!(left(true).await, logins(&[]));
+    }
+
+    /// Who overrides what, with the digests that were given to the run.
+    async fn overridden(settings: &str, known: KnownPeople, digests: &[Digest]) -> Overrides {
+        let text = format!("policy: {{sets: [{{name: s, path: p, {settings}}}]}}\n");
+        let config = Config::parse(&text).unwrap();
+        let set = PolicySet::broken(&config.policy.sets[0], "gone".to_owned());
+        let policy = CommitPolicy {
+            sets: PolicySets::new(vec![set], &[]),
+            ..policy("")
+        };
+        let since = commit('e');
+        let given = GivenDigests {
+            digests: &digests.iter().copied().collect(),
+            records: &[],
+            covered: Agreed {
+                since: Some(&since),
+                until: None,
+            },
+            earlier: &[],
+        };
+        let check = check("", known);
+        let plan = plan(&[Action::Update]);
+        let pulls = [(7, commit('a'))];
+        check
+            .overrides(&plan, &pulls, &[Arc::new(policy)], given)
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_digest_overrides_by_who_is_named_may_push_and_took_no_part() {
+        let digest = Digest::of_bytes(b"finding");
+        let known = || KnownPeople {
+            approved_run: vec!["ann", "bob", "carol", "dora", "fay"],
+            permissions: ["ann", "bob", "carol", "dora"]
+                .map(|login| (login, Permission::Write))
+                .into_iter()
+                .chain([("fay", Permission::Read)])
+                .collect(),
+            pulls: vec![(7, vec!["bob"], false)],
+            commits: vec![(commit('e'), commit('f'), vec!["carol"], false)],
+            teams: ["ann", "bob", "carol", "fay"]
+                .map(|login| ("acme/sre", login, true))
+                .into_iter()
+                .chain([("acme/sre", "dora", false)])
+                .collect(),
+            ..KnownPeople::default()
+        };
+        let by = |overrides: &Overrides| {
+            let given = overrides.given.get(&digest).cloned().unwrap_or_default();
+            given.into_iter().collect::<Vec<_>>()
+        };
+        let team = "override: {by: [acme/sre]}";
+        let found = overridden(team, known(), &[digest]).await;
+        // Bob wrote a part of the pull request, carol pushed a commit, dora is in no team, fay may not push.
+        assert_eq!(by(&found), [("ann".to_owned(), "ann says so".to_owned())]);
+        assert!(found.teams.members["acme/sre"].contains("ann"));
+        assert!(overridden(team, known(), &[]).await.given.is_empty());
+        // By name, also with an `@`.
+        let named = overridden("override: {by: ['@dora']}", known(), &[digest]).await;
+        assert_eq!(by(&named)[0].0, "dora");
+        assert_eq!(by(&named).len(), 1);
+        // Where nobody is named nobody is asked.
+        for nobody in ["enforce: always", "enforce: advise", ""] {
+            let none = overridden(nobody, known(), &[digest]).await;
+            assert!(
+                none.given.is_empty() && none.teams == Teams::default(),
+                "{nobody}"
+            );
+        }
     }
 
     #[tokio::test]

@@ -222,6 +222,93 @@ mod tests {
         assert!(!is_there(&[]));
     }
 
+    /// What reviews of #7 override of the finding `finding`: the reviewers, and the remarks.
+    async fn overridden(
+        change: impl FnOnce(&mut ReviewRecord),
+        reviews: &[(&str, char, &str)],
+        body: &str,
+    ) -> (Vec<String>, Vec<String>) {
+        let run = "https://github.com/acme/konfig/actions/runs/7";
+        let mut record = record(
+            run,
+            &RecordedComment {
+                digest: comment_digest("shown\n", run),
+                written: "2026-11-01T10:00:00Z".parse().unwrap(),
+            },
+        );
+        change(&mut record);
+        let reviews = reviews.iter().map(|(reviewer, head, said)| {
+            let review = ReviewApproval {
+                reviewer: (*reviewer).to_owned(),
+                commit: head.to_string().repeat(40).parse().unwrap(),
+                given: Some("2026-11-01T10:05:00Z".parse().unwrap()),
+                said: (*said).to_owned(),
+                node: (*reviewer).to_owned(),
+            };
+            (7, review)
+        });
+        let comment = PreviewComment {
+            head: "a".repeat(40),
+            body: body.to_owned(),
+        };
+        let known = KnownPeople {
+            reviews: reviews.collect(),
+            comments: vec![(7, comment)],
+            edited: vec![("eve", "mallory")],
+            ..KnownPeople::default()
+        };
+        let found = in_reviews(&Reviewers::knowing(known, ""), &record).await.unwrap();
+        let people = found.given.into_iter().flat_map(|(digest, people)| {
+            assert_eq!(digest, Digest::of_bytes(b"finding"));
+            people.into_keys()
+        });
+        (people.collect(), found.remarks.into_iter().collect())
+    }
+
+    #[tokio::test]
+    async fn a_review_of_the_last_head_overrides_by_the_digest_or_by_the_phrase() {
+        let digest = Digest::of_bytes(b"finding").to_string();
+        let other = Digest::of_bytes(b"another").to_string();
+        let reviews = [
+            ("ann", 'a', digest.as_str()),
+            ("bob", 'a', "konverge override"),
+            ("carol", 'a', "looks good"),
+            ("dora", 'a', other.as_str()),
+            // Of an older head, and one whose text somebody else wrote.
+            ("fay", 'c', digest.as_str()),
+            ("eve", 'a', digest.as_str()),
+        ];
+        let (people, remarks) = overridden(|_| {}, &reviews, "shown\n").await;
+        assert_eq!(people, ["ann", "bob"]);
+        assert_eq!(remarks, ["the review of eve was edited by mallory"]);
+        // An edited comment: only the digest in the review's own words counts.
+        let (people, remarks) = overridden(|_| {}, &reviews, "shown, and more\n").await;
+        assert_eq!(people, ["ann"]);
+        assert!(
+            remarks
+                .iter()
+                .any(|remark| remark.contains("was edited or deleted")),
+            "{remarks:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn without_a_recorded_finding_or_comment_nothing_is_overridden() {
+        let digest = Digest::of_bytes(b"finding").to_string();
+        let reviews = [("ann", 'a', digest.as_str()), ("bob", 'a', "konverge override")];
+        let none = overridden(|record| record.findings.clear(), &reviews, "shown\n").await;
+        assert_eq!(none, (Vec::new(), Vec::new()));
+        let (people, remarks) = overridden(|record| record.comment = None, &reviews, "shown\n").await;
+        assert!(people.is_empty());
+        assert!(
+            remarks[0].contains("no comment of the preview of #7 is recorded"),
+            "{remarks:?}"
+        );
+        // A digest that the preview did not record names nothing.
+        let others = |record: &mut ReviewRecord| record.findings = BTreeSet::from([Digest::of_bytes(b"x")]);
+        assert!(overridden(others, &reviews[..1], "shown\n").await.0.is_empty());
+    }
+
     #[tokio::test]
     async fn a_review_counts_only_if_it_came_after_the_comment_and_is_its_authors_own() {
         let shown = RecordedComment {

@@ -170,6 +170,19 @@ impl MergedReviews {
         behind: &[Target],
         report: &ApplyReport,
     ) {
+        for place in self.used_up(behind, report) {
+            if let Err(error) = backend.states.reviews().forget(place).await {
+                // They only cost a listing; the next run retries.
+                job.run.notes.note(&format!(
+                    "warning: a review record that is no longer needed could not be deleted: {error}"
+                ));
+                return;
+            }
+        }
+    }
+
+    /// The records that no stack needs any more. `behind` are the stacks that were pending.
+    fn used_up<'r>(&'r self, behind: &[Target], report: &ApplyReport) -> Vec<&'r ReviewKey> {
         let well = |id: &StackId| {
             let mut outcomes = report.stacks.iter();
             outcomes.any(|outcome| outcome.id == *id && apply::has_succeeded(outcome.result))
@@ -185,21 +198,14 @@ impl MergedReviews {
         };
         let used =
             |place: &&ReviewKey| self.done.contains(&place.pull_request) && !needed(place.pull_request);
-        for place in self.places.iter().filter(used) {
-            if let Err(error) = backend.states.reviews().forget(place).await {
-                // They only cost a listing; the next run retries.
-                job.run.notes.note(&format!(
-                    "warning: a review record that is no longer needed could not be deleted: {error}"
-                ));
-                return;
-            }
-        }
+        self.places.iter().filter(used).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::policy_fixture::archive;
     use konverge_base::model::{
         Digest, RepoPath,
         apply_result::{StackOutcome, StackResult},
@@ -207,6 +213,92 @@ mod tests {
         plan::Basis,
         review::ReviewedStack,
     };
+
+    fn outcome(id: &str, result: StackResult) -> StackOutcome {
+        StackOutcome {
+            stack: RepoPath::root(),
+            id: id.parse().unwrap(),
+            result,
+            digest: Digest::of_bytes(b"plan"),
+            serial: None,
+            grounds: Authorization::default(),
+            waiting: None,
+            resources: Vec::new(),
+            error: None,
+        }
+    }
+
+    #[test]
+    fn a_record_is_kept_until_every_stack_of_it_ended_well() {
+        let place = |pull_request| ReviewKey {
+            pull_request,
+            head: "a".repeat(40).parse().unwrap(),
+            run: 1,
+            attempt: 1,
+            share: None,
+        };
+        let reviews = MergedReviews {
+            records: vec![record(1, &["a/dev"]), record(2, &["a/dev", "b/dev"])],
+            // The third was closed without a merge, the fourth is still open.
+            done: BTreeSet::from([1, 2, 3]),
+            places: [1, 2, 3, 4].map(place).into(),
+            ..MergedReviews::default()
+        };
+        let target = |id: &str| Target {
+            id: id.parse().unwrap(),
+            folder: RepoPath::root(),
+            head: None,
+            base: None,
+            recorded: None,
+        };
+        let used = |behind: &[&str], ended: &[(&str, StackResult)]| {
+            let behind: Vec<_> = behind.iter().map(|id| target(id)).collect();
+            let report = ApplyReport {
+                version: 1,
+                stacks: ended.iter().map(|(id, result)| outcome(id, *result)).collect(),
+            };
+            let used = reviews.used_up(&behind, &report);
+            used.into_iter()
+                .map(|place| place.pull_request)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(used(&["a/dev", "b/dev"], &[]), [3]);
+        assert_eq!(
+            used(&["a/dev", "b/dev"], &[("a/dev", StackResult::Applied)]),
+            [1, 3]
+        );
+        let both = [("a/dev", StackResult::Unchanged), ("b/dev", StackResult::Applied)];
+        assert_eq!(used(&["a/dev", "b/dev"], &both), [1, 2, 3]);
+        for result in [
+            StackResult::Waiting,
+            StackResult::Failed,
+            StackResult::Stopped,
+            StackResult::HeldBack,
+        ] {
+            assert_eq!(used(&["a/dev"], &[("a/dev", result)]), [3], "{result:?}");
+        }
+        // What was not pending needs no review.
+        assert_eq!(used(&[], &[]), [1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn a_freeze_that_the_proposal_keeps_counts_as_it_is_now() {
+        let freeze = "policy: {freeze: [{from: '2026-12-01T00:00:00Z', until: '2026-12-02T00:00:00Z', reason: sale}]}\n";
+        let strict = "policy: {max_destructive: 1}\n";
+        let of = |text: &str| vec![("konverge.yaml", format!("version: 1\n{text}"))];
+        let (_folder, archive, commits) = archive(&[of(freeze), of(""), of(strict)]);
+        let (frozen, free, small) = (&commits[0], &commits[1], &commits[2]);
+        let under = async |power, head| reviewed_under(&archive, power, head).await;
+        // The proposal keeps the freeze: the present version of it counts. One that it removes holds for it.
+        assert!(!under(frozen, frozen).await.unwrap().has_freezes());
+        assert!(under(frozen, free).await.unwrap().has_freezes());
+        // Its proposal is unknown: every freeze holds.
+        let unknown = "9".repeat(40).parse().unwrap();
+        assert!(under(frozen, &unknown).await.unwrap().has_freezes());
+        let policy = under(small, &unknown).await.unwrap();
+        assert_eq!(policy.config.policy.max_destructive, Some(1));
+        assert!(under(&unknown, small).await.is_err());
+    }
 
     fn record(pull_request: u64, stacks: &[&str]) -> ReviewRecord {
         let stacks = stacks.iter().map(|id| ReviewedStack {
@@ -242,20 +334,9 @@ mod tests {
             arrived: BTreeSet::from([1, 2, 3, 4]),
             ..MergedReviews::default()
         };
-        let outcome = |id: &str| StackOutcome {
-            stack: RepoPath::root(),
-            id: id.parse().unwrap(),
-            result: StackResult::Applied,
-            digest: Digest::of_bytes(b"plan"),
-            serial: None,
-            grounds: Authorization::default(),
-            waiting: None,
-            resources: Vec::new(),
-            error: None,
-        };
         let report = |ids: &[&str]| ApplyReport {
             version: 1,
-            stacks: ids.iter().map(|id| outcome(id)).collect(),
+            stacks: ids.iter().map(|id| outcome(id, StackResult::Applied)).collect(),
         };
         // The fourth was never previewed: what it brought is unknown.
         assert_eq!(

@@ -302,8 +302,8 @@ impl RolloutDriver<'_> {
             RolloutPhase::RollingBack => WaveRollback::pending(self.backend, record, &self.failed).await?,
             _ => self.pending_at(&record.commit),
         };
-        let (no_health, no_gates) = (BTreeMap::new(), BTreeMap::new());
-        let next = step(record, &self.facts(&pending, &no_health, &no_gates));
+        let no_gates = BTreeMap::new();
+        let next = step(record, &self.facts(&pending, None, &no_gates));
         let RolloutStep::Wait {
             reason: WaitReason::Gate,
             ..
@@ -316,13 +316,13 @@ impl RolloutDriver<'_> {
             RolloutPhase::Gate => self.ask_gates(record).await?,
             _ => no_gates,
         };
-        Ok(step(record, &self.facts(&pending, &health, &gates)))
+        Ok(step(record, &self.facts(&pending, Some(&health), &gates)))
     }
 
     fn facts<'f>(
         &'f self,
         pending: &'f BTreeSet<StackId>,
-        health: &'f BTreeMap<StackId, StackReadiness>,
+        health: Option<&'f BTreeMap<StackId, StackReadiness>>,
         gates: &'f BTreeMap<String, GateReading>,
     ) -> RolloutFacts<'f> {
         let number = self.stored.as_ref().map(|stored| stored.number);

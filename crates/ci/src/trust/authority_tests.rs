@@ -351,3 +351,49 @@ fn an_environment_limits_applies_and_restores_alone() {
         assert!(refused.contains("limits an apply"), "{event:?}: {refused}");
     }
 }
+
+/// What the comment says that a merge does.
+#[test]
+fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
+    let branch = main_branch();
+    let is = DefaultBranchAnswer::Is(&branch, true);
+    let (unasked, never) = (DefaultBranchAnswer::NotYet, DefaultBranchAnswer::Never);
+    let pull = |base, outside| GithubEvent::PullRequest(pull_request(base, outside));
+    for (event, answer, merging) in [
+        (pull("main", false), is, Merging::Applies),
+        (pull("release", false), is, Merging::OtherBranch),
+        (pull("main", false), never, Merging::Unreviewed),
+        (pull("main", true), unasked, Merging::Outside),
+        (pull("release", true), unasked, Merging::Outside),
+        (workflow_run("pull_request", true, false), is, Merging::Outside),
+        (queue("main"), is, Merging::Unreviewed),
+        (queue("release"), is, Merging::OtherBranch),
+        (GithubEvent::Push(push("refs/heads/main")), is, Merging::Applies),
+    ] {
+        let caller = caller("bob", 1, "", None, "refs/heads/main");
+        let Ok(Decision::Granted(authority)) = Authority::decide(&event, caller, answer) else {
+            panic!("{event:?}");
+        };
+        assert_eq!(authority.merging(), merging, "{event:?}");
+    }
+}
+
+/// GitHub is asked whether the default branch has the commit of a push, and of nothing else.
+#[test]
+fn only_the_commit_of_a_push_must_be_on_the_branch() {
+    let pushed = GithubEvent::Push(push("refs/heads/main"));
+    assert_eq!(Authority::commit_of(&pushed), Some(&commit('a')));
+    let gone = GithubEvent::Push(PushEvent {
+        after: None,
+        ..push("refs/heads/main")
+    });
+    for event in [
+        gone,
+        GithubEvent::PullRequest(pull_request("main", false)),
+        queue("main"),
+        dispatch("refs/heads/main", DIGEST),
+        workflow_run("pull_request", true, false),
+    ] {
+        assert_eq!(Authority::commit_of(&event), None, "{event:?}");
+    }
+}

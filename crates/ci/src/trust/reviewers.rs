@@ -31,18 +31,22 @@ pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
         Some(client) => client.run_approvals(job.runner.run_id, environment).await?,
         None => Vec::new(),
     };
-    if approvers.is_empty() {
-        return Err(UserError::new(
-            ErrorKind::Policy,
-            format!(
-                "nobody approved this run in the environment `{}`, so these digests are not approved",
-                environment.escape_debug()
-            ),
-        )
-        .hint("give the job that `environment:`, with required reviewers")
-        .hint(BY_HAND));
+    match approvers.is_empty() {
+        true => Err(nobody_approved(environment)),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+fn nobody_approved(environment: &str) -> UserError {
+    UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "nobody approved this run in the environment `{}`, so these digests are not approved",
+            environment.escape_debug()
+        ),
+    )
+    .hint("give the job that `environment:`, with required reviewers")
+    .hint(BY_HAND)
 }
 
 /// Answers by question. Questions of one kind are sent one after another, as GitHub asks of its clients.
@@ -253,6 +257,10 @@ pub(crate) struct KnownPeople {
     pub permissions: Vec<(&'static str, Permission)>,
     /// The approvals of pull requests: number, reviewer, head.
     pub approvals: Vec<(u64, &'static str, CommitId)>,
+    /// What else was said in approvals, by the number of the pull request.
+    pub reviews: Vec<(u64, ReviewApproval)>,
+    /// The comments of previews, by the number of the pull request.
+    pub comments: Vec<(u64, PreviewComment)>,
     /// The teams and who is in them.
     pub teams: Vec<(&'static str, &'static str, bool)>,
     /// The ids of reviews whose text was edited, and by whom.
@@ -286,6 +294,13 @@ impl Reviewers {
                 node: format!("{pull} {reviewer}"),
             });
         }
+        for (pull, review) in known.reviews {
+            approvals.entry(pull).or_default().push(review);
+        }
+        let mut comments: BTreeMap<u64, Vec<PreviewComment>> = BTreeMap::new();
+        for (pull, comment) in known.comments {
+            comments.entry(pull).or_default().push(comment);
+        }
         let run_approvals = known.approved_run.into_iter().map(|login| RunApproval {
             reviewer: login.to_owned(),
             said: format!("{login} says so"),
@@ -305,6 +320,7 @@ impl Reviewers {
                     .map(|(login, may)| (login.to_owned(), may)),
             ),
             approvals: cache(approvals),
+            comments: cache(comments),
             members: cache(
                 known
                     .teams

@@ -69,7 +69,9 @@ impl Executor<'_> {
         };
         let kind = first.public.runtime;
         if node.granularity == Granularity::Segment
-            && touched.iter().all(|(p, _)| p.public.action == Action::Unchanged)
+            && touched
+                .iter()
+                .all(|(p, _)| p.public.action == Action::Unchanged && !p.unready)
         {
             for (planned, node) in touched {
                 self.record_result(planned, node).await?;

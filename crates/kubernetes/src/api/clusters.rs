@@ -1,10 +1,15 @@
 //! [`Kubernetes`]: the clusters of a run, by name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{client::ApiRequest, cluster::Cluster, connect::ClusterAccess, options::Options};
+use super::{
+    client::ApiRequest,
+    cluster::Cluster,
+    connect::ClusterAccess,
+    options::{Conflicts, Options},
+};
 use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
@@ -89,6 +94,38 @@ impl Kubernetes {
             secrets: self.secrets.clone(),
             references: self.references.clone(),
         }
+    }
+
+    /// The same clusters for a stack whose objects another field manager applies: a plan computes what that one would
+    /// write. It takes fields from others, as the controllers do.
+    #[must_use]
+    pub fn managed_by(&self, field_manager: &'static str) -> Self {
+        let mut other = self.clone();
+        other.options.field_manager = field_manager;
+        other.options.conflicts = Conflicts::Write;
+        other
+    }
+
+    /// Reads the answer to one path of the API. `None` if the object or its kind is missing.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached, or denies it.
+    pub async fn read_path(
+        &self,
+        cluster: Option<&ClusterName>,
+        path: &str,
+    ) -> Result<Option<Value>, UserError> {
+        let cluster = self.cluster(cluster)?;
+        match cluster.api.call(&ApiRequest::get(path)).await {
+            Ok(answer) => Ok(Some(answer.value)),
+            Err(error) if error.is_code(404) => Ok(None),
+            Err(error) => Err(cluster.failure(&error, &format!("reading `{path}`"))),
+        }
+    }
+
+    /// How long a wait for readiness may take.
+    pub fn ready_timeout(&self) -> Duration {
+        self.options.ready_timeout
     }
 
     /// Resolves references to secrets with this.

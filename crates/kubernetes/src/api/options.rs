@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::health::HealthRules;
+use super::super::{FIELD_MANAGER, health::HealthRules};
 use konverge_base::checkout::Checkout;
 use konverge_cloud::{CloudEnvironment, StackIdentity};
 use konverge_engine::runtime::RunNotes;
@@ -27,6 +27,8 @@ pub enum Conflicts {
 /// The options of the runtime.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// The field manager whose fields count as ours: that of the controller, for a stack that is delivered.
+    pub field_manager: &'static str,
     /// The policy for fields that others own.
     pub conflicts: Conflicts,
     /// How long one resource may take to become ready, or to be deleted.
@@ -55,6 +57,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            field_manager: FIELD_MANAGER,
             conflicts: Conflicts::Restore,
             ready_timeout: Duration::from_secs(600),
             hook_timeout: Duration::from_secs(900),

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::super::FIELD_MANAGER;
 use super::{
     field_leftovers::Leftover,
     managed_fields::{self, FieldsEntry},
@@ -37,13 +36,18 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     /// The transfer from the live object to the server's result of an apply, without paths that are not
-    /// compared.
-    pub(crate) fn between(live: &Value, becomes: &Value, is_ignored: impl Fn(&str) -> bool) -> Self {
-        let Some(wanted) = applied(becomes) else {
+    /// compared. Ours is what `manager` applies.
+    pub(crate) fn between(
+        manager: &str,
+        live: &Value,
+        becomes: &Value,
+        is_ignored: impl Fn(&str) -> bool,
+    ) -> Self {
+        let Some(wanted) = applied(manager, becomes) else {
             return Self::default();
         };
         let nothing = Map::new();
-        let before = applied(live);
+        let before = applied(manager, live);
         let had = before.map_or(&nothing, |entry| entry.fields);
         let paths = |set: &Map<String, Value>, object: &Value| -> Vec<String> {
             let mut paths = paths(set, object);
@@ -54,7 +58,7 @@ impl Transfer {
         for path in outermost(paths(&managed_fields::subtract(had, wanted.fields), live)) {
             // A field that disappears with our ownership is a change of the object, and is shown as one.
             if diff::at(becomes, &path).is_some() {
-                let owner = applier(becomes, &path);
+                let owner = applier(manager, becomes, &path);
                 released.push((path, owner));
             }
         }
@@ -169,16 +173,15 @@ fn describe_paths(paths: &[String]) -> String {
 }
 
 /// Our entry.
-fn applied(object: &Value) -> Option<FieldsEntry<'_>> {
-    managed_fields::entries(object).find(|entry| {
-        entry.manager == FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty()
-    })
+fn applied<'o>(manager: &str, object: &'o Value) -> Option<FieldsEntry<'o>> {
+    managed_fields::entries(object)
+        .find(|entry| entry.manager == manager && entry.operation == "Apply" && entry.subresource.is_empty())
 }
 
 /// Another manager that applies a field.
-fn applier(object: &Value, path: &str) -> Option<String> {
+fn applier(manager: &str, object: &Value, path: &str) -> Option<String> {
     let mut others = managed_fields::entries(object)
-        .filter(|entry| entry.operation == "Apply" && entry.manager != FIELD_MANAGER);
+        .filter(|entry| entry.operation == "Apply" && entry.manager != manager);
     let found = others.find(|entry| managed_fields::fields_below(entry.fields, object, path).is_some());
     found.map(|entry| entry.manager.to_owned())
 }
@@ -235,6 +238,7 @@ fn outermost(mut paths: Vec<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FIELD_MANAGER;
     use serde_json::json;
 
     fn entry(manager: &str, operation: &str, fields: Value) -> Value {
@@ -261,7 +265,7 @@ mod tests {
                 entry("kubectl-edit", "Update", json!({"f:data": {"f:b": {}}})),
             ],
         );
-        let transfer = Transfer::between(&live, &becomes, |_| false);
+        let transfer = Transfer::between(FIELD_MANAGER, &live, &becomes, |_| false);
         assert_eq!(transfer.paths(), ["/data/b"]);
         assert_eq!(
             Value::Object(transfer.claim.clone()),
@@ -271,7 +275,7 @@ mod tests {
             transfer.notes(),
             ["takes over `/data/b` from `kubectl-edit`: same value, only the field manager changes"]
         );
-        assert!(Transfer::between(&live, &becomes, |path| path == "/data/b").is_settled());
+        assert!(Transfer::between(FIELD_MANAGER, &live, &becomes, |path| path == "/data/b").is_settled());
     }
 
     #[test]
@@ -283,7 +287,7 @@ mod tests {
                 entry("flux", "Apply", json!({"f:data": {"f:a": {}}})),
             ],
         );
-        assert!(Transfer::between(&live, &live, |_| false).is_settled());
+        assert!(Transfer::between(FIELD_MANAGER, &live, &live, |_| false).is_settled());
         let becomes = object(
             json!({"a": "1"}),
             vec![
@@ -295,7 +299,7 @@ mod tests {
                 entry("flux", "Apply", json!({"f:data": {"f:a": {}}})),
             ],
         );
-        let released = Transfer::between(&live, &becomes, |_| false);
+        let released = Transfer::between(FIELD_MANAGER, &live, &becomes, |_| false);
         assert_eq!(
             released.released,
             [("/data/a".to_owned(), Some("flux".to_owned()))]

@@ -30,8 +30,19 @@ pub(crate) fn request(
     force: bool,
     dry: bool,
 ) -> ApiRequest {
+    request_as(FIELD_MANAGER, (of, name), body, force, dry)
+}
+
+/// The same request of a field manager.
+fn request_as(
+    manager: &str,
+    (of, name): (&ResourceType, &ObjectRef),
+    body: &Value,
+    force: bool,
+    dry: bool,
+) -> ApiRequest {
     let mut request = ApiRequest::get(of.object(name.namespace(), &name.name))
-        .query("fieldManager", FIELD_MANAGER)
+        .query("fieldManager", manager)
         .query("fieldValidation", "Strict")
         .body("application/apply-patch+yaml", body);
     request.method = Method::PATCH;
@@ -99,6 +110,8 @@ pub(crate) enum DryRunRefusal {
 
 /// What decides about fields that others own.
 pub(crate) struct Ownership<'a> {
+    /// Who applies.
+    pub manager: &'a str,
     /// As last applied: its fields were ours.
     pub prior: Option<&'a Map<String, Value>>,
     /// The object is adopted, and a reviewer sees every path: all fields are taken over.
@@ -119,7 +132,7 @@ pub(crate) async fn ask(
     let first = send(
         cluster,
         of,
-        &request(of, name, &body, ownership.adopting, true),
+        &request_as(ownership.manager, (of, name), &body, ownership.adopting, true),
         needs,
     )
     .await;
@@ -171,7 +184,7 @@ pub(crate) async fn ask(
     notes.sort();
     let answer = cluster
         .api
-        .call(&request(of, name, &body, true, true))
+        .call(&request_as(ownership.manager, (of, name), &body, true, true))
         .await
         .map_err(DryRunRefusal::Api)?;
     Ok(DryRunAnswer {

@@ -8,7 +8,7 @@ use super::{
     plan_task::{PlanTask, Proof},
 };
 use crate::{
-    OWNER,
+    FIELD_MANAGER, OWNER,
     api::{cluster::Cluster, discovery::ResourceType, json_ref::JsonRef, noop_guard::Guard},
     object::{
         crd_validation::Check,
@@ -168,6 +168,10 @@ impl ObjectPlanner<'_> {
         else {
             return Ok(None);
         };
+        // The proofs know our own entries alone.
+        if self.runtime.options.field_manager != FIELD_MANAGER {
+            return Ok(None);
+        }
         let cluster = &subject.cluster.api.name;
         let is_here = |prior: &&Recorded| prior.cluster.as_ref().is_none_or(|there| there == cluster);
         let prior = item.prior.as_ref().filter(is_here);

@@ -1,6 +1,6 @@
 //! The start of a rollout: whether a change starts one, and with which stacks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_base::model::{
     CommitId, StackId,
@@ -73,6 +73,7 @@ pub fn begin(
         since: now,
         why: String::new(),
         approved: BTreeMap::new(),
+        ready: BTreeSet::new(),
         held: prior.map(|prior| prior.held.clone()).unwrap_or_default(),
         measured: BTreeMap::new(),
     })

@@ -84,6 +84,7 @@ fn resumed(record: &RolloutRecord, changed: RolloutRecord) -> RolloutRecord {
         phase,
         paused: false,
         approved: Default::default(),
+        ready: Default::default(),
         held: record.held_without_own(),
         measured: Default::default(),
         ..changed

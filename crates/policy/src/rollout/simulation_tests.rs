@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     time::Duration,
 };
 
@@ -42,7 +43,7 @@ fn commit_id(number: usize) -> CommitId {
 }
 
 fn number_of(commit: &CommitId) -> usize {
-    usize::from_str_radix(commit.as_str(), 16).unwrap()
+    usize::from_str_radix(&commit.as_str()[36..], 16).unwrap()
 }
 
 fn wave_of(stack: usize) -> usize {
@@ -63,8 +64,8 @@ struct Applied {
 enum Todo {
     Look,
     Write(u64, Box<RolloutRecord>),
-    Apply(u64, RolloutRecord, Vec<StackId>),
-    RollBack(u64, RolloutRecord, Vec<StackId>),
+    Apply(u64, Rc<RolloutRecord>, Vec<StackId>),
+    RollBack(u64, Rc<RolloutRecord>, Vec<StackId>),
 }
 
 /// A run of a commit.
@@ -74,6 +75,8 @@ struct Run {
     failed: BTreeMap<StackId, String>,
     /// The number of the record that this run wrote, and the true time.
     wrote: Option<(u64, i64)>,
+    /// The job of this environment alone; `None`: it applies and sees every stack.
+    environment: Option<usize>,
     /// How wrong its clock is, in seconds.
     skew: i64,
     has_server: bool,
@@ -89,16 +92,19 @@ struct World {
     /// Of each commit, the commit that changed each stack last.
     commits: Vec<[usize; STACKS]>,
     applied: Vec<Applied>,
-    /// Of each stack, the version by serial.
-    history: Vec<BTreeMap<u64, usize>>,
-    records: Vec<RolloutRecord>,
+    /// Of each stack, the version of each serial from 1.
+    history: Vec<Vec<usize>>,
+    records: Vec<Rc<RolloutRecord>>,
     rules: RolloutRules,
+    /// A job for each of this many environments; 1: one job sees all stacks.
+    environments: usize,
+    /// Of each stack, the true time when a job saw it ready, since its last apply.
+    seen_ready: [Option<i64>; STACKS],
     /// The contents with which a rollout failed, until somebody resumes.
     undone: BTreeSet<(StackId, Option<Digest>)>,
     /// The commits of rollouts that began and have not failed since.
     allowed: BTreeSet<usize>,
     calm: bool,
-    healthy: bool,
 }
 
 impl World {
@@ -122,6 +128,7 @@ impl World {
             waves: (0..WAVES).map(|_| wave(&mut random)).collect(),
             rolls_back: random.one_in(2),
         };
+        let environments = 1 + random.below(2);
         let first = Applied {
             version: 0,
             serial: 1,
@@ -136,13 +143,14 @@ impl World {
                 .collect(),
             commits: vec![[0; STACKS]],
             applied: vec![first; STACKS],
-            history: vec![BTreeMap::from([(1, 0)]); STACKS],
+            history: vec![vec![0]; STACKS],
             records: Vec::new(),
             rules,
+            environments,
+            seen_ready: [None; STACKS],
             undone: BTreeSet::new(),
             allowed: BTreeSet::new(),
             calm: false,
-            healthy: true,
         }
     }
 
@@ -157,8 +165,14 @@ impl World {
         self.commits.push(versions);
     }
 
+    /// The number in an id such as `s3/prod`.
     fn index(&self, id: &StackId) -> usize {
-        self.ids.iter().position(|known| known == id).unwrap()
+        usize::from(id.as_str().as_bytes()[1] - b'0')
+    }
+
+    fn covers(&self, run: &Run, id: &StackId) -> bool {
+        let own = self.index(id) % self.environments;
+        run.environment.is_none_or(|environment| environment == own)
     }
 
     fn clock(&self, run: &Run) -> ClockReading {
@@ -169,6 +183,10 @@ impl World {
         }
     }
 
+    fn version(&self, stack: usize, serial: u64) -> usize {
+        self.history[stack][usize::try_from(serial).unwrap() - 1]
+    }
+
     /// Pending at a commit, without the stacks that have a newer one.
     fn is_pending(&self, stack: usize, commit: usize) -> bool {
         let (applied, wanted) = (self.applied[stack].version, self.commits[commit][stack]);
@@ -176,23 +194,20 @@ impl World {
     }
 
     fn changed(&self, commit: usize) -> BTreeMap<StackId, ChangedStack> {
-        let pending = (0..STACKS).filter(|stack| self.is_pending(*stack, commit));
-        pending
-            .map(|stack| {
-                let changed = ChangedStack {
-                    wave: wave_of(stack),
-                    stack: RolloutStack {
-                        folder: RepoPath::root(),
-                        input: Some(Digest::of_bytes(&self.commits[commit][stack].to_be_bytes())),
-                        before: Some(self.applied[stack].serial),
-                    },
-                };
-                (self.ids[stack].clone(), changed)
-            })
-            .collect()
+        let mut changed = BTreeMap::new();
+        for stack in (0..STACKS).filter(|stack| self.is_pending(*stack, commit)) {
+            let now = RolloutStack {
+                folder: RepoPath::root(),
+                input: Some(Digest::of_bytes(&self.commits[commit][stack].to_be_bytes())),
+                before: Some(self.applied[stack].serial),
+            };
+            let wave = wave_of(stack);
+            changed.insert(self.ids[stack].clone(), ChangedStack { wave, stack: now });
+        }
+        changed
     }
 
-    fn newest(&self) -> Option<(u64, &RolloutRecord)> {
+    fn newest(&self) -> Option<(u64, &Rc<RolloutRecord>)> {
         Some((self.records.len() as u64, self.records.last()?))
     }
 
@@ -204,7 +219,7 @@ impl World {
                 // Create if absent: of two runs one wins.
                 if self.records.len() as u64 + 1 == number {
                     self.note_phase(&record);
-                    self.records.push(*record);
+                    self.records.push(record.into());
                     run.wrote = Some((number, self.time));
                 }
                 true
@@ -241,23 +256,27 @@ impl World {
 
     /// What a new record means for what has failed.
     fn note_phase(&mut self, record: &RolloutRecord) {
-        let (seed, commit, contents) = (self.seed, number_of(&record.commit), Self::contents(record));
+        let (seed, commit) = (self.seed, number_of(&record.commit));
+        let contents = || Self::contents(record);
         let before = self
             .records
             .last()
             .map(|before| (before.phase, number_of(&before.commit)));
         match record.phase {
             RolloutPhase::RollingBack | RolloutPhase::Stopped => {
-                self.undone.extend(contents);
+                self.undone.extend(contents());
                 self.allowed.remove(&commit);
             }
-            RolloutPhase::Done => self.undone.retain(|content| !contents.contains(content)),
+            RolloutPhase::Done => {
+                let contents = contents();
+                self.undone.retain(|content| !contents.contains(content));
+            }
             RolloutPhase::Applying if record.wave == 0 => {
                 let is_new = before.is_none_or(|(phase, other)| {
                     phase.is_over() || phase == RolloutPhase::Stopped || other != commit
                 });
                 if is_new {
-                    let brings_more = contents.iter().any(|content| !self.undone.contains(content));
+                    let brings_more = contents().iter().any(|content| !self.undone.contains(content));
                     assert!(
                         brings_more,
                         "seed {seed}: commit {commit} begins, and brings nothing but what failed"
@@ -269,45 +288,60 @@ impl World {
         }
     }
 
+    /// Whether the stacks that a run sees are ready.
+    fn health(&mut self, run: &Run, record: &RolloutRecord) -> BTreeMap<StackId, StackReadiness> {
+        let readiness = match self.random.below(if self.calm { 1 } else { 40 }) {
+            0..32 => StackReadiness::Ready,
+            39 => StackReadiness::Failed("crashed".to_owned()),
+            _ => StackReadiness::Unready("progressing".to_owned()),
+        };
+        let mut health = BTreeMap::new();
+        for id in record.current() {
+            if self.covers(run, id) {
+                if readiness == StackReadiness::Ready {
+                    let stack = self.index(id);
+                    self.seen_ready[stack] = Some(self.time);
+                }
+                health.insert(id.clone(), readiness.clone());
+            }
+        }
+        health
+    }
+
+    /// What the gate says.
+    fn gates(&mut self) -> BTreeMap<String, GateReading> {
+        let reading = match self.random.below(if self.calm { 1 } else { 8 }) {
+            0..=4 => GateReading::Pass(String::new()),
+            5 => GateReading::Fail(String::new()),
+            _ => GateReading::Unclear(String::new()),
+        };
+        BTreeMap::from([("slo".to_owned(), reading)])
+    }
+
     fn look(&mut self, run: &mut Run) -> bool {
         run.looks += 1;
         let now = self.clock(run);
-        let newest = self.newest().map(|(number, record)| (number, record.clone()));
+        let newest = self.newest().map(|(number, record)| (number, Rc::clone(record)));
         let step = newest.as_ref().map(|(number, record)| {
             let commit = number_of(&record.commit);
             let is_back = record.phase == RolloutPhase::RollingBack;
-            let is_pending = |id: &&StackId| {
+            // Loops, for this is the most of the test's time without an optimiser.
+            let mut pending = BTreeSet::new();
+            for (id, one) in record.waves.iter().flatten() {
                 let stack = self.index(id);
-                let before = record
-                    .stacks()
-                    .find(|(_, other, _)| other == id)
-                    .and_then(|(_, _, one)| one.before);
-                match before.filter(|_| is_back) {
-                    Some(before) => self.history[stack][&before] != self.applied[stack].version,
+                let is_pending = match one.before.filter(|_| is_back) {
+                    Some(before) => self.version(stack, before) != self.applied[stack].version,
                     None => self.is_pending(stack, commit),
+                };
+                if is_pending {
+                    pending.insert(id.clone());
                 }
+            }
+            let is_measured = matches!(record.phase, RolloutPhase::Baking | RolloutPhase::Gate);
+            let (health, gates) = match is_measured {
+                true => (Some(self.health(run, record)), self.gates()),
+                false => (None, BTreeMap::new()),
             };
-            let pending = record
-                .stacks()
-                .map(|(_, id, _)| id)
-                .filter(is_pending)
-                .cloned()
-                .collect();
-            let readiness = |ready: bool| match ready {
-                true => StackReadiness::Ready,
-                false => StackReadiness::Unready("progressing".to_owned()),
-            };
-            let is_ready = self.calm || !self.random.one_in(5);
-            let health = record
-                .current()
-                .map(|id| (id.clone(), readiness(self.healthy && is_ready)))
-                .collect();
-            let reading = match self.random.below(if self.calm { 1 } else { 8 }) {
-                0..=4 => GateReading::Pass("value = 0".to_owned()),
-                5 => GateReading::Fail("value = 1".to_owned()),
-                _ => GateReading::Unclear("no value".to_owned()),
-            };
-            let gates = BTreeMap::from([("slo".to_owned(), reading)]);
             let wrote = run.wrote.filter(|(wrote, _)| wrote == number);
             let watched = wrote.map(|(_, at)| Duration::from_secs(u64::try_from(self.time - at).unwrap()));
             step(
@@ -316,7 +350,7 @@ impl World {
                     rules: Some(&self.rules),
                     pending: &pending,
                     failed: &run.failed,
-                    health: &health,
+                    health: health.as_ref(),
                     gates: &gates,
                     now,
                     watched,
@@ -329,15 +363,20 @@ impl World {
                 true
             }
             (Some(RolloutStep::Apply(stacks)), Some((number, record))) => {
-                run.todo = Todo::Apply(number, record, stacks.into_iter().collect());
-                run.looks < 40
+                let own: Vec<_> = stacks.into_iter().filter(|id| self.covers(run, id)).collect();
+                // Another job applies the others.
+                let goes_on = run.looks < 40 && !own.is_empty();
+                run.todo = Todo::Apply(number, record, own);
+                goes_on
             }
             (Some(RolloutStep::RollBack(stacks)), Some((number, record))) => {
-                run.todo = Todo::RollBack(number, record, stacks.into_iter().collect());
-                run.looks < 40
+                let own: Vec<_> = stacks.into_iter().filter(|id| self.covers(run, id)).collect();
+                let goes_on = run.looks < 40 && !own.is_empty();
+                run.todo = Todo::RollBack(number, record, own);
+                goes_on
             }
             // A short bake is waited for inside of the run.
-            (Some(RolloutStep::Wait { .. }), _) => run.looks < 40 && !self.random.one_in(4),
+            (Some(RolloutStep::Wait { .. }), _) => !self.calm && run.looks < 40 && !self.random.one_in(4),
             (None | Some(RolloutStep::Hold | RolloutStep::End), newest) => {
                 let changed = self.changed(run.head);
                 let number = newest.as_ref().map_or(1, |(number, _)| number + 1);
@@ -348,7 +387,7 @@ impl World {
                     &commit_id(run.head),
                     &self.rules,
                     &changed,
-                    prior.as_ref(),
+                    prior.as_deref(),
                     wave_of,
                     now,
                 );
@@ -370,6 +409,9 @@ impl World {
             return;
         }
         // What must hold at each write to the infrastructure.
+        let newest = self.records.last().map(|newest| (newest.phase, newest.wave, newest.paused));
+        let of_wave = (RolloutPhase::Applying, wave_of(stack), false);
+        assert_eq!(newest, Some(of_wave), "seed {seed}: {id} goes, and it is not its wave that goes");
         for (wave, other, _) in record.stacks() {
             let at = self.index(other);
             if wave > wave_of(stack) {
@@ -384,6 +426,8 @@ impl World {
                     !self.is_pending(at, commit),
                     "seed {seed}: {id} goes before {other} has the commit"
                 );
+                let seen = self.seen_ready[at].is_some_and(|seen| seen - self.applied[at].at >= BAKE.as_secs() as i64);
+                assert!(seen, "seed {seed}: nobody saw {other} ready after its bake, and {id} goes");
                 let baked = self.time - self.applied[at].at;
                 assert!(
                     baked >= BAKE.as_secs() as i64,
@@ -409,7 +453,7 @@ impl World {
             run.failed.insert(id.clone(), "broken".to_owned());
             return;
         }
-        self.set(stack, self.history[stack][&before]);
+        self.set(stack, self.version(stack, before));
     }
 
     fn set(&mut self, stack: usize, version: usize) {
@@ -417,7 +461,8 @@ impl World {
         applied.version = version;
         applied.serial += 1;
         applied.at = self.time;
-        self.history[stack].insert(applied.serial, version);
+        self.seen_ready[stack] = None;
+        self.history[stack].push(version);
     }
 
     fn start(&mut self) -> Run {
@@ -429,8 +474,13 @@ impl World {
         };
         let jumps = [0, 3600, -3600, 30 * 86400, -30 * 86400];
         let jump = self.random.below(jumps.len());
+        let environment = match self.environments {
+            1 => None,
+            count => Some(self.random.below(count)),
+        };
         Run {
             head,
+            environment,
             todo: Todo::Look,
             failed: BTreeMap::new(),
             wrote: None,
@@ -448,17 +498,17 @@ impl World {
         };
         let Some((_, record)) = self.newest() else { return };
         let commit = number_of(&record.commit);
-        let contents = Self::contents(record);
         let (has_stopped, is_over) = (record.phase == RolloutPhase::Stopped, record.phase.is_over());
         if let Ok(next) = command(record, wanted, "by hand", now) {
             if wanted == RolloutCommand::Resume && has_stopped {
+                let contents = Self::contents(&next);
                 self.undone.retain(|content| !contents.contains(content));
                 self.allowed.insert(commit);
             }
             if is_over {
                 self.undone.clear();
             }
-            self.records.push(next);
+            self.records.push(next.into());
         }
     }
 
@@ -499,7 +549,7 @@ impl World {
     /// Runs one after another, with clocks that are right.
     fn calm_down(&mut self) {
         self.calm = true;
-        for _ in 0..60 {
+        for _ in 0..60 * self.environments {
             self.interfere(RolloutCommand::Resume);
             let mut run = self.start();
             while self.tick(&mut run) {

@@ -29,8 +29,9 @@ pub struct RolloutFacts<'a> {
     pub pending: &'a BTreeSet<StackId>,
     /// Its stacks that this run tried, and that failed.
     pub failed: &'a BTreeMap<StackId, String>,
-    /// Whether the stacks of the current wave are ready. One that is missing here is not known to be.
-    pub health: &'a BTreeMap<StackId, StackReadiness>,
+    /// Whether the stacks of the current wave are ready; `None`: nobody looked yet. This run cannot see one that is missing
+    /// here: the job of its environment does.
+    pub health: Option<&'a BTreeMap<StackId, StackReadiness>>,
     /// What the gates of the current wave say. One that is missing here was not asked.
     pub gates: &'a BTreeMap<String, GateReading>,
     /// The clocks.
@@ -183,6 +184,14 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     }
 }
 
+/// Why a wave is not known to be ready.
+enum Unready {
+    /// This run sees it.
+    Seen(String),
+    /// Only another job sees it.
+    Unseen(String),
+}
+
 /// The current wave of a rollout that runs.
 struct RunningWave<'a> {
     record: &'a RolloutRecord,
@@ -235,12 +244,22 @@ impl RunningWave<'_> {
                 format!("{} bakes", self.record.wave_title()),
             );
         }
+        let ready = self.ready();
         match self.unready() {
-            None => self.enter(RolloutPhase::Gate, ""),
-            Some(why) if passed > bake + READY_DEADLINE => {
+            None => advance(RolloutRecord {
+                phase: RolloutPhase::Gate,
+                since: self.seen.now,
+                why: String::new(),
+                ready,
+                ..self.record.clone()
+            }),
+            Some(Unready::Seen(why)) if passed > bake + READY_DEADLINE => {
                 self.fail(format!("not ready after the bake: {why}"))
             }
-            Some(why) => wait(WaitReason::Gate, None, format!("after the bake: {why}")),
+            Some(_) if self.sees_a_part() && ready != self.record.ready => self.note_ready(ready),
+            Some(Unready::Seen(why) | Unready::Unseen(why)) => {
+                wait(WaitReason::Gate, None, format!("after the bake: {why}"))
+            }
         }
     }
 
@@ -257,6 +276,11 @@ impl RunningWave<'_> {
                 );
             }
         };
+        let ready = self.ready();
+        if !self.record.ready.is_subset(&ready) {
+            // Another job must not take it for ready any more.
+            return self.note_ready(ready);
+        }
         let mut approved = BTreeMap::new();
         let mut waits = Vec::new();
         for gate in &self.wave.gates {
@@ -285,15 +309,17 @@ impl RunningWave<'_> {
                 )),
             }
         }
-        if let Some(why) = self.unready() {
-            if passed > READY_DEADLINE {
+        match self.unready() {
+            None => {}
+            Some(Unready::Seen(why)) if passed > READY_DEADLINE => {
                 return self.fail(format!("not ready any more: {why}"));
             }
-            waits.push((WaitReason::Gate, why));
+            Some(Unready::Seen(why) | Unready::Unseen(why)) => waits.push((WaitReason::Gate, why)),
         }
         let reason = waits.iter().map(|(reason, _)| *reason).min();
         match reason {
             None => self.next_wave(approved),
+            Some(_) if ready != self.record.ready => self.note_ready(ready),
             Some(reason) => {
                 let why: Vec<_> = waits.into_iter().map(|(_, why)| why).collect();
                 wait(reason, None, why.join("; "))
@@ -316,23 +342,55 @@ impl RunningWave<'_> {
         }
         self.record
             .current()
-            .find_map(|id| match self.seen.health.get(id)? {
+            .find_map(|id| match self.seen.health?.get(id)? {
                 StackReadiness::Failed(why) => Some(self.fail(format!("{id} failed after its apply: {why}"))),
                 StackReadiness::Ready | StackReadiness::Unready(_) => None,
             })
     }
 
     /// Why the wave is not known to be ready.
-    fn unready(&self) -> Option<String> {
-        self.record
-            .current()
-            .find_map(|id| match self.seen.health.get(id) {
-                Some(StackReadiness::Ready) => None,
+    fn unready(&self) -> Option<Unready> {
+        let Some(health) = self.seen.health else {
+            let id = self.record.current().next()?;
+            return Some(Unready::Unseen(format!("whether {id} is ready was not looked at")));
+        };
+        let mut unseen = None;
+        for id in self.record.current() {
+            match health.get(id) {
+                Some(StackReadiness::Ready) => {}
                 Some(StackReadiness::Unready(why) | StackReadiness::Failed(why)) => {
-                    Some(format!("{id} is not ready: {why}"))
+                    return Some(Unready::Seen(format!("{id} is not ready: {why}")));
                 }
-                None => Some(format!("whether {id} is ready is unknown to this run")),
-            })
+                None if self.record.ready.contains(id) => {}
+                None => {
+                    unseen.get_or_insert(id);
+                }
+            }
+        }
+        unseen.map(|id| Unready::Unseen(format!("the job of its environment must see {id} ready")))
+    }
+
+    /// The stacks of the wave that are ready: as this run sees them, or as the job of their environment wrote.
+    fn ready(&self) -> BTreeSet<StackId> {
+        let is_ready = |id: &&StackId| match self.seen.health.and_then(|health| health.get(*id)) {
+            Some(readiness) => *readiness == StackReadiness::Ready,
+            None => self.record.ready.contains(*id),
+        };
+        self.record.current().filter(is_ready).cloned().collect()
+    }
+
+    /// Returns true if the wave has stacks that this run cannot see.
+    fn sees_a_part(&self) -> bool {
+        let is_seen = |id: &StackId| self.seen.health.is_some_and(|health| health.contains_key(id));
+        !self.record.current().all(is_seen)
+    }
+
+    /// Writes down for the other jobs what is ready. The phase goes on.
+    fn note_ready(&self, ready: BTreeSet<StackId>) -> RolloutStep {
+        advance(RolloutRecord {
+            ready,
+            ..self.record.clone()
+        })
     }
 
     fn elapsed(&self) -> ElapsedTime {
@@ -344,6 +402,10 @@ impl RunningWave<'_> {
             phase,
             since: self.seen.now,
             why: why.to_owned(),
+            ready: match phase {
+                RolloutPhase::Gate => self.record.ready.clone(),
+                _ => BTreeSet::new(),
+            },
             ..self.record.clone()
         })
     }
@@ -364,6 +426,7 @@ impl RunningWave<'_> {
             since: self.seen.now,
             why: String::new(),
             approved,
+            ready: BTreeSet::new(),
             held: match is_last {
                 true => self.record.held_without_own(),
                 false => self.record.held.clone(),

@@ -51,6 +51,7 @@ fn record(phase: RolloutPhase) -> RolloutRecord {
         since: reading(0),
         why: String::new(),
         approved: BTreeMap::new(),
+        ready: BTreeSet::new(),
         held: BTreeSet::new(),
         measured: BTreeMap::new(),
     }
@@ -85,7 +86,7 @@ impl Seen {
             rules: Some(&self.rules),
             pending: &self.pending,
             failed: &self.failed,
-            health: &self.health,
+            health: Some(&self.health),
             gates: &self.gates,
             now: reading(self.now),
             watched: None,
@@ -172,14 +173,30 @@ fn nothing_that_is_unknown_passes() {
     for (number, case) in cases.iter().enumerate() {
         let mut seen = Seen::well();
         case(&mut seen);
-        assert!(is_wait(&seen.step(&record(RolloutPhase::Gate))), "{number}");
+        let stays = match seen.step(&record(RolloutPhase::Gate)) {
+            RolloutStep::Wait { .. } => true,
+            // What is ready is written down for other jobs.
+            RolloutStep::Advance(after) => {
+                let same = RolloutRecord {
+                    ready: after.ready.clone(),
+                    ..record(RolloutPhase::Gate)
+                };
+                *after == same && is_wait(&seen.step(&after))
+            }
+            _ => false,
+        };
+        assert!(stays, "{number}");
     }
     // After the deadline it stops; an approval without one waits on.
+    let ready = RolloutRecord {
+        ready: ["a/canary", "b/canary"].map(|id| id.parse().unwrap()).into(),
+        ..record(RolloutPhase::Gate)
+    };
     for (gate, reading, stops) in [("slo", unclear(), true), ("go", unapproved(), false)] {
         let mut seen = Seen::well();
         seen.gates.insert(gate.to_owned(), reading);
         seen.now = 901;
-        let step = seen.step(&record(RolloutPhase::Gate));
+        let step = seen.step(&ready);
         assert_eq!(!is_wait(&step), stops, "{gate}: {step:?}");
     }
     let mut seen = Seen::well();
@@ -277,4 +294,49 @@ fn a_clock_that_was_set_back_begins_the_bake_again() {
         (0, RolloutPhase::Baking),
         "one clock is not enough"
     );
+}
+
+/// The jobs of two environments: each sees its own stack, and what it saw serves the other.
+#[test]
+fn jobs_that_see_a_part_of_a_wave_measure_it_together() {
+    let only = |id: &str| {
+        let mut seen = Seen::well();
+        seen.now = 600;
+        seen.health.retain(|known, _| known.as_str() == id);
+        seen
+    };
+    let (mut first, mut second) = (only("a/canary"), only("b/canary"));
+    let RolloutStep::Advance(noted) = first.step(&record(RolloutPhase::Baking)) else {
+        panic!("it writes what it saw")
+    };
+    assert_eq!((noted.phase, noted.since), (RolloutPhase::Baking, reading(0)));
+    assert_eq!(noted.ready, BTreeSet::from(["a/canary".parse().unwrap()]));
+    assert!(is_wait(&first.step(&noted)), "it cannot see the other stack");
+    // What a job cannot see is no failure, however long it takes.
+    first.now = 9 * 3600;
+    assert!(is_wait(&first.step(&noted)));
+    let RolloutStep::Advance(gate) = second.step(&noted) else {
+        panic!("the second one sees the rest")
+    };
+    assert_eq!((gate.phase, gate.ready.len()), (RolloutPhase::Gate, 2));
+    for seen in [&first, &second] {
+        assert_eq!(next(seen.step(&gate)), (1, RolloutPhase::Applying));
+    }
+    // A stack that is not ready any more: its job says so, and the other one waits.
+    let unready = StackReadiness::Unready("progressing".to_owned());
+    second.health.insert("b/canary".parse().unwrap(), unready);
+    let RolloutStep::Advance(lost) = second.step(&gate) else {
+        panic!("it takes its word back")
+    };
+    assert_eq!((lost.phase, lost.ready.len()), (RolloutPhase::Gate, 1));
+    first.now = 601;
+    assert!(is_wait(&first.step(&lost)));
+    let again = RolloutRecord {
+        phase: RolloutPhase::Applying,
+        ..(*gate).clone()
+    };
+    let RolloutStep::Advance(baking) = first.step(&again) else {
+        panic!("every stack has the commit")
+    };
+    assert_eq!(baking.ready, BTreeSet::new(), "a new bake is seen anew");
 }

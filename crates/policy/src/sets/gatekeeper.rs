@@ -3,9 +3,9 @@
 
 use std::{cell::LazyCell, collections::BTreeMap, sync::Arc};
 
-use regorus::{Engine, Value as RegoValue};
+use regorus::Value as RegoValue;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     admission::AdmissionOutcome,
@@ -16,6 +16,8 @@ use super::{
     gatekeeper_match::ConstraintMatch,
     gatekeeper_template::{self as template, Template, TemplateCode},
     possible_reads::Mentions,
+    rego_engine::LentEngine,
+    rego_value::{rego_value, with_fields},
     rule::{PolicyFile, RuleFinding, Severity, bound, objects_of},
 };
 use konverge_base::model::plan_document::StackDocument;
@@ -170,7 +172,7 @@ impl GatekeeperRules {
             matches: spec.matches,
             severity,
             mentions,
-            parameters: RegoValue::from(parameters),
+            parameters: rego_value(&parameters),
             object,
         }))
     }
@@ -178,7 +180,7 @@ impl GatekeeperRules {
     /// The outcomes for the plan of a stack.
     pub(super) fn outcomes<'d>(&self, document: &'d StackDocument) -> Vec<AdmissionOutcome<'d>> {
         let namespaces = admission_request::namespaces(&self.namespaces, document);
-        let mut engines: BTreeMap<&str, Engine> = BTreeMap::new();
+        let mut engines: BTreeMap<&str, LentEngine<'_>> = BTreeMap::new();
         let mut outcomes = Vec::new();
         for request in admission_request::requests(document, &self.plurals) {
             let about = request.variable();
@@ -186,7 +188,7 @@ impl GatekeeperRules {
             // Made for the first constraint that is evaluated.
             let variables =
                 LazyCell::new(|| RequestVariables::new(&self.library, &request, &about, namespace));
-            let review = LazyCell::new(|| RegoValue::from(review_of(&request, &about, namespace)));
+            let review = LazyCell::new(|| review_of(&request, &about, namespace));
             for constraint in &self.constraints {
                 let Some(template) = self.templates.get(&constraint.kind) else {
                     continue;
@@ -222,9 +224,7 @@ impl GatekeeperRules {
                                 constraint.severity,
                             ),
                             TemplateCode::Rego { engine, rule } => {
-                                let engine = engines
-                                    .entry(&constraint.kind)
-                                    .or_insert_with(|| (**engine).clone());
+                                let engine = engines.entry(&constraint.kind).or_insert_with(|| engine.lend());
                                 template::rego_violations(
                                     engine,
                                     rule,
@@ -314,19 +314,24 @@ impl ConstraintSpec {
 }
 
 /// `input.review`. For a deletion the object is the one that is deleted, as Gatekeeper has it.
-fn review_of(request: &AdmissionRequest<'_>, about: &Value, namespace: Option<&Value>) -> Value {
-    let mut review = about.clone();
+fn review_of(request: &AdmissionRequest<'_>, about: &Value, namespace: Option<&Value>) -> RegoValue {
     let object = match request.operation {
         Operation::Delete => request.old_object,
         Operation::Create | Operation::Update => request.object,
     };
-    review["object"] = object.cloned().unwrap_or_default();
-    review["oldObject"] = request.old_object.cloned().unwrap_or_default();
-    if let Some(namespace) = namespace {
-        review["namespaceObject"] = namespace.clone();
-        review["_unstable"] = json!({"namespace": namespace});
+    let value = |object: Option<&Value>| object.map_or(RegoValue::Null, rego_value);
+    let mut fields = vec![
+        ("object", value(object)),
+        ("oldObject", value(request.old_object)),
+    ];
+    if let Some(namespace) = namespace.map(rego_value) {
+        let unstable = BTreeMap::from([(RegoValue::from("namespace"), namespace.clone())]);
+        fields.extend([
+            ("namespaceObject", namespace),
+            ("_unstable", RegoValue::from(unstable)),
+        ]);
     }
-    review
+    with_fields(about, fields)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use cel::Env;
-use regorus::{Engine, Value as RegoValue};
+use regorus::Value as RegoValue;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use super::{
     admission_request::Operation,
     possible_reads::Mentions,
     rego_comparisons,
-    rego_engine::{add_file, evaluate, first_lines, new_engine, without_comments},
+    rego_engine::{LentEngine, PreparedEngine, add_file, first_lines, new_engine, without_comments},
     rego_functions,
     rego_functions::items,
     rule::{MOST_FINDINGS, Severity},
@@ -90,7 +90,10 @@ pub(super) struct Template {
 
 /// The rules of a template.
 pub(super) enum TemplateCode {
-    Rego { engine: Box<Engine>, rule: String },
+    Rego {
+        engine: Box<PreparedEngine>,
+        rule: String,
+    },
     Cel(Box<AdmissionCode>),
 }
 
@@ -226,7 +229,7 @@ fn compile_rego(source: &RegoSource, mentions: &mut Mentions) -> Result<Template
         }
     }
     Ok(TemplateCode::Rego {
-        engine: Box::new(engine),
+        engine: Box::new(PreparedEngine::new(engine)),
         rule,
     })
 }
@@ -262,7 +265,7 @@ pub(super) type Violations = Vec<(Severity, Result<String, String>)>;
 
 /// Evaluates Rego for an input.
 pub(super) fn rego_violations(
-    engine: &mut Engine,
+    engine: &mut LentEngine<'_>,
     rule: &str,
     review: &RegoValue,
     parameters: &RegoValue,
@@ -273,7 +276,7 @@ pub(super) fn rego_violations(
         (key("review"), review.clone()),
         (key("parameters"), parameters.clone()),
     ])));
-    let value = match evaluate(engine, rule) {
+    let value = match engine.evaluate(rule) {
         Ok(RegoValue::Undefined) => return Vec::new(),
         Ok(value) => value,
         Err(why) => return vec![(Severity::Deny, Err(why))],

@@ -119,12 +119,12 @@ fn a_template_judges_its_operations() {
 
 /// What a template in Rego says of an empty review.
 fn violations(template: Template) -> Violations {
-    let TemplateCode::Rego { mut engine, rule } = template.code else {
+    let TemplateCode::Rego { engine, rule } = template.code else {
         panic!("it is not Rego");
     };
     let parameters = RegoValue::from(json!({"word": "w"}));
     let review = RegoValue::from(json!({"kind": "k"}));
-    rego_violations(&mut engine, &rule, &review, &parameters, Severity::Warn)
+    rego_violations(&mut engine.lend(), &rule, &review, &parameters, Severity::Warn)
 }
 
 #[test]

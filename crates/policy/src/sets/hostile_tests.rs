@@ -172,3 +172,36 @@ fn hostile_values_are_bounded() {
     let findings = rego("", many).findings(&document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(findings.len(), 201);
 }
+
+/// The loop stops in the middle, with `input` and a function replaced. The rules after it, and the next objects, see their own.
+#[test]
+fn what_a_with_replaced_is_gone_after_an_error() {
+    let text = "package main
+
+deny_a contains \"a\" if {
+    some step in numbers.range(1, input.metadata.name) with input as {\"kind\": \"Safe\", \"metadata\": {\"name\": \"x\"}}
+    step == 3
+}
+
+deny_b contains \"b\" if {
+    numbers.range(1, lower(input.metadata.name))[_] == 1 with lower as \"safe\" with input as {\"metadata\": {\"name\": \"x\"}}
+}
+
+deny_c contains \"c\" if input.kind == \"Pod\"
+
+deny_d contains \"d\" if lower(input.metadata.name) != \"safe\"
+";
+    let pods = vec![pod("web", json!("a")), pod("api", json!("a"))];
+    let findings = rego("input: objects", text).findings(&document(pods), &secrets());
+    let said: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
+    assert_eq!(
+        said.iter()
+            .filter(|said| said.contains("could not be evaluated"))
+            .count(),
+        4,
+        "{said:?}"
+    );
+    for wanted in ["c", "d"] {
+        assert_eq!(said.iter().filter(|said| **said == wanted).count(), 2, "{said:?}");
+    }
+}

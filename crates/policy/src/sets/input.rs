@@ -1,11 +1,15 @@
 //! The views of a plan document that rules get as their input.
 
+use regorus::Value as RegoValue;
 use serde_json::{Map, Value, json};
 
-use super::rego_engine::without_comments;
+use super::{
+    rego_engine::without_comments,
+    rego_value::{rego_value, with_fields},
+};
 use konverge_base::model::{
     plan::Action,
-    plan_document::{DocumentResource, StackDocument},
+    plan_document::{DocumentChange, DocumentResource, OtherNames, StackDocument},
     spec::RuntimeKind,
 };
 
@@ -21,12 +25,65 @@ pub(super) fn objects(document: &StackDocument) -> impl Iterator<Item = (&Docume
 }
 
 /// The whole document, without some resources.
-pub(super) fn plan(document: &StackDocument, without: &[&DocumentResource]) -> Value {
-    let mut value = serde_json::to_value(document).unwrap_or_default();
-    if let Some(resources) = value.get_mut("resources").and_then(Value::as_array_mut) {
-        resources.retain(|resource| !without.iter().any(|other| resource["id"] == other.id.as_str()));
-    }
-    value
+pub(super) fn plan(document: &StackDocument, without: &[&DocumentResource]) -> RegoValue {
+    let resources = document.resources.iter();
+    let resources = resources.filter(|resource| !without.iter().any(|other| other.id == resource.id));
+    let rest = StackDocument {
+        version: document.version,
+        stack: document.stack.clone(),
+        basis: document.basis,
+        known_as: OtherNames::default(),
+        hidden: Default::default(),
+        resources: Vec::new(),
+    };
+    let resources: Vec<_> = resources.map(plan_resource).collect();
+    with_fields(&rest, [("resources", RegoValue::from(resources))])
+}
+
+/// A resource of the plan document. The object that it creates is also the value of its change.
+fn plan_resource(resource: &DocumentResource) -> RegoValue {
+    let side = |value: &Option<Value>| value.as_ref().map_or(RegoValue::Null, rego_value);
+    let (before, after) = (side(&resource.before), side(&resource.after));
+    let shared = |value: &Value| match value {
+        whole if resource.after.as_ref() == Some(whole) => after.clone(),
+        whole if resource.before.as_ref() == Some(whole) => before.clone(),
+        value => rego_value(value),
+    };
+    let changes = resource.changes.iter().map(|change| {
+        let rest = DocumentChange {
+            path: change.path.clone(),
+            from: None,
+            to: None,
+            origin: change.origin.clone(),
+        };
+        let sides = [("from", &change.from), ("to", &change.to)];
+        with_fields(
+            &rest,
+            sides
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, shared(value.as_ref()?)))),
+        )
+    });
+    let changes = RegoValue::from(changes.collect::<Vec<_>>());
+    let rest = DocumentResource {
+        id: resource.id.clone(),
+        runtime: resource.runtime,
+        kind: resource.kind.clone(),
+        cluster: resource.cluster.clone(),
+        action: resource.action,
+        replace: resource.replace.clone(),
+        data_loss: resource.data_loss,
+        before: None,
+        after: None,
+        changes: Vec::new(),
+        unknown: resource.unknown.clone(),
+        secret: resource.secret.clone(),
+        known_before_write: resource.known_before_write,
+    };
+    with_fields(
+        &rest,
+        [("before", before), ("after", after), ("changes", changes)],
+    )
 }
 
 /// The Terraform resources in the form of `terraform show -json`, without some of them.
@@ -146,7 +203,64 @@ fn mark(value: &mut Value, path: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::model::{RepoPath, plan::Basis, plan_document::DocumentStack};
+    use konverge_base::model::{
+        RepoPath,
+        plan::{Basis, ChangeOrigin},
+        plan_document::DocumentStack,
+    };
+
+    #[test]
+    fn the_plan_is_what_the_document_serializes_as() {
+        let object = json!({"kind": "ConfigMap", "data": {"a": "b", "n": [1, -2, 0.5, null]}});
+        let resource = |id: &str, before: Option<&Value>, after: Option<&Value>| DocumentResource {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            kind: "ConfigMap".to_owned(),
+            cluster: Some("prod".parse().unwrap()),
+            action: Action::Replace,
+            replace: vec!["/data".to_owned()],
+            data_loss: true,
+            before: before.cloned(),
+            after: after.cloned(),
+            changes: [
+                (before, after),
+                (None, None),
+                (after, None),
+                (Some(&Value::Null), before),
+            ]
+            .map(|(from, to)| DocumentChange {
+                path: "/data/a~1b".to_owned(),
+                from: from.cloned(),
+                to: to.cloned(),
+                origin: ChangeOrigin::Manager("kubectl".to_owned()),
+            })
+            .into(),
+            unknown: vec!["/status".to_owned()],
+            secret: vec!["/data/a".to_owned()],
+            known_before_write: true,
+        };
+        let small = json!({"kind": "ConfigMap"});
+        let document = StackDocument {
+            version: 1,
+            stack: DocumentStack {
+                id: "shop/prod".parse().unwrap(),
+                folder: RepoPath::root(),
+            },
+            basis: Basis::Spec,
+            known_as: OtherNames::default(),
+            hidden: std::iter::once("b".to_owned()).collect(),
+            resources: vec![
+                resource("v1:ConfigMap:shop:a", None, Some(&object)),
+                resource("v1:ConfigMap:shop:b", Some(&small), Some(&object)),
+                resource("v1:ConfigMap:shop:c", Some(&object), None),
+            ],
+        };
+        let whole = serde_json::to_value(&document).unwrap();
+        assert_eq!(plan(&document, &[]), rego_value(&whole));
+        let mut without = whole;
+        without["resources"].as_array_mut().unwrap().remove(1);
+        assert_eq!(plan(&document, &[&document.resources[1]]), rego_value(&without));
+    }
 
     #[test]
     fn an_unknown_value_of_a_terraform_resource_is_marked_where_terraform_marks_it() {

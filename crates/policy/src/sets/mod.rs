@@ -52,6 +52,7 @@ mod rego_differences;
 mod rego_engine;
 mod rego_functions;
 mod rego_imports;
+mod rego_value;
 mod rule;
 mod set;
 mod set_rules;

@@ -9,15 +9,18 @@ use regorus::{
     Engine, Value as RegoValue,
     unstable::{Rule, RuleHead},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     possible_reads::Mentions,
     rego_comparisons,
     rego_definitions::{Definitions, head_name},
-    rego_engine::{add_file, evaluate, first_lines, new_engine, too_slow, without_comments},
+    rego_engine::{
+        LentEngine, PreparedEngine, add_data, add_file, evaluate, new_engine, too_slow, without_comments,
+    },
     rego_functions,
     rego_functions::items,
+    rego_value::rego_value,
     rule::{FailedTest, MOST_DETAILS, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, bound},
 };
 use konverge_base::model::RepoPath;
@@ -28,7 +31,7 @@ const TESTS: &str = "_test.rego";
 
 /// The rules of a set.
 pub(super) struct RegoRules {
-    engine: Engine,
+    engine: PreparedEngine,
     rules: Vec<RegoRule>,
     mentions: Mentions,
     definitions: Option<Definitions>,
@@ -99,14 +102,10 @@ impl RegoRules {
         }
         let paths = rules.iter().map(|rule| rule.path.as_str()).collect();
         let definitions = Definitions::find(&mut engine, &places, data, version, &paths);
-        let definitions = definitions.and_then(|mut definitions| {
-            add_data(&mut definitions.engine, data).ok()?;
-            Some(definitions)
-        });
         // The engine orders the statements of all rules for its first evaluation, and its clones keep that.
         let _ = evaluate(&mut engine, &rules[0].path);
         Ok(Self {
-            engine,
+            engine: PreparedEngine::new(engine),
             rules,
             mentions,
             definitions,
@@ -126,24 +125,22 @@ impl RegoRules {
     /// Starts evaluations for a stack: a session evaluates one input after another. As in conftest the rules find
     /// the file of the input in `data.conftest.file`: here it is the `stack.yaml`, below the root of the repository.
     pub(super) fn session(&self, folder: &RepoPath) -> RegoSession<'_> {
-        let mut engine = self.engine.clone();
-        let mut unusable = None;
-        // Data is prepared again, which takes its time.
         let file = json!({"conftest": {"file": {"name": "stack.yaml", "dir": format!("/{folder}")}}});
-        let file = self.mentions.has_word("conftest").then(|| RegoValue::from(file));
-        if let Some(file) = &file {
-            unusable = engine.add_data(file.clone()).err();
-        }
+        let file = self.mentions.has_word("conftest").then(|| rego_value(&file));
         RegoSession {
-            engine,
+            engine: lend(&self.engine, file.as_ref()),
             file,
             definitions: self.definitions.as_ref(),
             separate: None,
             rules: &self.rules,
-            unusable: unusable.map(|error| first_lines(&error.to_string())),
             slow: BTreeSet::new(),
         }
     }
+}
+
+/// Data is prepared again, which takes its time.
+fn lend<'e>(engine: &'e PreparedEngine, data: Option<&RegoValue>) -> Result<LentEngine<'e>, String> {
+    data.map_or_else(|| Ok(engine.lend()), |data| engine.lend_with(data.clone()))
 }
 
 fn check_comparisons<'f>(files: impl Iterator<Item = &'f PolicyFile>) -> Result<(), String> {
@@ -201,34 +198,36 @@ pub(super) fn failed_tests(
 
 /// Evaluates inputs one after another.
 pub(super) struct RegoSession<'r> {
-    engine: Engine,
+    /// Or why no rule can be evaluated.
+    engine: Result<LentEngine<'r>, String>,
     /// What `data.conftest` holds.
     file: Option<RegoValue>,
     definitions: Option<&'r Definitions>,
     /// The engine of the definitions, once an input has an unknown value.
-    separate: Option<Engine>,
+    separate: Option<LentEngine<'r>>,
     rules: &'r [RegoRule],
-    /// Why no rule can be evaluated.
-    unusable: Option<String>,
     /// The rules that took too long for an input. They deny, so they are not tried on the other inputs.
     slow: BTreeSet<&'r str>,
 }
 
 impl RegoSession<'_> {
     /// The findings of all rules for an input.
-    pub(super) fn findings(&mut self, input: Value) -> Vec<RuleFinding> {
-        if let Some(why) = &self.unusable {
-            let rules = self.rules.iter();
-            return rules.map(|rule| RuleFinding::error(&rule.name, why)).collect();
-        }
-        self.engine.set_input(RegoValue::from(input));
+    pub(super) fn findings(&mut self, input: RegoValue) -> Vec<RuleFinding> {
+        let engine = match &mut self.engine {
+            Ok(engine) => engine,
+            Err(why) => {
+                let rules = self.rules.iter();
+                return rules.map(|rule| RuleFinding::error(&rule.name, why)).collect();
+            }
+        };
+        engine.set_input(input);
         let mut silenced: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         let mut findings = Vec::new();
         for rule in self.rules {
             if let Some(path) = &rule.exception
                 && !silenced.contains_key(path.as_str())
             {
-                match excepted(&mut self.engine, path) {
+                match excepted(engine, path) {
                     Ok(names) => drop(silenced.insert(path, names)),
                     // An exception that cannot be evaluated excepts nothing.
                     Err(why) => {
@@ -244,7 +243,7 @@ impl RegoSession<'_> {
             if self.slow.contains(rule.path.as_str()) {
                 continue;
             }
-            match evaluate(&mut self.engine, &rule.path) {
+            match engine.evaluate(&rule.path) {
                 Ok(value) => read_findings(rule, &value, &mut findings),
                 Err(why) => {
                     if why == too_slow() {
@@ -259,26 +258,23 @@ impl RegoSession<'_> {
 
     /// The findings that an input has whatever its unknown values turn out to be: those of definitions that do not read
     /// them. `reads` says whether words may read one.
-    pub(super) fn certain(&mut self, input: &Value, reads: impl Fn(&Mentions) -> bool) -> Vec<RuleFinding> {
+    pub(super) fn certain(
+        &mut self,
+        input: RegoValue,
+        reads: impl Fn(&Mentions) -> bool,
+    ) -> Vec<RuleFinding> {
         let mut findings = Vec::new();
-        let Some(definitions) = self.definitions.filter(|_| self.unusable.is_none()) else {
+        let Some(definitions) = self.definitions.filter(|_| self.engine.is_ok()) else {
             return findings;
         };
         let engine = match &mut self.separate {
             Some(engine) => engine,
-            none => {
-                let mut engine = definitions.engine.clone();
-                if self
-                    .file
-                    .clone()
-                    .is_some_and(|file| engine.add_data(file).is_err())
-                {
-                    return findings;
-                }
-                none.insert(engine)
-            }
+            none => match lend(&definitions.engine, self.file.as_ref()) {
+                Ok(engine) => none.insert(engine),
+                Err(_) => return findings,
+            },
         };
-        engine.set_input(RegoValue::from(input.clone()));
+        engine.set_input(input);
         for rule in self.rules {
             let silenced = match &rule.exception {
                 None => BTreeSet::new(),
@@ -300,7 +296,7 @@ impl RegoSession<'_> {
                 .flat_map(|of| of.iter());
             for definition in of_rule.filter(|_| !silenced.contains(&rule.suffix)) {
                 if !reads(&definition.mentions)
-                    && let Ok(value) = evaluate(engine, &definition.path)
+                    && let Ok(value) = engine.evaluate(&definition.path)
                 {
                     read_findings(rule, &value, &mut findings);
                 }
@@ -325,25 +321,6 @@ impl RegoRule {
             severity,
             exception: None,
         })
-    }
-}
-
-fn add_data(engine: &mut Engine, data: &[PolicyFile]) -> Result<(), String> {
-    for file in data {
-        let value = read_data(file)?;
-        engine
-            .add_data(RegoValue::from(value))
-            .map_err(|error| format!("{}: {}", file.path, first_lines(&error.to_string())))?;
-    }
-    Ok(())
-}
-
-fn read_data(file: &PolicyFile) -> Result<Value, String> {
-    let documents =
-        konverge_base::yaml::documents(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
-    match <[Value; 1]>::try_from(documents) {
-        Ok([value]) if value.is_object() => Ok(value),
-        _ => Err(format!("{}: data is one map", file.path)),
     }
 }
 
@@ -379,8 +356,8 @@ fn exception_rules(places: &[String], names: Vec<BTreeSet<String>>) -> BTreeSet<
 }
 
 /// The suffixes that do not count for this input.
-fn excepted(engine: &mut Engine, path: &str) -> Result<BTreeSet<String>, String> {
-    let value = evaluate(engine, path)?;
+fn excepted(engine: &mut LentEngine<'_>, path: &str) -> Result<BTreeSet<String>, String> {
+    let value = engine.evaluate(path)?;
     let lists = items(&value).ok_or_else(|| "`exception` is not a set of lists".to_owned());
     if value == RegoValue::Undefined {
         return Ok(BTreeSet::new());

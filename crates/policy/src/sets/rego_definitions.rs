@@ -10,7 +10,7 @@ use regorus::{
 
 use super::{
     possible_reads::Mentions,
-    rego_engine::{add_file, new_engine},
+    rego_engine::{PreparedEngine, add_data, add_file, new_engine},
     rego_functions,
     rule::PolicyFile,
 };
@@ -28,12 +28,11 @@ pub(super) struct RegoDefinition {
 }
 
 /// The definitions of the rules of a set.
-#[derive(Clone)]
 pub(super) struct Definitions {
     /// An engine in which each definition is also a rule of its own.
-    pub engine: Engine,
+    pub engine: PreparedEngine,
     /// By the path of the rule.
-    pub by_rule: BTreeMap<String, std::sync::Arc<Vec<RegoDefinition>>>,
+    pub by_rule: BTreeMap<String, Vec<RegoDefinition>>,
     /// What the rules `exception` may read, by their path.
     pub exceptions: BTreeMap<String, Mentions>,
 }
@@ -118,9 +117,10 @@ impl Definitions {
         for (at, text) in texts.iter().enumerate() {
             add_file(&mut engine, &format!("{at}.rego"), text).ok()?;
         }
+        add_data(&mut engine, data).ok()?;
         Some(Self {
-            engine,
-            by_rule: by_rule.into_iter().map(|(path, of)| (path, of.into())).collect(),
+            engine: PreparedEngine::new(engine),
+            by_rule,
             exceptions,
         })
     }

@@ -1,12 +1,17 @@
 //! An engine for rules in Rego: with a clock, the functions that it lacks, and errors in one line.
 
-use std::num::NonZeroU32;
+use std::{
+    num::NonZeroU32,
+    sync::{Mutex, PoisonError},
+};
 
 use regorus::{Engine, Value as RegoValue, utils::limits::ExecutionTimerConfig};
+use serde_json::Value;
 
 use super::{
     rego_builtins, rego_differences, rego_functions, rego_imports,
-    rule::{RULE_TIME, bound},
+    rego_value::rego_value,
+    rule::{PolicyFile, RULE_TIME, bound},
 };
 use konverge_config::RegoVersion;
 
@@ -34,6 +39,107 @@ pub(super) fn new_engine(version: RegoVersion) -> Engine {
     engine
 }
 
+/// An engine whose rules are prepared. Its copies are kept from one stack to the next.
+pub(super) struct PreparedEngine {
+    engine: Engine,
+    spare: Mutex<Vec<Engine>>,
+}
+
+/// A copy of a prepared engine, for one stack.
+pub(super) struct LentEngine<'e> {
+    of: &'e PreparedEngine,
+    /// None after an error.
+    engine: Option<Engine>,
+    input: RegoValue,
+    /// What this stack has below `data` besides.
+    data: Option<RegoValue>,
+}
+
+impl PreparedEngine {
+    /// Keeps an engine that was evaluated once: its copies keep the order of statements that it found.
+    pub(super) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            spare: Mutex::default(),
+        }
+    }
+
+    /// A copy.
+    pub(super) fn lend(&self) -> LentEngine<'_> {
+        let spare = self.spare().pop();
+        LentEngine {
+            of: self,
+            engine: Some(spare.unwrap_or_else(|| self.engine.clone())),
+            input: RegoValue::Undefined,
+            data: None,
+        }
+    }
+
+    /// A copy with more below `data`.
+    ///
+    /// # Errors
+    /// The data contradicts that of the set.
+    pub(super) fn lend_with(&self, data: RegoValue) -> Result<LentEngine<'_>, String> {
+        Ok(LentEngine {
+            engine: Some(self.copy(Some(&data))?),
+            of: self,
+            input: RegoValue::Undefined,
+            data: Some(data),
+        })
+    }
+
+    /// Data is prepared again, which takes its time.
+    fn copy(&self, data: Option<&RegoValue>) -> Result<Engine, String> {
+        let mut engine = self.engine.clone();
+        let added = data.map_or(Ok(()), |data| engine.add_data(data.clone()));
+        added.map_err(|error| first_lines(&error.to_string()))?;
+        Ok(engine)
+    }
+
+    fn spare(&self) -> std::sync::MutexGuard<'_, Vec<Engine>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LentEngine<'_> {
+    /// What rules see as `input`.
+    pub(super) fn set_input(&mut self, input: RegoValue) {
+        if let Some(engine) = &mut self.engine {
+            engine.set_input(input.clone());
+        }
+        self.input = input;
+    }
+
+    /// The value of a rule for the input.
+    ///
+    /// # Errors
+    /// It cannot be evaluated, or not in time. An engine that stopped in the middle may still have what a `with` put in the
+    /// place of the input, of data or of a function, so it is not asked again.
+    pub(super) fn evaluate(&mut self, path: &str) -> Result<RegoValue, String> {
+        let mut engine = match self.engine.take() {
+            Some(engine) => engine,
+            None => {
+                let mut engine = self.of.copy(self.data.as_ref())?;
+                engine.set_input(self.input.clone());
+                engine
+            }
+        };
+        let value = evaluate(&mut engine, path)?;
+        self.engine = Some(engine);
+        Ok(value)
+    }
+}
+
+impl Drop for LentEngine<'_> {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.take()
+            && self.data.is_none()
+        {
+            self.of.spare().push(engine);
+        }
+    }
+}
+
 /// Adds a file, and returns its package.
 ///
 /// # Errors
@@ -42,6 +148,23 @@ pub(super) fn add_file(engine: &mut Engine, path: &str, text: &str) -> Result<St
     let text = rego_imports::with_full_calls(text).into_owned();
     let added = engine.add_policy(path.to_owned(), text);
     added.map_err(|error| first_lines(&error.to_string()))
+}
+
+/// Adds what is below `data`.
+///
+/// # Errors
+/// A file is not one map, or contradicts another.
+pub(super) fn add_data(engine: &mut Engine, data: &[PolicyFile]) -> Result<(), String> {
+    for file in data {
+        let documents =
+            konverge_base::yaml::documents(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
+        let [value @ Value::Object(_)] = &documents[..] else {
+            return Err(format!("{}: data is one map", file.path));
+        };
+        let added = engine.add_data(rego_value(value));
+        added.map_err(|error| format!("{}: {}", file.path, first_lines(&error.to_string())))?;
+    }
+    Ok(())
 }
 
 /// The value of a rule, such as `data.main.deny`.

@@ -13,6 +13,7 @@ use super::{
     input,
     possible_reads::Mentions,
     rego::{self, RegoRules},
+    rego_value::rego_value,
     rule::{FailedTest, PolicyFile, RuleFinding, RuleOutcome, Severity, stack_glob},
 };
 use konverge_base::model::{
@@ -69,6 +70,11 @@ impl SetSource {
     /// The paths of the files with rules.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(|file| file.path.as_str())
+    }
+
+    /// Returns true if its rules see the differences of resources, and not only the resources.
+    pub fn sees_changes(&self) -> bool {
+        self.config.language == PolicyLanguage::Rego && self.config.input() == PolicyInput::Plan
     }
 
     /// The same settings with only one of the files.
@@ -186,14 +192,14 @@ fn rego_objects(rules: &RegoRules, document: &StackDocument) -> Vec<RuleOutcome>
     for (resource, object) in input::objects(document) {
         let unknown = unknown(rules.mentions(), resource);
         if !unknown.is_empty() {
-            let certain = session.certain(object, |mentions| reads_unknown(mentions, resource));
+            let certain = session.certain(rego_value(object), |mentions| reads_unknown(mentions, resource));
             outcomes.extend(certain.into_iter().map(|finding| about(finding, resource)));
             let names = rules.names();
             outcomes
                 .extend(names.map(|(name, severity)| undecided(name, severity, resource, unknown.clone())));
             continue;
         }
-        let findings = session.findings(object.clone());
+        let findings = session.findings(rego_value(object));
         outcomes.extend(findings.into_iter().map(|finding| about(finding, resource)));
     }
     outcomes
@@ -211,11 +217,12 @@ fn about(finding: RuleFinding, resource: &DocumentResource) -> RuleOutcome {
 /// without the resources with these values, and those of definitions that read none of the values.
 fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) -> Vec<RuleOutcome> {
     let input = |without: &[&DocumentResource]| match view {
-        PolicyInput::Tfplan => input::terraform_plan(document, without),
+        PolicyInput::Tfplan => rego_value(&input::terraform_plan(document, without)),
         PolicyInput::Plan | PolicyInput::Objects => input::plan(document, without),
     };
     let mut session = rules.session(&document.stack.folder);
-    let mut findings = session.findings(input(&[]));
+    let whole = input(&[]);
+    let mut findings = session.findings(whole.clone());
     let mut outcomes = Vec::new();
     let open: Vec<_> = document
         .resources
@@ -229,7 +236,7 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
         let certain: BTreeSet<_> = session.findings(input(&without)).into_iter().collect();
         findings.retain(|finding| certain.contains(finding));
         let reads = |mentions: &Mentions| open.iter().any(|(open, _)| reads_unknown(mentions, open));
-        findings.extend(session.certain(&input(&[]), reads));
+        findings.extend(session.certain(whole, reads));
         for (resource, unknown) in &open {
             let names = rules.names();
             outcomes

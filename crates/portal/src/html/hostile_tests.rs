@@ -209,6 +209,7 @@ fn pages() -> Vec<(&'static str, String)> {
             stack(&StackPage {
                 view: &view,
                 differences,
+                older: 39,
                 mode,
             }),
         ));
@@ -311,6 +312,36 @@ fn text_of_others_is_data_in_every_field_of_every_page() {
             "{name}"
         );
     }
+}
+
+/// What a reader copies into a shell names the stack, and runs nothing else.
+#[test]
+fn a_command_on_a_page_is_one_command() {
+    let hostile = "$(touch${IFS}x);reboot/'`id`";
+    let mut view = stack_view();
+    view.row.id = hostile.parse().unwrap();
+    let lease = view.lease.as_mut().unwrap();
+    lease.id = "1;reboot".to_owned();
+    let page = StackPage {
+        view: &view,
+        differences: &[],
+        older: 39,
+        mode: PageMode::Static,
+    };
+    let page = stack(&page);
+    let quoted = r"&#39;$(touch${IFS}x);reboot/&#39;\&#39;&#39;`id`&#39;";
+    let quoted = [quoted.to_owned(), quoted.replace("&#39;", "'")];
+    for (command, rest) in [
+        ("konverge state history ", ""),
+        ("konverge state diff ", " FROM TO"),
+        ("konverge state unlock ", " --lease "),
+    ] {
+        let is_one = quoted
+            .iter()
+            .any(|stack| page.contains(&format!("{command}{stack}{rest}")));
+        assert!(is_one, "{command}: {page}");
+    }
+    assert!(!page.contains("--lease 1;reboot"), "{page}");
 }
 
 #[test]

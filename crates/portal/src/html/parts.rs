@@ -6,7 +6,7 @@ use maud::{Markup, html};
 pub(super) use konverge_report::html::elements::{code, line, prose, text};
 use konverge_report::{escape, time};
 
-use crate::{LeaseView, StackCondition, Writer};
+use crate::{LeaseView, StackCondition, Writer, operation::shell_word};
 use konverge_base::model::CommitId;
 
 /// A time. The script adds how long ago it was.
@@ -58,7 +58,7 @@ pub(super) fn lease(lease: &LeaseView, stack: &str) -> Markup {
             "Held by " (writer(&lease.writer)) " since " (moment(lease.since)) ". "
             "Another run takes it over after " (lease.term_seconds.as_secs()) " s without a renewal."
         }
-        p { "If that run is dead: " (code(&format!("konverge state unlock {stack} --lease {} --reason TEXT", lease.id))) }
+        p { "If that run is dead: " (code(&format!("konverge state unlock {} --lease {} --reason TEXT", shell_word(stack), shell_word(&lease.id)))) }
     }
 }
 

@@ -205,6 +205,7 @@ fn sample_pages() {
     let page = StackPage {
         view: &view,
         differences: &[(11, 12)],
+        older: 0,
         mode: PageMode::Static,
     };
     let stack_folder = site_path::stack_folder(&view.row.id);

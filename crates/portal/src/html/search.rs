@@ -14,6 +14,8 @@ use konverge_report::{escape, plural};
 
 /// The number of stacks that are linked beside a name.
 const STACKS: usize = 50;
+/// The number of names on the page of a kind. A browser needs seconds for more.
+const NAMES: usize = 5000;
 
 /// The page; `result` is the answer to `text`, which a static page lets the script find.
 pub fn search(index: &SearchIndex, mode: PageMode, text: &str, result: Option<&SearchResult>) -> String {
@@ -92,9 +94,12 @@ fn listing(index: &SearchIndex, title: &str, names: &BTreeMap<String, Vec<usize>
     let main = html! {
         p { a href={ "../" (site_path::SEARCH) } { "All kinds" } }
         ul.rows {
-            @for (name, places) in names {
+            @for (name, places) in names.iter().take(NAMES) {
                 li.row { span.name { (line(name)) } " " (links(index.stacks_at(places), 1)) }
             }
+        }
+        @if names.len() > NAMES {
+            p.notice { (names.len() - NAMES) " more are not on this page. The search finds them, and so do the pages of their stacks." }
         }
     };
     Page {

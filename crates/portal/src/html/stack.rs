@@ -9,7 +9,9 @@ use super::{
     overview::row_facts,
     parts::{badge, code, commit, diff_lines, lease, line, moment, notices, prose, writer},
 };
-use crate::{HistoryDocument, HistoryRow, StackDetails, difference::readable, site_path};
+use crate::{
+    HistoryDocument, HistoryRow, StackDetails, difference::readable, operation::shell_word, site_path,
+};
 use konverge_base::model::{
     apply_record::ApplyRecord,
     state::{Recorded, StackState},
@@ -28,6 +30,8 @@ pub struct StackPage<'a> {
     pub view: &'a StackDetails,
     /// The pairs of serials whose difference has a page; any two in a served page.
     pub differences: &'a [(u64, u64)],
+    /// The number of older serials that are kept and not on the page.
+    pub older: usize,
     /// Who answers the requests of the page.
     pub mode: PageMode,
 }
@@ -79,7 +83,7 @@ fn resources(state: &StackState, stack: &str) -> Markup {
                 @if count > WITH_ATTRIBUTES {
                     p.facts {
                         "The attributes of the first " (WITH_ATTRIBUTES) " are on this page; of all: "
-                        (code(&format!("konverge state show {stack}")))
+                        (code(&format!("konverge state show {}", shell_word(stack))))
                     }
                 }
                 ul.rows {
@@ -140,9 +144,10 @@ fn graph(state: &StackState) -> Markup {
 
 fn history(page: &StackPage<'_>) -> Markup {
     let rows = &page.view.history;
+    let id = shell_word(page.view.row.id.as_str());
     html! {
         section {
-            h2 { "History (" (plural(rows.len(), "serial")) ")" }
+            h2 { "History (" (plural(rows.len() + page.older, "serial")) ")" }
             @if page.mode.is_served() && rows.len() > 1 { (choice(rows)) }
             ol.rows reversed {
                 @for row in rows {
@@ -154,10 +159,16 @@ fn history(page: &StackPage<'_>) -> Markup {
                     }
                 }
             }
+            @if page.older > 0 {
+                p.facts {
+                    "The " (page.older) " older are not on this page: "
+                    (code(&format!("konverge state history {id}")))
+                }
+            }
             @if page.mode == PageMode::Static && rows.len() > 1 {
                 p.facts {
                     "The difference of any two: "
-                    (code(&format!("konverge state diff {} FROM TO", page.view.row.id)))
+                    (code(&format!("konverge state diff {id} FROM TO")))
                 }
             }
         }

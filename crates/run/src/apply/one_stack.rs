@@ -12,7 +12,7 @@ use super::{
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
-    Planner, Target, apply_freeze,
+    Planner, Target, apply_freeze, delivery,
     kusion_releases::{self, ReleaseTurn},
     lease_wait::HolderWatch,
     plan_documents,
@@ -245,6 +245,9 @@ impl LeasedStack<'_> {
         let (mut state, mut unstored) = journal.into_parts();
         if target.head.is_none() && has_succeeded(outcome.result) {
             workflow_hooks::forget(&mut state);
+        }
+        if has_succeeded(outcome.result) && !planning.is_delivered(target) {
+            delivery::forget(&mut state);
         }
         if let (Some(turn), Some(wanted)) = (turn, released) {
             let changed = state.resources != recorded.resources;

@@ -1,7 +1,8 @@
 //! Workflows around the apply of a stack: started once for each Spec, and waited for.
 //!
 //! The state says that a workflow is about to start before it starts, and which run it is after that. A run whose end
-//! was not seen is found and waited for; only an end that was seen is followed by another run.
+//! was not seen is found and waited for; only an end that was seen is followed by another run. If nobody knows whether a
+//! start took effect, and no run is found, nothing is started: never twice for one digest.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,6 +23,9 @@ use konverge_engine::Journal;
 /// How long a workflow may run if the configuration does not say so.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
+/// How long a run is looked for after a start whose outcome is not known, at most. GitHub lists a run late.
+pub const SEARCH: Duration = Duration::from_secs(60);
+
 /// The keys of the records begin so.
 const KEY: &str = "hook-workflow/";
 
@@ -38,6 +42,17 @@ pub struct WorkflowCall<'a> {
     pub digest: Digest,
 }
 
+/// How the start of a workflow ended.
+#[derive(Debug)]
+pub enum WorkflowStart {
+    /// It runs, as this run.
+    Started(u64),
+    /// It was refused, and does not run.
+    Refused(UserError),
+    /// It may run or not.
+    Unknown(UserError),
+}
+
 /// Starts workflows of the default branch, and waits for them.
 #[async_trait]
 pub trait WorkflowStarter: Send + Sync {
@@ -47,21 +62,20 @@ pub trait WorkflowStarter: Send + Sync {
     /// It is not known.
     async fn newest_run(&self, workflow: &str) -> Result<u64, UserError>;
 
-    /// Starts a workflow and returns its run.
-    ///
-    /// # Errors
-    /// It did not start, as far as is known.
-    async fn start(&self, workflow: &str, call: WorkflowCall<'_>) -> Result<u64, UserError>;
+    /// Starts a workflow.
+    async fn start(&self, workflow: &str, call: WorkflowCall<'_>) -> WorkflowStart;
 
-    /// The run that an earlier [`Self::start`] began, if it did. It is newer than `after`.
+    /// Looks for the run of an earlier [`Self::start`], for as long as `patience`. It is newer than `after`. `None` does not
+    /// say that there is no such run.
     ///
     /// # Errors
-    /// It is not known.
+    /// GitHub does not answer, or the apply was interrupted.
     async fn find(
         &self,
         workflow: &str,
         call: WorkflowCall<'_>,
         after: u64,
+        patience: Duration,
     ) -> Result<Option<u64>, UserError>;
 
     /// Waits for the end of a run. `Ok` holds why it failed, or nothing.
@@ -115,56 +129,122 @@ impl WorkflowHooks<'_> {
 
     async fn run_one(&self, hook: &HookWorkflow) -> Result<(), UserError> {
         let key = format!("{KEY}{}/{}", word(hook.when), hook.workflow);
-        let last = last_run(self.recorded.get(&key))?.filter(|last| last.digest == self.call.digest);
-        if last.as_ref().is_some_and(|last| last.succeeded == Some(true)) {
+        let last = last_run(self.recorded.get(&key))?;
+        let same = last.as_ref().filter(|last| last.digest == self.call.digest);
+        if same.is_some_and(|last| last.succeeded == Some(true)) {
             return Ok(());
         }
         let starter = self.starter.ok_or_else(cannot_start)?;
-        let begun = match last.filter(|last| last.succeeded.is_none()) {
-            None => None,
-            Some(WorkflowRecord { after, run: None, .. }) => {
-                let found = starter.find(&hook.workflow, self.call, after).await?;
-                found.map(|run| (after, run))
-            }
-            Some(WorkflowRecord {
-                after,
-                run: Some(run),
-                ..
-            }) => Some((after, run)),
-        };
-        let (after, run) = match begun {
-            Some(begun) => begun,
-            None => {
-                let after = starter.newest_run(&hook.workflow).await?;
-                self.record(&key, (after, None), None).await?;
-                self.journal.fence().await?;
-                (after, starter.start(&hook.workflow, self.call).await?)
-            }
-        };
-        self.record(&key, (after, Some(run)), None).await?;
         let timeout = hook.timeout.or(self.config.apply.hooks.timeout);
         let timeout = timeout.map_or(TIMEOUT, konverge_config::Span::duration);
+        let begun = match same.filter(|last| last.succeeded.is_none()) {
+            Some(last) => BegunRun::of(last),
+            None => {
+                // A run that was recorded may be missing in a list that is late.
+                let newest = starter.newest_run(&hook.workflow).await?;
+                let known = last.and_then(|last| last.run).unwrap_or(0);
+                self.start(&key, hook, starter, newest.max(known)).await?
+            }
+        };
+        let BegunRun { after, run, unanswered } = begun;
+        let run = match run {
+            Some(run) => run,
+            None => {
+                let patience = timeout.min(SEARCH);
+                let found = starter.find(&hook.workflow, self.call, after, patience).await?;
+                found.ok_or_else(|| self.unknown(hook, patience, unanswered))?
+            }
+        };
+        self.record(&key, BegunRun::new(after, Some(run)), None).await?;
         let failure = starter.wait(&hook.workflow, run, timeout).await?;
-        self.record(&key, (after, Some(run)), Some(failure.is_none()))
+        let succeeded = Some(failure.is_none());
+        self.record(&key, BegunRun::new(after, Some(run)), succeeded)
             .await?;
         failure.map_or(Ok(()), Err)
     }
 
-    async fn record(
+    /// Records that a workflow is about to start, and starts it.
+    async fn start(
         &self,
         key: &str,
-        (after, run): (u64, Option<u64>),
-        succeeded: Option<bool>,
-    ) -> Result<(), UserError> {
+        hook: &HookWorkflow,
+        starter: &dyn WorkflowStarter,
+        after: u64,
+    ) -> Result<BegunRun, UserError> {
+        self.record(key, BegunRun::new(after, None), None).await?;
+        self.journal.fence().await?;
+        match starter.start(&hook.workflow, self.call).await {
+            WorkflowStart::Started(run) => Ok(BegunRun::new(after, Some(run))),
+            WorkflowStart::Unknown(failure) => Ok(BegunRun {
+                unanswered: Some(failure),
+                ..BegunRun::new(after, None)
+            }),
+            WorkflowStart::Refused(failure) => {
+                // An end without a run: the next apply may start it.
+                self.record(key, BegunRun::new(after, None), Some(false)).await?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// The error if it is not known whether a workflow runs. To start it again could run it twice.
+    fn unknown(&self, hook: &HookWorkflow, patience: Duration, unanswered: Option<UserError>) -> UserError {
+        let WorkflowCall { stack, digest, .. } = self.call;
+        let commit = self.call.commit.map_or("", CommitId::as_str);
+        let cause = match &unanswered {
+            Some(failure) => failure.message.clone(),
+            None => "an earlier run was stopped while it started it".to_owned(),
+        };
+        let what = format!(
+            "whether it ran is not known: {cause}; no run with this stack and digest was found in {} s, and it is not started again",
+            patience.as_secs()
+        );
+        UserError::new(ErrorKind::Github, what)
+            .hint("run the apply again: it looks for the run first, and waits for it")
+            .hint(format!(
+                "if GitHub lists no run, start `{}` by hand with the stack `{stack}`, the commit `{commit}` and the digest `{digest}`: the next apply finds it",
+                hook.workflow
+            ))
+            .hint(format!(
+                "a run is found by its title: `{}` needs `run-name: ${{{{ inputs.stack }}}} ${{{{ inputs.digest }}}}`",
+                hook.workflow
+            ))
+    }
+
+    async fn record(&self, key: &str, begun: BegunRun, succeeded: Option<bool>) -> Result<(), UserError> {
         let record = WorkflowRecord {
             digest: self.call.digest,
-            after,
-            run,
+            after: begun.after,
+            run: begun.run,
             succeeded,
         };
         let value = serde_json::to_value(record).expect("a record is plain data");
         let key = key.to_owned();
         self.journal.record(JournalEntry::Runtime { key, value }).await
+    }
+}
+
+/// A run that began, or may have begun.
+struct BegunRun {
+    /// The newest run before it.
+    after: u64,
+    /// `None` if it is not known.
+    run: Option<u64>,
+    /// Why the start of this apply has no answer.
+    unanswered: Option<UserError>,
+}
+
+impl BegunRun {
+    fn new(after: u64, run: Option<u64>) -> Self {
+        Self {
+            after,
+            run,
+            unanswered: None,
+        }
+    }
+
+    fn of(record: &WorkflowRecord) -> Self {
+        Self::new(record.after, record.run)
     }
 }
 

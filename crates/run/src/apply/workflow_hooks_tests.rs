@@ -17,6 +17,12 @@ struct World {
     steps: usize,
     /// The step at which the process is killed, and whether that is before its effect.
     kill: Option<(usize, bool)>,
+    /// The answer to the next start is lost; whether it took effect.
+    lost: Option<bool>,
+    /// The next start is refused.
+    is_refused: bool,
+    /// No list has the newest runs yet, so many of them.
+    unlisted: usize,
 }
 
 #[derive(Clone, Default)]
@@ -27,12 +33,21 @@ impl Outside {
         let killed = || UserError::new(ErrorKind::Internal, "killed");
         let mut world = self.0.lock().unwrap();
         world.steps += 1;
-        let kill = world.kill.filter(|(at, _)| *at == world.steps);
-        if matches!(kill, Some((_, true))) {
-            return Err(killed());
+        let step = world.steps;
+        match world.kill {
+            Some((at, before)) if step > at || (step == at && before) => Err(killed()),
+            Some((at, _)) if step == at => {
+                effect(&mut world);
+                Err(killed())
+            }
+            _ => Ok(effect(&mut world)),
         }
-        let done = effect(&mut world);
-        kill.map_or(Ok(done), |_| Err(killed()))
+    }
+
+    /// Somebody starts a workflow by hand, as the hint says.
+    fn start_by_hand(&self, spec: &str) {
+        let run = ("shop/prod".to_owned(), Digest::of_bytes(spec.as_bytes()));
+        self.0.lock().unwrap().runs.push(run);
     }
 
     fn runs(&self) -> usize {
@@ -43,17 +58,35 @@ impl Outside {
 #[async_trait]
 impl WorkflowStarter for Outside {
     async fn newest_run(&self, _: &str) -> Result<u64, UserError> {
-        self.step(|world| world.runs.len() as u64)
+        self.step(|world| (world.runs.len() - world.unlisted) as u64)
     }
 
-    async fn start(&self, _: &str, call: WorkflowCall<'_>) -> Result<u64, UserError> {
-        self.step(|world| {
-            world.runs.push((call.stack.to_string(), call.digest));
-            world.runs.len() as u64
-        })
+    async fn start(&self, _: &str, call: WorkflowCall<'_>) -> WorkflowStart {
+        let failure = |what: &str| UserError::new(ErrorKind::Github, what);
+        let started = self.step(|world| {
+            if std::mem::take(&mut world.is_refused) {
+                return WorkflowStart::Refused(failure("the token may not start it"));
+            }
+            let lost = world.lost.take();
+            if lost != Some(false) {
+                world.runs.push((call.stack.to_string(), call.digest));
+            }
+            match lost {
+                None => WorkflowStart::Started(world.runs.len() as u64),
+                Some(_) => WorkflowStart::Unknown(failure("no answer")),
+            }
+        });
+        started.unwrap_or_else(WorkflowStart::Unknown)
     }
 
-    async fn find(&self, _: &str, call: WorkflowCall<'_>, after: u64) -> Result<Option<u64>, UserError> {
+    async fn find(
+        &self,
+        _: &str,
+        call: WorkflowCall<'_>,
+        after: u64,
+        patience: Duration,
+    ) -> Result<Option<u64>, UserError> {
+        assert_eq!(patience, SEARCH);
         self.step(|world| {
             let named = (call.stack.to_string(), call.digest);
             let mut runs = world.runs.iter().zip(1..);
@@ -132,6 +165,7 @@ async fn process(outside: &Outside, spec: &str, has_starter: bool) -> Result<(),
 
 #[tokio::test]
 async fn killed_at_each_step_a_workflow_runs_once_for_each_spec() {
+    let mut unknown = 0;
     for before in [false, true] {
         for at in 1.. {
             let outside = Outside::default();
@@ -142,8 +176,16 @@ async fn killed_at_each_step_a_workflow_runs_once_for_each_spec() {
             let killed = process(&outside, "one", true).await.is_err();
             outside.0.lock().unwrap().runs.push(others);
             outside.0.lock().unwrap().kill = None;
-            let again = process(&outside, "one", true).await;
-            assert_eq!(again.err().map(|error| error.message), None, "{at} {before}");
+            let before_again = outside.runs();
+            if let Err(failure) = process(&outside, "one", true).await {
+                // It was to be started, and no run is found: nothing is started until somebody says that it did not run.
+                unknown += 1;
+                assert_unknown(&failure);
+                assert_unknown(&process(&outside, "one", true).await.unwrap_err());
+                assert_eq!(outside.runs(), before_again, "{at} {before}");
+                outside.start_by_hand("one");
+                process(&outside, "one", true).await.unwrap();
+            }
             assert_eq!(outside.runs(), 4, "{at} {before}");
             process(&outside, "two", true).await.unwrap();
             assert_eq!(outside.runs(), 6, "{at} {before}");
@@ -153,6 +195,64 @@ async fn killed_at_each_step_a_workflow_runs_once_for_each_spec() {
             }
         }
     }
+    // After the record, around the fence, and before the start; for two workflows.
+    assert_eq!(unknown, 8);
+}
+
+fn assert_unknown(failure: &UserError) {
+    assert!(
+        failure.message.contains("whether it ran is not known"),
+        "{failure}"
+    );
+    let hints = failure.hints.join("\n");
+    let digest = Digest::of_bytes(b"one").to_string();
+    for said in ["shop/prod", &digest, "run-name", "by hand"] {
+        assert!(hints.contains(said), "{said}: {hints}");
+    }
+}
+
+#[tokio::test]
+async fn after_a_lost_answer_the_run_is_found_or_nothing_is_started() {
+    let outside = Outside::default();
+    outside.0.lock().unwrap().lost = Some(true);
+    process(&outside, "one", true).await.unwrap();
+    assert_eq!(outside.runs(), 2);
+
+    let outside = Outside::default();
+    outside.0.lock().unwrap().lost = Some(false);
+    let failure = process(&outside, "one", true).await.unwrap_err();
+    assert!(failure.message.contains("no answer"), "{failure}");
+    assert_unknown(&failure);
+    assert_unknown(&process(&outside, "one", true).await.unwrap_err());
+    assert_eq!(outside.runs(), 0);
+    outside.start_by_hand("one");
+    process(&outside, "one", true).await.unwrap();
+    assert_eq!(outside.runs(), 2, "the `post` workflow was not meant");
+}
+
+#[tokio::test]
+async fn what_was_refused_is_started_by_the_next_apply() {
+    let outside = Outside::default();
+    outside.0.lock().unwrap().is_refused = true;
+    let failure = process(&outside, "one", true).await.unwrap_err();
+    assert!(failure.message.contains("may not start"), "{failure}");
+    assert_eq!(outside.runs(), 0);
+    process(&outside, "one", true).await.unwrap();
+    assert_eq!(outside.runs(), 2);
+}
+
+/// A failed run is not taken for the one after it, if the list of runs does not have it yet.
+#[tokio::test]
+async fn a_late_list_does_not_bring_a_failed_run_back() {
+    let outside = Outside::default();
+    outside.0.lock().unwrap().failing = vec![1];
+    process(&outside, "one", true).await.unwrap_err();
+    {
+        let mut world = outside.0.lock().unwrap();
+        (world.unlisted, world.lost) = (1, Some(true));
+    }
+    process(&outside, "one", true).await.unwrap();
+    assert_eq!(outside.runs(), 3);
 }
 
 #[tokio::test]

@@ -75,8 +75,7 @@ impl CodeEditor<'_> {
             path: path.clone(),
             kind,
         };
-        self.contents
-            .insert(line.file.clone(), Arc::from(text.into_bytes()));
+        self.edit(line.file.clone(), Arc::from(text.into_bytes()));
         Ok(line)
     }
 

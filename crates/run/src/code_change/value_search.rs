@@ -154,14 +154,14 @@ impl CodeEditor<'_> {
             };
             let changed = changes_within(&before, &after, &fields);
             if let Some(changed) = changed.filter(|changed| changed.contains(&0)) {
-                kept.push((trial.contents, line, changed));
+                kept.push((trial, line, changed));
             }
         }
         let names = listed(tried.iter().map(|path| format!("`{path}`")));
         let failure = match kept.len() {
             1 => {
-                let (contents, line, changed) = kept.swap_remove(0);
-                self.contents = contents;
+                let (trial, line, changed) = kept.swap_remove(0);
+                *self = trial;
                 let left = wanted.iter().enumerate().filter(|(at, _)| !changed.contains(at));
                 return Ok((line, left.map(|(_, field)| field.clone()).collect()));
             }

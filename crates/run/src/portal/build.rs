@@ -1,7 +1,10 @@
 //! `portal build`: the static site. A page of a stack is built anew only if something of the stack changed, and written
 //! only if its content did.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
@@ -9,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     overview::{StackSources, read_overview},
     site::{MANIFEST, Site},
-    stack::read_stack_with_differences,
+    stack::{HistoryRange, read_stack},
 };
 use crate::StateBackend;
 use konverge_base::{
@@ -27,8 +30,8 @@ use konverge_portal::{
 const STACKS_AT_ONCE: usize = 8;
 /// The number of files that are written concurrently.
 const FILES_AT_ONCE: usize = 16;
-/// The number of newest serials whose difference to the one before has a page.
-const DIFFERENCES: usize = 10;
+/// The number of newest serials on the page of a stack. All but the oldest of them have a page with what they changed.
+const SERIALS: usize = 11;
 
 /// What a build did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -85,7 +88,7 @@ impl SiteManifest {
 /// # Errors
 /// Errors of the store; a site of another repository; a file that cannot be written.
 pub async fn build(sources: StackSources<'_>, site: &dyn Site) -> Result<BuildReport, UserError> {
-    let index = read_overview(sources).await?;
+    let index = Arc::new(read_overview(sources).await?);
     let before = read_manifest(site, &index.overview.repository).await?;
     let mut manifest = SiteManifest {
         version: 1,
@@ -111,10 +114,12 @@ pub async fn build(sources: StackSources<'_>, site: &dyn Site) -> Result<BuildRe
         }
     }
     report.read = changed.len();
+    // Each is a task of its own: reading documents and making pages takes more time than the requests.
     let mut built = stream::iter(changed)
-        .map(|id| stack_files(sources.backend, &index, id))
+        .map(|id| tokio::spawn(stack_files(sources.backend.clone(), Arc::clone(&index), id)))
         .buffer_unordered(STACKS_AT_ONCE);
-    while let Some((id, files)) = built.try_next().await? {
+    while let Some(task) = built.next().await {
+        let (id, files) = task.map_err(|error| UserError::new(ErrorKind::Internal, error.to_string()))??;
         let earlier = before.stacks.get(id.as_str()).map(|stack| &stack.files);
         let known = |path: &str| earlier.and_then(|files| files.get(path)).copied();
         let digests = write_changed(target, files, known, &mut report).await?;
@@ -188,23 +193,25 @@ async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest
 type Files = BTreeMap<String, String>;
 
 async fn stack_files(
-    backend: &StateBackend,
-    index: &StackIndex,
+    backend: StateBackend,
+    index: Arc<StackIndex>,
     id: StackId,
 ) -> Result<(StackId, Files), UserError> {
     let mut files = Files::new();
-    if let Some((view, differences)) = read_stack_with_differences(backend, index, &id, DIFFERENCES).await? {
-        let pairs: Vec<_> = differences
+    if let Some(read) = read_stack(&backend, &index, &id, HistoryRange::Newest(SERIALS)).await? {
+        let pairs: Vec<_> = read
+            .differences
             .iter()
             .map(|difference| (difference.from, difference.to))
             .collect();
         let page = StackPage {
-            view: &view,
+            view: &read.details,
             differences: &pairs,
+            older: read.older,
             mode: PageMode::Static,
         };
         files.insert(site_path::stack(&id), html::stack(&page));
-        for difference in &differences {
+        for difference in &read.differences {
             let name = site_path::difference(difference.from, difference.to);
             let path = format!("{}/{name}", site_path::stack_folder(&id));
             files.insert(path, html::difference(difference));

@@ -14,4 +14,4 @@ pub use head::Head;
 pub use overview::{StackSources, read_overview};
 pub use publish::{SiteStore, publish};
 pub use site::{FolderSite, Site, SiteError};
-pub use stack::{read_difference, read_stack, read_stack_with_differences};
+pub use stack::{HistoryRange, StackRead, read_difference, read_stack};

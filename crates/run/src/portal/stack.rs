@@ -1,6 +1,6 @@
 //! One stack, read from its documents. What cannot be read is said, and the rest of the page stands.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, pin::pin};
 
 use futures::{StreamExt as _, stream};
 
@@ -22,6 +22,25 @@ use konverge_state::{Holder, StateError, Versioned};
 /// The number of serials of one stack that are read concurrently. Each may be large.
 const SERIALS_AT_ONCE: usize = 4;
 
+/// How much of the history is read. Each serial is one GET.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HistoryRange {
+    /// Every serial that is kept, and no differences.
+    All,
+    /// So many of the newest serials, with what each changed since the one before.
+    Newest(usize),
+}
+
+/// One stack, as it was read.
+pub struct StackRead {
+    /// What is shown.
+    pub details: StackDetails,
+    /// What each of the newest serials changed, the newest first.
+    pub differences: Vec<StateDifference>,
+    /// The number of older serials that were not read.
+    pub older: usize,
+}
+
 /// Reads a stack. `None` if the index does not know it.
 ///
 /// # Errors
@@ -30,51 +49,33 @@ pub async fn read_stack(
     backend: &StateBackend,
     index: &StackIndex,
     id: &StackId,
-) -> Result<Option<StackDetails>, UserError> {
-    let read = read_stack_with_differences(backend, index, id, 0).await?;
-    Ok(read.map(|(view, _)| view))
-}
-
-/// Reads a stack, and what each of its newest serials changed.
-///
-/// # Errors
-/// The store does not answer.
-pub async fn read_stack_with_differences(
-    backend: &StateBackend,
-    index: &StackIndex,
-    id: &StackId,
-    differences: usize,
-) -> Result<Option<(StackDetails, Vec<StateDifference>)>, UserError> {
+    range: HistoryRange,
+) -> Result<Option<StackRead>, UserError> {
     let Some(row) = index.overview.row(id) else {
         return Ok(None);
     };
-    let serials = backend.states.serials(id).await?;
+    let mut reading = backend.states.inspect(id).await?;
     let mut view = StackDetails {
         version: 1,
         row: row.clone(),
         notices: Vec::new(),
         state: None,
         pending: Vec::new(),
-        history: Vec::with_capacity(serials.len()),
+        history: Vec::new(),
         lease: None,
     };
-    note_older_index(
-        &mut view,
-        index.serials.get(id).copied(),
-        serials.first().copied(),
-    );
-    match backend.states.holder(id).await {
+    let newest = reading.serials.first().copied();
+    note_older_index(&mut view, index.serials.get(id).copied(), newest);
+    match reading.holder {
         Ok(holder) => view.lease = holder.map(lease),
         Err(error) => note(&mut view, backend, "The lease cannot be read", &error),
     }
-    match backend.states.load(id).await {
+    match reading.newest {
         Ok(None) => {}
         // The state is shown without what only runtimes read.
-        Ok(Some(newest)) => {
-            let mut newest = newest;
-            state::mask_recorded(backend, &mut newest.state);
+        Ok(Some(mut newest)) => {
             view.pending = std::mem::take(&mut newest.pending);
-            view.state = Some(public(backend, newest.state));
+            view.state = Some(shown(backend, newest).state);
         }
         Err(error) => {
             note(&mut view, backend, "The state cannot be read", &error);
@@ -84,11 +85,23 @@ pub async fn read_stack_with_differences(
             }
         }
     }
-    let mut found = Vec::new();
-    let mut later: Option<Versioned> = None;
-    let mut read = stream::iter(serials)
+    let kept = reading.serials.len();
+    let (most, with_differences) = match range {
+        HistoryRange::All => (kept, false),
+        HistoryRange::Newest(most) => (most.min(kept), true),
+    };
+    reading.serials.truncate(most);
+    // The newest document was read already.
+    let read_before = reading.document.filter(|document| newest == Some(document.serial));
+    let rest = reading.serials.split_off(usize::from(read_before.is_some()).min(most));
+    let first = read_before.filter(|_| most > 0).map(|document| Ok(shown(backend, document)));
+    let first = stream::iter(reading.serials.into_iter().zip(first));
+    let rest = stream::iter(rest)
         .map(|serial| async move { (serial, load(backend, id, serial).await) })
         .buffered(SERIALS_AT_ONCE);
+    let mut read = pin!(first.chain(rest));
+    let mut differences = Vec::new();
+    let mut later: Option<Versioned> = None;
     while let Some((serial, document)) = read.next().await {
         let document = match document {
             Err(StateError::Store(error)) => return Err(error.into()),
@@ -99,15 +112,19 @@ pub async fn read_stack_with_differences(
             later = None;
             continue;
         };
-        if let Some(later) = later.take().filter(|_| found.len() < differences) {
-            found.push(StateDifference::between(
+        if let Some(later) = later.take() {
+            differences.push(StateDifference::between(
                 (document.serial, &document.state),
                 (later.serial, &later.state),
             ));
         }
-        later = (found.len() < differences).then_some(document);
+        later = with_differences.then_some(document);
     }
-    Ok(Some((view, found)))
+    Ok(Some(StackRead {
+        details: view,
+        differences,
+        older: kept - most,
+    }))
 }
 
 /// The difference of two serials; `None` if one does not exist (any more).
@@ -161,10 +178,14 @@ fn lease(holder: Holder) -> LeaseView {
 
 /// A serial as the pages may show it.
 async fn load(backend: &StateBackend, id: &StackId, serial: u64) -> Result<Versioned, StateError> {
-    let mut found = backend.states.load_serial(id, serial).await?;
+    let found = backend.states.load_serial(id, serial).await?;
+    Ok(shown(backend, found))
+}
+
+fn shown(backend: &StateBackend, mut found: Versioned) -> Versioned {
     state::mask_recorded(backend, &mut found.state);
     found.state = public(backend, found.state);
-    Ok(found)
+    found
 }
 
 /// A state without the data that only runtimes read: of Terraform's some is in clear where nothing is sensitive.

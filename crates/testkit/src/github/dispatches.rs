@@ -1,5 +1,7 @@
 //! Workflows that are dispatched, and their runs.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -33,7 +35,7 @@ impl World {
             id,
             json!({"id": id, "status": status, "conclusion": workflow.conclusion, "html_url": url,
                 "path": format!(".github/workflows/{file}"), "event": "workflow_dispatch", "head_branch": branch,
-                "display_title": title}),
+                "display_title": title, "shown_late": workflow.shown_late}),
         );
         match body["return_run_details"] == true {
             true => (
@@ -43,4 +45,30 @@ impl World {
             false => (204, Value::Null),
         }
     }
+    /// The newest runs of a workflow first, as far as they are shown.
+    pub(super) fn runs_of(&mut self, file: &str, query: &BTreeMap<String, String>) -> Answer {
+        let is_of = |run: &Value, key: &str, of: &str| query.get(of).is_none_or(|v| run[key] == v.as_str());
+        let path = format!(".github/workflows/{file}");
+        let found = self.runs.values_mut().rev().filter(|run| {
+            run["path"] == path.as_str() && is_of(run, "event", "event") && is_of(run, "head_branch", "branch")
+        });
+        let runs: Vec<_> = found.filter_map(shown).collect();
+        (200, json!({"total_count": runs.len(), "workflow_runs": runs}))
+    }
+
+    /// A run, if it is shown.
+    pub(super) fn run(&mut self, id: u64) -> Answer {
+        let found = self.runs.get_mut(&id).and_then(shown);
+        found.map_or_else(not_found, |run| (200, run))
+    }
+}
+
+/// The run as it is shown, or nothing as long as it is too new.
+fn shown(run: &mut Value) -> Option<Value> {
+    let late = run["shown_late"].as_u64().unwrap_or(0);
+    if late > 0 {
+        run["shown_late"] = json!(late - 1);
+        return None;
+    }
+    Some(run.clone())
 }

@@ -46,6 +46,8 @@ pub enum Act {
     Truncate,
     /// Waits until the test lets it go on, and is carried out then.
     Hold(Arc<Hold>),
+    /// Is carried out, and waits with its answer until the test lets it go on.
+    HoldAnswer(Arc<Hold>),
 }
 
 /// A request that waits.
@@ -201,22 +203,34 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     let method = parts.method.to_string();
     let path = parts.uri.path().to_owned();
     let query = decode(parts.uri.query().unwrap_or_default());
-    let held = {
+    let taken = |of: fn(&Act) -> Option<&Arc<Hold>>| {
         let mut inner = shared.inner.lock().unwrap();
-        let waits = |(m, end, act): &(String, String, Act)| {
-            *m == method && path.ends_with(end.as_str()) && matches!(act, Act::Hold(_))
-        };
-        let at = inner.script.iter().position(waits);
-        at.and_then(|at| inner.script.remove(at))
+        let at = inner.script.iter().position(|(m, end, act)| {
+            *m == method && path.ends_with(end.as_str()) && of(act).is_some()
+        });
+        let act = at.and_then(|at| inner.script.remove(at)).map(|(_, _, act)| act);
+        act.as_ref().and_then(of).cloned()
     };
-    if let Some((.., Act::Hold(hold))) = held {
-        hold.came.notify_one();
-        hold.let_go.notified().await;
-    }
+    let before = taken(|act| match act {
+        Act::Hold(hold) => Some(hold),
+        _ => None,
+    });
+    let after = taken(|act| match act {
+        Act::HoldAnswer(hold) => Some(hold),
+        _ => None,
+    });
+    let wait = async |hold: Option<Arc<Hold>>| {
+        if let Some(hold) = hold {
+            hold.came.notify_one();
+            hold.let_go.notified().await;
+        }
+    };
+    wait(before).await;
     let answer = {
         let mut inner = shared.inner.lock().unwrap();
         answer(&mut inner, &shared, &method, &path, &query, &body, &parts.headers)
     };
+    wait(after).await;
     match answer {
         Some(response) => response,
         None => std::future::pending().await,
@@ -281,7 +295,10 @@ fn answer(
             record(0, inner);
             return None;
         }
-        Some(Act::DropAfter | Act::ThenStatus(_) | Act::Truncate | Act::Hold(_)) | None => {}
+        Some(
+            Act::DropAfter | Act::ThenStatus(_) | Act::Truncate | Act::Hold(_) | Act::HoldAnswer(_),
+        )
+        | None => {}
     }
     let token = headers
         .get(header::AUTHORIZATION)

@@ -254,21 +254,8 @@ impl World {
                 (200, self.run_approvals.iter().cloned().collect())
             }
             ("POST", ["actions", "workflows", file, "dispatches"]) => self.dispatch(file, body),
-            ("GET", ["actions", "workflows", file, "runs"]) => {
-                // The newest first.
-                let wanted = |run: &&Value| {
-                    let is_of = |key: &str, of: &str| query.get(of).is_none_or(|v| run[key] == v.as_str());
-                    run["path"] == format!(".github/workflows/{file}")
-                        && is_of("event", "event")
-                        && is_of("head_branch", "branch")
-                };
-                let runs: Vec<_> = self.runs.values().rev().filter(wanted).cloned().collect();
-                (200, json!({"total_count": runs.len(), "workflow_runs": runs}))
-            }
-            ("GET", ["actions", "runs", run]) => {
-                let found = self.runs.get(&number(run)).cloned();
-                found.map_or_else(not_found, |run| (200, run))
-            }
+            ("GET", ["actions", "workflows", file, "runs"]) => self.runs_of(file, query),
+            ("GET", ["actions", "runs", run]) => self.run(number(run)),
             ("GET", ["deployments"]) => {
                 let wanted = |d: &&Value| {
                     ["sha", "environment"]

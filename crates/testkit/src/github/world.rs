@@ -99,6 +99,8 @@ pub struct DispatchableWorkflow {
     pub conclusion: Option<&'static str>,
     /// Whether its `run-name` has the inputs.
     pub names_inputs: bool,
+    /// How many questions about a new run GitHub answers as if there were none.
+    pub shown_late: u64,
 }
 
 pub(super) const HERE: &str = "acme/konfig";

@@ -21,9 +21,14 @@ use super::{known_kinds::KnownKinds, test_files::TestFiles};
 use crate::ops::{selected_stacks::SelectedStacks, spec_policies::SpecPolicies};
 use konverge_base::{
     error::UserError,
-    model::{event::Step, stack_test::StackTestReport},
+    model::{
+        CommitId,
+        event::Step,
+        stack::Stack,
+        stack_test::{StackTestReport, StackTestResult},
+    },
 };
-use konverge_run::{RunContext, StepCounter, compiler::Compiler};
+use konverge_run::{OpenRevision, RunContext, StepCounter, compiler::Compiler};
 use konverge_testing::TestBody;
 
 /// Runs the live tests of the selected stacks, and cleans up what earlier runs left.
@@ -31,8 +36,24 @@ use konverge_testing::TestBody;
 /// # Errors
 /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
 pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTestReport, UserError> {
-    let trusted = TrustedSide::open(run).await?;
-    let files = TestFiles::find(&selected.workspace, &selected.stacks)?;
+    let compiler = Compiler::new(run, &selected.workspace.config);
+    let results = run_at(run, (&selected.workspace, &selected.stacks), &compiler, None).await?;
+    Ok(StackTestReport::new(selected.stacks.len(), results))
+}
+
+/// Runs the live tests of some stacks of a revision. `power` is the commit of the default branch whose store, clusters
+/// and rules hold; `None`: the one that this clone has.
+///
+/// # Errors
+/// As [`run`].
+pub(super) async fn run_at(
+    run: &RunContext,
+    (workspace, stacks): (&OpenRevision, &[Stack]),
+    compiler: &Compiler,
+    power: Option<&CommitId>,
+) -> Result<Vec<StackTestResult>, UserError> {
+    let trusted = TrustedSide::open(run, power).await?;
+    let files = TestFiles::find(workspace, stacks)?;
     let mut results = files.invalid;
     let mut tests = files.tests;
     tests.retain(|found| matches!(found.test.body, TestBody::Live(_)));
@@ -43,12 +64,12 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
     let counter = StepCounter::start(run, Step::Apply, tests.len());
     let stage = TestStage {
         trusted: &trusted,
-        selected,
-        compiler: Compiler::new(run, &selected.workspace.config),
-        kinds: KnownKinds::load(&selected.workspace)?,
+        workspace,
+        compiler,
+        kinds: KnownKinds::load(workspace)?,
         policies: vec![
             SpecPolicies::load(&trusted.revision, &run.secrets),
-            SpecPolicies::load(&selected.workspace, &run.secrets),
+            SpecPolicies::load(workspace, &run.secrets),
         ],
     };
     let each = tests.iter().map(|found| {
@@ -66,7 +87,7 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
     }
     run.check_interrupted()?;
     sweep::sweep(&trusted).await?;
-    Ok(StackTestReport::new(selected.stacks.len(), results))
+    Ok(results)
 }
 
 /// Deletes what killed tests left; returns the number of tests that were cleaned up.
@@ -74,5 +95,5 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
 /// # Errors
 /// No cluster allows tests, or the store is not available.
 pub async fn sweep(run: &RunContext) -> Result<usize, UserError> {
-    sweep::sweep(&TrustedSide::open(run).await?).await
+    sweep::sweep(&TrustedSide::open(run, None).await?).await
 }

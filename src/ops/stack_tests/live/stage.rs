@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::{test_run::TestRun, trusted_side::TrustedSide};
 use crate::ops::{
-    selected_stacks::SelectedStacks,
     spec_policies::SpecPolicies,
     stack_tests::{known_kinds::KnownKinds, test_files::FoundTest, variants},
 };
@@ -19,13 +18,13 @@ use konverge_base::{
     },
 };
 use konverge_run::{
-    apply_freeze,
+    OpenRevision, apply_freeze,
     compiler::{self, Compiler},
     redact,
 };
 use konverge_testing::{
     LiveStep, PlacedStep, TestBody,
-    moving::{MoveRefusal, MovedSpec, move_spec},
+    moving::{MoveRefusal, MovedSpec, move_spec, replace_resources},
 };
 
 /// The pause between two looks of a `wait`.
@@ -34,8 +33,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What all tests of a run need.
 pub(super) struct TestStage<'a> {
     pub(super) trusted: &'a TrustedSide,
-    pub(super) selected: &'a SelectedStacks,
-    pub(super) compiler: Compiler,
+    /// The revision with the tests.
+    pub(super) workspace: &'a OpenRevision,
+    pub(super) compiler: &'a Compiler,
     pub(super) kinds: KnownKinds,
     /// The policy sets of the default branch, and of the revision at hand.
     pub(super) policies: Vec<SpecPolicies<'a>>,
@@ -74,7 +74,7 @@ impl TestStage<'_> {
         // Nothing is made before the Spec is known to be movable and allowed.
         let first = self.spec(found, &[]).await?;
         let name = TestRun::new_name();
-        let moved = self.moved(&first, &name)?;
+        let moved = moved_spec(&first, found, &name)?;
         let mut test = TestRun::begin(trusted, found.stack, &name, &cluster).await?;
         let ended = self.until_one_fails(&mut test, moved, steps, found).await;
         let left = test.end().await.err().map(|error| {
@@ -100,7 +100,7 @@ impl TestStage<'_> {
                 .flatten()
                 .map(|(key, value)| (key.clone(), value.clone())),
         );
-        let workspace = &self.selected.workspace;
+        let workspace = self.workspace;
         let stack = variants::with_options(found.stack, &options);
         let revision = match options.is_empty() {
             true => None,
@@ -114,17 +114,17 @@ impl TestStage<'_> {
             let findings = policies.findings(&stack, &spec).await;
             if let Some(denied) = findings
                 .iter()
-                .find(|finding| finding.verdict == Enforcement::Deny)
+                .find(|finding| matches!(finding.verdict, Enforcement::Deny | Enforcement::Undecided))
             {
-                let what = format!("policy `{}` denies the stack: {}", denied.rule, denied.message);
+                let verb = match denied.verdict {
+                    Enforcement::Undecided => "cannot judge",
+                    _ => "denies",
+                };
+                let what = format!("policy `{}` {verb} the stack: {}", denied.rule, denied.message);
                 return Err(UserError::new(ErrorKind::Policy, what));
             }
         }
         Ok(spec)
-    }
-
-    fn moved(&self, spec: &Spec, name: &str) -> Result<MovedSpec, UserError> {
-        move_spec(spec, name).map_err(|refusals| refused(&refusals))
     }
 
     /// Runs the steps until one fails; the failures of that one.
@@ -149,7 +149,7 @@ impl TestStage<'_> {
                     match self
                         .spec(found, &changes)
                         .await
-                        .and_then(|spec| self.moved(&spec, &test.name))
+                        .and_then(|spec| moved_spec(&spec, found, &test.name))
                     {
                         Ok(changed) => {
                             moved = changed;
@@ -182,6 +182,15 @@ impl TestStage<'_> {
         }
         Ok(Vec::new())
     }
+}
+
+/// The Spec of a test: without the resources that the test replaces, in namespaces of its own.
+fn moved_spec(spec: &Spec, found: &FoundTest<'_>, name: &str) -> Result<MovedSpec, UserError> {
+    let moved = match found.test.stand_ins.is_empty() {
+        true => move_spec(spec, name),
+        false => replace_resources(spec, &found.test.stand_ins).and_then(|spec| move_spec(&spec, name)),
+    };
+    moved.map_err(|refusals| refused(&refusals))
 }
 
 /// Why a Spec cannot be moved.

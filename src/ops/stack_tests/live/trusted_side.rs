@@ -3,7 +3,7 @@
 use super::run_events;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, stack::Stack},
+    model::{ClusterName, CommitId, stack::Stack},
 };
 use konverge_config::Config;
 use konverge_repo::git::Repository;
@@ -27,21 +27,28 @@ pub(super) struct TrustedSide {
 }
 
 impl TrustedSide {
-    /// Opens the default branch.
+    /// Opens the default branch, at the commit that GitHub names, or else as this clone has it.
     ///
     /// # Errors
     /// The event of this job may not run live tests, the branch or the store cannot be read, or no cluster allows tests.
-    pub(super) async fn open(run: &RunContext) -> Result<Self, UserError> {
+    pub(super) async fn open(run: &RunContext, power: Option<&CommitId>) -> Result<Self, UserError> {
         run_events::check(run)?;
         let repository = Repository::discover(&run.dir)?;
-        let branch = repository.default_branch()?;
-        let at = RevisionSpec::Commit(repository.resolve(&branch)?);
+        let (branch, commit) = match power {
+            Some(commit) => ("the default branch".to_owned(), commit.clone()),
+            None => {
+                let branch = repository.default_branch()?;
+                let commit = repository.resolve(&branch)?;
+                (format!("`{branch}`"), commit)
+            }
+        };
+        let at = RevisionSpec::Commit(commit);
         let revision = ComparedRevisions::open(run, &repository, &at, None)?.head;
         let mut config = revision.config.clone();
         config.clusters.retain(|_, cluster| cluster.tests);
         config.stacks.clear();
         if config.clusters.is_empty() {
-            let what = format!("no cluster in the konverge.yaml of `{branch}` allows live tests");
+            let what = format!("no cluster in the konverge.yaml of {branch} allows live tests");
             return Err(UserError::new(ErrorKind::Config, what).hint(
                 "set `tests: true` at a cluster that may have throw-away namespaces, and merge it first: \
                  `clusters: {testing: {tests: true}}`",

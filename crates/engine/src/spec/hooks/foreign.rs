@@ -11,6 +11,8 @@ use konverge_base::model::{
 /// The annotations of another tool.
 struct Dialect {
     tool: &'static str,
+    /// Its annotations begin so.
+    domain: &'static str,
     hook: &'static str,
     policy: &'static str,
     weight: &'static str,
@@ -26,6 +28,7 @@ struct Dialect {
 
 const ARGO_CD: Dialect = Dialect {
     tool: "Argo CD",
+    domain: "argocd.argoproj.io/",
     hook: "argocd.argoproj.io/hook",
     policy: "argocd.argoproj.io/hook-delete-policy",
     weight: "argocd.argoproj.io/sync-wave",
@@ -42,6 +45,7 @@ const ARGO_CD: Dialect = Dialect {
 
 const HELM: Dialect = Dialect {
     tool: "Helm",
+    domain: "helm.sh/",
     hook: "helm.sh/hook",
     policy: "helm.sh/hook-delete-policy",
     weight: "helm.sh/hook-weight",
@@ -135,10 +139,10 @@ pub(super) fn read(
         );
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];
-    let prefix = format!("{}-", dialect.hook);
-    let others = annotations
-        .iter()
-        .filter(|(key, _)| key.starts_with(&prefix) && !known.contains(&key.as_str()));
+    // Whatever else the tool reads on the Job, such as `sync-options` and `resource-policy`.
+    let others = annotations.iter().filter(|(key, _)| {
+        key.starts_with(dialect.domain) && !known.contains(&key.as_str())
+    });
     for (key, value) in others {
         note(key, value.as_str().unwrap_or_default(), "it has no meaning here");
     }

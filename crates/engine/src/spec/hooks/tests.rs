@@ -330,6 +330,84 @@ fn the_annotations_of_other_tools_are_understood_if_that_is_wanted() {
     }
 }
 
+/// Every annotation that the two tools document for hooks, with each of its values, as their users write them: what it
+/// means here, or the note that names it.
+#[test]
+fn each_documented_annotation_is_understood_or_named() {
+    // The key below the tool's domain, the value, what the Job becomes, and the values that are named.
+    type Documented = (&'static str, &'static str, Option<HookTime>, &'static [&'static str]);
+    const ARGO: [Documented; 19] = [
+        ("hook", "PreSync", Some(HookTime::Pre), &[]),
+        ("hook", "PostSync", Some(HookTime::Post), &[]),
+        ("hook", "SyncFail", Some(HookTime::Failed), &[]),
+        ("hook", "PreDelete", Some(HookTime::PreDestroy), &[]),
+        ("hook", "Sync", None, &["Sync"]),
+        ("hook", "Skip", None, &["Skip"]),
+        ("hook", "PostDelete", None, &["PostDelete"]),
+        ("hook", "PreSync, PreSync", Some(HookTime::Pre), &[]),
+        ("hook", "PreSync,Sync,PostSync", Some(HookTime::Pre), &["Sync", "PostSync"]),
+        ("hook-delete-policy", "BeforeHookCreation", Some(HookTime::Pre), &[]),
+        ("hook-delete-policy", "HookSucceeded", Some(HookTime::Pre), &["HookSucceeded"]),
+        ("hook-delete-policy", "HookFailed", Some(HookTime::Pre), &["HookFailed"]),
+        ("hook-delete-policy", "BeforeHookCreation,HookSucceeded", Some(HookTime::Pre), &["HookSucceeded"]),
+        ("hook-delete-policy", "HookSucceeded,HookFailed", Some(HookTime::Pre), &[]),
+        ("sync-wave", "-5", Some(HookTime::Pre), &["-5"]),
+        ("sync-wave", "0", Some(HookTime::Pre), &[]),
+        ("sync-options", "Force=true,Replace=true", Some(HookTime::Pre), &["Force=true,Replace=true"]),
+        ("compare-options", "IgnoreExtraneous", Some(HookTime::Pre), &["IgnoreExtraneous"]),
+        ("ignore-healthcheck", "true", Some(HookTime::Pre), &["true"]),
+    ];
+    const HELM: [Documented; 22] = [
+        ("hook", "pre-install,pre-upgrade", Some(HookTime::Pre), &[]),
+        ("hook", "pre-upgrade, pre-install", Some(HookTime::Pre), &[]),
+        ("hook", "post-install,post-upgrade", Some(HookTime::Post), &[]),
+        ("hook", "pre-install", Some(HookTime::Pre), &["pre-install"]),
+        ("hook", "pre-upgrade", Some(HookTime::Pre), &["pre-upgrade"]),
+        ("hook", "post-install", Some(HookTime::Post), &["post-install"]),
+        ("hook", "post-upgrade", Some(HookTime::Post), &["post-upgrade"]),
+        ("hook", "pre-delete", Some(HookTime::PreDestroy), &[]),
+        ("hook", "post-delete", None, &["post-delete"]),
+        ("hook", "pre-rollback", None, &["pre-rollback"]),
+        ("hook", "post-rollback", None, &["post-rollback"]),
+        ("hook", "test", None, &["test"]),
+        ("hook", "test-success", None, &["test-success"]),
+        ("hook", "crd-install", None, &["crd-install"]),
+        ("hook", "pre-install,pre-upgrade,pre-rollback", Some(HookTime::Pre), &["pre-rollback"]),
+        ("hook-weight", "-5", Some(HookTime::Pre), &["-5"]),
+        ("hook-weight", "0", Some(HookTime::Pre), &[]),
+        ("hook-delete-policy", "before-hook-creation", Some(HookTime::Pre), &[]),
+        ("hook-delete-policy", "hook-succeeded", Some(HookTime::Pre), &["hook-succeeded"]),
+        ("hook-delete-policy", "before-hook-creation,hook-succeeded,hook-failed", Some(HookTime::Pre), &[]),
+        ("hook-output-log-policy", "hook-failed", Some(HookTime::Pre), &["hook-failed"]),
+        ("resource-policy", "keep", Some(HookTime::Pre), &["keep"]),
+    ];
+    let tools = [
+        ("argocd.argoproj.io", "PreSync", &ARGO[..]),
+        ("helm.sh", "pre-install,pre-upgrade", &HELM[..]),
+    ];
+    let rules = HookRules {
+        argocd: true,
+        helm: true,
+        ..rules()
+    };
+    for (domain, before, table) in tools {
+        for (key, value, time, named) in table {
+            let mut annotations = json!({format!("{domain}/hook"): before});
+            annotations[format!("{domain}/{key}")] = json!(value);
+            let job = hook("m", annotations.clone());
+            let (hooks, _) = ordered(&[job.clone(), workload("web")], &rules).unwrap();
+            let found = hooks.tasks.get(&job.id).map(|task| task.time);
+            assert_eq!(found, *time, "{annotations}");
+            let notes = &hooks.notes;
+            assert_eq!(notes.len(), named.len(), "{annotations}: {notes:?}");
+            for value in *named {
+                let text = format!("`{domain}/{key}: {value}`");
+                assert!(notes.iter().any(|note| note.contains(&text)), "{text}: {notes:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_config_map_that_another_tool_makes_a_hook_is_a_plain_object_and_named() {
     let annotations = json!({"helm.sh/hook": "pre-install,pre-upgrade"});

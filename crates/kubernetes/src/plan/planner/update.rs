@@ -11,7 +11,7 @@ use super::{
     server_generated::{self, after_update},
 };
 use crate::{
-    FIELD_MANAGER, OWNER,
+    OWNER,
     api::{
         client::ApiRequest,
         discovery::ResourceType,
@@ -72,6 +72,7 @@ impl ObjectPlanner<'_> {
         // An object that the project already has is not adopted.
         let adopting = item.prior.is_none() && !self.is_shared(item, live);
         let ownership = Ownership {
+            manager: self.runtime.options.field_manager,
             prior: prior.as_ref(),
             adopting,
             policy: self.runtime.options.conflicts,
@@ -112,7 +113,10 @@ impl ObjectPlanner<'_> {
         let left = self
             .leave_nothing_over(subject, asked.of, asked.prior, asked.body, (live, answer))
             .await?;
-        let transfer = Transfer::between(live, answer, |path| self.is_ignored(path)).with_leftovers(&left);
+        let transfer = Transfer::between(self.runtime.options.field_manager, live, answer, |path| {
+            self.is_ignored(path)
+        })
+        .with_leftovers(&left);
         let mark = |mut answer: Value| {
             server_generated::mark(&mut answer, &answered.body, Some(live));
             answer
@@ -230,7 +234,7 @@ impl ObjectPlanner<'_> {
         let path = of.object(subject.name.namespace(), &subject.name.name);
         let mut request = ApiRequest::get(path)
             .query("dryRun", "All")
-            .query("fieldManager", FIELD_MANAGER)
+            .query("fieldManager", self.runtime.options.field_manager)
             .body("application/json-patch+json", &patch);
         request.method = Method::PATCH;
         match subject.cluster.api.call(&request).await {

@@ -1,0 +1,63 @@
+//! [`StackGlob`]: a glob for folders and identities of stacks, ready to be asked about many of them.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// A compiled glob: `*` stays inside one component, `**` crosses. One without wildcards is compared as text, because an
+/// automaton for each name of a long configuration takes seconds to build.
+#[derive(Debug, Clone)]
+pub(super) enum StackGlob {
+    Text(String),
+    Glob(GlobMatcher),
+}
+
+impl StackGlob {
+    /// `None` for an invalid glob, which matches nothing.
+    pub(super) fn compile(pattern: &str) -> Option<Self> {
+        if !pattern.contains(['*', '?', '[', ']', '{', '}', '\\']) {
+            return Some(Self::Text(pattern.to_owned()));
+        }
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build().ok()?;
+        Some(Self::Glob(glob.compile_matcher()))
+    }
+
+    /// Returns true if it matches a folder or an identity.
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        match self {
+            Self::Text(own) => own == text,
+            Self::Glob(glob) => glob.is_match(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text is what the library would make of the same glob.
+    #[test]
+    fn a_glob_without_wildcards_matches_as_the_library_says() {
+        let parts = [
+            "", "a", "a/b", "a/b/", "/a", "A", "a.b", "a,b", "!a", "a b", "ä", "-", "a//b", "./a",
+        ];
+        for pattern in parts {
+            assert!(matches!(StackGlob::compile(pattern), Some(StackGlob::Text(_))));
+            let library = GlobBuilder::new(pattern).literal_separator(true).build().unwrap();
+            let library = library.compile_matcher();
+            for text in parts {
+                let own = StackGlob::compile(pattern).unwrap();
+                assert_eq!(own.is_match(text), library.is_match(text), "{pattern:?} {text:?}");
+            }
+        }
+        for (pattern, text, is_match) in [
+            ("a/*", "a/b", true),
+            ("a/*", "a/b/c", false),
+            ("a/**", "a/b/c", true),
+            ("a/{b,c}", "a/c", true),
+            ("\\a", "a", true),
+        ] {
+            let glob = StackGlob::compile(pattern).unwrap();
+            assert_eq!(glob.is_match(text), is_match, "{pattern} {text}");
+        }
+        assert!(StackGlob::compile("a[").is_none() && StackGlob::compile("a}").is_none());
+    }
+}

@@ -1,0 +1,110 @@
+//! Hands fields over from one field manager that applies to another one. A stack that a controller delivers from now on
+//! loses no object and no field: the controller owns what we owned, and removes what it no longer applies.
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::super::{
+    OWNER,
+    api::{client::ApiRequest, clusters::Kubernetes},
+    object::{fetch, managed_fields, object_ref, plan_item::PlanItem, precondition},
+};
+use konverge_base::{error::UserError, model::StackId};
+use konverge_engine::runtime::Item;
+
+impl Kubernetes {
+    /// Makes `to` the manager of the fields that the managers of `from` apply in the live objects of a stack. Objects of
+    /// others and missing ones stay as they are. A second call changes nothing.
+    ///
+    /// # Errors
+    /// A cluster cannot be reached, or refuses.
+    pub async fn hand_over(
+        &self,
+        stack: &StackId,
+        items: &[Item],
+        from: &[&str],
+        to: &str,
+    ) -> Result<(), UserError> {
+        for item in items {
+            let subject = PlanItem::resolve(self, item).await?;
+            hand_over(&subject, stack, from, to).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn hand_over(subject: &PlanItem, stack: &StackId, from: &[&str], to: &str) -> Result<(), UserError> {
+    let Some(of) = subject.readable() else {
+        return Ok(());
+    };
+    let path = of.object(subject.name.namespace(), &subject.name.name);
+    for attempt in 1.. {
+        let Some(live) = fetch::get(&subject.cluster, of, &subject.name).await? else {
+            return Ok(());
+        };
+        let is_ours = object_ref::annotation(&live, OWNER) == Some(stack.as_str());
+        let Some(entries) = renamed(&live, from, to).filter(|_| is_ours) else {
+            return Ok(());
+        };
+        let metadata = &live["metadata"];
+        let patch = json!([
+            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "add", "path": "/metadata/managedFields", "value": entries},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+        ]);
+        let mut request = ApiRequest::get(path.clone()).body("application/json-patch+json", &patch);
+        (request.method, request.bound) = (Method::PATCH, true);
+        match subject.cluster.api.call(&request).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_code(404) => return Ok(()),
+            Err(error) if error.is_code(409) && attempt < precondition::TRIES => {}
+            Err(error) => return Err(subject.refusal(&error)),
+        }
+    }
+    unreachable!("the loop ends by returning")
+}
+
+/// The entries with `to` in the place of the others; `None` if no other one applies anything.
+fn renamed(live: &Value, from: &[&str], to: &str) -> Option<Vec<Value>> {
+    let entries = live["metadata"]["managedFields"].as_array()?;
+    let applies = |entry: &Value| {
+        entry["operation"] == "Apply" && entry["subresource"].as_str().unwrap_or_default().is_empty()
+    };
+    let is_theirs = |entry: &Value| from.iter().any(|name| entry["manager"] == *name) && applies(entry);
+    let is_target = |entry: &Value| entry["manager"] == to && applies(entry);
+    let first = entries.iter().find(|entry| is_theirs(entry))?;
+    let both = entries
+        .iter()
+        .filter(|entry| is_theirs(entry) || is_target(entry));
+    let sets = both.filter_map(|entry| entry["fieldsV1"].as_object());
+    let fields = sets.fold(Map::new(), |all, one| managed_fields::union(&all, one));
+    let mut taken = first.clone();
+    taken["manager"] = json!(to);
+    taken["fieldsV1"] = Value::Object(fields);
+    let others = entries
+        .iter()
+        .filter(|entry| !is_theirs(entry) && !is_target(entry));
+    Some(others.cloned().chain([taken]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_one_manager_become_those_of_another() {
+        let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "fieldsV1": fields});
+        let [a, b] = [json!({"f:data": {"f:a": {}}}), json!({"f:data": {"f:b": {}}})];
+        let edit = entry("kubectl-edit", "Update", b.clone());
+        let live = json!({"metadata": {"managedFields": [entry("konverge", "Apply", a), edit, entry("flux", "Apply", b)]}});
+        let both = json!({"f:data": {"f:a": {}, "f:b": {}}});
+        let found = renamed(&live, &["konverge"], "flux").unwrap();
+        assert_eq!(found, [edit_entry(&live), entry("flux", "Apply", both)]);
+        let again = json!({"metadata": {"managedFields": found}});
+        assert_eq!(renamed(&again, &["konverge"], "flux"), None);
+    }
+
+    fn edit_entry(live: &Value) -> Value {
+        live["metadata"]["managedFields"][1].clone()
+    }
+}

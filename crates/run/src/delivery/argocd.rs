@@ -1,0 +1,158 @@
+//! What an Application of Argo CD says.
+
+use serde_json::Value;
+
+use super::controller::{DeliveryProgress, Problem};
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Why an Application does not deliver the artifact.
+pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<Problem> {
+    let source = text(application, "/spec/source/repoURL");
+    if source != artifact {
+        return Some(Problem::other_source(source, artifact));
+    }
+    let revision = text(application, "/spec/source/targetRevision");
+    if revision != tag {
+        return Some(Problem::other_source(
+            &format!("{source}:{revision}"),
+            &format!("{artifact}:{tag}"),
+        ));
+    }
+    let options = application
+        .pointer("/spec/syncPolicy/syncOptions")
+        .and_then(Value::as_array);
+    let has = |option: &str| options.is_some_and(|all| all.iter().any(|one| one == option));
+    if !has("ServerSideApply=true") {
+        return Some(Problem::new(
+            "its syncs do not use server-side apply, so a preview does not show what it writes",
+            "set `ServerSideApply=true` under `spec.syncPolicy.syncOptions`",
+        ));
+    }
+    None
+}
+
+/// Returns true if it deletes what leaves the artifact. Who syncs by hand decides then.
+pub(super) fn prunes(application: &Value) -> bool {
+    match application.pointer("/spec/syncPolicy/automated") {
+        Some(automated) if !automated.is_null() => automated["prune"] == true,
+        _ => true,
+    }
+}
+
+/// How far it is with an artifact.
+pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
+    let status = |pointer: &str| text(application, &format!("/status{pointer}")).to_owned();
+    let (sync, revision) = (status("/sync/status"), status("/sync/revision"));
+    let (health, phase) = (status("/health/status"), status("/operationState/phase"));
+    let operated = status("/operationState/syncResult/revision");
+    if matches!(phase.as_str(), "Failed" | "Error") && (operated == digest || operated.is_empty()) {
+        let message = status("/operationState/message");
+        return DeliveryProgress::Failed(format!("its sync ended with {phase}: {message}"));
+    }
+    let conditions = application
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    let mut errors = conditions.into_iter().flatten();
+    if let Some(error) = errors.find(|one| text(one, "/type").ends_with("Error")) {
+        let message = format!("{}: {}", text(error, "/type"), text(error, "/message"));
+        return DeliveryProgress::Failed(message);
+    }
+    let is_done = matches!(phase.as_str(), "" | "Succeeded");
+    match revision == digest && sync == "Synced" && health == "Healthy" && is_done {
+        true => DeliveryProgress::Healthy,
+        false => {
+            let or_none = |text: String| match text.is_empty() {
+                true => "nothing".to_owned(),
+                false => text,
+            };
+            let message = format!(
+                "sync is {}, health is {}, at {}",
+                or_none(sync),
+                or_none(health),
+                or_none(revision)
+            );
+            DeliveryProgress::Waiting(message)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const OURS: &str = "oci://r/acme/a";
+
+    fn application() -> Value {
+        json!({
+            "spec": {"source": {"repoURL": OURS, "targetRevision": "live"}, "syncPolicy": {"syncOptions": ["ServerSideApply=true"]}},
+            "status": {
+                "sync": {"status": "Synced", "revision": "sha256:1"},
+                "health": {"status": "Healthy"},
+                "operationState": {"phase": "Succeeded", "syncResult": {"revision": "sha256:1"}},
+            },
+        })
+    }
+
+    #[test]
+    fn an_application_of_something_else_is_refused() {
+        let with = |pointer: &str, value: Value| {
+            let mut one = application();
+            *one.pointer_mut(pointer).unwrap() = value;
+            problem(&one, OURS, "live").map(|problem| problem.what)
+        };
+        assert_eq!(problem(&application(), OURS, "live"), None);
+        for (pointer, value, said) in [
+            (
+                "/spec/source/repoURL",
+                json!("https://github.com/x/y"),
+                "https://github.com/x/y",
+            ),
+            ("/spec/source/targetRevision", json!("1.0"), "oci://r/acme/a:1.0"),
+            ("/spec/syncPolicy/syncOptions", json!([]), "server-side apply"),
+            ("/spec/source", json!(null), "it reads ``"),
+        ] {
+            let what = with(pointer, value).unwrap();
+            assert!(what.contains(said), "{what}");
+        }
+        let mut automated = application();
+        assert!(prunes(&automated));
+        automated["spec"]["syncPolicy"]["automated"] = json!({});
+        assert!(!prunes(&automated));
+    }
+
+    #[test]
+    fn it_is_done_only_when_all_its_words_say_so() {
+        let with = |pointer: &str, value: Value| {
+            let mut one = application();
+            *one.pointer_mut(pointer).unwrap() = value;
+            progress(&one, "sha256:1")
+        };
+        assert_eq!(progress(&application(), "sha256:1"), DeliveryProgress::Healthy);
+        for (pointer, value) in [
+            ("/status/sync/revision", json!("sha256:0")),
+            ("/status/sync/status", json!("OutOfSync")),
+            ("/status/health/status", json!("Progressing")),
+            ("/status/operationState/phase", json!("Running")),
+            ("/status", json!(null)),
+        ] {
+            assert!(
+                matches!(with(pointer, value), DeliveryProgress::Waiting(_)),
+                "{pointer}"
+            );
+        }
+        let failed = with("/status/operationState/phase", json!("Failed"));
+        assert!(matches!(failed, DeliveryProgress::Failed(_)));
+        // The failure of an earlier revision says nothing of this one.
+        let mut earlier = application();
+        earlier["status"]["operationState"] =
+            json!({"phase": "Failed", "syncResult": {"revision": "sha256:0"}});
+        assert!(matches!(
+            progress(&earlier, "sha256:1"),
+            DeliveryProgress::Waiting(_)
+        ));
+    }
+}

@@ -1,0 +1,251 @@
+//! The controller that delivers a stack: its objects in a cluster, whether they read our artifact, and how far they are.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ClusterName, StackId},
+};
+use konverge_config::{Config, DeliveryTool};
+use konverge_export::stack_slug;
+use konverge_kubernetes::Kubernetes;
+use konverge_publish::{ArtifactReference, PublishError};
+
+use super::{argocd, flux};
+
+/// The tag that a controller follows.
+const TAG: &str = "live";
+
+/// Which object of which controller delivers a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeliveryTarget {
+    pub tool: DeliveryTool,
+    /// The name of the Application or the OCIRepository.
+    pub name: String,
+    pub namespace: String,
+    /// The cluster of the controller.
+    pub cluster: Option<ClusterName>,
+    /// The artifact without its tag: `oci://HOST/NAME`.
+    pub artifact: String,
+    /// The tag that it follows.
+    pub tag: String,
+}
+
+/// How far a controller is with a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DeliveryProgress {
+    /// It applied the revision, and what it applied is healthy.
+    Healthy,
+    /// It is not there yet: what it says.
+    Waiting(String),
+    /// It gave up: what it says.
+    Failed(String),
+}
+
+/// The objects of a controller, as they are in the cluster.
+#[derive(Debug)]
+pub(crate) enum ControllerObjects {
+    /// An Application.
+    Argocd(Value),
+    /// An OCIRepository, and the Kustomizations that read it.
+    Flux(Value, Vec<Value>),
+}
+
+impl DeliveryTarget {
+    /// The delivery of a stack, as the configuration has it.
+    pub(crate) fn new(
+        config: &Config,
+        tool: DeliveryTool,
+        stack: &StackId,
+        own: Option<&ClusterName>,
+    ) -> Self {
+        let name = stack_slug(stack);
+        let delivery = &config.delivery;
+        let namespace = delivery.namespace.clone().unwrap_or_else(|| match tool {
+            DeliveryTool::Argocd => "argocd".to_owned(),
+            DeliveryTool::Flux => "flux-system".to_owned(),
+        });
+        Self {
+            tool,
+            namespace,
+            cluster: delivery.cluster.as_ref().or(own).cloned(),
+            artifact: format!("{}/{name}", delivery.registry.as_deref().unwrap_or_default()),
+            tag: delivery.tag.clone().unwrap_or_else(|| TAG.to_owned()),
+            name,
+        }
+    }
+
+    /// Returns true if both are the same object of a controller.
+    pub(crate) fn is_same_object(&self, other: &Self) -> bool {
+        let object = |one: &Self| {
+            (
+                one.tool,
+                one.name.clone(),
+                one.namespace.clone(),
+                one.cluster.clone(),
+            )
+        };
+        object(self) == object(other)
+    }
+
+    /// The artifact with its tag.
+    ///
+    /// # Errors
+    /// The configured address is not valid.
+    pub(crate) fn reference(&self) -> Result<ArtifactReference, PublishError> {
+        format!("{}:{}", self.artifact, self.tag).parse()
+    }
+
+    /// The name under which the controller applies fields.
+    pub(crate) fn field_manager(&self) -> &'static str {
+        match self.tool {
+            DeliveryTool::Argocd => "argocd-controller",
+            DeliveryTool::Flux => "kustomize-controller",
+        }
+    }
+
+    /// `Application \`argocd/shop-prod\``, for messages.
+    pub(crate) fn title(&self) -> String {
+        let kind = match self.tool {
+            DeliveryTool::Argocd => "Application",
+            DeliveryTool::Flux => "OCIRepository",
+        };
+        format!("{kind} `{}/{}`", self.namespace, self.name)
+    }
+
+    /// The command that writes the objects of the controller.
+    pub(crate) fn export_hint(&self, stack: &StackId) -> String {
+        let tool = match self.tool {
+            DeliveryTool::Argocd => "argocd",
+            DeliveryTool::Flux => "flux",
+        };
+        format!(
+            "`konverge export {tool} {stack} --to delivery --source {} --source-revision {}` writes it; apply it once",
+            self.artifact, self.tag
+        )
+    }
+
+    fn path(&self, group: &str, plural: &str) -> String {
+        format!("/apis/{group}/namespaces/{}/{plural}", self.namespace)
+    }
+
+    /// The object of the controller; `None` if there is none.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached, or denies it.
+    pub(crate) async fn object(&self, kubernetes: &Kubernetes) -> Result<Option<Value>, UserError> {
+        let collection = match self.tool {
+            DeliveryTool::Argocd => self.path("argoproj.io/v1alpha1", "applications"),
+            DeliveryTool::Flux => self.path("source.toolkit.fluxcd.io/v1", "ocirepositories"),
+        };
+        let path = format!("{collection}/{}", self.name);
+        kubernetes.read_path(self.cluster.as_ref(), &path).await
+    }
+
+    /// The objects of the controller, which read the artifact of the stack.
+    ///
+    /// # Errors
+    /// They are missing, read something else, or would not do what the plan shows.
+    pub(crate) async fn objects(
+        &self,
+        kubernetes: &Kubernetes,
+        stack: &StackId,
+    ) -> Result<ControllerObjects, UserError> {
+        let Some(object) = self.object(kubernetes).await? else {
+            let what = format!("{} is missing, so nobody would apply `{stack}`", self.title());
+            return Err(UserError::new(ErrorKind::Kubernetes, what).hint(self.export_hint(stack)));
+        };
+        let problem = match self.tool {
+            DeliveryTool::Argocd => argocd::problem(&object, &self.artifact, &self.tag),
+            DeliveryTool::Flux => flux::source_problem(&object, &self.artifact, &self.tag),
+        };
+        if let Some(problem) = problem {
+            return Err(self.refusal(&self.title(), &problem, stack));
+        }
+        if self.tool == DeliveryTool::Argocd {
+            return Ok(ControllerObjects::Argocd(object));
+        }
+        let path = self.path("kustomize.toolkit.fluxcd.io/v1", "kustomizations");
+        let listed = kubernetes.read_path(self.cluster.as_ref(), &path).await?;
+        let kustomizations = flux::readers(&listed.unwrap_or_default(), &self.name);
+        if kustomizations.is_empty() {
+            let what = format!("no Kustomization in `{}` reads {}", self.namespace, self.title());
+            return Err(UserError::new(ErrorKind::Kubernetes, what).hint(self.export_hint(stack)));
+        }
+        for one in &kustomizations {
+            if let Some(problem) = flux::kustomization_problem(one) {
+                let name = one["metadata"]["name"].as_str().unwrap_or_default();
+                let title = format!("Kustomization `{}/{name}`", self.namespace);
+                return Err(self.refusal(&title, &problem, stack));
+            }
+        }
+        Ok(ControllerObjects::Flux(object, kustomizations))
+    }
+
+    fn refusal(&self, title: &str, problem: &Problem, stack: &StackId) -> UserError {
+        let Problem { what, remedy } = problem;
+        let failure = UserError::new(ErrorKind::Policy, format!("{title}: {what}"));
+        match remedy {
+            Some(remedy) => failure.hint(remedy.clone()),
+            None => failure.hint(self.export_hint(stack)),
+        }
+    }
+}
+
+/// Why an object of a controller does not deliver a stack, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub what: String,
+    /// `None`: the object is written again.
+    pub remedy: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn new(what: impl Into<String>, remedy: &str) -> Self {
+        Self {
+            what: what.into(),
+            remedy: Some(remedy.to_owned()),
+        }
+    }
+
+    /// It reads something else.
+    pub(super) fn other_source(found: &str, ours: &str) -> Self {
+        Self {
+            what: format!(
+                "it reads `{}`, and this stack is pushed to `{ours}`",
+                found.escape_debug()
+            ),
+            remedy: None,
+        }
+    }
+}
+
+impl ControllerObjects {
+    /// How far the controller is with an artifact.
+    pub(crate) fn progress(&self, digest: &str) -> DeliveryProgress {
+        match self {
+            Self::Argocd(application) => argocd::progress(application, digest),
+            Self::Flux(source, kustomizations) => flux::progress(source, kustomizations, digest),
+        }
+    }
+
+    /// Returns true if the controller deletes what leaves the artifact.
+    pub(crate) fn prunes(&self) -> bool {
+        match self {
+            Self::Argocd(application) => argocd::prunes(application),
+            Self::Flux(_, kustomizations) => kustomizations.iter().all(flux::prunes),
+        }
+    }
+
+    /// The first file that no object of the controller reads.
+    pub(crate) fn unread<'f>(&self, files: impl Iterator<Item = &'f String>) -> Option<&'f String> {
+        let mut files = files.filter(|file| file.starts_with("manifests/"));
+        match self {
+            Self::Argocd(_) => None,
+            Self::Flux(_, kustomizations) => {
+                files.find(|file| !kustomizations.iter().any(|one| flux::reads(one, file)))
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What an OCIRepository and the Kustomizations of Flux say.
+
+use serde_json::Value;
+
+use super::controller::{DeliveryProgress, Problem};
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Why an OCIRepository does not deliver the artifact.
+pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Option<Problem> {
+    let url = text(source, "/spec/url");
+    if url != artifact {
+        return Some(Problem::other_source(url, artifact));
+    }
+    let reference = &source["spec"]["ref"];
+    let is_tag = reference
+        .as_object()
+        .is_some_and(|all| all.len() == 1 && all.get("tag").is_some_and(|one| one == tag));
+    if !is_tag {
+        return Some(Problem::other_source(
+            &format!("{url} {reference}"),
+            &format!("{artifact}:{tag}"),
+        ));
+    }
+    if let Some(media_type) = source.pointer("/spec/layerSelector/mediaType") {
+        return Some(Problem::new(
+            format!("it selects layers of the type {media_type}"),
+            "remove `spec.layerSelector`: the artifact has one layer",
+        ));
+    }
+    suspended(source)
+}
+
+/// The Kustomizations of a list that read an OCIRepository.
+pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
+    let items = list["items"].as_array().into_iter().flatten();
+    let reads = |one: &&Value| {
+        let reference = &one["spec"]["sourceRef"];
+        let namespace = text(reference, "/namespace");
+        reference["kind"] == "OCIRepository"
+            && reference["name"] == source
+            && (namespace.is_empty() || namespace == text(one, "/metadata/namespace"))
+    };
+    items.filter(reads).cloned().collect()
+}
+
+/// Why a Kustomization does not deliver what it reads.
+pub(super) fn kustomization_problem(one: &Value) -> Option<Problem> {
+    for (pointer, key) in [
+        ("/spec/postBuild/substitute", "substitute"),
+        ("/spec/postBuild/substituteFrom", "substituteFrom"),
+    ] {
+        if one.pointer(pointer).is_some_and(|value| !value.is_null()) {
+            return Some(Problem::new(
+                format!("`spec.postBuild.{key}` rewrites the data of objects"),
+                "remove `spec.postBuild`: a review would not be of what is applied",
+            ));
+        }
+    }
+    for key in ["patches", "images", "targetNamespace", "namePrefix", "nameSuffix"] {
+        let value = &one["spec"][key];
+        if !(value.is_null() || value == "" || value.as_array().is_some_and(Vec::is_empty)) {
+            return Some(Problem::new(
+                format!("`spec.{key}` changes the objects"),
+                "remove it: a review would not be of what is applied",
+            ));
+        }
+    }
+    if one["spec"]["wait"] != true {
+        return Some(Problem::new(
+            "it does not wait until its objects are ready",
+            "set `spec.wait: true`",
+        ));
+    }
+    suspended(one)
+}
+
+fn suspended(object: &Value) -> Option<Problem> {
+    (object["spec"]["suspend"] == true).then(|| {
+        Problem::new(
+            "it is suspended",
+            "set `spec.suspend: false`, or wait until it is resumed",
+        )
+    })
+}
+
+/// Returns true if it deletes what leaves its folder.
+pub(super) fn prunes(one: &Value) -> bool {
+    one["spec"]["prune"] == true
+}
+
+/// Returns true if a file of the artifact is below its folder.
+pub(super) fn reads(one: &Value, file: &str) -> bool {
+    let path = text(one, "/spec/path").trim_start_matches("./").trim_matches('/');
+    path.is_empty() || path == "." || file.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// How far they are with an artifact.
+pub(super) fn progress(source: &Value, kustomizations: &[Value], digest: &str) -> DeliveryProgress {
+    let mut waiting = None;
+    for one in kustomizations {
+        let found = of_one(one, digest);
+        let name = text(one, "/metadata/name");
+        match found {
+            DeliveryProgress::Healthy => {}
+            DeliveryProgress::Failed(why) => {
+                return DeliveryProgress::Failed(format!("Kustomization `{name}`: {why}"));
+            }
+            DeliveryProgress::Waiting(why) => {
+                waiting.get_or_insert(format!("Kustomization `{name}`: {why}"));
+            }
+        }
+    }
+    match waiting {
+        None => DeliveryProgress::Healthy,
+        Some(why) => match condition(source, "Ready") {
+            Some(ready) if ready["status"] == "False" => {
+                let message = text(ready, "/message");
+                DeliveryProgress::Waiting(format!("the artifact is not read: {message}"))
+            }
+            _ => DeliveryProgress::Waiting(why),
+        },
+    }
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|one| one["type"] == kind)
+}
+
+/// A revision is `TAG@sha256:DIGEST`.
+fn is_of(revision: &str, digest: &str) -> bool {
+    revision == digest
+        || revision
+            .strip_suffix(digest)
+            .is_some_and(|tag| tag.ends_with('@'))
+}
+
+fn of_one(one: &Value, digest: &str) -> DeliveryProgress {
+    let generation = &one["metadata"]["generation"];
+    let Some(ready) = condition(one, "Ready") else {
+        return DeliveryProgress::Waiting("it has not been looked at yet".to_owned());
+    };
+    let observed = match &ready["observedGeneration"] {
+        Value::Null => &one["status"]["observedGeneration"],
+        observed => observed,
+    };
+    let applied = text(one, "/status/lastAppliedRevision");
+    let attempted = text(one, "/status/lastAttemptedRevision");
+    let message = text(ready, "/message");
+    if observed != generation {
+        return DeliveryProgress::Waiting("its latest spec has not been looked at yet".to_owned());
+    }
+    match &ready["status"] {
+        status if status == "True" && is_of(applied, digest) => DeliveryProgress::Healthy,
+        status if status == "False" && is_of(attempted, digest) => {
+            DeliveryProgress::Failed(message.to_owned())
+        }
+        _ => DeliveryProgress::Waiting(match applied {
+            "" => format!("nothing is applied: {message}"),
+            applied => format!("it is at {applied}: {message}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const OURS: &str = "oci://r/acme/a";
+
+    fn kustomization(status: &str, applied: &str) -> Value {
+        json!({
+            "metadata": {"name": "a-000", "namespace": "flux-system", "generation": 2},
+            "spec": {"path": "./manifests/000", "prune": true, "wait": true, "sourceRef": {"kind": "OCIRepository", "name": "a"}},
+            "status": {
+                "observedGeneration": 2, "lastAppliedRevision": applied, "lastAttemptedRevision": "live@sha256:1",
+                "conditions": [{"type": "Ready", "status": status, "observedGeneration": 2, "message": "as it is"}],
+            },
+        })
+    }
+
+    #[test]
+    fn a_source_of_something_else_is_refused() {
+        let source = |url: &str, reference: Value| json!({"spec": {"url": url, "ref": reference}});
+        let ours = source(OURS, json!({"tag": "live"}));
+        assert_eq!(source_problem(&ours, OURS, "live"), None);
+        for other in [
+            source("oci://r/acme/b", json!({"tag": "live"})),
+            source(OURS, json!({"tag": "1"})),
+            source(OURS, json!({"tag": "live", "digest": "sha256:0"})),
+            source(OURS, json!({"semver": "*"})),
+            json!({"spec": {"url": OURS, "ref": {"tag": "live"}, "suspend": true}}),
+        ] {
+            assert!(source_problem(&other, OURS, "live").is_some(), "{other}");
+        }
+    }
+
+    #[test]
+    fn it_is_done_only_at_the_revision_and_of_the_latest_spec() {
+        let of = |one: &Value| progress(&json!({}), std::slice::from_ref(one), "sha256:1");
+        assert_eq!(
+            of(&kustomization("True", "live@sha256:1")),
+            DeliveryProgress::Healthy
+        );
+        for waiting in [
+            kustomization("True", "live@sha256:0"),
+            kustomization("Unknown", "live@sha256:1"),
+            json!({"metadata": {"name": "a"}}),
+        ] {
+            assert!(matches!(of(&waiting), DeliveryProgress::Waiting(_)), "{waiting}");
+        }
+        let mut stale = kustomization("True", "live@sha256:1");
+        stale["metadata"]["generation"] = json!(3);
+        assert!(matches!(of(&stale), DeliveryProgress::Waiting(_)));
+        let failed = of(&kustomization("False", "live@sha256:0"));
+        assert!(matches!(failed, DeliveryProgress::Failed(_)), "{failed:?}");
+    }
+
+    #[test]
+    fn only_readers_count_and_every_file_has_one() {
+        let one = kustomization("True", "");
+        let mut other = one.clone();
+        other["spec"]["sourceRef"]["name"] = json!("b");
+        assert_eq!(readers(&json!({"items": [one, other]}), "a").len(), 1);
+        assert!(reads(&one, "manifests/000/a.yaml"));
+        assert!(!reads(&one, "manifests/0001/a.yaml") && !reads(&one, "manifests/001/a.yaml"));
+        let mut rewrites = one.clone();
+        rewrites["spec"]["postBuild"] = json!({"substitute": {"a": "b"}});
+        assert_eq!(kustomization_problem(&one), None);
+        assert!(kustomization_problem(&rewrites).is_some());
+    }
+}

@@ -1,0 +1,16 @@
+//! Stacks that a controller delivers (`stacks[].deliver`): the Kubernetes part of an apply is the push of one artifact,
+//! and the wait until Argo CD or Flux is healthy at its digest. A preview stays a dry run on the live cluster, with the
+//! controller's field manager: the server computes what the controller would write.
+
+mod argocd;
+mod artifact;
+mod controller;
+mod flux;
+mod record;
+mod runtime;
+mod wait;
+
+pub use artifact::artifact;
+pub(crate) use controller::DeliveryTarget;
+pub(crate) use record::{DeliveryRecord, forget};
+pub(crate) use runtime::{DeliveredObjects, Delivery, NO_OBJECTS, OTHER_RULE, check_released, take_back};

@@ -1,0 +1,486 @@
+//! [`DeliveredObjects`]: the runtime of Kubernetes objects that a controller applies.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ClusterName, ResourceId, StackId, masked_value,
+        plan::{Action, ResourcePlan},
+        spec::{Resource, RuntimeKind, Sharing},
+        state::{Recorded, StackState},
+    },
+    secrets::{Secrets, mask_object},
+};
+use konverge_cloud::RegistryLogin;
+use konverge_engine::runtime::{
+    ApplySink, Granularity, Item, Needs, ObservedObject, PlannedResource, Preparation, Runtime, StackScope,
+};
+use konverge_kubernetes::Kubernetes;
+use konverge_publish::{PublishError, publish_in_place_of};
+
+use super::{
+    artifact::{DeliveredFiles, delivered_files},
+    controller::{DeliveryProgress, DeliveryTarget},
+    record::DeliveryRecord,
+};
+
+/// The field manager of Konverge itself.
+const OURS: &str = "konverge";
+
+/// Why an earlier delivery ends.
+pub(crate) const OTHER_RULE: &str = "konverge.yaml says otherwise now";
+pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
+
+/// The objects of one stack, which a controller applies from an artifact. One plan and its apply use it.
+pub(crate) struct DeliveredObjects {
+    /// With the field manager that applies the objects now: the plan shows what follows from its fields.
+    planner: Kubernetes,
+    /// With the field manager of the controller.
+    pub(super) kubernetes: Kubernetes,
+    pub(super) stack: StackId,
+    pub(super) target: DeliveryTarget,
+    /// What the state says of the last delivery.
+    before: Option<DeliveryRecord>,
+    login: Option<RegistryLogin>,
+    secrets: Secrets,
+}
+
+/// What a delivery is made of, besides its clusters.
+pub(crate) struct Delivery {
+    pub stack: StackId,
+    pub target: DeliveryTarget,
+    pub before: Option<DeliveryRecord>,
+    pub login: Option<RegistryLogin>,
+    pub secrets: Secrets,
+}
+
+impl DeliveredObjects {
+    pub(crate) fn new(kubernetes: &Kubernetes, delivery: Delivery) -> Self {
+        let Delivery {
+            stack,
+            target,
+            before,
+            login,
+            secrets,
+        } = delivery;
+        let planner = match &before {
+            Some(before) => kubernetes.managed_by(before.target.field_manager()),
+            None => kubernetes.clone(),
+        };
+        Self {
+            planner,
+            kubernetes: kubernetes.managed_by(target.field_manager()),
+            stack,
+            target,
+            before,
+            login,
+            secrets,
+        }
+    }
+
+    /// Checks that the controller would deliver the stack, and that no other one does. Returns what it says if the last
+    /// delivery is not well any more.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub(crate) async fn check(&self) -> Result<Option<String>, UserError> {
+        if let Some(before) = self
+            .before
+            .as_ref()
+            .filter(|before| !before.target.is_same_object(&self.target))
+        {
+            check_released(&self.kubernetes, &self.stack, before, OTHER_RULE).await?;
+        }
+        let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+        let progress = self.last_digest().map(|digest| objects.progress(digest));
+        Ok(match progress {
+            Some(DeliveryProgress::Waiting(why) | DeliveryProgress::Failed(why)) => {
+                Some(format!("{}: {why}", self.target.title()))
+            }
+            Some(DeliveryProgress::Healthy) | None => None,
+        })
+    }
+
+    /// The digest of the last delivery, if the tag stands at it for certain.
+    fn last_digest(&self) -> Option<&str> {
+        let before = self
+            .before
+            .as_ref()
+            .filter(|before| before.target == self.target)?;
+        match before.digests.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    fn files(&self, resources: Vec<Resource>) -> Result<DeliveredFiles, UserError> {
+        for resource in &resources {
+            if resource.sharing == Sharing::Project {
+                let what = format!(
+                    "`{}` is shared by the stacks of its project, and one artifact cannot share it",
+                    resource.id
+                );
+                return Err(UserError::new(ErrorKind::Spec, what)
+                    .hint("declare the object in one stack, or remove `deliver` from the rule of this one"));
+            }
+        }
+        let files = delivered_files(&self.stack, self.target.tool, resources)?;
+        match files.unprotected.first() {
+            None => Ok(files),
+            Some(id) => Err(UserError::new(
+                ErrorKind::Spec,
+                format!("`{id}` has an annotation of Konverge that protects it, and the controller does not obey it"),
+            )
+            .hint("remove `konverge/protect` and `konverge/keep`, and use the annotations of the controller outside of the Spec")),
+        }
+    }
+
+    async fn plan_desired(
+        &self,
+        scope: &StackScope,
+        mut items: Vec<Item>,
+    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+        let resources = items.iter().filter_map(|item| item.desired.clone());
+        let files = self.files(resources.collect())?;
+        for item in &mut items {
+            item.desired = files.objects.get(&item.id).cloned();
+        }
+        let is_due = self.last_digest() != Some(files.artifact.digest().as_str());
+        let planned = self.planner.plan(scope, items).await?.into_iter();
+        let planned = planned.map(|answer| {
+            let mut planned = answer?;
+            let Some(object) = files.objects.get(&planned.item.id) else {
+                return Ok(planned);
+            };
+            if planned.public.action == Action::Replace {
+                return Err(not_replaced(&planned));
+            }
+            planned.item.desired = Some(object.clone());
+            planned.preparation = Preparation::new(object.clone());
+            without_ownership(&self.stack, &mut planned);
+            planned.unready |= is_due;
+            Ok(planned)
+        });
+        Ok(planned.collect())
+    }
+
+    async fn plan_deletions(
+        &self,
+        scope: &StackScope,
+        items: Vec<Item>,
+    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+        let planned = self.planner.plan(scope, items).await?;
+        if self.before.is_none() {
+            // The controller has never seen them.
+            return Ok(planned);
+        }
+        let goes = |one: &Result<PlannedResource, UserError>| {
+            one.as_ref().is_ok_and(|one| one.public.action == Action::Delete)
+        };
+        let mut problem = None;
+        if planned.iter().any(goes) {
+            let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+            problem = (!objects.prunes()).then(|| {
+                let what = format!("{} does not delete what leaves the artifact", self.target.title());
+                UserError::new(ErrorKind::Policy, what).hint(
+                    "set `spec.syncPolicy.automated.prune: true` (Argo CD) or `spec.prune: true` (Flux)",
+                )
+            });
+        }
+        let planned = planned.into_iter().map(|answer| {
+            let planned = answer?;
+            match (planned.public.action, &problem) {
+                (Action::Delete, Some(problem)) => Err(problem.clone()),
+                (Action::Forget, _) if !planned.public.notes.is_empty() => {
+                    let what = format!("`{}` would stay, but the controller deletes it", planned.item.id);
+                    Err(UserError::new(ErrorKind::Policy, what)
+                        .hint("remove the annotation `konverge/keep` from the object"))
+                }
+                _ => Ok(planned),
+            }
+        });
+        Ok(planned.collect())
+    }
+
+    /// Pushes the artifact, and waits until the controller is healthy at its digest.
+    async fn deliver(
+        &self,
+        scope: &StackScope,
+        planned: Vec<PlannedResource>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError> {
+        let mut resources = Vec::with_capacity(planned.len());
+        for one in &planned {
+            let object: &Resource = one.preparation.get()?;
+            if let Some(path) = leaked(&self.secrets, one, object) {
+                let what = format!(
+                    "`{}` would carry a secret value into the artifact at `{path}`",
+                    one.item.id
+                );
+                return Err(UserError::new(ErrorKind::Secret, what)
+                    .hint("write the value into a secret store, and let the cluster read it from there"));
+            }
+            resources.push(object.clone());
+        }
+        let files = self.files(resources)?;
+        let digest = files.artifact.digest();
+        let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+        if let Some(file) = objects.unread(files.files.iter()) {
+            let what = format!("no Kustomization of {} reads `{file}`", self.target.title());
+            return Err(UserError::new(ErrorKind::Policy, what).hint(format!(
+                "the stack has levels that are new: {}",
+                self.target.export_hint(&self.stack)
+            )));
+        }
+        sink.fence().await?;
+        self.hand_over(&planned).await?;
+        self.push(&files, sink).await?;
+        self.wait_until_healthy(scope, &digest, &planned, sink).await?;
+        self.record(vec![digest], sink).await
+    }
+
+    /// Gives the fields that Konverge, or an earlier controller, applied to the controller: it then removes what leaves
+    /// the artifact, and nothing is deleted.
+    async fn hand_over(&self, planned: &[PlannedResource]) -> Result<(), UserError> {
+        let manager = self.target.field_manager();
+        let mut from = vec![OURS];
+        from.extend(self.before.as_ref().map(|before| before.target.field_manager()));
+        from.retain(|name| *name != manager);
+        if self.last_digest().is_some() {
+            return Ok(());
+        }
+        let items = planned.iter().map(|one| &one.item);
+        let items: Vec<Item> = items.filter(|item| item.prior.is_some()).cloned().collect();
+        self.kubernetes
+            .hand_over(&self.stack, &items, &from, manager)
+            .await
+    }
+
+    /// Moves the tag. Before that the state says at which digests it may stand.
+    async fn push(&self, files: &DeliveredFiles, sink: &dyn ApplySink) -> Result<(), UserError> {
+        let digest = files.artifact.digest();
+        let before = self
+            .before
+            .as_ref()
+            .filter(|before| before.target.artifact == self.target.artifact);
+        let mut known = before.map(|before| before.digests.clone()).unwrap_or_default();
+        if known != [digest.clone()] {
+            let mut digests = known.clone();
+            digests.retain(|one| *one != digest);
+            digests.push(digest.clone());
+            self.record(digests, sink).await?;
+        }
+        known.push(digest);
+        let reference = self.target.reference()?;
+        match publish_in_place_of(&reference, &files.artifact, self.login.as_ref(), &known).await {
+            Ok(_) => Ok(()),
+            Err(PublishError::OtherContent { reference, found, .. }) => {
+                let what = format!("`{reference}` is `{found}`, which no apply of this stack pushed");
+                Err(UserError::new(ErrorKind::Policy, what).hint(
+                    "find out who pushed it: only the jobs of the default branch may. Delete the tag, and run again",
+                ))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn record(&self, digests: Vec<String>, sink: &dyn ApplySink) -> Result<(), UserError> {
+        let record = DeliveryRecord {
+            target: self.target.clone(),
+            digests,
+        };
+        let (key, value) = record.entry();
+        sink.runtime_data(key, value).await
+    }
+}
+
+/// Stops if the object of an earlier delivery is still there: the controller would undo what another one applies, or
+/// delete it.
+///
+/// # Errors
+/// It is there, or the cluster does not say.
+pub(crate) async fn check_released(
+    kubernetes: &Kubernetes,
+    stack: &StackId,
+    before: &DeliveryRecord,
+    why: &str,
+) -> Result<(), UserError> {
+    let earlier = &before.target;
+    if earlier.object(kubernetes).await?.is_none() {
+        return Ok(());
+    }
+    let what = format!("`{stack}` is delivered by {}, and {why}", earlier.title());
+    let how = match earlier.tool {
+        konverge_config::DeliveryTool::Argocd => format!(
+            "delete it without its objects, and run again: `argocd app delete {} --cascade=false`",
+            earlier.name
+        ),
+        konverge_config::DeliveryTool::Flux => {
+            "set `spec.deletionPolicy: Orphan` in its Kustomizations, delete them and the OCIRepository, and run again".to_owned()
+        }
+    };
+    Err(UserError::new(ErrorKind::Policy, what).hint(how))
+}
+
+/// Makes Konverge the manager of the fields of a stack again, before it plans the objects.
+///
+/// # Errors
+/// A cluster cannot be reached, or refuses.
+pub(crate) async fn take_back(
+    kubernetes: &Kubernetes,
+    state: &StackState,
+    before: &DeliveryRecord,
+) -> Result<(), UserError> {
+    let objects = state
+        .resources
+        .iter()
+        .filter(|one| one.runtime == RuntimeKind::Kubernetes);
+    let items = objects.map(|recorded| Item {
+        id: recorded.id.clone(),
+        cluster: recorded.cluster.clone(),
+        prior: Some(recorded.clone()),
+        desired: None,
+        needs: Needs::default(),
+    });
+    let items: Vec<Item> = items.collect();
+    let theirs = before.target.field_manager();
+    kubernetes.hand_over(&state.stack, &items, &[theirs], OURS).await
+}
+
+/// A change of the field manager alone is the controller's business.
+fn without_ownership(stack: &StackId, planned: &mut PlannedResource) {
+    let public = &planned.public;
+    if public.action == Action::Update && public.changes.is_empty() {
+        let mut unchanged = ResourcePlan::new(
+            stack,
+            public.id.clone(),
+            public.runtime,
+            Action::Unchanged,
+            Vec::new(),
+        );
+        unchanged.cluster.clone_from(&public.cluster);
+        unchanged.validated = public.validated;
+        planned.public = unchanged;
+    }
+}
+
+fn not_replaced(planned: &PlannedResource) -> UserError {
+    let paths: Vec<_> = planned
+        .public
+        .replace
+        .iter()
+        .map(|path| format!("`{path}`"))
+        .collect();
+    let what = format!(
+        "`{}` must be replaced ({}), and the controller does not delete what it applies",
+        planned.item.id,
+        paths.join(", ")
+    );
+    UserError::new(ErrorKind::Policy, what).hint(
+        "give the object another name, or delete it in the cluster yourself: the controller creates it again",
+    )
+}
+
+/// The first path of an object whose value came from a secret: it is masked in the record, and the object alone does not
+/// say so.
+fn leaked(secrets: &Secrets, planned: &PlannedResource, object: &Resource) -> Option<String> {
+    let recorded = planned.recorded.as_ref()?;
+    let alone = mask_object(secrets, &object.attributes);
+    let mut found = None;
+    compare(
+        &recorded.attributes.as_ref().clone().into(),
+        &Value::Object(alone.into_owned()),
+        "",
+        &mut found,
+    );
+    found
+}
+
+fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<String>) {
+    if found.is_some() || recorded == alone {
+        return;
+    }
+    if masked_value::is_secret(recorded) && !masked_value::is_secret(alone) {
+        *found = Some(path.to_owned());
+        return;
+    }
+    match (recorded, alone) {
+        (Value::Object(one), Value::Object(other)) => {
+            for (key, value) in one {
+                let other = other.get(key).unwrap_or(&Value::Null);
+                compare(value, other, &masked_value::join_path(path, key), found);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            for (at, (value, other)) in one.iter().zip(other).enumerate() {
+                compare(value, other, &format!("{path}/{at}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[async_trait]
+impl Runtime for DeliveredObjects {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Kubernetes
+    }
+
+    fn granularity(&self) -> Granularity {
+        Granularity::Segment
+    }
+
+    async fn prepare(
+        &self,
+        cluster: Option<&ClusterName>,
+        resources: Vec<Resource>,
+    ) -> Result<Vec<(ResourceId, Resource)>, UserError> {
+        self.planner.prepare(cluster, resources).await
+    }
+
+    async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
+        self.planner.observe(scope, items).await
+    }
+
+    async fn find_missing(&self, items: &[Item], earlier: &[Recorded]) -> Result<Vec<ResourceId>, UserError> {
+        self.planner.find_missing(items, earlier).await
+    }
+
+    async fn to_remember(
+        &self,
+        scope: &StackScope,
+        clusters: &BTreeSet<ClusterName>,
+    ) -> Result<Option<(String, Value)>, UserError> {
+        self.planner.to_remember(scope, clusters).await
+    }
+
+    async fn plan(
+        &self,
+        scope: &StackScope,
+        items: Vec<Item>,
+    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+        match items.iter().any(|item| item.desired.is_some()) {
+            true => self.plan_desired(scope, items).await,
+            false => self.plan_deletions(scope, items).await,
+        }
+    }
+
+    async fn apply(
+        &self,
+        scope: &StackScope,
+        planned: Vec<PlannedResource>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError> {
+        if planned.iter().any(|one| one.item.desired.is_some()) {
+            return self.deliver(scope, planned, sink).await;
+        }
+        match self.before {
+            None => self.planner.apply(scope, planned, sink).await,
+            Some(_) => self.wait_until_gone(scope, planned, sink).await,
+        }
+    }
+}

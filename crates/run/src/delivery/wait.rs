@@ -1,0 +1,195 @@
+//! The wait for a controller: until it is healthy at the revision, and the objects are what was planned.
+
+use std::time::{Duration, Instant};
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::plan::{Action, ResourcePlan},
+};
+use konverge_engine::runtime::{
+    AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime as _, StackScope,
+};
+
+use super::{controller::DeliveryProgress, runtime::DeliveredObjects};
+
+/// The pause between two looks at the controller: it grows up to the second one.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+/// How long a failure of the controller must last: it tries again by itself.
+const FAILURE_LASTS: Duration = Duration::from_secs(30);
+
+/// A wait with a limit.
+struct Patience {
+    until: Instant,
+    pause: Duration,
+    failed_since: Option<Instant>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self {
+            until: Instant::now() + limit,
+            pause: PAUSES.0,
+            failed_since: None,
+        }
+    }
+
+    /// Pauses; an error if the time is over, the run is to stop, or the controller failed for long enough.
+    async fn wait(
+        &mut self,
+        failed: bool,
+        sink: &dyn ApplySink,
+        what: impl Fn() -> UserError,
+    ) -> Result<(), UserError> {
+        let now = Instant::now();
+        self.failed_since = failed.then(|| self.failed_since.unwrap_or(now));
+        if self
+            .failed_since
+            .is_some_and(|since| now - since >= FAILURE_LASTS)
+            || now >= self.until
+        {
+            return Err(what());
+        }
+        if sink.cancelled() {
+            let what = "the run was asked to stop while it waited for the controller";
+            return Err(
+                UserError::new(ErrorKind::Interrupted, what).hint("run it again: it goes on with the wait")
+            );
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSES.1);
+        Ok(())
+    }
+}
+
+impl DeliveredObjects {
+    /// Waits until the controller is healthy at a digest, and the objects are as planned. Reports each object.
+    pub(super) async fn wait_until_healthy(
+        &self,
+        scope: &StackScope,
+        digest: &str,
+        planned: &[PlannedResource],
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError> {
+        let mut patience = Patience::new(self.kubernetes.ready_timeout());
+        loop {
+            let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+            let (failed, why) = match objects.progress(digest) {
+                DeliveryProgress::Healthy => match self.compare(scope, planned).await? {
+                    Ok(applied) => {
+                        for one in applied {
+                            sink.record_result(&one.id.clone(), Ok(one)).await?;
+                        }
+                        return Ok(());
+                    }
+                    Err(why) => (false, why),
+                },
+                DeliveryProgress::Waiting(why) => (false, why),
+                DeliveryProgress::Failed(why) => (true, why),
+            };
+            if let Some(first) = planned.first() {
+                sink.progress(
+                    &first.item.id,
+                    &format!("waiting for {}: {why}", self.target.title()),
+                );
+            }
+            let stopped = || {
+                let what = format!("{} did not deliver `{digest}`: {why}", self.target.title());
+                UserError::new(ErrorKind::Kubernetes, what)
+                    .hint("see what the controller says, and run again: the artifact is pushed, so the run goes on with the wait")
+                    .hint("a controller looks for new artifacts at its own interval: `apply.ready_timeout` must be longer")
+            };
+            patience.wait(failed, sink, stopped).await?;
+        }
+    }
+
+    /// The applied objects; or the first one that is not as planned, although the controller is content.
+    async fn compare(
+        &self,
+        scope: &StackScope,
+        planned: &[PlannedResource],
+    ) -> Result<Result<Vec<AppliedResource>, String>, UserError> {
+        let items = planned.iter().map(|one| Item {
+            id: one.item.id.clone(),
+            cluster: one.item.cluster.clone(),
+            prior: one.recorded.clone().or_else(|| one.item.prior.clone()),
+            desired: one.item.desired.clone(),
+            needs: Needs::Done(vec![one.item.id.clone()]),
+        });
+        let answers = self.kubernetes.plan(scope, items.collect()).await?;
+        let mut applied = Vec::with_capacity(answers.len());
+        for answer in answers {
+            let found = answer?;
+            if let Some(why) = difference(&found.public) {
+                return Ok(Err(why));
+            }
+            applied.push(AppliedResource {
+                id: found.item.id,
+                recorded: found.recorded,
+                live: found.expected,
+                sensitive: found.sensitive,
+                waiting: None,
+            });
+        }
+        Ok(Ok(applied))
+    }
+
+    /// Waits until the controller has deleted what left the artifact.
+    pub(super) async fn wait_until_gone(
+        &self,
+        scope: &StackScope,
+        planned: Vec<PlannedResource>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError> {
+        let mut patience = Patience::new(self.kubernetes.ready_timeout());
+        let mut left = planned;
+        while !left.is_empty() {
+            let items: Vec<Item> = left.iter().map(|one| one.item.clone()).collect();
+            let observed = self.kubernetes.observe(scope, &items).await?;
+            let mut stays = Vec::new();
+            for (one, seen) in left.into_iter().zip(observed) {
+                if seen.live.is_some() {
+                    stays.push(one);
+                    continue;
+                }
+                let gone = AppliedResource {
+                    id: one.item.id.clone(),
+                    recorded: None,
+                    live: None,
+                    sensitive: Vec::new(),
+                    waiting: None,
+                };
+                sink.record_result(&one.item.id, Ok(gone)).await?;
+            }
+            left = stays;
+            let Some(first) = left.first() else { break };
+            sink.progress(
+                &first.item.id,
+                &format!("waiting until {} deletes it", self.target.title()),
+            );
+            let stopped = || {
+                let what = format!("{} did not delete `{}`", self.target.title(), first.item.id);
+                UserError::new(ErrorKind::Kubernetes, what)
+                    .hint("see whether the controller prunes; or delete the object yourself, and run again")
+            };
+            patience.wait(false, sink, stopped).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a plan would still change, as a text.
+fn difference(plan: &ResourcePlan) -> Option<String> {
+    match plan.action {
+        Action::Unchanged => None,
+        Action::Update if plan.changes.is_empty() => None,
+        _ => {
+            let paths = plan
+                .changes
+                .iter()
+                .map(|change| format!("`{}`", change.path))
+                .take(3);
+            let paths: Vec<_> = paths.collect();
+            Some(format!("`{}` is not as planned at {}", plan.id, paths.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Classes: objects of the whole cluster that do nothing before somebody names them. A copy under another name touches
+//! nobody, unless it is a default.
+
+use serde_json::Value;
+
+use super::text;
+
+/// A kind of class.
+struct Class {
+    group: &'static str,
+    kind: &'static str,
+    /// The key by which objects name it, wherever it stands.
+    key: &'static str,
+    /// The annotation by which objects name it, too.
+    annotation: Option<&'static str>,
+    /// Where a class says that it holds for objects that name none.
+    defaults: &'static [&'static str],
+}
+
+const CLASSES: [Class; 5] = [
+    Class {
+        group: "scheduling.k8s.io",
+        kind: "PriorityClass",
+        key: "priorityClassName",
+        annotation: None,
+        defaults: &["/globalDefault"],
+    },
+    Class {
+        group: "networking.k8s.io",
+        kind: "IngressClass",
+        key: "ingressClassName",
+        annotation: Some("kubernetes.io/ingress.class"),
+        defaults: &["/metadata/annotations/ingressclass.kubernetes.io~1is-default-class"],
+    },
+    Class {
+        group: "storage.k8s.io",
+        kind: "StorageClass",
+        key: "storageClassName",
+        annotation: Some("volume.beta.kubernetes.io/storage-class"),
+        defaults: &[
+            "/metadata/annotations/storageclass.kubernetes.io~1is-default-class",
+            "/metadata/annotations/storageclass.beta.kubernetes.io~1is-default-class",
+        ],
+    },
+    Class {
+        group: "storage.k8s.io",
+        kind: "VolumeAttributesClass",
+        key: "volumeAttributesClassName",
+        annotation: None,
+        defaults: &[],
+    },
+    Class {
+        group: "node.k8s.io",
+        kind: "RuntimeClass",
+        key: "runtimeClassName",
+        annotation: None,
+        defaults: &[],
+    },
+];
+
+/// Where the keys of a ResourceQuota name a StorageClass: `CLASS.storageclass.storage.k8s.io/requests.storage`.
+const QUOTA: &str = ".storageclass.storage.k8s.io/";
+
+/// True for a kind of class.
+pub(super) fn is_class(group: &str, kind: &str) -> bool {
+    CLASSES
+        .iter()
+        .any(|class| (class.group, class.kind) == (group, kind))
+}
+
+/// Why a class cannot be moved, if it is one and cannot.
+pub(super) fn refusal(group: &str, kind: &str, object: &Value) -> Option<String> {
+    let class = CLASSES
+        .iter()
+        .find(|class| (class.group, class.kind) == (group, kind))?;
+    let is_default = |path: &&&str| match object.pointer(path) {
+        None | Some(Value::Null) => false,
+        Some(value) => !matches!(value, Value::Bool(false)) && value.as_str() != Some("false"),
+    };
+    if class.defaults.iter().any(|path| is_default(&path)) {
+        return Some(format!("a default {kind} acts on the whole cluster"));
+    }
+    match kind {
+        "IngressClass"
+            if object
+                .pointer("/spec/parameters")
+                .is_some_and(|value| !value.is_null()) =>
+        {
+            Some("its parameters are an object that is not moved".to_owned())
+        }
+        "StorageClass" if !matches!(text(object, "/reclaimPolicy"), "" | "Delete") => {
+            Some("the volumes of this class stay when the test ends (`reclaimPolicy`)".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Renames classes where a value names them. `renamed` gives the new name of a class of the Spec, by kind and name.
+pub(super) fn rename(value: &mut Value, renamed: &dyn Fn(&str, &str) -> Option<String>) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, renamed)),
+        Value::Object(map) => {
+            for class in &CLASSES {
+                for key in [Some(class.key), class.annotation].into_iter().flatten() {
+                    if let Some(Value::String(name)) = map.get_mut(key)
+                        && let Some(new) = renamed(class.kind, name)
+                    {
+                        *name = new;
+                    }
+                }
+            }
+            // The scope of a ResourceQuota.
+            if map.get("scopeName").and_then(Value::as_str) == Some("PriorityClass") {
+                let values = map.get_mut("values").and_then(Value::as_array_mut);
+                for value in values.into_iter().flatten() {
+                    if let Some(new) = value.as_str().and_then(|name| renamed("PriorityClass", name)) {
+                        *value = Value::String(new);
+                    }
+                }
+            }
+            let quota = |key: &String| {
+                let (name, rest) = key.split_once(QUOTA)?;
+                Some((
+                    key.clone(),
+                    format!("{}{QUOTA}{rest}", renamed("StorageClass", name)?),
+                ))
+            };
+            for (old, new) in map.keys().filter_map(quota).collect::<Vec<_>>() {
+                if let Some(value) = map.shift_remove(&old) {
+                    map.insert(new, value);
+                }
+            }
+            map.values_mut().for_each(|value| rename(value, renamed));
+        }
+        _ => {}
+    }
+}

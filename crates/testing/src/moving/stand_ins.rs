@@ -1,0 +1,68 @@
+//! Stand-ins: values that a live test gives in place of resources of Terraform (`with.terraform`). Nothing is created in a
+//! cloud, and what refers to the resource gets the given value.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::MoveRefusal;
+use konverge_base::model::{
+    ResourceId,
+    reference::Targets,
+    resolve::KnownValue,
+    spec::{RuntimeKind, Spec},
+};
+
+/// The given attributes, by the resource that they replace.
+pub type StandIns = BTreeMap<ResourceId, Map<String, Value>>;
+
+/// A Spec without the resources that `values` replaces. What refers to them has the given values.
+///
+/// # Errors
+/// A resource is not one of Terraform of this Spec, or a value that something refers to is not given.
+pub fn replace_resources(spec: &Spec, values: &StandIns) -> Result<Spec, Vec<MoveRefusal>> {
+    let terraform: BTreeSet<&ResourceId> = spec
+        .resources
+        .iter()
+        .filter(|resource| resource.runtime == RuntimeKind::Terraform)
+        .map(|resource| &resource.id)
+        .collect();
+    let unknown = values.keys().filter(|id| !terraform.contains(id));
+    let mut refusals: Vec<MoveRefusal> = unknown
+        .map(|id| MoveRefusal {
+            id: id.clone(),
+            why: "`with` replaces it, and the stack has no such resource of Terraform".to_owned(),
+        })
+        .collect();
+    let targets: Targets = spec.resources.iter().map(|resource| &resource.id).collect();
+    let known: BTreeMap<&ResourceId, Value> = values
+        .iter()
+        .filter(|(id, _)| terraform.contains(id))
+        .map(|(id, given)| (id, Value::Object(given.clone())))
+        .collect();
+    let lookup = |id: &ResourceId| known.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
+    let mut replaced = Spec::default();
+    for resource in spec
+        .resources
+        .iter()
+        .filter(|resource| !known.contains_key(&resource.id))
+    {
+        match targets.resolve(&resource.attributes, &|id| !known.contains_key(id), &lookup) {
+            Ok(attributes) => {
+                let mut resource = resource.clone();
+                resource.attributes = attributes;
+                resource.depends_on.retain(|id| !known.contains_key(id));
+                replaced.resources.push(resource);
+            }
+            Err(error) => refusals.push(MoveRefusal {
+                id: resource.id.clone(),
+                why: error.to_string(),
+            }),
+        }
+    }
+    refusals.sort();
+    match refusals.is_empty() {
+        true => Ok(replaced),
+        false => Err(refusals),
+    }
+}
