@@ -2,7 +2,7 @@
 
 use clap::{Arg, Command};
 
-use super::{line_of, sentence};
+use super::markdown_line::{line_of, sentence};
 use crate::cli::help_groups::GROUPS;
 
 /// Words that say nothing more than the value that they explain.

@@ -3,13 +3,14 @@
 
 mod commands_page;
 mod config_page;
+mod markdown_line;
 
 use std::path::{Path, PathBuf};
 
 use clap::Command;
-use serde_json::Value;
 
 use super::CliContext;
+use markdown_line::{sentence, value_text};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::plan_document::PlanDocument,
@@ -110,39 +111,8 @@ fn errors() -> String {
     text
 }
 
-/// The description of a schema.
-fn value_text(value: &Value) -> String {
-    value["description"]
-        .as_str()
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
-}
-
 /// The JSON Schema of the plan document.
 fn plan_schema() -> String {
     let schema = serde_json::to_string_pretty(&PlanDocument::schema());
     schema.expect("a schema has string keys only") + "\n"
-}
-
-/// A text of a help or a doc comment in one line of Markdown: a sign that Markdown obeys is one only in code.
-fn line_of(text: &str) -> String {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut escaped = String::new();
-    for (number, part) in text.split('`').enumerate() {
-        match number % 2 {
-            0 => escaped.push_str(&part.replace('<', "&lt;").replace('*', "\\*")),
-            _ => escaped.push_str(&format!("`{part}`")),
-        }
-    }
-    escaped
-}
-
-/// A text as a sentence.
-fn sentence(text: &str) -> String {
-    let text = line_of(text);
-    match text.ends_with(['.', ':']) || text.is_empty() {
-        true => text,
-        false => text + ".",
-    }
 }

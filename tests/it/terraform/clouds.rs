@@ -237,7 +237,7 @@ fn what_cannot_be_recorded_is_said() {
     assert_eq!(clouds.example.read("x.json"), "{}");
 }
 
-/// The table of differences in the docs is what the witnesses say now: no attribute of a slice is anybody's invention.
+/// The table of differences is what the witnesses say now: no attribute of a slice is anybody's invention.
 #[test]
 fn the_slices_are_compared_with_their_witnesses() {
     let root = crate::support::root();
@@ -250,10 +250,10 @@ fn the_slices_are_compared_with_their_witnesses() {
     let told = String::from_utf8_lossy(&compared.stderr);
     assert!(compared.status.success(), "{told}");
     let table = String::from_utf8(compared.stdout).unwrap();
-    let page = std::fs::read_to_string(root.join("docs/guides/cloud-packs.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("tests/golden/cloud-witnesses.md")).unwrap();
     assert!(
         page.ends_with(&table),
-        "docs/guides/cloud-packs.md has another table than:\n{table}"
+        "tests/golden/cloud-witnesses.md has another table than:\n{table}"
     );
     assert!(table.lines().count() > 40, "{table}");
     // No attribute of a slice is missing in a witness.
