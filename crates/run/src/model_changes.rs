@@ -6,10 +6,10 @@ use std::{
     fmt::Write as _,
 };
 
-use crate::{ComparedRevisions, RunContext};
+use crate::{ComparedRevisions, OpenRevision, RunContext};
 use konverge_base::model::{
     RepoPath, StackId,
-    affected::{Affected, InputChange},
+    affected::{Affected, AffectedStack, InputChange},
     file_source::{Source, SourceError},
     model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
 };
@@ -24,7 +24,7 @@ pub fn find(run: &RunContext, revisions: &ComparedRevisions, affected: &Affected
     let Some(base) = &revisions.base else {
         return Vec::new();
     };
-    let found = compare(base.source.as_ref(), revisions.head.source.as_ref(), affected);
+    let found = compare(base, &revisions.head, affected);
     found.unwrap_or_else(|error| {
         run.notes.note(&format!(
             "warning: a generated model could not be read, so the preview does not say what changes in models: {error}"
@@ -35,28 +35,37 @@ pub fn find(run: &RunContext, revisions: &ComparedRevisions, affected: &Affected
 
 /// The changes by folder. A file belongs to the nearest record above it.
 fn compare(
-    base: &dyn Source,
-    head: &dyn Source,
+    base: &OpenRevision,
+    head: &OpenRevision,
     affected: &Affected,
 ) -> Result<Vec<ModelChange>, SourceError> {
-    let records = records(base, head);
+    let (was, is) = (base.source.as_ref(), head.source.as_ref());
+    let records = records(was, is);
     if records.is_empty() {
         return Ok(Vec::new());
     }
     let mut packages: BTreeMap<RepoPath, BTreeMap<RepoPath, BTreeSet<RepoPath>>> = BTreeMap::new();
-    for file in different_files(base, head) {
+    for file in different_files(was, is) {
         let folder = file.ancestors().find(|above| records.contains_key(above));
         if let (Some(folder), Some(package)) = (folder, file.parent()) {
             let packages = packages.entry(folder).or_default();
             packages.entry(package).or_default().insert(file);
         }
     }
+    let changed = packages.values().flat_map(BTreeMap::values).flatten().collect();
+    let imported = imported_files(base, head, affected, &changed);
     let mut changes = Vec::new();
     for (folder, records) in records {
         let mut change = record_change(folder, records);
-        for (package, files) in packages.remove(&change.folder).unwrap_or_default() {
-            let found = package_change(base, head, package, &files, affected)?;
-            change.packages.extend(found);
+        for (package, files) in packages.get(&change.folder).into_iter().flatten() {
+            let users = imported
+                .iter()
+                .filter(|(_, imported)| !imported.is_disjoint(files));
+            let stacks = users.map(|(stack, _)| stack.clone()).collect();
+            let found = package_change(was, is, package, files)?;
+            change
+                .packages
+                .extend(found.map(|found| ModelPackageChange { stacks, ..found }));
         }
         if change.record.is_some() || !change.packages.is_empty() {
             changes.push(change);
@@ -115,12 +124,11 @@ fn record_change(folder: RepoPath, (was, is): Records) -> ModelChange {
 fn package_change(
     base: &dyn Source,
     head: &dyn Source,
-    package: RepoPath,
+    package: &RepoPath,
     files: &BTreeSet<RepoPath>,
-    affected: &Affected,
 ) -> Result<Option<ModelPackageChange>, SourceError> {
     let (was, is) = generated_texts(base, head, files)?;
-    let has_any = |side: &dyn Source| has_kcl_file(side, &package);
+    let has_any = |side: &dyn Source| has_kcl_file(side, package);
     let change = match (was.is_empty(), is.is_empty()) {
         (true, true) => return Ok(None),
         (true, false) if !has_any(base) => InputChange::Added,
@@ -132,10 +140,10 @@ fn package_change(
         InputChange::Added | InputChange::Removed => Vec::new(),
     };
     Ok(Some(ModelPackageChange {
-        stacks: stacks(affected, files),
-        package,
+        package: package.clone(),
         change,
         properties,
+        stacks: Vec::new(),
     }))
 }
 
@@ -201,11 +209,30 @@ fn property_change(found: &ModelDifference) -> ModelPropertyChange {
     }
 }
 
-/// The stacks whose import graph leads to one of these files.
-fn stacks(affected: &Affected, files: &BTreeSet<RepoPath>) -> Vec<StackId> {
-    let stacks = affected.stacks.iter();
-    stacks
-        .filter(|stack| stack.why.iter().any(|reason| files.contains(&reason.path)))
-        .map(|stack| stack.id.clone())
-        .collect()
+/// The changed files that each affected stack imports. An added or removed stack has no reasons: its imports are looked up.
+fn imported_files(
+    base: &OpenRevision,
+    head: &OpenRevision,
+    affected: &Affected,
+    changed: &BTreeSet<&RepoPath>,
+) -> Vec<(StackId, BTreeSet<RepoPath>)> {
+    let imported = |side: &OpenRevision, stack: &AffectedStack| {
+        let closure = side
+            .layout
+            .stack(&stack.id)
+            .map(|stack| side.analysis.closure(stack));
+        // A stack that cannot be resolved fails in the plan.
+        let files = closure.and_then(Result::ok).unwrap_or_default().files;
+        files.into_iter().map(|file| file.path).collect::<Vec<_>>()
+    };
+    let stacks = affected.stacks.iter().map(|stack| {
+        let files = match stack.change {
+            InputChange::Added => imported(head, stack),
+            InputChange::Removed => imported(base, stack),
+            InputChange::Modified => stack.why.iter().map(|reason| reason.path.clone()).collect(),
+        };
+        let files = files.into_iter().filter(|file| changed.contains(file));
+        (stack.id.clone(), files.collect())
+    });
+    stacks.collect()
 }

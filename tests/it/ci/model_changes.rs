@@ -88,8 +88,8 @@ async fn a_comment_names_the_properties_that_came_and_went_and_the_stacks() {
         import(stage, "till");
         stage.monorepo.replace(
             "base/pkg/idle/shop_example_com/v1/idle.k",
-            "    size?: str\n",
-            "    size?: int\n",
+            "    size: str\n",
+            "    size: int\n",
         );
     });
     let comments = stage.comments();
