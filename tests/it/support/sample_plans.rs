@@ -514,14 +514,14 @@ pub fn pushed() -> Sample {
     sample
 }
 
-/// Packages of one folder of models, each with so many properties, every other of them new.
+/// Packages of one folder of models, each with so many properties: one of twenty is gone, the others are new.
 pub fn model_changes(packages: usize, properties: usize) -> Vec<ModelChange> {
     let property = |at: usize| ModelPropertyChange {
         schema: "ApplicationSpec".to_owned(),
         property: Some(format!("property{at}")),
         check: None,
-        from: (at % 2 == 1).then(|| "optional str".to_owned()),
-        to: (at % 2 == 0).then(|| "optional str".to_owned()),
+        from: (at % 20 == 1).then(|| "optional str".to_owned()),
+        to: (at % 20 != 1).then(|| "optional str".to_owned()),
     };
     let package = |at: usize| ModelPackageChange {
         package: path(&format!("base/pkg/argo/argoproj_io/v{at}")),
