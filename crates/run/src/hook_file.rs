@@ -8,7 +8,7 @@ use konverge_base::{
 };
 use konverge_engine::spec::hooks::HookError;
 
-/// Names the file and the line in an error about a hook, if they are found. Other errors stay as they are.
+/// Names the file and the line in an error about a hook, if they are found. Other errors are not changed.
 pub(super) fn locate(failure: UserError, head: &OpenRevision, stack: &Stack) -> UserError {
     let Some(id) = failure.room_error::<HookError>().and_then(HookError::object) else {
         return failure;

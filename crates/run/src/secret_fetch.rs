@@ -23,7 +23,7 @@ use konverge_config::SecretsConfig;
 use konverge_policy as policy;
 
 /// A secret: its store and what is read of it.
-pub(crate) type SecretKey = (String, SecretQuery);
+pub(crate) type SecretEntry = (String, SecretQuery);
 
 /// The version of a secret, or why there is none: asked once.
 type VersionCell = Arc<OnceCell<Result<Option<String>, SecretStoreError>>>;
@@ -39,11 +39,11 @@ pub struct SecretReferences {
     pub(crate) secrets: Secrets,
     notes: Arc<dyn crate::Notes>,
     /// The values that were read.
-    values: Mutex<HashMap<SecretKey, ValueCell>>,
+    values: Mutex<HashMap<SecretEntry, ValueCell>>,
     /// The stores that gave no version to previews, because of a problem of the whole store.
     silent: Mutex<BTreeSet<String>>,
     /// By secret, and the rights of whoever asks.
-    versions: Mutex<HashMap<(SecretKey, bool), VersionCell>>,
+    versions: Mutex<HashMap<(SecretEntry, bool), VersionCell>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,7 +79,7 @@ impl SecretReferences {
     }
 
     /// The value of a secret: of this run's first request.
-    pub(crate) async fn read(&self, key: &SecretKey) -> Result<Arc<FetchedSecret>, UserError> {
+    pub(crate) async fn read(&self, key: &SecretEntry) -> Result<Arc<FetchedSecret>, UserError> {
         let cell = Arc::clone(lock(&self.values).entry(key.clone()).or_default());
         let (store, query) = key;
         let found = cell.get_or_try_init(|| async {
@@ -119,7 +119,7 @@ impl SecretReferences {
     }
 
     /// The value of a secret that was read in this run.
-    pub(crate) fn known_value(&self, key: &SecretKey) -> Option<Arc<FetchedSecret>> {
+    pub(crate) fn known_value(&self, key: &SecretEntry) -> Option<Arc<FetchedSecret>> {
         lock(&self.values).get(key)?.get().cloned()
     }
 
@@ -129,7 +129,7 @@ impl SecretReferences {
     /// The store cannot be asked, or denies it to an apply.
     pub(crate) async fn ask_version(
         &self,
-        key: &SecretKey,
+        key: &SecretEntry,
         rights: SecretRights,
     ) -> Result<Option<String>, UserError> {
         let applying = matches!(rights, SecretRights::Values);
@@ -160,7 +160,7 @@ impl SecretReferences {
 }
 
 /// The secret of a reference.
-pub(crate) fn secret_key(reference: &SecretReference) -> SecretKey {
+pub(crate) fn secret_key(reference: &SecretReference) -> SecretEntry {
     let store = match &reference.store {
         StoreName::Word(word) => word.clone(),
         StoreName::Default | StoreName::Generated => String::new(),

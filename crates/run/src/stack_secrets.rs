@@ -13,7 +13,7 @@ use futures::{StreamExt as _, stream};
 
 use crate::{
     SecretReferences, Target,
-    secret_fetch::{SecretKey, secret_key},
+    secret_fetch::{SecretEntry, secret_key},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -82,7 +82,7 @@ impl StackSecrets {
             let admitted = self.admitted.iter();
             admitted.filter(|reference| !reference.as_version && !reference.is_generated())
         };
-        let keys: BTreeSet<SecretKey> = values().map(secret_key).collect();
+        let keys: BTreeSet<SecretEntry> = values().map(secret_key).collect();
         let run = &self.run;
         let mut reads = stream::iter(keys)
             .map(|key| async move {
@@ -114,7 +114,7 @@ impl StackSecrets {
     /// The first version that cannot be had; the others are asked all the same.
     pub async fn ask_versions(&self) -> Result<(), UserError> {
         let references = self.admitted.iter().cloned();
-        let mut of_store: BTreeMap<String, BTreeMap<SecretKey, SecretReference>> = BTreeMap::new();
+        let mut of_store: BTreeMap<String, BTreeMap<SecretEntry, SecretReference>> = BTreeMap::new();
         for reference in references.filter(|reference| !reference.is_generated()) {
             let key = secret_key(&reference);
             of_store.entry(key.0.clone()).or_default().insert(key, reference);
@@ -149,7 +149,7 @@ impl StackSecrets {
         }
     }
 
-    fn held_secret(&self, key: &SecretKey) -> Option<Arc<FetchedSecret>> {
+    fn held_secret(&self, key: &SecretEntry) -> Option<Arc<FetchedSecret>> {
         self.run.known_value(key).filter(|_| self.is_applied)
     }
 }
@@ -165,7 +165,7 @@ fn not_applying(reference: &SecretReference) -> UserError {
 }
 
 fn select(
-    (store, query): &SecretKey,
+    (store, query): &SecretEntry,
     found: &FetchedSecret,
     reference: &SecretReference,
 ) -> Result<SecretValue, SecretStoreError> {

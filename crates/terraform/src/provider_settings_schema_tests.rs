@@ -82,7 +82,7 @@ fn no_setting_that_is_allowed_sounds_like_an_identity() {
         "token",
     ];
     // What each of them does is known: it limits, retries, labels, or waits.
-    const HARMLESS: [&str; 11] = [
+    const HARMLESS: [&str; 12] = [
         "allowed_account_ids",
         "client_connect_timeout",
         "client_read_timeout",
@@ -91,6 +91,7 @@ fn no_setting_that_is_allowed_sounds_like_an_identity() {
         "ignore_tags.keys",
         "s3_us_east_1_regional_endpoint",
         "skip_credentials_validation",
+        "skip_requesting_account_id",
         "token_bucket_rate_limiter_capacity",
         "use_dualstack_endpoint",
         "use_fips_endpoint",

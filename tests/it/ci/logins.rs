@@ -253,7 +253,8 @@ async fn the_state_and_the_secret_stores_keep_the_identity_of_the_job() {
     let live = Objects::of(stage.cluster).await.get(&object).await.unwrap();
     assert_eq!(live["data"]["password"], "b2YtdGhlLWpvYi1zLWFjY291bnQ=");
     let keys = stage.keys().await;
-    assert!(keys.iter().any(|key| key.contains("of-job/prod")), "{keys:?}");
+    let state = "state/stacks/of-job%2Fprod/state/";
+    assert!(keys.iter().any(|key| key.starts_with(state)), "{keys:?}");
     let mut seen = 0;
     for process in watched.processes() {
         let Some(key) = process.variables.get("AWS_ACCESS_KEY_ID") else {

@@ -80,10 +80,7 @@ pub(super) struct FilledBody<'a> {
 }
 
 impl<'a> FilledBody<'a> {
-    pub(super) async fn new(
-        scope: &StackScope,
-        prepared: &'a PreparedWrite,
-    ) -> Result<Self, UserError> {
+    pub(super) async fn new(scope: &StackScope, prepared: &'a PreparedWrite) -> Result<Self, UserError> {
         let mut whole = Self {
             prepared,
             filled: None,
