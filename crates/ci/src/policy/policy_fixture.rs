@@ -67,7 +67,7 @@ pub(crate) fn archive(commits: &[Vec<(&str, String)>]) -> (tempfile::TempDir, Ar
         let mut git = std::process::Command::new("git");
         git.args(["-c", "user.name=ada", "-c", "user.email=ada@example.com"]);
         let output = git.current_dir(folder.path()).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        assert!(output.status.success(), "git {}", arguments.join(" "));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     git(&["init", "--quiet"]);

@@ -4,7 +4,7 @@
 //! requesting user, server defaults and objects that exist only in the cluster are unknown here: a policy that needs
 //! them denies, and says so.
 
-use std::{cell::LazyCell, collections::BTreeMap, sync::Arc};
+use std::{cell::LazyCell, sync::Arc};
 
 use serde_json::Value;
 
@@ -13,11 +13,12 @@ use super::{
     admission_functions,
     admission_match::Selected,
     admission_policy::{AdmissionPolicy, Binding, NotFound},
-    admission_request::{self, AdmissionRequest, Namespaces, Plurals},
+    admission_request::{self, AdmissionRequest, Namespaces},
+    policy_objects::{KnownCluster, PolicyObject, missing_knowledge},
     possible_reads::Mentions,
-    rule::{PolicyFile, RuleFinding, Severity, bound, objects_of},
+    rule::{PolicyFile, RuleFinding, RuleOutcome, Severity},
 };
-use konverge_base::model::plan_document::{DocumentResource, StackDocument};
+use konverge_base::model::plan_document::StackDocument;
 
 const GROUP: &str = "admissionregistration.k8s.io/";
 /// What only the API server knows.
@@ -29,15 +30,7 @@ pub(super) struct AdmissionPolicies {
     policies: Vec<AdmissionPolicy>,
     /// The other objects of the set: parameters.
     objects: Vec<Value>,
-    namespaces: Namespaces,
-    plurals: Plurals,
-}
-
-/// One answer of a policy for a resource.
-pub(super) enum AdmissionOutcome<'d> {
-    Found(RuleFinding),
-    /// The policy may read unknown values of the resource.
-    Undecided(&'d DocumentResource, String, Severity),
+    cluster: KnownCluster,
 }
 
 impl AdmissionPolicies {
@@ -51,40 +44,26 @@ impl AdmissionPolicies {
             library: AdmissionLibrary::new(&env),
             policies: Vec::new(),
             objects: Vec::new(),
-            namespaces: Namespaces::new(),
-            plurals: Plurals::new(),
+            cluster: KnownCluster::default(),
         };
         let mut bindings = Vec::new();
-        for file in files {
-            let documents = konverge_base::yaml::documents(&file.text)
-                .map_err(|error| format!("{}: {error}", file.path))?;
-            for document in documents
-                .into_iter()
-                .flat_map(objects_of)
-                .filter(|document| !document.is_null())
-            {
-                let name = document["metadata"]["name"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
-                let place = |why: String| format!("{}: {name}: {why}", file.path);
-                let api_version = document["apiVersion"].as_str().unwrap_or_default();
-                let kind = match api_version.starts_with(GROUP) {
-                    true => document["kind"].as_str().unwrap_or_default(),
-                    false => "",
-                };
-                match kind {
-                    "ValidatingAdmissionPolicy" => {
-                        let policy = AdmissionPolicy::load(&name, &document["spec"], &env).map_err(place)?;
-                        if policies.policies.iter().any(|other| other.name == policy.name) {
-                            return Err(place("two policies have this name".to_owned()));
-                        }
-                        policies.policies.push(policy);
+        for of in PolicyObject::read(files)? {
+            match of.kind_in(GROUP) {
+                Some("ValidatingAdmissionPolicy") => {
+                    let policy = AdmissionPolicy::load(&of.name, &of.object["spec"], &env);
+                    let policy = policy.map_err(|why| of.error(why))?;
+                    if policies.policies.iter().any(|other| other.name == policy.name) {
+                        return Err(of.error("two policies have this name"));
                     }
-                    "ValidatingAdmissionPolicyBinding" => {
-                        bindings.push(Binding::load(name.clone(), &document["spec"]).map_err(place)?);
-                    }
-                    _ => policies.add_object(document),
+                    policies.policies.push(policy);
+                }
+                Some("ValidatingAdmissionPolicyBinding") => {
+                    let binding = Binding::load(of.name.clone(), &of.object["spec"]);
+                    bindings.push(binding.map_err(|why| of.error(why))?);
+                }
+                _ => {
+                    policies.cluster.add(&of);
+                    policies.objects.push(of.object);
                 }
             }
         }
@@ -104,20 +83,11 @@ impl AdmissionPolicies {
         }
     }
 
-    fn add_object(&mut self, object: Value) {
-        admission_request::add_plural(&mut self.plurals, &object);
-        if object["apiVersion"] == "v1" && object["kind"] == "Namespace" {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            self.namespaces.insert(name.to_owned(), object.clone());
-        }
-        self.objects.push(object);
-    }
-
     /// The outcomes for the plan of a stack.
-    pub(super) fn outcomes<'d>(&self, document: &'d StackDocument) -> Vec<AdmissionOutcome<'d>> {
-        let namespaces = admission_request::namespaces(&self.namespaces, document);
+    pub(super) fn outcomes(&self, document: &StackDocument) -> Vec<RuleOutcome> {
+        let namespaces = admission_request::namespaces(&self.cluster.namespaces, document);
         let mut outcomes = Vec::new();
-        for request in admission_request::requests(document, &self.plurals) {
+        for request in admission_request::requests(document, &self.cluster.plurals) {
             let about = request.variable();
             let namespace = request.own_namespace().and_then(|name| namespaces.get(name));
             // Made for the first policy that is evaluated.
@@ -125,45 +95,32 @@ impl AdmissionPolicies {
                 LazyCell::new(|| RequestVariables::new(&self.library, &request, &about, namespace));
             for policy in &self.policies {
                 for binding in &policy.bindings {
+                    let resource = request.resource;
+                    let found = |(severity, text): (Severity, String)| {
+                        let rule = policy.rule(binding);
+                        RuleOutcome::Found(RuleFinding::about(resource, rule, severity, &text))
+                    };
+                    let undecided = || {
+                        let paths = resource.unknown.clone();
+                        RuleOutcome::unknown(&policy.rule(binding), binding.severity, resource, paths)
+                    };
                     match self.standing(policy, binding, &request, &namespaces) {
                         Standing::NotAbout => {}
-                        Standing::Undecided => outcomes.push(AdmissionOutcome::Undecided(
-                            request.resource,
-                            policy.rule(binding),
-                            binding.severity,
-                        )),
-                        Standing::Found(severity, text) => {
-                            outcomes.push(found(policy, binding, &request, severity, &text));
-                        }
+                        Standing::Undecided => outcomes.push(undecided()),
+                        Standing::Found(severity, text) => outcomes.push(found((severity, text))),
                         Standing::Open(params) => {
-                            let resource = request.resource;
-                            let reads = |mentions: &Mentions| {
-                                let mut unknown = resource.unknown.iter();
-                                unknown.any(|path| mentions.may_read(resource.runtime, path))
-                            };
+                            let reads = |mentions: &Mentions| mentions.may_read_unknown(resource);
                             let certain = params.into_iter().flat_map(|params| {
                                 variables.judge_certain(&policy.code, params, binding.severity, reads)
                             });
-                            outcomes.extend(
-                                certain.map(|(severity, text)| {
-                                    found(policy, binding, &request, severity, &text)
-                                }),
-                            );
-                            outcomes.push(AdmissionOutcome::Undecided(
-                                resource,
-                                policy.rule(binding),
-                                binding.severity,
-                            ));
+                            outcomes.extend(certain.map(found));
+                            outcomes.push(undecided());
                         }
                         Standing::Decided(params) => {
                             let said = params
                                 .into_iter()
                                 .flat_map(|params| variables.judge(&policy.code, params, binding.severity));
-                            outcomes.extend(
-                                said.map(|(severity, text)| {
-                                    found(policy, binding, &request, severity, &text)
-                                }),
-                            );
+                            outcomes.extend(said.map(found));
                         }
                     }
                 }
@@ -193,18 +150,12 @@ impl AdmissionPolicies {
                 return Standing::Found(binding.severity, text);
             }
         }
-        if let Some(word) = UNKNOWN_WORDS.iter().find(|word| policy.mentions.has_word(word)) {
-            let text = format!("the policy reads `{word}`, which only the API server knows");
+        let whose = ("policy", "API server");
+        let missing = missing_knowledge(&policy.mentions, &UNKNOWN_WORDS, whose, request, namespaces);
+        if let Some(text) = missing {
             return Standing::Found(binding.severity, text);
         }
-        let namespace = request.own_namespace().map(|name| namespaces.get(name));
-        if policy.mentions.has_word("namespaceObject") && namespace == Some(None) {
-            let text = "the policy reads `namespaceObject`, and the Namespace is not part of the stack";
-            return Standing::Found(binding.severity, text.to_owned());
-        }
-        let resource = request.resource;
-        let mut unknown = resource.unknown.iter();
-        let is_open = unknown.any(|path| policy.mentions.may_read(resource.runtime, path));
+        let is_open = policy.mentions.may_read_unknown(request.resource);
         match self.params(policy, binding, request) {
             Ok(params) if is_open => Standing::Open(params),
             Ok(params) => Standing::Decided(params),
@@ -269,23 +220,6 @@ impl AdmissionPolicies {
             ))),
         }
     }
-}
-
-fn found<'d>(
-    policy: &AdmissionPolicy,
-    binding: &Binding,
-    request: &AdmissionRequest<'d>,
-    severity: Severity,
-    message: &str,
-) -> AdmissionOutcome<'d> {
-    AdmissionOutcome::Found(RuleFinding {
-        rule: policy.rule(binding),
-        severity,
-        message: bound(message),
-        resource: Some(request.resource.id.to_string()),
-        path: None,
-        details: BTreeMap::new(),
-    })
 }
 
 /// Whether a policy decides about a request.

@@ -4,7 +4,7 @@ use super::{
     super::admission_request::tests::{document, resource},
     *,
 };
-use konverge_base::model::plan::Action;
+use konverge_base::model::{plan::Action, plan_document::DocumentResource};
 
 const SERVICE: &str = "v1:Service:shop:a";
 const ROLE: &str = "rbac.authorization.k8s.io/v1:ClusterRole:a";
@@ -53,10 +53,12 @@ fn said_of(objects: &[Value], resource: DocumentResource) -> Vec<String> {
         Severity::Warn => "warns",
     };
     let outcomes = outcomes.into_iter().map(|outcome| match outcome {
-        AdmissionOutcome::Found(found) => {
+        RuleOutcome::Found(found) => {
             format!("{} {}: {}", found.rule, severity(found.severity), found.message)
         }
-        AdmissionOutcome::Undecided(_, rule, of) => format!("{rule} {} or not", severity(of)),
+        RuleOutcome::Unknown {
+            rule, severity: of, ..
+        } => format!("{rule} {} or not", severity(of)),
     });
     outcomes.collect()
 }

@@ -8,17 +8,17 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    admission::AdmissionOutcome,
     admission_code::{AdmissionLibrary, RequestVariables},
     admission_functions,
     admission_match::Selected,
-    admission_request::{self, AdmissionRequest, Namespaces, Operation, Plurals},
+    admission_request::{self, AdmissionRequest, Namespaces, Operation},
     gatekeeper_match::ConstraintMatch,
     gatekeeper_template::{self as template, Template, TemplateCode},
+    policy_objects::{KnownCluster, PolicyObject, missing_knowledge},
     possible_reads::Mentions,
     rego_engine::LentEngine,
     rego_value::{rego_value, with_fields},
-    rule::{PolicyFile, RuleFinding, Severity, bound, objects_of},
+    rule::{PolicyFile, RuleFinding, RuleOutcome, Severity},
 };
 use konverge_base::model::plan_document::StackDocument;
 
@@ -76,8 +76,7 @@ pub(super) struct GatekeeperRules {
     library: AdmissionLibrary,
     templates: BTreeMap<String, Template>,
     constraints: Vec<Constraint>,
-    namespaces: Namespaces,
-    plurals: Plurals,
+    cluster: KnownCluster,
 }
 
 struct Constraint {
@@ -101,47 +100,28 @@ impl GatekeeperRules {
     pub(super) fn load(files: &[PolicyFile]) -> Result<Self, String> {
         let env = Arc::new(admission_functions::environment());
         let mut rules = Self {
-            library: template::library(&env),
+            library: AdmissionLibrary::new(&env),
             templates: BTreeMap::new(),
             constraints: Vec::new(),
-            namespaces: Namespaces::new(),
-            plurals: Plurals::new(),
+            cluster: KnownCluster::default(),
         };
         let mut constraints = Vec::new();
-        for file in files {
-            let documents = konverge_base::yaml::documents(&file.text)
-                .map_err(|error| format!("{}: {error}", file.path))?;
-            for document in documents.into_iter().flat_map(objects_of) {
-                let name = document["metadata"]["name"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
-                let place = |why: String| format!("{}: {name}: {why}", file.path);
-                let api_version = document["apiVersion"].as_str().unwrap_or_default();
-                let kind = document["kind"].as_str().unwrap_or_default();
-                if api_version.starts_with(TEMPLATES) && kind == "ConstraintTemplate" {
-                    let template = Template::load(&document, &env).map_err(place)?;
-                    if let Some(other) = rules.templates.insert(template.kind.clone(), template) {
-                        return Err(place(format!(
-                            "two templates make constraints of kind {}",
-                            other.kind
-                        )));
-                    }
-                } else if api_version.starts_with(CONSTRAINTS) {
-                    constraints.push((file.path.clone(), name, document));
-                } else {
-                    admission_request::add_plural(&mut rules.plurals, &document);
-                    if api_version == "v1" && kind == "Namespace" {
-                        rules.namespaces.insert(name, document);
-                    }
+        for of in PolicyObject::read(files)? {
+            if of.kind_in(TEMPLATES) == Some("ConstraintTemplate") {
+                let template = Template::load(&of.object, &env).map_err(|why| of.error(why))?;
+                if let Some(other) = rules.templates.insert(template.kind.clone(), template) {
+                    let why = format!("two templates make constraints of kind {}", other.kind);
+                    return Err(of.error(why));
                 }
+            } else if of.kind_in(CONSTRAINTS).is_some() {
+                constraints.push(of);
+            } else {
+                rules.cluster.add(&of);
             }
         }
-        for (path, name, object) in constraints {
-            let read = rules
-                .constraint(&name, object)
-                .map_err(|why| format!("{path}: {name}: {why}"))?;
-            rules.constraints.extend(read);
+        for of in constraints {
+            let read = rules.constraint(&of.name, of.object.clone());
+            rules.constraints.extend(read.map_err(|why| of.error(why))?);
         }
         match rules.constraints.is_empty() {
             true => Err("it has no constraint that the webhook of Gatekeeper enforces: without one nothing is checked".to_owned()),
@@ -178,11 +158,11 @@ impl GatekeeperRules {
     }
 
     /// The outcomes for the plan of a stack.
-    pub(super) fn outcomes<'d>(&self, document: &'d StackDocument) -> Vec<AdmissionOutcome<'d>> {
-        let namespaces = admission_request::namespaces(&self.namespaces, document);
+    pub(super) fn outcomes(&self, document: &StackDocument) -> Vec<RuleOutcome> {
+        let namespaces = admission_request::namespaces(&self.cluster.namespaces, document);
         let mut engines: BTreeMap<&str, LentEngine<'_>> = BTreeMap::new();
         let mut outcomes = Vec::new();
-        for request in admission_request::requests(document, &self.plurals) {
+        for request in admission_request::requests(document, &self.cluster.plurals) {
             let about = request.variable();
             let namespace = request.own_namespace().and_then(|name| namespaces.get(name));
             // Made for the first constraint that is evaluated.
@@ -198,23 +178,20 @@ impl GatekeeperRules {
                 }
                 let rule = || format!("{}:{}", constraint.kind, constraint.name);
                 let found = |severity, message: &str| {
-                    AdmissionOutcome::Found(RuleFinding {
-                        rule: rule(),
-                        severity,
-                        message: bound(message),
-                        resource: Some(request.resource.id.to_string()),
-                        path: None,
-                        details: BTreeMap::new(),
-                    })
+                    RuleOutcome::Found(RuleFinding::about(request.resource, rule(), severity, message))
                 };
                 match constraint.standing(&request, &namespaces) {
-                    Standing::NotAbout => continue,
+                    Standing::NotAbout => {}
                     Standing::Refused(text) => outcomes.push(found(constraint.severity, &text)),
-                    Standing::Undecided => outcomes.push(AdmissionOutcome::Undecided(
-                        request.resource,
-                        rule(),
-                        constraint.severity,
-                    )),
+                    Standing::Undecided => {
+                        let paths = request.resource.unknown.clone();
+                        outcomes.push(RuleOutcome::unknown(
+                            &rule(),
+                            constraint.severity,
+                            request.resource,
+                            paths,
+                        ));
+                    }
                     Standing::Decided => {
                         let violations = match &template.code {
                             TemplateCode::Cel(code) => template::cel_violations(
@@ -236,7 +213,7 @@ impl GatekeeperRules {
                         };
                         outcomes.extend(violations.into_iter().map(|(severity, text)| match text {
                             Ok(text) => found(severity, &text),
-                            Err(why) => AdmissionOutcome::Found(RuleFinding {
+                            Err(why) => RuleOutcome::Found(RuleFinding {
                                 resource: Some(request.resource.id.to_string()),
                                 ..RuleFinding::error(&rule(), &why)
                             }),
@@ -273,22 +250,12 @@ impl Constraint {
             }
             Selected::Yes => {}
         }
-        if let Some(word) = UNKNOWN_WORDS.iter().find(|word| self.mentions.has_word(word)) {
-            return Standing::Refused(format!(
-                "the template reads `{word}`, which only the cluster knows"
-            ));
+        let whose = ("template", "cluster");
+        let missing = missing_knowledge(&self.mentions, &UNKNOWN_WORDS, whose, request, namespaces);
+        if let Some(text) = missing {
+            return Standing::Refused(text);
         }
-        let namespace = request.own_namespace();
-        if self.mentions.has_word("namespaceObject")
-            && namespace.is_some_and(|name| !namespaces.contains_key(name))
-        {
-            return Standing::Refused(
-                "the template reads `namespaceObject`, and the Namespace is not part of the stack".to_owned(),
-            );
-        }
-        let resource = request.resource;
-        let mut unknown = resource.unknown.iter();
-        match unknown.any(|path| self.mentions.may_read(resource.runtime, path)) {
+        match self.mentions.may_read_unknown(request.resource) {
             true => Standing::Undecided,
             false => Standing::Decided,
         }

@@ -48,11 +48,13 @@ fn said_of(objects: &[Value], resource: DocumentResource) -> Vec<String> {
         Severity::Warn => "warns",
     };
     let outcomes = outcomes.into_iter().map(|outcome| match outcome {
-        AdmissionOutcome::Found(found) => {
+        RuleOutcome::Found(found) => {
             assert!(found.resource.is_some());
             format!("{} {}: {}", found.rule, severity(found.severity), found.message)
         }
-        AdmissionOutcome::Undecided(_, rule, of) => format!("{rule} {} or not", severity(of)),
+        RuleOutcome::Unknown {
+            rule, severity: of, ..
+        } => format!("{rule} {} or not", severity(of)),
     });
     outcomes.collect()
 }
@@ -352,8 +354,8 @@ violation[{\"msg\": \"found\"}] { lower(input.review.object.spec.type) == \"node
         let document = document(vec![created("a"), created("b")]);
         let outcomes = rules.outcomes(&document).into_iter();
         let found = outcomes.map(|outcome| match outcome {
-            AdmissionOutcome::Found(found) => found.message,
-            AdmissionOutcome::Undecided(..) => panic!("it is decided"),
+            RuleOutcome::Found(found) => found.message,
+            RuleOutcome::Unknown { .. } => panic!("it is decided"),
         });
         let [failed, found] = &found.collect::<Vec<_>>()[..] else {
             panic!("two findings")

@@ -1,6 +1,6 @@
 //! A ConstraintTemplate of Gatekeeper: its code in Rego or CEL, and the defaults of its parameters.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use cel::Env;
 use regorus::Value as RegoValue;
@@ -9,8 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     admission_code::{
-        AdmissionCode, AdmissionLibrary, AdmissionText, FailurePolicy, NamedText, RequestVariables,
-        ValidationText,
+        AdmissionCode, AdmissionText, FailurePolicy, NamedText, RequestVariables, ValidationText,
     },
     admission_request::Operation,
     possible_reads::Mentions,
@@ -363,11 +362,6 @@ fn unknown_field(schema: &Value, value: &Value, path: &str) -> Option<String> {
             .find_map(|item| unknown_field(&schema["items"], item, path)),
         _ => None,
     }
-}
-
-/// An environment with its functions.
-pub(super) fn library(env: &Arc<Env>) -> AdmissionLibrary {
-    AdmissionLibrary::new(env)
 }
 
 #[cfg(test)]

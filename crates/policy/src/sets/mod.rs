@@ -43,6 +43,7 @@ mod json_patch;
 mod moved_resources;
 #[cfg(test)]
 mod override_tests;
+mod policy_objects;
 mod possible_reads;
 mod rego;
 mod rego_builtins;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use konverge_base::model::spec::RuntimeKind;
+use konverge_base::model::{plan_document::DocumentResource, spec::RuntimeKind};
 
 /// Words with which a rule reads values without naming their keys: functions that go through a value, and the list of
 /// differences, which has every value.
@@ -114,6 +114,12 @@ impl Mentions {
             .filter(|component| component.parse::<usize>().is_err());
         let keys: Vec<_> = keys.collect();
         keys.iter().rev().take(2).any(|key| self.has(key))
+    }
+
+    /// Returns true if a rule may read an unknown value of a resource.
+    pub(super) fn may_read_unknown(&self, resource: &DocumentResource) -> bool {
+        let mut paths = resource.unknown.iter();
+        paths.any(|path| self.may_read(resource.runtime, path))
     }
 
     /// Returns true if the source has this word.

@@ -4,9 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use konverge_base::model::ResourceId;
+use konverge_base::model::{ResourceId, plan_document::DocumentResource};
 
 /// The time on the clock that one rule in Rego may take for one input: it is named then. The limit that holds for all
 /// rules, and on a busy machine, is the worker's.
@@ -95,7 +94,42 @@ pub enum NoOutcomes {
     Ended(String),
 }
 
+impl RuleOutcome {
+    /// A rule that may read these values of a resource.
+    pub(super) fn unknown(
+        rule: &str,
+        severity: Severity,
+        resource: &DocumentResource,
+        paths: Vec<String>,
+    ) -> Self {
+        Self::Unknown {
+            rule: rule.to_owned(),
+            severity,
+            resource: resource.id.clone(),
+            paths,
+            later: resource.known_before_write,
+        }
+    }
+}
+
 impl RuleFinding {
+    /// What a rule says of a resource.
+    pub(super) fn about(
+        resource: &DocumentResource,
+        rule: String,
+        severity: Severity,
+        message: &str,
+    ) -> Self {
+        Self {
+            rule,
+            severity,
+            message: bound(message),
+            resource: Some(resource.id.to_string()),
+            path: None,
+            details: BTreeMap::new(),
+        }
+    }
+
     /// A rule that could not be evaluated: it denies.
     pub fn error(rule: &str, why: &str) -> Self {
         Self {
@@ -106,19 +140,6 @@ impl RuleFinding {
             path: None,
             details: BTreeMap::new(),
         }
-    }
-}
-
-/// The objects of a YAML document: those of a list, as `kubectl get` prints it, or itself.
-pub(super) fn objects_of(mut document: Value) -> Vec<Value> {
-    let is_list = document["kind"] == "List" && document["apiVersion"] == "v1";
-    match document.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) if is_list => items,
-        Some(items) => {
-            document["items"] = items;
-            vec![document]
-        }
-        None => vec![document],
     }
 }
 

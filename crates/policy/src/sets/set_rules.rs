@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    admission::{AdmissionOutcome, AdmissionPolicies},
+    admission::AdmissionPolicies,
     gatekeeper::GatekeeperRules,
     gator_suites::without_suites,
     input,
     possible_reads::Mentions,
     rego::{self, RegoRules},
     rego_value::rego_value,
-    rule::{FailedTest, PolicyFile, RuleFinding, RuleOutcome, Severity, stack_glob},
+    rule::{FailedTest, PolicyFile, RuleFinding, RuleOutcome, stack_glob},
 };
 use konverge_base::model::{
     plan_document::{DocumentResource, StackDocument},
@@ -104,12 +104,8 @@ impl SetRules {
         match &self.rules {
             Rules::Rego(rules) if self.input == PolicyInput::Objects => rego_objects(rules, document),
             Rules::Rego(rules) => rego_whole(rules, document, self.input),
-            Rules::Admission(policies) => {
-                with_and_without_nulls(document, |document| admission(policies.outcomes(document)))
-            }
-            Rules::Gatekeeper(rules) => {
-                with_and_without_nulls(document, |document| admission(rules.outcomes(document)))
-            }
+            Rules::Admission(policies) => with_and_without_nulls(document, |of| policies.outcomes(of)),
+            Rules::Gatekeeper(rules) => with_and_without_nulls(document, |of| rules.outcomes(of)),
         }
     }
 }
@@ -162,33 +158,6 @@ fn unknown(mentions: &Mentions, resource: &DocumentResource) -> Vec<String> {
     read.cloned().collect()
 }
 
-/// Returns true if words may read an unknown value of a resource.
-fn reads_unknown(mentions: &Mentions, resource: &DocumentResource) -> bool {
-    let mut paths = resource.unknown.iter();
-    paths.any(|path| mentions.may_read(resource.runtime, path))
-}
-
-fn undecided(rule: &str, severity: Severity, resource: &DocumentResource, paths: Vec<String>) -> RuleOutcome {
-    RuleOutcome::Unknown {
-        rule: rule.to_owned(),
-        severity,
-        resource: resource.id.clone(),
-        paths,
-        later: resource.known_before_write,
-    }
-}
-
-/// Each request that the apply would send is an input of its own.
-fn admission(outcomes: Vec<AdmissionOutcome<'_>>) -> Vec<RuleOutcome> {
-    let outcomes = outcomes.into_iter().map(|outcome| match outcome {
-        AdmissionOutcome::Found(finding) => RuleOutcome::Found(finding),
-        AdmissionOutcome::Undecided(resource, rule, severity) => {
-            undecided(&rule, severity, resource, resource.unknown.clone())
-        }
-    });
-    outcomes.collect()
-}
-
 /// The outcomes of objects as the plan has them, and as a server has them that drops what is null: which fields it drops is
 /// not known here, so what one of the two denies is denied.
 fn with_and_without_nulls(
@@ -209,11 +178,12 @@ fn rego_objects(rules: &RegoRules, document: &StackDocument) -> Vec<RuleOutcome>
     for (resource, object) in input::objects(document) {
         let unknown = unknown(rules.mentions(), resource);
         if !unknown.is_empty() {
-            let certain = session.certain(rego_value(object), |mentions| reads_unknown(mentions, resource));
+            let certain = session.certain(rego_value(object), |mentions| mentions.may_read_unknown(resource));
             outcomes.extend(certain.into_iter().map(|finding| about(finding, resource)));
             let names = rules.names();
-            outcomes
-                .extend(names.map(|(name, severity)| undecided(name, severity, resource, unknown.clone())));
+            outcomes.extend(
+                names.map(|(name, severity)| RuleOutcome::unknown(name, severity, resource, unknown.clone())),
+            );
             continue;
         }
         let findings = session.findings(rego_value(object));
@@ -252,12 +222,13 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
         let without: Vec<_> = open.iter().map(|(resource, _)| *resource).collect();
         let certain: BTreeSet<_> = session.findings(input(&without)).into_iter().collect();
         findings.retain(|finding| certain.contains(finding));
-        let reads = |mentions: &Mentions| open.iter().any(|(open, _)| reads_unknown(mentions, open));
+        let reads = |mentions: &Mentions| open.iter().any(|(open, _)| mentions.may_read_unknown(open));
         findings.extend(session.certain(whole, reads));
         for (resource, unknown) in &open {
             let names = rules.names();
-            outcomes
-                .extend(names.map(|(name, severity)| undecided(name, severity, resource, unknown.clone())));
+            outcomes.extend(
+                names.map(|(name, severity)| RuleOutcome::unknown(name, severity, resource, unknown.clone())),
+            );
         }
     }
     outcomes.extend(findings.into_iter().map(RuleOutcome::Found));

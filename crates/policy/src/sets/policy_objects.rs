@@ -1,0 +1,104 @@
+//! What the sets that hold objects of Kubernetes have in common: admission policies with their bindings, and Gatekeeper's
+//! templates with their constraints.
+
+use std::fmt::Display;
+
+use serde_json::Value;
+
+use super::{
+    admission_request::{self, AdmissionRequest, Namespaces, Plurals},
+    possible_reads::Mentions,
+    rule::PolicyFile,
+};
+
+/// An object of a set.
+pub(super) struct PolicyObject {
+    pub name: String,
+    pub object: Value,
+    /// The path of its file.
+    path: String,
+}
+
+impl PolicyObject {
+    /// The objects of the files.
+    ///
+    /// # Errors
+    /// A file is not YAML.
+    pub(super) fn read(files: &[PolicyFile]) -> Result<Vec<Self>, String> {
+        let mut found = Vec::new();
+        for file in files {
+            let documents = konverge_base::yaml::documents(&file.text)
+                .map_err(|error| format!("{}: {error}", file.path))?;
+            let objects = documents.into_iter().flat_map(objects_of);
+            found.extend(objects.filter(|object| !object.is_null()).map(|object| Self {
+                name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+                object,
+                path: file.path.clone(),
+            }));
+        }
+        Ok(found)
+    }
+
+    /// An error with the place of the object.
+    pub(super) fn error(&self, why: impl Display) -> String {
+        format!("{}: {}: {why}", self.path, self.name)
+    }
+
+    /// Its kind, if it is of an API group, which ends in `/`.
+    pub(super) fn kind_in(&self, group: &str) -> Option<&str> {
+        let api_version = self.object["apiVersion"].as_str().unwrap_or_default();
+        let is_in = api_version.starts_with(group);
+        is_in.then(|| self.object["kind"].as_str().unwrap_or_default())
+    }
+}
+
+/// The objects of a YAML document: those of a list, as `kubectl get` prints it, or itself.
+fn objects_of(mut document: Value) -> Vec<Value> {
+    let is_list = document["kind"] == "List" && document["apiVersion"] == "v1";
+    match document.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) if is_list => items,
+        Some(items) => {
+            document["items"] = items;
+            vec![document]
+        }
+        None => vec![document],
+    }
+}
+
+/// What a set says of the cluster.
+#[derive(Default)]
+pub(super) struct KnownCluster {
+    pub namespaces: Namespaces,
+    pub plurals: Plurals,
+}
+
+impl KnownCluster {
+    /// Takes a Namespace or a definition over.
+    pub(super) fn add(&mut self, of: &PolicyObject) {
+        admission_request::add_plural(&mut self.plurals, &of.object);
+        if of.object["apiVersion"] == "v1" && of.object["kind"] == "Namespace" {
+            self.namespaces.insert(of.name.clone(), of.object.clone());
+        }
+    }
+}
+
+/// Why a request is not decided here, if the words of a rule name what only the cluster knows. `whose` says who reads them, and
+/// who knows them.
+pub(super) fn missing_knowledge(
+    mentions: &Mentions,
+    words: &[&str],
+    whose: (&str, &str),
+    request: &AdmissionRequest<'_>,
+    namespaces: &Namespaces,
+) -> Option<String> {
+    let (reader, knower) = whose;
+    if let Some(word) = words.iter().find(|word| mentions.has_word(word)) {
+        return Some(format!(
+            "the {reader} reads `{word}`, which only the {knower} knows"
+        ));
+    }
+    let mut namespace = request.own_namespace().into_iter();
+    let is_missing = namespace.any(|name| !namespaces.contains_key(name));
+    (is_missing && mentions.has_word("namespaceObject"))
+        .then(|| format!("the {reader} reads `namespaceObject`, and the Namespace is not part of the stack"))
+}
