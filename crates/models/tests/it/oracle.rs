@@ -173,7 +173,7 @@ async fn what_the_server_accepts_near_valid_objects_kcl_accepts() {
         let properties = changeable["properties"].as_object_mut().unwrap();
         properties.retain(|name, _| !["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()));
         let mut answers = Answers::default();
-        for number in 0..objects() {
+        for number in 0..setting("KONVERGE_MODEL_OBJECTS", 10) {
             let mut maker = Maker {
                 random: Random::of(seed() ^ (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
                 schemas: &schemas,
