@@ -72,6 +72,13 @@ struct Answers {
 }
 
 impl Answers {
+    fn print(&self, kind: &Kind<'_>) {
+        println!(
+            "{} of {}: {} accepted and {} refused by both; accepted by KCL alone: {:?}",
+            kind.kind, kind.api_version, self.accepted, self.refused, self.false_acceptances
+        );
+    }
+
     fn add(&mut self, other: Self) {
         self.accepted += other.accepted;
         self.refused += other.refused;
@@ -109,24 +116,77 @@ async fn compare(client: &Client, core: &mut Core, kind: &Kind<'_>, objects: u64
                 object[name] = maker.value(inner, 1);
             }
         }
-        let path = format!("{}?dryRun=All&fieldValidation=Strict", kind.path);
-        let server = refusal(client, "POST", &path, &object).await;
-        let own = core.refusal(kind.package, kind.schema, &object);
-        match (server, own) {
-            (None, Some(own)) => panic!("seed {seed}: a false refusal of\n{object:#}\n{own}"),
-            (Some(_), None) => {
-                let keyword = maker.broken.unwrap_or_else(|| "other".to_owned());
-                *answers.false_acceptances.entry(keyword).or_default() += 1;
-            }
-            (None, None) => answers.accepted += 1,
-            (Some(_), Some(_)) => answers.refused += 1,
-        }
+        ask_both(client, core, kind, &object, maker.broken, &mut answers).await;
     }
-    println!(
-        "{} of {}: {} accepted and {} refused by both; accepted by KCL alone: {:?}",
-        kind.kind, kind.api_version, answers.accepted, answers.refused, answers.false_acceptances
-    );
+    answers.print(kind);
     answers
+}
+
+/// Asks the server and the model about an object.
+///
+/// # Panics
+/// The model refuses what the server accepts.
+async fn ask_both(
+    client: &Client,
+    core: &mut Core,
+    kind: &Kind<'_>,
+    object: &Value,
+    broken: Option<String>,
+    answers: &mut Answers,
+) {
+    let path = format!("{}?dryRun=All&fieldValidation=Strict", kind.path);
+    let server = refusal(client, "POST", &path, object).await;
+    match (server, core.refusal(kind.package, kind.schema, object)) {
+        (None, Some(own)) => panic!("a false refusal of\n{object:#}\n{own}"),
+        (Some(_), None) => {
+            let keyword = broken.unwrap_or_else(|| "other".to_owned());
+            *answers.false_acceptances.entry(keyword).or_default() += 1;
+        }
+        (None, None) => answers.accepted += 1,
+        (Some(_), Some(_)) => answers.refused += 1,
+    }
+}
+
+/// Valid objects, each with a random value at one place: the server accepts many of them, whose random siblings it refuses.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_accepts_near_valid_objects_kcl_accepts() {
+    let client = Cluster::shared().client().await;
+    let documents = served_documents(&client).await;
+    let (schemas, roots) = (schemas(&documents), read_openapi(&documents).unwrap());
+    let mut all = Answers::default();
+    for (package, name, path, sample) in samples() {
+        let api_version = sample["apiVersion"].as_str().unwrap();
+        let mut core = Core::with(roots.clone(), &[name]);
+        let definition = created_kinds(&documents)
+            .into_iter()
+            .find(|(_, created)| created == path);
+        let kind = Kind {
+            package,
+            schema: name,
+            path,
+            api_version,
+            kind: name,
+            openapi: &schemas[&definition.unwrap().0],
+            schemas: &schemas,
+        };
+        let mut changeable = kind.openapi.clone();
+        let properties = changeable["properties"].as_object_mut().unwrap();
+        properties.retain(|name, _| !["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()));
+        let mut answers = Answers::default();
+        for number in 0..setting("KONVERGE_MODEL_OBJECTS", 10) {
+            let mut maker = Maker {
+                random: Random::of(seed() ^ (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+                schemas: &schemas,
+                broken: None,
+                fault: if number % 2 == 0 { 0 } else { 8 },
+            };
+            let object = maker.with_random_place(&changeable, &sample);
+            ask_both(&client, &mut core, &kind, &object, maker.broken, &mut answers).await;
+        }
+        answers.print(&kind);
+        all.add(answers);
+    }
+    assert!(all.accepted > all.refused, "{} accepted", all.accepted);
 }
 
 /// Compares the answers about a custom resource whose schema has every keyword.

@@ -34,6 +34,35 @@ impl Maker<'_> {
         breaks
     }
 
+    /// An object of a schema with a random value at one random place.
+    pub fn with_random_place(&mut self, schema: &Value, object: &Value) -> Value {
+        let schema = self.resolved(schema).clone();
+        let mut object = object.clone();
+        match &mut object {
+            Value::Array(items) if !items.is_empty() => {
+                let index = self.random.below(items.len());
+                items[index] = self.with_random_place(&schema["items"], &items[index]);
+            }
+            Value::Object(fields) => {
+                let known = schema["properties"].as_object().into_iter().flatten();
+                let known: Vec<_> = known.filter(|(name, _)| !name.starts_with('_')).collect();
+                if known.is_empty() {
+                    return object;
+                }
+                let (name, inner) = *self.random.pick(&known);
+                let value = match fields.get(name) {
+                    Some(inside @ (Value::Object(_) | Value::Array(_))) => {
+                        self.with_random_place(inner, inside)
+                    }
+                    _ => self.value(inner, 4),
+                };
+                fields.insert(name.clone(), value);
+            }
+            _ => return self.value(&schema, 4),
+        }
+        object
+    }
+
     /// A value of a schema.
     pub fn value(&mut self, schema: &Value, depth: usize) -> Value {
         let nullable = schema["nullable"] == true;
