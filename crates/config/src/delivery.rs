@@ -15,6 +15,16 @@ pub enum DeliveryTool {
     Flux,
 }
 
+impl DeliveryTool {
+    /// The word for the tool.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Argocd => "argocd",
+            Self::Flux => "flux",
+        }
+    }
+}
+
 /// Where artifacts of stacks with `deliver` are pushed to, and where their controller is.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -177,7 +177,7 @@ impl StackRules<'_> {
             }
             // No path begins so.
             if let Some(tool) = deliver {
-                builder.part(format!("deliver {tool:?}").as_bytes());
+                builder.part(format!("deliver {}", tool.word()).as_bytes());
             }
             builder.finish()
         })

@@ -9,10 +9,7 @@ use crate::{
     OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{self, CompileCounts, Compiler},
-    delivery::{
-        DeliveredObjects, Delivery, DeliveryRecord, DeliveryTarget, NO_OBJECTS, OTHER_RULE, check_released,
-        take_back,
-    },
+    delivery::DeliveryChoice,
     hook_file, kusion_releases,
     logins::{LoginUse, Logins, StackLogin, StackLoginChoice},
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
@@ -35,11 +32,9 @@ use konverge_base::{
     },
     secrets::{Secrets, StackReferences},
 };
-use konverge_cloud::RegistryLogin;
 use konverge_config::{Config, EffectiveStack, HookTool};
 use konverge_engine::{
     self as engine, ComparedSpecs, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry, SpecMask,
-    runtime::Runtime,
 };
 use konverge_kubernetes::Kubernetes;
 use konverge_state::IndexedStates;
@@ -304,70 +299,26 @@ impl Planner {
         Ok(self.runtimes.with_clusters(login, &self.rules(target)).await)
     }
 
-    /// The runtimes of a target, with the controller in the place of the Kubernetes runtime if one delivers the stack.
-    /// An apply of a stack that a controller delivered until now takes the fields of its objects back.
+    /// The same, with a controller in the place of the Kubernetes runtime if one delivers the stack.
     async fn with_delivery(
         &self,
-        (runtimes, kubernetes): (RuntimeRegistry, Option<Kubernetes>),
-        (purpose, usage): (PlanPurpose<'_>, LoginUse),
+        runtimes: (RuntimeRegistry, Option<Kubernetes>),
+        is_apply: bool,
         (target, has_objects): (&Target, bool),
         (state, cluster): (&StackState, Option<&ClusterName>),
     ) -> Result<RuntimeRegistry, UserError> {
-        let before = DeliveryRecord::read(&state.runtime)?;
-        let rule = self.rules(target).deliver;
-        // An artifact is not empty: the objects that are left are deleted as those of every stack.
-        let tool = rule.filter(|_| has_objects);
-        let Some(kubernetes) = kubernetes.filter(|_| before.is_some() || tool.is_some()) else {
-            return Ok(runtimes);
+        let choice = DeliveryChoice {
+            run: &self.run,
+            config: &self.config,
+            secrets: self.secrets(),
+            stack: &target.id,
+            rule: self.rules(target).deliver,
+            has_objects,
+            is_apply,
+            state,
+            cluster,
         };
-        let is_apply = matches!((&purpose, &usage), (PlanPurpose::Apply, LoginUse::Apply));
-        let (checked, runtime): (_, Arc<dyn Runtime>) = match (tool, before) {
-            (Some(tool), before) => {
-                let delivery = DeliveryTarget::new(&self.config, tool, &target.id, cluster);
-                let login = RegistryLogin::find(&self.run.env, &delivery.reference()?.host);
-                let delivered = DeliveredObjects::new(
-                    &kubernetes,
-                    Delivery {
-                        stack: target.id.clone(),
-                        target: delivery,
-                        before,
-                        login,
-                        secrets: self.secrets().clone(),
-                    },
-                );
-                (delivered.check().await, Arc::new(delivered))
-            }
-            (None, Some(before)) => {
-                let why = rule.map_or(OTHER_RULE, |_| NO_OBJECTS);
-                let released = check_released(&kubernetes, &target.id, &before, why).await;
-                let is_ours = is_apply && released.is_ok();
-                if is_ours {
-                    take_back(&kubernetes, state, &before).await?;
-                }
-                let manager = before.target.field_manager();
-                let runtime = match is_ours {
-                    true => kubernetes,
-                    false => kubernetes.managed_by(manager),
-                };
-                (released.map(|()| None), Arc::new(runtime))
-            }
-            (None, None) => return Ok(runtimes),
-        };
-        match checked {
-            Err(refusal) if is_apply => Err(refusal),
-            Err(refusal) => {
-                let what = format!("an apply of {} would stop", target.id);
-                self.run.warn(&what, refusal);
-                Ok(runtimes.with(runtime))
-            }
-            Ok(says) => {
-                if let Some(says) = says.filter(|_| !is_apply) {
-                    let note = format!("warning: {}: the last delivery is not well: {says}", target.id);
-                    self.run.notes.note(&note);
-                }
-                Ok(runtimes.with(runtime))
-            }
-        }
+        choice.runtimes(runtimes).await
     }
 
     async fn plan_for(
@@ -459,7 +410,7 @@ impl Planner {
         let runtimes = self
             .with_delivery(
                 runtimes,
-                (purpose, usage),
+                matches!((&purpose, &usage), (PlanPurpose::Apply, LoginUse::Apply)),
                 (target, has_objects(&wanted)),
                 (state, cluster.as_ref()),
             )

@@ -42,12 +42,8 @@ impl StackRuntimes {
         }
     }
 
-    /// The runtimes of a stack with these rules. Its plans and its apply use the same.
-    pub async fn of(&self, login: Option<&Arc<StackLogin>>, rules: &EffectiveStack) -> RuntimeRegistry {
-        self.with_clusters(login, rules).await.0
-    }
-
-    /// The same, with the clusters of the stack; `None` if nothing is queried.
+    /// The runtimes of a stack with these rules, and its clusters; `None` if nothing is queried. Its plans and its apply use
+    /// the same.
     pub(crate) async fn with_clusters(
         &self,
         login: Option<&Arc<StackLogin>>,

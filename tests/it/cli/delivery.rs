@@ -15,7 +15,6 @@ use konverge_state::{IDENTITY_VARIABLE, Sealer};
 use oci_client::{
     Client, Reference,
     client::{ClientConfig, ClientProtocol},
-    manifest::OciManifest,
     secrets::RegistryAuth,
 };
 use serde_json::{Value, json};
@@ -312,8 +311,18 @@ impl Stage {
     ) -> Outcome {
         let before = self.digest().await;
         let run = self.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
-        self.deliver(documents, before.as_deref(), inventory).await;
-        tokio::task::spawn_blocking(|| run.wait()).await.unwrap()
+        let mut end = tokio::task::spawn_blocking(|| run.wait());
+        let delivered = self.deliver(documents, before.as_deref(), inventory);
+        tokio::pin!(delivered);
+        tokio::select! {
+            biased;
+            () = &mut delivered => end.await.unwrap(),
+            outcome = &mut end => {
+                let outcome = outcome.unwrap().expect(0);
+                delivered.await;
+                outcome
+            }
+        }
     }
 }
 
@@ -508,11 +517,12 @@ async fn what_must_not_be_delivered_is_refused_before_the_push() {
     assert_eq!(stage.digest().await, None);
 
     // Somebody else has pushed to the tag.
-    let other = OciManifest::Image(oci_client::manifest::OciImageManifest::default());
-    registry_client()
-        .push_manifest(&stage.reference(), &other)
-        .await
-        .unwrap();
+    let other = format!("{}:live", stage.artifact());
+    stage.wants(&[stage.config_map("other", json!({}))]);
+    stage
+        .shop
+        .run(&["export", "flux", "shop/dev", "--rev", "HEAD", "--to", &other])
+        .expect(0);
     stage.wants(std::slice::from_ref(&a));
     let refused = stage.apply();
     assert_ne!(refused.code, Some(0));

@@ -14,7 +14,7 @@ use konverge_engine::runtime::Item;
 
 impl Kubernetes {
     /// Makes `to` the manager of the fields that the managers of `from` apply in the live objects of a stack. Objects of
-    /// others and missing ones stay as they are. A second call changes nothing.
+    /// others are left alone. A second call changes nothing.
     ///
     /// # Errors
     /// A cluster cannot be reached, or refuses.

@@ -108,10 +108,7 @@ impl DeliveryTarget {
 
     /// The command that writes the objects of the controller.
     pub(crate) fn export_hint(&self, stack: &StackId) -> String {
-        let tool = match self.tool {
-            DeliveryTool::Argocd => "argocd",
-            DeliveryTool::Flux => "flux",
-        };
+        let tool = self.tool.word();
         format!(
             "`konverge export {tool} {stack} --to delivery --source {} --source-revision {}` writes it; apply it once",
             self.artifact, self.tag

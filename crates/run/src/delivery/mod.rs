@@ -4,6 +4,7 @@
 
 mod argocd;
 mod artifact;
+mod choice;
 mod controller;
 mod flux;
 mod progress;
@@ -12,6 +13,5 @@ mod runtime;
 mod wait;
 
 pub use artifact::artifact;
-pub(crate) use controller::DeliveryTarget;
-pub(crate) use record::{DeliveryRecord, forget};
-pub(crate) use runtime::{DeliveredObjects, Delivery, NO_OBJECTS, OTHER_RULE, check_released, take_back};
+pub(crate) use choice::DeliveryChoice;
+pub(crate) use record::forget;

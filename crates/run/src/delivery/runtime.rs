@@ -1,6 +1,6 @@
 //! [`DeliveredObjects`]: the runtime of Kubernetes objects that a controller applies.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -147,8 +147,11 @@ impl DeliveredObjects {
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
         let resources = items.iter().filter_map(|item| item.desired.clone());
         let files = self.files(resources.collect())?;
+        let mut wanted = BTreeMap::new();
         for item in &mut items {
-            item.desired = files.objects.get(&item.id).cloned();
+            let object = files.objects.get(&item.id).cloned();
+            wanted.extend(item.desired.take().map(|desired| (item.id.clone(), desired)));
+            item.desired = object;
         }
         let is_due = self.last_digest() != Some(files.artifact.digest().as_str());
         let planned = self.planner.plan(scope, items).await?.into_iter();
@@ -161,7 +164,7 @@ impl DeliveredObjects {
                 return Err(not_replaced(&planned));
             }
             planned.item.desired = Some(object.clone());
-            planned.preparation = Preparation::new(object.clone());
+            planned.preparation = Preparation::new(wanted.remove(&planned.item.id));
             without_ownership(&self.stack, &mut planned);
             planned.unready |= is_due;
             Ok(planned)
@@ -216,8 +219,8 @@ impl DeliveredObjects {
     ) -> Result<(), UserError> {
         let mut resources = Vec::with_capacity(planned.len());
         for one in &planned {
-            let object: &Resource = one.preparation.get()?;
-            if let Some(path) = leaked(&self.secrets, one, object) {
+            let wanted: &Option<Resource> = one.preparation.get()?;
+            if let Some(path) = leaked(&self.secrets, one) {
                 let what = format!(
                     "`{}` would carry a secret value into the artifact at `{path}`",
                     one.item.id
@@ -225,7 +228,7 @@ impl DeliveredObjects {
                 return Err(UserError::new(ErrorKind::Secret, what)
                     .hint("write the value into a secret store, and let the cluster read it from there"));
             }
-            resources.push(object.clone());
+            resources.extend(wanted.clone());
         }
         let files = self.files(resources)?;
         let digest = files.artifact.digest();
@@ -388,9 +391,9 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
 
 /// The first path of an object whose value came from a secret: it is masked in the record, and the object alone does not
 /// say so.
-fn leaked(secrets: &Secrets, planned: &PlannedResource, object: &Resource) -> Option<String> {
+fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Option<String> {
     let recorded = planned.recorded.as_ref()?;
-    let alone = mask_object(secrets, &object.attributes);
+    let alone = mask_object(secrets, &planned.item.desired.as_ref()?.attributes);
     let mut found = None;
     compare(
         &recorded.attributes.as_ref().clone().into(),
