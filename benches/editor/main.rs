@@ -1,4 +1,4 @@
-//! How soon an editor and the hooks get their answers, at the known scale: 1,500 projects of 3 stacks.
+//! How soon an editor, `watch`, the hooks and stack tests get their answers, at the known scale: 1,667 projects of 3 stacks.
 //!
 //! `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench editor` writes its section of `docs/performance.md`;
 //! `KONVERGE_BINARY` names another executable than the bench profile's.
@@ -12,6 +12,7 @@
 
 #[path = "../affected/monorepo.rs"]
 mod monorepo;
+mod watched;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -20,9 +21,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge_testkit::kcl;
+use konverge_testkit::{kcl, tiny_monorepo};
 use monorepo::Monorepo;
 use serde_json::{Value, json};
+use watched::Watched;
 
 const TRIES: usize = 11;
 
@@ -38,9 +40,14 @@ fn main() {
         assert!(status.unwrap().success(), "{arguments:?}");
     };
     git(&["checkout", "--quiet", "base"]);
+    let caches = tempfile::tempdir().unwrap();
+    let program = Program {
+        folder: monorepo.path.clone(),
+        caches: caches.path().to_owned(),
+    };
     let files = files_of(&monorepo.path);
     let mut rows = Vec::new();
-    let mut editor = Editor::start(&monorepo.path);
+    let mut editor = Editor::start(&program);
     for (what, file) in [("one stack", &files.own), ("a shared package", &files.shared)] {
         let lens = editor.lens(file);
         println!("{file}: {lens}");
@@ -50,8 +57,16 @@ fn main() {
             times,
         ));
     }
-    let peak = editor.peak();
+    let peak = peak(&editor.child);
     editor.end();
+    let mut watched = Watched::start(&program);
+    rows.push((
+        "`konverge watch`: an event after a save of one stack, 150 ms of it the pause after the last write"
+            .to_owned(),
+        times(|| watched.save(&files.own)),
+    ));
+    let watch_peak = watched.end();
+    git(&["checkout", "--quiet", "--force", "base"]);
     std::fs::write(monorepo.path.join("notes.txt"), "x\n").unwrap();
     git(&["add", "notes.txt"]);
     for (hook, arguments) in [
@@ -61,9 +76,14 @@ fn main() {
             vec!["affected", "--diff", "--base", "HEAD"],
         ),
     ] {
-        let times = times(|| run(&monorepo.path, &arguments));
+        let times = times(|| program.run(&arguments));
         rows.push((format!("the hook {hook} with nothing relevant staged"), times));
     }
+    let (tests, number) = stack_tests(if quick { 10 } else { 250 }, caches.path());
+    rows.push((
+        format!("`konverge test --all`: {number} offline tests, warm"),
+        tests,
+    ));
     let mut section = format!(
         "## In the editor and before a commit\n\nMilliseconds, of {TRIES} runs on {} stacks, 2 cores:\n\n| what | best | median |\n| --- | --- | --- |\n",
         projects * 3
@@ -72,7 +92,7 @@ fn main() {
         section.push_str(&format!("| {what} | {:.0} | {:.0} |\n", ms(*best), ms(*median)));
     }
     section.push_str(&format!(
-        "\nPeak memory of the server: {peak:.0} MiB. Goals: a lens within 100 ms, 250 MiB, a hook within 300 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench editor` writes this."
+        "\nPeak memory: {peak:.0} MiB of the server, {watch_peak:.0} MiB of `watch`. Goals: a lens and an event within 100 ms, 250 MiB, a hook within 300 ms, 1,000 offline tests within 5 s. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench editor` writes this."
     ));
     println!("{section}");
     if !quick && std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
@@ -97,17 +117,78 @@ fn times(mut work: impl FnMut() -> Duration) -> (Duration, Duration) {
     (times[0], times[TRIES / 2])
 }
 
-fn run(folder: &Path, arguments: &[&str]) -> Duration {
-    let started = Instant::now();
-    let output = Command::new(binary())
-        .args(arguments)
-        .current_dir(folder)
-        .env("KONVERGE_KCL", kcl::interpreter())
-        .output()
-        .unwrap();
-    let took = started.elapsed();
-    assert!(output.status.success(), "{output:?}");
-    took
+/// Adds a line to a file.
+fn edit(path: &Path) {
+    let mut text = std::fs::read_to_string(path).unwrap();
+    text.push_str("# edited\n");
+    std::fs::write(path, text).unwrap();
+}
+
+/// The program in a repository, with caches of its own.
+struct Program {
+    folder: PathBuf,
+    caches: PathBuf,
+}
+
+impl Program {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("XDG_CACHE_HOME", &self.caches)
+            .env("KONVERGE_KCL", kcl::interpreter());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Duration {
+        let started = Instant::now();
+        let output = self.command(arguments).output().unwrap();
+        let took = started.elapsed();
+        assert!(output.status.success(), "{output:?}");
+        took
+    }
+}
+
+/// The times of four tests of each of so many stacks that are compiled already, and their number.
+fn stack_tests(stacks: usize, caches: &Path) -> ((Duration, Duration), usize) {
+    let repository = tiny_monorepo::monorepo();
+    for stack in 0..stacks {
+        let (id, namespace) = (format!("app{stack}/dev"), format!("app{stack}"));
+        tiny_monorepo::write_stack(&repository, &id, &namespace, "info");
+        for (name, assertion) in [
+            ("namespace", format!("{{kind: Namespace, name: {namespace}}}")),
+            (
+                "map",
+                "{kind: ConfigMap, name: settings, has: {data: {level: info, color: green}}}".to_owned(),
+            ),
+            (
+                "cel",
+                "{cel: 'resources.all(r, has(r.metadata.name))'}".to_owned(),
+            ),
+            ("absent", "{absent: {kind: Secret}}".to_owned()),
+        ] {
+            let test = format!("name: {name}\nassert: [{assertion}]\n");
+            repository.write(&format!("appops/{id}/test/{name}.test.yaml"), test);
+        }
+    }
+    repository.commit("Stacks with tests");
+    let program = Program {
+        folder: repository.path().to_owned(),
+        caches: caches.to_owned(),
+    };
+    let all = ["test", "--all"];
+    let cold = program.run(&all);
+    println!("cold: {:.0} ms", ms(cold));
+    (times(|| program.run(&all)), stacks * 4)
+}
+
+/// The most resident memory of a process so far, in MiB.
+fn peak(child: &Child) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
 /// A file of one stack, and one that many stacks import.
@@ -140,11 +221,9 @@ struct Editor {
 }
 
 impl Editor {
-    fn start(folder: &Path) -> Self {
-        let mut child = Command::new(binary())
-            .arg("lsp")
-            .current_dir(folder)
-            .env("KONVERGE_KCL", kcl::interpreter())
+    fn start(program: &Program) -> Self {
+        let mut child = program
+            .command(&["lsp"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -153,7 +232,7 @@ impl Editor {
             input: child.stdin.take().unwrap(),
             output: BufReader::new(child.stdout.take().unwrap()),
             child,
-            folder: folder.to_owned(),
+            folder: program.folder.clone(),
             ids: 0,
         };
         let root = editor.uri("");
@@ -198,25 +277,12 @@ impl Editor {
 
     /// From a save to its lens.
     fn save(&mut self, file: &str) -> Duration {
-        let path = self.folder.join(file);
-        let mut text = std::fs::read_to_string(&path).unwrap();
-        text.push_str("# edited\n");
-        std::fs::write(&path, text).unwrap();
+        edit(&self.folder.join(file));
         let started = Instant::now();
         let uri = self.uri(file);
         self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didSave", "params": {"textDocument": {"uri": uri}}}));
         self.lens(file);
         started.elapsed()
-    }
-
-    /// The most resident memory so far, in MiB.
-    fn peak(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:"))
-            .unwrap();
-        line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
     }
 
     fn end(mut self) {

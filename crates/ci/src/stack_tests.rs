@@ -36,10 +36,11 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_github::{GithubEvent, PullRequestEvent, Runner, StatusState, preview_of};
 use konverge_report::{
-    RunInfo, SUMMARY_BUDGET, checks,
+    RunInfo, SUMMARY_BUDGET,
     markdown::{self, TestPage},
     stack_tests as report,
     terminal::Style,
+    test_check,
 };
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compiler, redact,
@@ -139,7 +140,7 @@ pub async fn run(
         }
         Task::MergeGroup { head, .. } => {
             let why = "stack tests run on pull requests, not in the merge queue";
-            publisher.test_check(head, report::skipped_check(why)).await;
+            publisher.test_check(head, test_check::skipped(why)).await;
             run.notes.note(&format!("note: {why}"));
             Ok(JobResult::WELL)
         }
@@ -289,7 +290,7 @@ async fn publish(publisher: &Publisher<'_>, event: &PullRequestEvent, tested: Te
         head: Some(event.head.clone()),
         ..job.info()
     };
-    publisher.test_check(&event.head, report::check(&page)).await;
+    publisher.test_check(&event.head, test_check::check(&page)).await;
     publisher.summary(&markdown::stack_tests(&page, &info, None, SUMMARY_BUDGET));
     let marker = CommentMarker {
         head: event.head.to_string(),
@@ -323,7 +324,7 @@ impl Publisher<'_> {
             .await;
         if let Err(error) = made {
             self.warn(
-                &format!("the check run {} could not be created", checks::TESTS),
+                &format!("the check run {} could not be created", test_check::NAME),
                 error,
             );
         }

@@ -15,9 +15,6 @@ use konverge_base::{
     },
 };
 
-/// The name of the check run of stack tests.
-pub const TESTS: &str = "konverge/test";
-
 /// GitHub shows 10 errors and 10 warnings of a step.
 const MOST_ANNOTATIONS: usize = 20;
 

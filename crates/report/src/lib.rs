@@ -29,6 +29,7 @@ pub mod status;
 mod table;
 pub mod takeover;
 pub mod terminal;
+pub mod test_check;
 mod text_diff;
 mod view_model;
 pub mod watch;

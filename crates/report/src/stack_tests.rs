@@ -4,15 +4,12 @@ use quick_xml::{Writer, events::BytesText};
 use serde_json::Value;
 
 use super::{
-    CHECK_BUDGET, RunInfo, checks,
     diff::dotted,
     escape::{line, log, log_lines},
     labels::plural,
-    markdown::{self, TestPage},
     terminal::{Color, Style},
 };
 use konverge_base::model::{
-    check_run::{Annotation, CheckRun, Conclusion, Level},
     lint::{Diagnostic, LintRule},
     masked_value::holds_secret,
     stack_test::{FieldMismatch, StackTestFailure, StackTestOutcome, StackTestReport, StackTestResult},
@@ -72,48 +69,6 @@ pub fn diagnostics(test: &StackTestResult) -> Vec<Diagnostic> {
             found
         })
         .collect()
-}
-
-/// The check run of the tests of a commit. It is neutral if there is nothing to test, or if live tests are not run in such
-/// a job: only a test that ran is a success.
-pub fn check(page: &TestPage<'_>) -> CheckRun {
-    let conclusion = match (
-        page.fails(),
-        page.report.tests.is_empty() || page.skipped.is_some(),
-    ) {
-        (true, _) => Conclusion::Failure,
-        (false, true) => Conclusion::Neutral,
-        (false, false) => Conclusion::Success,
-    };
-    let failed = page.report.tests.iter().flat_map(diagnostics);
-    let annotations = failed.map(|found| Annotation {
-        level: Level::Error,
-        file: found.file.to_string(),
-        line: found.line,
-        column: None,
-        title: "stack test".to_owned(),
-        message: found.message.lines().map(line).collect::<Vec<_>>().join("\n"),
-    });
-    CheckRun {
-        name: checks::TESTS.to_owned(),
-        conclusion,
-        title: page.verdict(),
-        summary: format!("{} in {}.", page.verdict(), plural(page.report.stacks, "stack")),
-        text: markdown::stack_tests(page, &RunInfo::default(), None, CHECK_BUDGET),
-        annotations: annotations.collect(),
-    }
-}
-
-/// The check run of a commit that is not tested.
-pub fn skipped_check(why: &str) -> CheckRun {
-    CheckRun {
-        name: checks::TESTS.to_owned(),
-        conclusion: Conclusion::Neutral,
-        title: "not run".to_owned(),
-        summary: why.to_owned(),
-        text: String::new(),
-        annotations: Vec::new(),
-    }
 }
 
 /// What did not hold in a test: each failure with its place, as lines of text from others.

@@ -319,7 +319,10 @@ async fn the_live_test_of_the_example_passes() {
     let example = Repository::konfig_example();
     let config = std::fs::read_to_string(example.path().join("konverge.yaml")).unwrap();
     example
-        .write("konverge.yaml", format!("{config}\nclusters: {{testing: {{tests: true}}}}\n"))
+        .write(
+            "konverge.yaml",
+            format!("{config}\nclusters: {{testing: {{tests: true}}}}\n"),
+        )
         .commit("A cluster that allows tests");
     let tested = Konverge::new(["test", "storefront/dev", "--live", "--output=json"])
         .with_kcl()
@@ -329,10 +332,20 @@ async fn the_live_test_of_the_example_passes() {
         .run()
         .expect(0);
     let name = "the development shop becomes ready, and leaves nothing";
-    assert_eq!(results(&tested), [json!([name, "passed", null, null])], "{}", tested.stderr);
+    assert_eq!(
+        results(&tested),
+        [json!([name, "passed", null, null])],
+        "{}",
+        tested.stderr
+    );
     // The namespace of the stack has the name of the test behind its own.
     let labelled = objects.labelled(NAMESPACES, "konverge/test").await;
-    let is_left = |one: &Value| one["metadata"]["name"].as_str().unwrap_or_default().starts_with("storefront-dev-");
+    let is_left = |one: &Value| {
+        one["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .starts_with("storefront-dev-")
+    };
     assert!(!labelled.iter().any(is_left), "{labelled:?}");
 }
 

@@ -53,6 +53,10 @@ impl Store for StorePart {
     async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
         self.store.replace(&self.whole(key), content).await
     }
+
+    async fn remove_unfinished(&self, folder: &Key) -> Result<(), StoreError> {
+        self.store.remove_unfinished(&self.whole(folder)).await
+    }
 }
 
 #[cfg(test)]

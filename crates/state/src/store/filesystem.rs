@@ -2,7 +2,7 @@
 //! Only the owner can read the files (mode 0600, folders 0700).
 
 use std::{
-    fs::{DirBuilder, Permissions, set_permissions},
+    fs::{self, DirBuilder, Permissions, set_permissions},
     io,
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -133,6 +133,41 @@ impl Store for FolderStore {
             None => Ok(()),
         }
     }
+
+    async fn remove_unfinished(&self, folder: &Key) -> Result<(), StoreError> {
+        remove_unfinished(&self.path.join(folder.as_str())).map_err(|error| StoreError::Denied {
+            url: self.url.clone(),
+            key: folder.to_string(),
+            why: error.to_string(),
+        })
+    }
+}
+
+/// Removes the files of unfinished writes (`KEY#1`), and folders without files.
+fn remove_unfinished(folder: &Path) -> io::Result<()> {
+    let entries = match folder.read_dir() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let mut is_empty = true;
+    for entry in entries {
+        let (entry, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
+        if entry?.is_dir() {
+            remove_unfinished(&path)?;
+            is_empty &= !path.exists();
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = name.rsplit_once('#').map_or("", |(_, number)| number);
+        match !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
+            true => fs::remove_file(&path)?,
+            false => is_empty = false,
+        }
+    }
+    match is_empty {
+        true => fs::remove_dir(folder),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +194,29 @@ mod tests {
             Created::Created
         );
         assert_eq!(store.list(&Key::from_components(&["a"])).await.unwrap(), [key]);
+    }
+
+    /// A writer that was killed between the file and its name leaves a file that no list shows.
+    #[tokio::test]
+    async fn unfinished_writes_are_removed_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let store = folder(place.path().to_owned(), &StoreOptions::default()).unwrap();
+        let kept = Key::from_components(&["tests", "a", "stacks", "x#1y"]);
+        let gone = Key::from_components(&["tests", "b", "lease", "1"]);
+        for key in [&kept, &gone] {
+            store.create(key, Bytes::from_static(b"x")).await.unwrap();
+        }
+        store.delete(&gone).await.unwrap();
+        std::fs::write(place.path().join("tests/a/stacks/2#1"), "half").unwrap();
+        std::fs::write(place.path().join("tests/b/lease/2#12"), "half").unwrap();
+        for part in ["a", "b", "c"] {
+            let part = Key::from_components(&["tests", part]);
+            store.remove_unfinished(&part).await.unwrap();
+        }
+        let all = Key::from_components(&["tests"]);
+        assert_eq!(store.list(&all).await.unwrap(), std::slice::from_ref(&kept));
+        assert!(!place.path().join("tests/a/stacks/2#1").exists());
+        assert!(!place.path().join("tests/b").exists());
     }
 
     #[tokio::test]

@@ -52,4 +52,8 @@ impl Store for Interruptible {
     async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
         self.unless_silent(self.store.replace(key, content)).await
     }
+
+    async fn remove_unfinished(&self, folder: &Key) -> Result<(), StoreError> {
+        self.unless_silent(self.store.remove_unfinished(folder)).await
+    }
 }

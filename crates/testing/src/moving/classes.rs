@@ -3,8 +3,6 @@
 
 use serde_json::Value;
 
-use super::text;
-
 /// A kind of class.
 struct Class {
     group: &'static str,
@@ -88,7 +86,11 @@ pub(super) fn refusal(group: &str, kind: &str, object: &Value) -> Option<String>
         {
             Some("its parameters are an object that is not moved".to_owned())
         }
-        "StorageClass" if !matches!(text(object, "/reclaimPolicy"), "" | "Delete") => {
+        "StorageClass"
+            if object
+                .pointer("/reclaimPolicy")
+                .is_some_and(|kept| !kept.is_null() && kept != "Delete") =>
+        {
             Some("the volumes of this class stay when the test ends (`reclaimPolicy`)".to_owned())
         }
         _ => None,

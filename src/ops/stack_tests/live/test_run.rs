@@ -22,7 +22,10 @@ use konverge_run::{
     cluster_selection::Live,
     observe_recorded, redact, state_backend,
 };
-use konverge_state::{Lease, LeaseOptions, store::Key};
+use konverge_state::{
+    Lease, LeaseOptions,
+    store::{Key, Store},
+};
 use konverge_testing::{
     PlacedAssertion, TestedSpec, TestedStack, assertion,
     moving::{MovedSpec, owned_key},
@@ -41,6 +44,8 @@ fn test_folder(name: &str) -> RepoPath {
 /// One live test. Nobody else touches what it made while its lease is held.
 pub(super) struct TestRun {
     pub(super) name: String,
+    /// The store of the repository, of which the test has a part.
+    whole: Arc<dyn Store>,
     backend: StateBackend,
     lease: Lease,
     pub(super) planner: Planner,
@@ -125,6 +130,7 @@ impl TestRun {
         };
         Ok(Self {
             name: name.to_owned(),
+            whole: trusted.backend.states.shared_store(),
             backend,
             lease,
             planner,
@@ -180,6 +186,9 @@ impl TestRun {
                 store.delete(&key).await?;
             }
         }
+        self.whole
+            .remove_unfinished(&tests_folder().child(&self.name))
+            .await?;
         Ok(())
     }
 
