@@ -1,6 +1,9 @@
 //! [`SearchIndex`]: kinds, names and images of the resources of all stacks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde::Serialize;
 
@@ -111,30 +114,26 @@ impl SearchIndex {
     pub fn search(&self, text: &str) -> SearchResult {
         let text = text.to_lowercase();
         let words: Vec<_> = text.split_whitespace().collect();
-        let has = |kind: &str, name: &str| {
-            let whole = format!("{kind} {name}").to_lowercase();
-            words.iter().all(|word| whole.contains(word))
-        };
-        let kinds = self.kinds.iter().flat_map(|(kind, names)| {
-            names
-                .iter()
-                .map(move |(name, places)| (kind.as_str(), name, places))
-        });
-        let images = self.images.iter().map(|(image, places)| ("image", image, places));
+        let kinds = self.kinds.iter().map(|(kind, names)| (kind.as_str(), names));
         let (mut hits, mut more) = (Vec::new(), 0);
-        for (kind, name, places) in kinds.chain(images) {
-            if words.is_empty() || !has(kind, name) {
-                continue;
+        for (kind, names) in kinds.chain([("image", &self.images)]) {
+            let in_kind = lowercase(kind);
+            let rest: Vec<_> = words.iter().filter(|word| !in_kind.contains(**word)).collect();
+            let has = |name: &str| {
+                let name = lowercase(name);
+                rest.iter().all(|word| name.contains(**word))
+            };
+            for (name, places) in names.iter().filter(|(name, _)| !words.is_empty() && has(name)) {
+                if hits.len() == HITS {
+                    more += 1;
+                    continue;
+                }
+                hits.push(SearchHit {
+                    kind: kind.to_owned(),
+                    name: name.clone(),
+                    stacks: self.stacks_at(places).cloned().collect(),
+                });
             }
-            if hits.len() == HITS {
-                more += 1;
-                continue;
-            }
-            hits.push(SearchHit {
-                kind: kind.to_owned(),
-                name: name.clone(),
-                stacks: self.stacks_at(places).cloned().collect(),
-            });
         }
         SearchResult {
             version: 1,
@@ -142,6 +141,17 @@ impl SearchIndex {
             more,
             unnamed: self.unnamed.values().sum(),
         }
+    }
+}
+
+/// Most names are in lower case already, and a search reads all of them.
+fn lowercase(text: &str) -> Cow<'_, str> {
+    match text
+        .bytes()
+        .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
+    {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(text.to_lowercase()),
     }
 }
 
@@ -169,6 +179,8 @@ mod tests {
         };
         assert_eq!(found("deployment web"), ["apps/v1:Deployment shop:Web 2"]);
         assert_eq!(found("NGINX"), ["image nginx:1 1", "image nginx:2 1"]);
+        assert_eq!(found("Deployment"), ["apps/v1:Deployment shop:Web 2"]);
+        assert_eq!(found("WEB"), ["apps/v1:Deployment shop:Web 2"]);
         assert!(found("").is_empty() && found("web nginx").is_empty());
         let many = SearchNames {
             names: BTreeMap::from([(

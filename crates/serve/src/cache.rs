@@ -300,6 +300,12 @@ mod tests {
 
     #[tokio::test]
     async fn while_one_request_asks_a_slow_store_the_others_see_what_was_read_before() {
+        let patience = Duration::from_secs(60);
+        let readers = tokio::time::timeout(patience, readers_of_a_slow_store());
+        readers.await.expect("nobody waits without end");
+    }
+
+    async fn readers_of_a_slow_store() {
         let (cache, store) = (Arc::new(IndexCache::default()), Arc::new(SlowStore::default()));
         store.answers.notify_one();
         assert_eq!(seen(&cache, &store).await, "reading 0");
