@@ -22,10 +22,22 @@ pub struct CiOptions {
     pub environment: Option<String>,
     /// The environment whose stacks the job applies, and no others; `None`: all stacks.
     pub for_environment: Option<String>,
+    /// What the job does on a schedule.
+    pub on_schedule: ScheduledTask,
     /// When a comment is written.
     pub comment: CommentRule,
     /// True if a later step uploads the preview's page as an artifact of the run.
     pub page_artifact: bool,
+}
+
+/// What a job does on a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ScheduledTask {
+    /// It checks for drift.
+    #[default]
+    Drift,
+    /// It applies what is pending and reviewed, and moves rollouts on. It approves nothing.
+    Apply,
 }
 
 /// When a comment is written on a pull request.

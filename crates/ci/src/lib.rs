@@ -7,7 +7,8 @@
 //! | `workflow_run` of a pull request from outside | `preview` of its Specs, by this repository's own job |
 //! | `push` to the default branch | `apply`: apply what was reviewed, or what an environment's reviewers approved |
 //! | `workflow_dispatch` with `approve` | `apply`, with those digests approved; `restore` if they stand for drift |
-//! | `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
+//! | `schedule` in a job with `on-schedule: apply` | `apply` |
+//! | other `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
 mod adoption;
@@ -34,6 +35,7 @@ mod preview_events;
 mod preview_feedback;
 mod preview_target;
 mod publisher;
+mod queued_deployments;
 mod reconcile;
 mod restore;
 mod result_counts;
@@ -48,7 +50,7 @@ mod workflow_starter;
 use std::collections::HashMap;
 
 use job::Job;
-pub use job::{CiOptions, CommentRule, JobResult};
+pub use job::{CiOptions, CommentRule, JobResult, ScheduledTask};
 pub use page_link::link_page;
 pub use policy::policy_config;
 pub use shard_mode::ShardMode;
@@ -105,6 +107,7 @@ async fn begin(
     }
     let caller = Caller {
         for_environment: options.for_environment.as_deref(),
+        on_schedule: options.on_schedule,
         ..Caller::new(runner, &options.approve, options.environment.as_deref())
     };
     let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
