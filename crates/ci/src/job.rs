@@ -1,6 +1,6 @@
 //! [`Job`]: one run in GitHub Actions, with its options and its result.
 
-use crate::{shard_mode::ShardMode, trust::authority::Authority};
+use crate::{scheduled_task::ScheduledTask, shard_mode::ShardMode, trust::authority::Authority};
 use konverge_github::{Client, Runner};
 use konverge_repo::git::{GitCredentials, Repository};
 use konverge_report::RunInfo;
@@ -28,16 +28,6 @@ pub struct CiOptions {
     pub comment: CommentRule,
     /// True if a later step uploads the preview's page as an artifact of the run.
     pub page_artifact: bool,
-}
-
-/// What a job does on a schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ScheduledTask {
-    /// It checks for drift.
-    #[default]
-    Drift,
-    /// It applies what is pending and reviewed, and moves rollouts on. It approves nothing.
-    Apply,
 }
 
 /// When a comment is written on a pull request.

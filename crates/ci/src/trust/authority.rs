@@ -7,7 +7,7 @@
 //! is not a branch.
 
 use crate::{
-    job::ScheduledTask,
+    scheduled_task::ScheduledTask,
     trust::{approve_input::Approved, job_trust::Trust},
 };
 use konverge_base::{

@@ -5,7 +5,7 @@ use super::{
     Health, Related,
     kstatus::unobserved,
     object_view::ObjectView,
-    progressive::{is_of_spec, waits},
+    promotion::{is_of_spec, waits},
     verdict::{HealthVerdict, WaitPolicy},
 };
 

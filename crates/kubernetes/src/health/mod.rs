@@ -16,6 +16,7 @@ mod manifests;
 mod object_view;
 mod pods;
 mod progressive;
+mod promotion;
 mod related;
 mod rules;
 mod workloads;

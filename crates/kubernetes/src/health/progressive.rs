@@ -12,9 +12,9 @@ use super::{
     kstatus::unobserved,
     kusion_rollout,
     object_view::ObjectView,
+    promotion::{is_of_spec, waits},
     verdict::{HealthVerdict, WaitPolicy},
 };
-use crate::FIELD_MANAGER;
 use konverge_base::model::apply_result::{WaitReason, Waiting};
 
 /// The health of such a rollout. `None` for any other kind, and for what the conventions of custom resources say better.
@@ -55,20 +55,6 @@ pub(super) fn with_promotion(
         })) => waits_until(until, &verdict.message),
         _ => verdict,
     }
-}
-
-pub(super) fn waits(why: &str) -> HealthVerdict {
-    let why = match why {
-        "" => String::new(),
-        why => format!(": {why}"),
-    };
-    HealthVerdict::suspended(format!("paused, waits for promotion{why}")).with_wait_policy(
-        WaitPolicy::Waiting(Waiting {
-            reason: WaitReason::Promotion,
-            until: None,
-            wave: None,
-        }),
-    )
 }
 
 fn waits_until(until: Timestamp, why: &str) -> HealthVerdict {
@@ -304,19 +290,6 @@ fn paused_by_spec(view: &ObjectView) -> HealthVerdict {
         true => HealthVerdict::suspended("paused"),
         false => waits("somebody paused it"),
     }
-}
-
-/// Returns true if we set a field, or if its manager is unknown.
-pub(super) fn is_of_spec(view: &ObjectView, field: &str) -> bool {
-    let path = field.replace('/', "/f:");
-    let owners: Vec<_> = view
-        .list("/metadata/managedFields")
-        .filter(|entry| entry.at(&format!("/fieldsV1{path}")).is_some())
-        .collect();
-    // A webhook's change of what we send is recorded as an update of ours.
-    let is_ours =
-        |entry: &ObjectView| entry.text("/manager") == FIELD_MANAGER && entry.text("/operation") == "Apply";
-    owners.is_empty() || owners.iter().any(is_ours)
 }
 
 #[cfg(test)]
