@@ -14,7 +14,7 @@ mod counting_store;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use counting_store::Counted;
@@ -32,6 +32,7 @@ use konverge_state::{
 const STACKS: usize = 5000;
 const ROLLOUTS: usize = 20;
 const ROUNDS: usize = 21;
+const BOUND: Duration = Duration::from_millis(50);
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -136,6 +137,7 @@ async fn bench() {
         assert_eq!((count.lists, count.gets), (1, ROLLOUTS), "{count:?}");
     }
     times.sort();
+    assert!(times[ROUNDS / 2] < BOUND, "{times:?}");
     println!(
         "{STACKS} stacks in {ROLLOUTS} rollouts: best {:?}, median {:?} of {ROUNDS}",
         times[0],

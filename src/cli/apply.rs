@@ -6,6 +6,7 @@ use super::{
     common_args::{OpenedTargets, live_by_default},
     confirm::{self, ConfirmedAction},
 };
+use crate::ops::rollout;
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_report::{self as report, terminal::Style};
 use konverge_run::{
@@ -69,6 +70,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     }
     if session.targets.is_empty() && session.newer.is_none() && !args.opened.names_stacks() {
         context.note("hint: `konverge apply --pending` takes every stack that is not up to date");
+    }
+    if !args.recorded {
+        for line in rollout::passed_by(&session.planning, &session.targets).await? {
+            context.note(&line);
+        }
     }
     let skipped = konverge_run::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
     let what = ConfirmedAction::Apply {

@@ -5,13 +5,13 @@ use clap::ValueEnum;
 use super::{CliContext, common_args::LiveArg};
 use crate::ops::stack_tests::JobTester;
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_ci::{self as ci, CiOptions, CommentRule, ShardMode};
+use konverge_ci::{self as ci, CiOptions, CommentRule, ScheduledTask, ShardMode};
 
 /// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: a person who approves the job's
 /// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_FOR_ENVIRONMENT
 /// limits an apply to the stacks whose rule names that environment. KONVERGE_SHARD_RESULT is the result of the
 /// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
-/// KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
+/// KONVERGE_ON_SCHEDULE says what is done on a schedule: `drift` or `apply`. KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
 /// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it. With
 /// KONVERGE_PAGE_URL, the address of that artifact, nothing is done but to link it in the job summary and, for a
 /// pull request or a shard of its preview, in the comment. With KONVERGE_TESTS, `true`, stack tests are run instead.
@@ -75,6 +75,17 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         approve: text("KONVERGE_APPROVE").unwrap_or_default(),
         environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
         for_environment: text("KONVERGE_FOR_ENVIRONMENT").filter(|name| !name.is_empty()),
+        on_schedule: match text("KONVERGE_ON_SCHEDULE").as_deref().unwrap_or_default() {
+            "" | "drift" => ScheduledTask::Drift,
+            "apply" => ScheduledTask::Apply,
+            other => {
+                return Err(UserError::new(
+                    ErrorKind::Usage,
+                    format!("KONVERGE_ON_SCHEDULE is `{}`", other.escape_debug()),
+                )
+                .hint("it is `drift` or `apply`"));
+            }
+        },
         comment: match text("KONVERGE_COMMENT").as_deref().unwrap_or_default() {
             "" | "always" => CommentRule::Always,
             "changes" => CommentRule::Changes,

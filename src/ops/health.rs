@@ -66,6 +66,7 @@ fn related_objects(objects: &[Manifest]) -> Related {
         pods: of_kind("", "Pod"),
         replica_sets: of_kind("apps", "ReplicaSet"),
         storage_classes: of_kind("storage.k8s.io", "StorageClass"),
+        rollout_runs: Some(of_kind("rollout.kusionstack.io", "RolloutRun")),
         reporting: definitions.iter().filter_map(reports_status).collect(),
         events,
         now: None,

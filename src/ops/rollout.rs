@@ -1,6 +1,8 @@
 //! The `rollout` use cases: how far rollouts are, and what a person does to one. They write the record that the next run of
 //! `konverge ci` finds, and apply nothing.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use konverge_base::{
@@ -11,7 +13,7 @@ use konverge_config::Config;
 use konverge_policy::rollout::{RolloutCommand, RolloutCommandError, command};
 use konverge_repo::git::Repository;
 use konverge_report::{escape::log, plural};
-use konverge_run::{KeyUse, Planner, RunContext, StateBackend, state};
+use konverge_run::{KeyUse, Planner, RunContext, StateBackend, Target, overdue_rollouts::overdue, state};
 use konverge_state::StoredRollout;
 
 /// How many times a command is tried while runs move the rollout on.
@@ -32,11 +34,15 @@ pub async fn list(run: &RunContext) -> Result<String, UserError> {
         let line = stored
             .get(&rollout.name)
             .map_or_else(|| "never begun".to_owned(), short);
+        let warning = stored
+            .get(&rollout.name)
+            .and_then(|stored| overdue(&config, stored));
         text.push_str(&format!(
             "{}: {}, {line}\n",
             log(&rollout.name),
             plural(rollout.waves.len(), "wave")
         ));
+        text.extend(warning.map(|warning| format!("{warning}\n")));
     }
     let is_configured = |name: &String| config.rollouts.iter().any(|rollout| rollout.name == *name);
     for (name, stored) in stored.iter().filter(|(name, _)| !is_configured(name)) {
@@ -63,9 +69,52 @@ pub async fn under_way(planning: &Planner) -> Result<Vec<String>, UserError> {
     };
     let stored = backend.states.rollouts().await?;
     let runs = stored.iter().filter(|(_, stored)| !stored.record.phase.is_over());
-    Ok(runs
-        .map(|(name, stored)| format!("note: rollout {}: {}", log(name), short(stored)))
-        .collect())
+    let lines = runs.flat_map(|(name, stored)| {
+        let line = format!("note: rollout {}: {}", log(name), short(stored));
+        [Some(line), overdue(&planning.config, stored)]
+    });
+    Ok(lines.flatten().collect())
+}
+
+/// One warning for each rollout whose stacks are applied by hand: a person's apply asks no rollout.
+///
+/// # Errors
+/// Errors of the store.
+pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<String>, UserError> {
+    let matcher = planning.config.rollout_matcher();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for target in targets {
+        let names = match matcher.wave_of(&target.folder) {
+            Ok(found) => found.map(|(name, _)| name).into_iter().collect(),
+            Err(several) => planning
+                .config
+                .rollouts
+                .iter()
+                .map(|rollout| rollout.name.as_str())
+                .filter(|name| several.0.iter().any(|other| other == name))
+                .collect::<Vec<_>>(),
+        };
+        for name in names {
+            *counts.entry(name).or_default() += 1;
+        }
+    }
+    let stored = match (&planning.backend, counts.is_empty()) {
+        (Some(backend), false) => backend.states.rollouts().await?,
+        _ => BTreeMap::new(),
+    };
+    let warning = |(name, count): (&str, usize)| {
+        let now = stored
+            .get(name)
+            .filter(|stored| !stored.record.phase.is_over())
+            .map(|stored| format!("; it is in {}", short(stored)));
+        format!(
+            "warning: this apply does not ask the rollout {}: {} of its waves can be changed at once{}",
+            log(name),
+            plural(count, "stack"),
+            now.unwrap_or_default()
+        )
+    };
+    Ok(counts.into_iter().map(warning).collect())
 }
 
 /// A rollout with its waves.
@@ -84,6 +133,7 @@ pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
         stored.number,
         log(&stored.writer.to_string())
     );
+    text.extend(overdue(&config, &stored).map(|warning| format!("{warning}\n")));
     for (number, wave) in record.waves.iter().enumerate() {
         let sign = match number.cmp(&record.wave) {
             std::cmp::Ordering::Less => "done",

@@ -36,6 +36,7 @@ use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
     apply::{self, Decisions, EndedRun, StoppedPlan},
+    overdue_rollouts::overdue_rollouts,
     redact,
 };
 
@@ -230,7 +231,7 @@ async fn apply_pending(
     let mut watch = Timings::start();
     let (backend, side) = open_head(job, head, &config).await?;
     warn_of_overdue_drift(job, &backend, &config).await;
-    for line in rollout::overdue(&config, &backend).await {
+    for line in overdue_rollouts(&config, &backend).await {
         job.run.notes.note(&line);
     }
     let known = backend.states.known().await?;
@@ -342,7 +343,12 @@ async fn apply_pending(
     };
     told.publish_result(job, publisher).await;
     if let Some(deployments) = deployments {
-        deployments.end(&report).await;
+        let of_head = |stack: &&StackOutcome| !rollouts.deployed_before.contains(&stack.id);
+        let of_head = ApplyReport {
+            version: report.version,
+            stacks: report.stacks.iter().filter(of_head).cloned().collect(),
+        };
+        deployments.end(&of_head, Some(&rollouts.carried)).await;
     }
     Ok(AppliedCommit {
         report,

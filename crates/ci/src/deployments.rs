@@ -1,5 +1,6 @@
 //! GitHub deployments of an apply: one per environment, from before its first stack is changed until the run
-//! ends. A refusal by GitHub is reported once, and no further request is sent.
+//! ends. A refusal by GitHub is reported once, and no further request is sent. `queued_deployments.rs` has those of stacks
+//! that wait for their rollout.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,58 +26,73 @@ use konverge_run::{
 
 /// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
 /// 80 per minute.
-const MOST: usize = 20;
+pub(super) const MOST: usize = 20;
 
 /// The deployments of one run.
 pub(super) struct Deployments {
-    client: Client,
-    run: RunContext,
+    pub(super) client: Client,
+    pub(super) run: RunContext,
     attempt: u32,
-    head: CommitId,
-    environments: BTreeMap<StackId, String>,
+    pub(super) head: CommitId,
+    places: BTreeMap<StackId, DeploymentPlace>,
     made: Mutex<DeploymentIds>,
 }
 
+/// What has a deployment of its own. That of a rollout lasts over all runs that carry the commit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DeploymentPlace {
+    /// The environment in a rule, or else the stack itself.
+    pub environment: String,
+    /// The rollout of its stacks.
+    pub rollout: Option<String>,
+}
+
 #[derive(Default)]
-struct DeploymentIds {
-    ids: BTreeMap<String, u64>,
-    left_out: BTreeSet<String>,
-    refused: bool,
+pub(super) struct DeploymentIds {
+    pub ids: BTreeMap<DeploymentPlace, u64>,
+    pub left_out: BTreeSet<String>,
+    pub refused: bool,
 }
 
 impl Deployments {
     /// `None` if they are not configured, or the job may not publish.
     pub(crate) fn new(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
         let client = job.client.clone().filter(|_| config.apply.deployments)?;
-        let named = targets.iter().filter_map(|target| {
+        let matcher = config.rollout_matcher();
+        let places = targets.iter().map(|target| {
             let rules = config.for_place(&target.id, &target.folder);
-            Some((target.id.clone(), rules.environment?))
+            let rollout = matcher.wave_of(&target.folder).ok().flatten();
+            let place = DeploymentPlace {
+                environment: rules.environment.unwrap_or_else(|| target.id.to_string()),
+                rollout: rollout.map(|(name, _)| name.to_owned()),
+            };
+            (target.id.clone(), place)
         });
         Some(Arc::new(Self {
             client,
             run: job.run.clone(),
             attempt: job.runner.run_attempt,
             head: head.clone(),
-            environments: named.collect(),
+            places: places.collect(),
             made: Mutex::default(),
         }))
     }
 
     /// Called before a stack is changed.
     async fn begin(&self, plan: &StackPlan) {
-        let environment = self.environment(&plan.id);
+        let place = self.place(&plan.id);
         // The lock is held during the request: two stacks of an environment share its deployment.
         let mut made = self.made.lock().await;
-        if made.refused || made.ids.contains_key(environment) {
+        if made.refused || made.ids.contains_key(&place) {
             return;
         }
         if made.ids.len() >= MOST {
-            made.left_out.insert(environment.to_owned());
+            made.left_out.insert(place.environment);
             return;
         }
-        match self.create(environment, plan).await {
+        match self.create(&place, plan).await {
             Ok(id) => {
-                made.ids.insert(environment.to_owned(), id);
+                made.ids.insert(place, id);
             }
             Err(error) => {
                 made.refused = true;
@@ -85,23 +101,35 @@ impl Deployments {
         }
     }
 
-    async fn create(&self, environment: &str, plan: &StackPlan) -> Result<u64, GithubError> {
+    async fn create(&self, place: &DeploymentPlace, plan: &StackPlan) -> Result<u64, GithubError> {
         let receipt = json!({
             "version": 1, "run": self.run.url(), "attempt": self.attempt, "stack": plan.id, "digest": plan.digest,
         });
         let description = format!("{}: plan {}", plan.id, plan.digest.short());
-        let id = self
-            .client
-            .create_deployment(&self.head, environment, &description, &receipt)
-            .await?;
+        let id = match &place.rollout {
+            Some(rollout) => {
+                let found = self.find(place, rollout).await?;
+                match found {
+                    Some(found) => found,
+                    None => self.create_of_rollout(place, rollout, &description).await?,
+                }
+            }
+            None => {
+                self.client
+                    .create_deployment(&self.head, &place.environment, &description, &receipt)
+                    .await?
+            }
+        };
         self.set_state(id, DeploymentState::InProgress, &description)
             .await?;
         Ok(id)
     }
 
-    /// Called at the end of the run.
-    pub(crate) async fn end(&self, report: &ApplyReport) {
-        let made = self.made.lock().await;
+    /// Called at the end of the run, with the stacks of its commit. `carried` are the commits that rollouts carry, if this
+    /// is the newest commit.
+    pub(crate) async fn end(&self, report: &ApplyReport, carried: Option<&BTreeSet<CommitId>>) {
+        let mut made = self.made.lock().await;
+        self.end_waiting(report, carried, &mut made).await;
         if !made.left_out.is_empty() {
             self.run.notes.note(&format!(
                 "note: {} environments have no deployment of this run, which makes {MOST} at most: {}\n  hint: let stacks share one by `stacks[].environment`",
@@ -109,11 +137,9 @@ impl Deployments {
                 made.left_out.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
             ));
         }
-        for (environment, id) in &made.ids {
+        for (place, id) in &made.ids {
             let stacks = report.stacks.iter();
-            let stacks: Vec<_> = stacks
-                .filter(|stack| self.environment(&stack.id) == environment)
-                .collect();
+            let stacks: Vec<_> = stacks.filter(|stack| self.place(&stack.id) == *place).collect();
             let (state, description) = final_state(&stacks, self.run.cancel.is_cancelled());
             if let Err(error) = self.set_state(*id, state, &description).await {
                 return self.run.warn("a deployment does not say how it ended", error);
@@ -121,7 +147,12 @@ impl Deployments {
         }
     }
 
-    async fn set_state(&self, id: u64, state: DeploymentState, description: &str) -> Result<(), GithubError> {
+    pub(super) async fn set_state(
+        &self,
+        id: u64,
+        state: DeploymentState,
+        description: &str,
+    ) -> Result<(), GithubError> {
         let description = self.run.secrets.mask_finished(description);
         let url = self.run.url();
         self.client
@@ -129,16 +160,17 @@ impl Deployments {
             .await
     }
 
-    /// The environment in a rule, or else the stack itself.
-    fn environment<'a>(&'a self, stack: &'a StackId) -> &'a str {
-        self.environments
-            .get(stack)
-            .map_or(stack.as_str(), String::as_str)
+    pub(super) fn place(&self, stack: &StackId) -> DeploymentPlace {
+        let place = self.places.get(stack).cloned();
+        place.unwrap_or_else(|| DeploymentPlace {
+            environment: stack.to_string(),
+            rollout: None,
+        })
     }
 }
 
 /// The final state of an environment's stacks, with a description.
-fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
+pub(super) fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
     let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
     let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
     let done = count(&[StackResult::Applied]);

@@ -10,7 +10,6 @@ use crate::{
     policy::{active_policies::CommitPolicy, policy_check::PolicyCheck},
     publisher::Publisher,
     reconcile::{self, Restored, restored_stacks},
-    rollout,
     timings::Timings,
     workflow_coverage,
 };
@@ -32,6 +31,7 @@ use konverge_report::{
 use konverge_run::{
     KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
     drift::{self, DriftReport},
+    overdue_rollouts::overdue_rollouts,
     portal, redact, renamed_stacks,
 };
 use konverge_state::IndexedStates;
@@ -84,7 +84,7 @@ async fn check_and_publish(
     let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
-    for line in rollout::overdue(&config, &backend).await {
+    for line in overdue_rollouts(&config, &backend).await {
         job.run.notes.note(&line);
     }
     workflow_coverage::warn(&job.run, &config, &side);

@@ -1,6 +1,6 @@
 //! [`Job`]: one run in GitHub Actions, with its options and its result.
 
-use crate::{shard_mode::ShardMode, trust::authority::Authority};
+use crate::{scheduled_task::ScheduledTask, shard_mode::ShardMode, trust::authority::Authority};
 use konverge_github::{Client, Runner};
 use konverge_repo::git::{GitCredentials, Repository};
 use konverge_report::RunInfo;
@@ -22,6 +22,8 @@ pub struct CiOptions {
     pub environment: Option<String>,
     /// The environment whose stacks the job applies, and no others; `None`: all stacks.
     pub for_environment: Option<String>,
+    /// What the job does on a schedule.
+    pub on_schedule: ScheduledTask,
     /// When a comment is written.
     pub comment: CommentRule,
     /// True if a later step uploads the preview's page as an artifact of the run.

@@ -7,7 +7,8 @@
 //! | `workflow_run` of a pull request from outside | `preview` of its Specs, by this repository's own job |
 //! | `push` to the default branch | `apply`: apply what was reviewed, or what an environment's reviewers approved |
 //! | `workflow_dispatch` with `approve` | `apply`, with those digests approved; `restore` if they stand for drift |
-//! | `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
+//! | `schedule` in a job with `on-schedule: apply` | `apply` |
+//! | other `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 //!
 //! With `--tests` a job runs stack tests instead ([`run_tests`]): a job of its own, with its own login and environment.
@@ -36,10 +37,12 @@ mod preview_events;
 mod preview_feedback;
 mod preview_target;
 mod publisher;
+mod queued_deployments;
 mod reconcile;
 mod restore;
 mod result_counts;
 mod rollout;
+mod scheduled_task;
 mod shard_mode;
 mod stack_tests;
 mod summary;
@@ -54,6 +57,7 @@ use job::Job;
 pub use job::{CiOptions, CommentRule, JobResult};
 pub use page_link::link_page;
 pub use policy::policy_config;
+pub use scheduled_task::ScheduledTask;
 pub use shard_mode::ShardMode;
 pub use stack_tests::{StackTester, TestedChange, run as run_tests};
 use summary::RunSummary;
@@ -121,6 +125,7 @@ async fn open_job(
 ) -> Result<Option<Job>, UserError> {
     let caller = Caller {
         for_environment: options.for_environment.as_deref(),
+        on_schedule: options.on_schedule,
         ..Caller::new(runner, &options.approve, options.environment.as_deref())
     };
     let Some(authority) = authority(run, event, caller, client.as_ref()).await? else {

@@ -1,6 +1,6 @@
 //! What there is to tell of an apply and of a drift check, and which of it a receiver is told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::rollout::RolloutEvent;
 use konverge_base::{
@@ -54,6 +54,8 @@ enum Fact {
     NotStarted(String),
     Restored,
     Overridden,
+    /// What each stack waits for.
+    Waits(BTreeMap<StackId, WaitReason>),
 }
 
 impl News {
@@ -82,6 +84,13 @@ impl News {
             Fact::NotStarted(kind) => NotifyDetail::NotStarted(kind.clone()),
             Fact::Restored if count > 0 => NotifyDetail::Restored(count),
             Fact::Overridden => NotifyDetail::Findings(count),
+            Fact::Waits(reasons) => {
+                let mut all = self.stacks.iter().filter_map(|stack| reasons.get(&stack.id));
+                match all.next() {
+                    Some(first) if all.all(|other| other == first) => NotifyDetail::Waits(*first),
+                    _ => NotifyDetail::None,
+                }
+            }
             Fact::None | Fact::Restored => NotifyDetail::None,
         }
     }
@@ -181,11 +190,28 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
             NotifyEvent::SecretRotated,
             select(&|stack| is_written(stack) && decisions.rotated.contains(&stack.id)),
         ),
-        News::new(NotifyEvent::Waiting, select(&waits_for_somebody)),
+        News {
+            fact: Fact::Waits(wait_reasons(report)),
+            ..News::new(NotifyEvent::Waiting, select(&waits_for_somebody))
+        },
     ];
     all.extend(decisions.rollouts.iter().map(of_rollout));
     all.retain(|news| !news.stacks.is_empty());
     all
+}
+
+/// What each waiting stack waits for. Only a rollout inside a cluster does not say it.
+fn wait_reasons(report: &ApplyReport) -> BTreeMap<StackId, WaitReason> {
+    let waiting = report
+        .stacks
+        .iter()
+        .filter(|stack| stack.result == StackResult::Waiting);
+    let reason = |stack: &StackOutcome| {
+        stack
+            .waiting
+            .map_or(WaitReason::Promotion, |waiting| waiting.reason)
+    };
+    waiting.map(|stack| (stack.id.clone(), reason(stack))).collect()
 }
 
 /// A stack that waits for the time or for another wave of its rollout needs nobody.
@@ -327,6 +353,35 @@ mod tests {
             told(&[("a/dev", Stopped)], &["a/dev"]),
             [one(NotifyEvent::Unreviewed, "a/dev")]
         );
+    }
+
+    #[test]
+    fn what_is_waited_for_is_told_as_what_it_is() {
+        let stack = |id: &str, reason, wave| StackOutcome {
+            waiting: Some(Waiting {
+                reason,
+                until: None,
+                wave,
+            }),
+            ..outcome(id, StackResult::Waiting)
+        };
+        let promotion = || stack("a/dev", WaitReason::Promotion, None);
+        let approval = |id: &str| stack(id, WaitReason::Approval, Some(2));
+        let detail = |stacks| {
+            let news = news(stacks, &[], &[], &[]);
+            assert_eq!(news.len(), 1);
+            news[0].detail()
+        };
+        assert_eq!(
+            detail(vec![promotion()]),
+            NotifyDetail::Waits(WaitReason::Promotion)
+        );
+        let next = stack("d/dev", WaitReason::Wave, Some(3));
+        assert_eq!(
+            detail(vec![approval("b/dev"), approval("c/dev"), next]),
+            NotifyDetail::Waits(WaitReason::Approval)
+        );
+        assert_eq!(detail(vec![promotion(), approval("b/dev")]), NotifyDetail::None);
     }
 
     #[test]

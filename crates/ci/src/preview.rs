@@ -41,6 +41,7 @@ use konverge_policy::{Stage, sets::MovedResources};
 use konverge_report as report;
 use konverge_run::{
     SkippedRemovals,
+    overdue_rollouts::overdue_rollouts,
     plan_documents::{DocumentVisitor, PlannedDocument},
     preview::{self, Preview},
     redact::{self, UnreviewableValue},
@@ -90,6 +91,11 @@ async fn plan_and_publish(
     let mut watch = Timings::start();
     let mut opened = job.open(&subject.sides).await?;
     note_missing_store(job, &opened);
+    if let Some(backend) = &opened.planning.backend {
+        for line in overdue_rollouts(&opened.planning.config, backend).await {
+            job.run.notes.note(&line);
+        }
+    }
     let changed = opened.targets.iter().map(|target| (&target.id, &target.folder));
     let rollouts = rollout::sentences(&opened.planning.config, changed);
     let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();

@@ -2,12 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::{Config, RolloutConfig, stack_glob::StackGlob};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::{Config, RolloutConfig};
 use konverge_base::model::RepoPath;
 
-/// Which rollout and which wave a folder belongs to. The globs are compiled once.
+/// Which rollout and which wave a folder belongs to. The globs of all waves are looked up together.
 pub struct RolloutMatcher<'a> {
-    rollouts: Vec<(&'a RolloutConfig, Vec<Option<StackGlob>>)>,
+    rollouts: &'a [RolloutConfig],
+    /// `None`: they cannot be compiled, and every folder is refused.
+    globs: Option<GlobSet>,
+    /// The rollout and the wave of each glob.
+    places: Vec<(usize, usize)>,
 }
 
 /// A stack is in several rollouts.
@@ -20,17 +26,27 @@ impl RolloutMatcher<'_> {
     /// # Errors
     /// The folder is in several rollouts.
     pub fn wave_of(&self, folder: &RepoPath) -> Result<Option<(&str, usize)>, InSeveralRollouts> {
-        let found = self.rollouts.iter().filter_map(|(rollout, globs)| {
-            let is_it =
-                |glob: &Option<StackGlob>| glob.as_ref().is_some_and(|glob| glob.is_match(folder.as_str()));
-            Some((rollout.name.as_str(), globs.iter().position(is_it)?))
-        });
-        let found: Vec<_> = found.collect();
+        let name = |rollout: usize| self.rollouts[rollout].name.as_str();
+        let Some(globs) = &self.globs else {
+            let all = self.rollouts.iter().map(|rollout| rollout.name.clone());
+            return Err(InSeveralRollouts(all.collect()));
+        };
+        let mut found: Vec<(usize, usize)> = Vec::new();
+        // In their order: of each rollout its first wave comes first.
+        for glob in globs.matches(folder.as_str()) {
+            let (rollout, wave) = self.places[glob];
+            if found.last().is_none_or(|(last, _)| *last != rollout) {
+                found.push((rollout, wave));
+            }
+        }
         match found.as_slice() {
             [] => Ok(None),
-            [one] => Ok(Some(*one)),
+            [(rollout, wave)] => Ok(Some((name(*rollout), *wave))),
             several => Err(InSeveralRollouts(
-                several.iter().map(|(name, _)| (*name).to_owned()).collect(),
+                several
+                    .iter()
+                    .map(|(rollout, _)| name(*rollout).to_owned())
+                    .collect(),
             )),
         }
     }
@@ -39,20 +55,22 @@ impl RolloutMatcher<'_> {
 impl Config {
     /// Which rollout and which wave a folder belongs to.
     pub fn rollout_matcher(&self) -> RolloutMatcher<'_> {
-        let globs = |rollout: &RolloutConfig| {
-            rollout
-                .waves
-                .iter()
-                .map(|wave| StackGlob::compile(&wave.pattern))
-                .collect()
-        };
+        let rollouts = self.rollouts.iter().enumerate();
+        let places = rollouts.flat_map(|(at, rollout)| (0..rollout.waves.len()).map(move |wave| (at, wave)));
         RolloutMatcher {
-            rollouts: self
-                .rollouts
-                .iter()
-                .map(|rollout| (rollout, globs(rollout)))
-                .collect(),
+            rollouts: &self.rollouts,
+            globs: self.rollout_globs().ok(),
+            places: places.collect(),
         }
+    }
+
+    /// The globs of all waves, one after the other.
+    fn rollout_globs(&self) -> Result<GlobSet, globset::Error> {
+        let mut globs = GlobSetBuilder::new();
+        for wave in self.rollouts.iter().flat_map(|rollout| &rollout.waves) {
+            globs.add(GlobBuilder::new(&wave.pattern).literal_separator(true).build()?);
+        }
+        globs.build()
     }
 
     /// What is wrong with `rollouts` or `gates`.
@@ -64,11 +82,16 @@ impl Config {
             return Some((what, "give each rollout its own name".to_owned()));
         }
         let of_gates = self.gates.iter().find_map(|(name, gate)| gate.problem(name));
-        of_gates.or_else(|| {
-            self.rollouts
-                .iter()
-                .find_map(|rollout| rollout.problem(&self.gates))
-        })
+        let of_one = || {
+            let mut rollouts = self.rollouts.iter();
+            rollouts.find_map(|rollout| rollout.problem(&self.gates))
+        };
+        let of_all = || {
+            let error = self.rollout_globs().err()?;
+            let what = format!("rollouts: their globs cannot be compiled together: {error}");
+            Some((what, "write fewer or shorter globs".to_owned()))
+        };
+        of_gates.or_else(of_one).or_else(of_all)
     }
 }
 

@@ -30,7 +30,7 @@ pub use checks::MOST as MOST_CHECKS;
 pub use client::{Client, User};
 pub use comments::{BUDGETS, PreviewComment, Upsert};
 pub use contributions::{BranchUpdate, Contribution};
-pub use deployments::DeploymentState;
+pub use deployments::{Deployment, DeploymentState};
 pub use error::GithubError;
 pub use event::{GithubEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};
 pub use issues::{Issue, IssueChange, duplicates as duplicate_issues};

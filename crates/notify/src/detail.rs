@@ -1,5 +1,7 @@
 //! What a notification says besides its stacks.
 
+use konverge_base::model::apply_result::WaitReason;
+
 /// What there is to say besides the stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NotifyDetail {
@@ -12,6 +14,8 @@ pub enum NotifyDetail {
     Restored(usize),
     /// So many findings were overridden.
     Findings(usize),
+    /// All of the stacks wait for this.
+    Waits(WaitReason),
     /// Nothing happened: somebody tests the receiver.
     Sample,
 }

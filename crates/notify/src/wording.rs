@@ -1,6 +1,6 @@
 //! The words of a notification, in each language.
 
-use konverge_base::model::{NotifyEvent, NotifyLanguage};
+use konverge_base::model::{NotifyEvent, NotifyLanguage, apply_result::WaitReason};
 
 use crate::detail::NotifyDetail;
 
@@ -39,7 +39,12 @@ fn english(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
         (NotifyDetail::None, NotifyEvent::Overridden) => ("a policy finding was overridden", None),
         (NotifyDetail::None, NotifyEvent::HookFailed) => ("a hook failed", None),
         (NotifyDetail::None, NotifyEvent::SecretRotated) => ("a secret has a new version", None),
-        (NotifyDetail::None, NotifyEvent::Waiting) => ("waits for promotion", None),
+        (NotifyDetail::Waits(WaitReason::Promotion), _) => ("waits for promotion", None),
+        (NotifyDetail::Waits(WaitReason::Approval), _) => ("waits for an approval", None),
+        (NotifyDetail::Waits(WaitReason::Resume), _) => ("waits until its rollout is resumed", None),
+        (NotifyDetail::Waits(_), _) | (NotifyDetail::None, NotifyEvent::Waiting) => {
+            ("waits for somebody", None)
+        }
         (NotifyDetail::None, NotifyEvent::RolloutFailed) => ("the rollout stopped", None),
         (NotifyDetail::None, NotifyEvent::RolledBack) => ("rolled back to what was applied before", None),
     };
@@ -62,7 +67,10 @@ fn chinese(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
         (NotifyDetail::None, NotifyEvent::Overridden) => ("策略检查结果被豁免", None),
         (NotifyDetail::None, NotifyEvent::HookFailed) => ("钩子执行失败", None),
         (NotifyDetail::None, NotifyEvent::SecretRotated) => ("密钥有新版本", None),
-        (NotifyDetail::None, NotifyEvent::Waiting) => ("等待推进", None),
+        (NotifyDetail::Waits(WaitReason::Promotion), _) => ("等待推进", None),
+        (NotifyDetail::Waits(WaitReason::Approval), _) => ("等待批准", None),
+        (NotifyDetail::Waits(WaitReason::Resume), _) => ("等待恢复发布流程", None),
+        (NotifyDetail::Waits(_), _) | (NotifyDetail::None, NotifyEvent::Waiting) => ("等待人工处理", None),
         (NotifyDetail::None, NotifyEvent::RolloutFailed) => ("发布流程已停止", None),
         (NotifyDetail::None, NotifyEvent::RolledBack) => ("已回滚到之前部署的内容", None),
     };

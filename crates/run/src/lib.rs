@@ -38,6 +38,7 @@ mod newer_commits;
 pub mod notify_receivers;
 mod object_conflicts;
 mod other_stack_claims;
+pub mod overdue_rollouts;
 pub mod package_locks;
 pub mod pending_stacks;
 pub mod plan_documents;

@@ -11,7 +11,7 @@ use crate::support::{
 
 const APPROVED: &str = "rollouts:\n- name: web\n  waves:\n  - {match: 'appops/*/canary', bake: 1s, gates: [go]}\n  - {match: 'appops/*/eu'}\n  - {match: 'appops/*/us'}\ngates: {go: {approve: {by: [acme/sre]}}}\n";
 
-fn people(stage: &Stage) {
+pub(super) fn people(stage: &Stage) {
     stage.github.world(|world| {
         for login in ["dev", "grace", "bob"] {
             world.collaborators.insert(login.into(), "write");
@@ -22,7 +22,7 @@ fn people(stage: &Stage) {
     });
 }
 
-fn stacks(stage: &Stage, project: &str, names: &[&str], value: &str) {
+pub(super) fn stacks(stage: &Stage, project: &str, names: &[&str], value: &str) {
     for name in names {
         let (id, map) = (format!("{project}/{name}"), format!("{project}-{name}"));
         stage.stack(&id, &[(map.as_str(), value)]);
@@ -41,13 +41,13 @@ fn all(values: [&str; 3]) -> Vec<Option<String>> {
     values.map(|value| Some(value.to_owned())).into()
 }
 
-async fn phase(stage: &Stage) -> (usize, RolloutPhase, String) {
+pub(super) async fn phase(stage: &Stage) -> (usize, RolloutPhase, String) {
     let stored = stage.states().await.rollout("web").await.unwrap().unwrap();
     (stored.record.wave, stored.record.phase, stored.record.why)
 }
 
 /// The workflow started by `repository_dispatch`.
-fn continued(stage: &mut Stage) -> Ran {
+pub(super) fn continued(stage: &mut Stage) -> Ran {
     let tip = stage.monorepo.rev("main");
     let payload = payloads::repository_dispatch("konverge-continue", json!({}));
     stage.ci("repository_dispatch", &payload, &tip, "refs/heads/main")

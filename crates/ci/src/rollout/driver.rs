@@ -12,7 +12,7 @@ use super::{
     approval::ApprovalGate,
     gates::{self, PrometheusNumbers},
     lane::{HeadLane, OlderLane},
-    outcomes::{RolloutEvent, RolloutWait, waiting_outcome},
+    outcomes::{RolloutEvent, RolloutWait, carries, waiting_outcome},
     rollback::WaveRollback,
 };
 use crate::{apply_lane::ApplyTarget, environments::EnvironmentScope, job::Job};
@@ -47,6 +47,10 @@ pub(crate) struct EndedRollouts {
     pub outcomes: Vec<StackOutcome>,
     /// The stacks among them that have an older commit than the head: to the head they are still pending.
     pub of_older_commits: BTreeSet<StackId>,
+    /// Those whose deployment is of an older commit.
+    pub deployed_before: BTreeSet<StackId>,
+    /// The commits that rollouts carry.
+    pub carried: BTreeSet<CommitId>,
     /// What was decided about the plans.
     pub decisions: Decisions,
     /// The rollouts that stopped.
@@ -220,6 +224,9 @@ impl RolloutDriver<'_> {
 
     /// Starts the rollout of the head, if it changes stacks. Returns true if there is a new record.
     async fn begin(&mut self) -> Result<bool, UserError> {
+        if self.pending.is_empty() {
+            return Ok(false);
+        }
         let known = self.backend.states.known().await?;
         // Since this run listed its pending stacks, another one may have applied some.
         let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
@@ -300,7 +307,7 @@ impl RolloutDriver<'_> {
         self.open_lane(&record.commit).await?;
         let pending = match record.phase {
             RolloutPhase::RollingBack => WaveRollback::pending(self.backend, record, &self.failed).await?,
-            _ => self.pending_at(&record.commit),
+            _ => self.pending_of(record),
         };
         let no_gates = BTreeMap::new();
         let next = step(record, &self.facts(&pending, None, &no_gates));
@@ -338,11 +345,13 @@ impl RolloutDriver<'_> {
         }
     }
 
-    /// The stacks that do not have a commit.
-    fn pending_at(&self, commit: &CommitId) -> BTreeSet<StackId> {
+    /// The stacks of a rollout that do not have its commit.
+    fn pending_of(&self, record: &RolloutRecord) -> BTreeSet<StackId> {
+        let commit = &record.commit;
         let pending = self.lane(commit).pending.iter().map(|target| &target.id);
+        let is_of_it = |id: &&StackId| record.waves.iter().any(|wave| wave.contains_key(*id));
         pending
-            .filter(|id| self.had.get(*id) != Some(commit))
+            .filter(|id| is_of_it(id) && self.had.get(*id) != Some(commit))
             .cloned()
             .collect()
     }
@@ -434,6 +443,8 @@ impl RolloutDriver<'_> {
             self.job.run.warn(&what, failure);
         }
         let mut outcomes = self.outcomes;
+        // What waits for a later rollout is of the head.
+        let mut queued = BTreeSet::new();
         for (_, target) in self.pending {
             let has_head = self.had.get(&target.id) == Some(self.head.head);
             if has_head || outcomes.contains_key(&target.id) {
@@ -441,7 +452,12 @@ impl RolloutDriver<'_> {
             }
             let outcome = match (failure, record, self.head.planning.input_digest(target)) {
                 (Some(failure), ..) => apply::stopped_outcome(target, StackResult::Failed, failure),
-                (None, Some(record), Ok(input)) => waiting_outcome(target, input, record, self.wait.as_ref()),
+                (None, Some(record), Ok(input)) => {
+                    if !carries(record, &target.id, input) {
+                        queued.insert(target.id.clone());
+                    }
+                    waiting_outcome(target, input, record, self.wait.as_ref())
+                }
                 (None, _, Err(failure)) => apply::stopped_outcome(target, StackResult::Failed, &failure),
                 (None, None, Ok(_)) => continue,
             };
@@ -451,11 +467,24 @@ impl RolloutDriver<'_> {
             .keys()
             .filter(|id| self.had.get(*id) != Some(self.head.head));
         ended.of_older_commits.extend(older.cloned());
-        if let Some(older) = &self.older
-            && let Some(deployments) = &older.deployments
-        {
-            let stacks = outcomes.values().cloned().collect();
-            deployments.end(&ApplyReport { version: 1, stacks }).await;
+        ended.carried.extend(
+            record
+                .filter(|record| !record.phase.is_over())
+                .map(|record| record.commit.clone()),
+        );
+        if let Some(older) = &self.older {
+            let is_current = record.is_some_and(|record| record.commit == older.commit);
+            let is_of_it = |id: &&StackId| match self.had.get(*id) {
+                Some(commit) => *commit == older.commit,
+                None => is_current && !queued.contains(*id),
+            };
+            let own: BTreeSet<StackId> = outcomes.keys().filter(is_of_it).cloned().collect();
+            if let Some(deployments) = &older.deployments {
+                let of_it = outcomes.values().filter(|outcome| own.contains(&outcome.id));
+                let stacks = of_it.cloned().collect();
+                deployments.end(&ApplyReport { version: 1, stacks }, None).await;
+            }
+            ended.deployed_before.extend(own);
         }
         ended.outcomes.extend(outcomes.into_values());
         ended.decisions.extend(self.decisions);

@@ -119,21 +119,18 @@ fn empty_waves(config: &Config, side: &OpenRevision) -> BTreeMap<String, UserErr
 
 /// The error if a stack of a wave must be applied after one of a later wave.
 fn cycle(rollout: &str, targets: &[(usize, Target)], order: &StackOrder) -> Option<UserError> {
-    let wave = |id: &StackId| {
-        let mut found = targets.iter().filter(|(_, target)| target.id == *id);
-        found.next().map(|(wave, _)| *wave)
-    };
+    let waves: BTreeMap<&StackId, usize> = targets.iter().map(|(wave, target)| (&target.id, *wave)).collect();
     targets.iter().find_map(|(early, target)| {
         let mut seen = BTreeSet::new();
         let mut behind = vec![&target.id];
         while let Some(id) = behind.pop() {
             for first in order.before(id).filter(|first| seen.insert((*first).clone())) {
-                if let Some(late) = wave(first).filter(|late| late > early) {
+                if let Some(late) = waves.get(first).filter(|late| *late > early) {
                     let what = format!(
                         "the rollout `{rollout}` and the `after` rules form a cycle: {} of wave {} comes after {first} of wave {}",
                         target.id,
                         early + 1,
-                        late + 1
+                        *late + 1
                     );
                     let failure = UserError::new(ErrorKind::Config, what);
                     return Some(failure.hint("change the waves, or take the `after` rule out"));

@@ -15,5 +15,5 @@ mod wave_apply;
 pub(crate) use driver::run;
 pub(crate) use guarded::GuardedTargets;
 pub(crate) use lane::HeadLane;
-pub(crate) use outcomes::{RolloutEvent, overdue};
+pub(crate) use outcomes::RolloutEvent;
 pub(crate) use preview::sentences;

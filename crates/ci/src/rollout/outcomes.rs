@@ -1,7 +1,5 @@
 //! What a run says of stacks that may not go yet, and of rollouts that moved.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use konverge_base::{
@@ -12,13 +10,7 @@ use konverge_base::{
         rollout::{RolloutPhase, RolloutRecord},
     },
 };
-use konverge_config::{Config, Span};
-use konverge_report::escape;
-use konverge_run::{StateBackend, Target, apply};
-use konverge_state::StoredRollout;
-
-/// How long after the end of its bake a rollout is overdue.
-const GRACE: Duration = Duration::from_secs(3600);
+use konverge_run::{Target, apply};
 
 /// What a rollout waits for.
 #[derive(Debug, Clone)]
@@ -53,6 +45,12 @@ impl RolloutEvent {
                 .collect(),
         })
     }
+}
+
+/// Returns true if a rollout brings this content to a stack.
+pub(super) fn carries(record: &RolloutRecord, id: &StackId, input: Option<Digest>) -> bool {
+    let mut stacks = record.stacks();
+    stacks.any(|(_, other, stack)| other == id && stack.input == input)
 }
 
 /// The outcome of a pending stack that this run did not apply, because of its rollout.
@@ -136,51 +134,4 @@ pub(super) fn waiting_outcome(
         waiting: Some(waiting),
         ..apply::stopped_outcome(target, StackResult::Waiting, &said)
     }
-}
-
-/// One line for each rollout that should have gone on long ago. A trigger that does not come cannot say so: every run does.
-pub(crate) async fn overdue(config: &Config, backend: &StateBackend) -> Vec<String> {
-    if config.rollouts.is_empty() {
-        return Vec::new();
-    }
-    match backend.states.rollouts().await {
-        Ok(stored) => stored
-            .values()
-            .filter_map(|stored| overdue_since(config, stored, Timestamp::now()))
-            .collect(),
-        Err(error) => vec![format!(
-            "warning: how far the rollouts are is unknown: {}",
-            escape::log(&error.to_string())
-        )],
-    }
-}
-
-fn overdue_since(config: &Config, stored: &StoredRollout, now: Timestamp) -> Option<String> {
-    let record = &stored.record;
-    let runs = matches!(
-        record.phase,
-        RolloutPhase::Applying | RolloutPhase::Baking | RolloutPhase::RollingBack
-    );
-    if !runs || record.paused {
-        return None;
-    }
-    let rollout = config
-        .rollouts
-        .iter()
-        .find(|rollout| rollout.name == record.rollout)?;
-    let bake = rollout.waves.get(record.wave).and_then(|wave| wave.bake);
-    let due = record
-        .since
-        .local
-        .checked_add(bake.map_or(Duration::ZERO, Span::duration) + GRACE)
-        .ok()?;
-    (now > due).then(|| {
-        format!(
-            "warning: the rollout `{}` is overdue: {} is {} since {:.0}, and no run has moved it on since; start the workflow by `repository_dispatch` of the type `konverge-continue`",
-            record.rollout,
-            record.wave_title(),
-            record.phase,
-            record.since.local
-        )
-    })
 }

@@ -6,7 +6,10 @@
 //! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
 //! is not a branch.
 
-use crate::trust::{approve_input::Approved, job_trust::Trust};
+use crate::{
+    scheduled_task::ScheduledTask,
+    trust::{approve_input::Approved, job_trust::Trust},
+};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::CommitId,
@@ -33,6 +36,8 @@ pub(crate) struct Caller<'a> {
     pub environment: Option<&'a str>,
     /// The environment that the job is limited to.
     pub for_environment: Option<&'a str>,
+    /// What the job does on a schedule.
+    pub on_schedule: ScheduledTask,
 }
 
 impl<'a> Caller<'a> {
@@ -46,6 +51,7 @@ impl<'a> Caller<'a> {
             approve,
             environment,
             for_environment: None,
+            on_schedule: ScheduledTask::Drift,
         }
     }
 }
@@ -179,7 +185,11 @@ impl Authority {
             }
             GithubEvent::WorkflowRun(event) => Self::decide_outside(event, caller, answer),
             GithubEvent::Push(event) => Self::push(event, caller, answer),
-            GithubEvent::Schedule { .. } => Self::drift(caller, answer),
+            GithubEvent::Schedule { .. } => match caller.on_schedule {
+                ScheduledTask::Drift => Self::drift(caller, answer),
+                // As `konverge-continue`: it approves nothing.
+                ScheduledTask::Apply => Self::decide_dispatch("", "", caller, answer),
+            },
             GithubEvent::WorkflowDispatch { inputs, ref_name, .. } => {
                 let digests = inputs.get("approve").map_or("", |text| text.trim());
                 if let DefaultBranchAnswer::Is(branch, _) = answer {

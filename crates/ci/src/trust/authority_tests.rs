@@ -104,6 +104,7 @@ fn caller(
         approve,
         environment,
         for_environment: None,
+        on_schedule: ScheduledTask::Drift,
     }
 }
 
@@ -170,6 +171,10 @@ fn the_table() {
     let clock = GithubEvent::Schedule {
         cron: "17 5 * * *".to_owned(),
     };
+    let scheduled = |caller: Caller<'static>| Caller {
+        on_schedule: ScheduledTask::Apply,
+        ..caller
+    };
     let refused = |full_ref: &str| format!("refused: the workflow was started on `{full_ref}`");
     let no_token = |what: &str| format!("refused: {what}, and there is none");
     let asked = "GitHub must confirm which commits may be applied";
@@ -207,6 +212,10 @@ fn the_table() {
         (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
         (clock.clone(), caller("bob", 1, DIGEST, None, main), "refused: the environment of this job is unknown, so these digests are not approved", true, String::new(), String::new()),
         (clock.clone(), caller("bob", 2, DIGEST, Some("gate"), main), "refused: the run was restarted: the reviewers of its environment may have approved other digests", true, String::new(), String::new()),
+        (clock.clone(), scheduled(on(main)), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
+        (clock.clone(), scheduled(caller("bob", 2, DIGEST, None, main)), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
+        (clock.clone(), scheduled(on(topic)), "ask", true, refused(topic), no_token(asked)),
+        (dispatch(main, ""), scheduled(on(main)), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
         (clock, on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
         (dispatch(main, ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
         (dispatch(main, DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),

@@ -30,7 +30,9 @@ impl EarlyFailure {
                 now.saturating_duration_since(since) >= self.allowed
             }
             // A back-off between two retries does not reset the clock.
-            WaitPolicy::Transient | WaitPolicy::Advisory | WaitPolicy::Waiting(_) => false,
+            WaitPolicy::Transient | WaitPolicy::Advisory | WaitPolicy::Indirect | WaitPolicy::Waiting(_) => {
+                false
+            }
         }
     }
 
@@ -67,7 +69,7 @@ mod tests {
         let start = Instant::now();
         assert!(failure.is_due(WaitPolicy::Final, start));
         let late = start + Duration::from_secs(86_400);
-        for weight in [WaitPolicy::Transient, WaitPolicy::Advisory] {
+        for weight in [WaitPolicy::Transient, WaitPolicy::Advisory, WaitPolicy::Indirect] {
             assert!(!failure.is_due(weight, start));
             assert!(!failure.is_due(weight, late));
         }

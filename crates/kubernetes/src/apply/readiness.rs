@@ -50,7 +50,7 @@ pub(crate) async fn is_settled(
 ) -> bool {
     let rules = subject.health_rules(runtime);
     let verdict = health::assess(object, &related_fetch::known_related(of), &rules).await;
-    verdict.health == Health::Ready || verdict.weight == WaitPolicy::Advisory
+    verdict.health == Health::Ready || matches!(verdict.weight, WaitPolicy::Advisory | WaitPolicy::Indirect)
 }
 
 /// Opens the watch for an object that is about to be written, if its manifest may require waiting.
@@ -139,7 +139,9 @@ pub(crate) async fn until_ready(
             _ if matches!(verdict.weight, WaitPolicy::Waiting(_)) => early_failure.reset(),
             Health::Suspended if limits.to_its_end => early_failure.reset(),
             Health::Suspended => return Ok(WaitEnd::Ready(object)),
-            _ if verdict.weight == WaitPolicy::Advisory => return Ok(WaitEnd::Ready(object)),
+            _ if matches!(verdict.weight, WaitPolicy::Advisory | WaitPolicy::Indirect) => {
+                return Ok(WaitEnd::Ready(object));
+            }
             Health::Failed => {
                 if early_failure.is_due(verdict.weight, Instant::now()) {
                     let why = last_words((subject, limits), of, &object, &related, verdict.message).await;

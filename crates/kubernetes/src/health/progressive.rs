@@ -1,5 +1,5 @@
 //! The health of rollouts that stop by themselves until somebody promotes them: Argo's Rollout, Flagger's Canary,
-//! OpenKruise's Rollout and CloneSet, KusionStack's CollaSet.
+//! OpenKruise's Rollout and CloneSet, KusionStack's CollaSet, Rollout and RolloutRun.
 //!
 //! What the Spec itself pauses is as it wants, like a paused Deployment. What something else pauses (a controller at a
 //! step, a person, a rollout that holds a partition) waits for promotion.
@@ -8,22 +8,30 @@ use jiff::{Span, Timestamp};
 use serde_json::Value;
 
 use super::{
-    Health,
+    Health, Related,
     kstatus::unobserved,
+    kusion_rollout,
     object_view::ObjectView,
+    promotion::{is_of_spec, waits},
     verdict::{HealthVerdict, WaitPolicy},
 };
-use crate::FIELD_MANAGER;
 use konverge_base::model::apply_result::{WaitReason, Waiting};
 
 /// The health of such a rollout. `None` for any other kind, and for what the conventions of custom resources say better.
-pub(super) fn evaluate(group: &str, kind: &str, view: &ObjectView) -> Option<HealthVerdict> {
+pub(super) fn evaluate(
+    group: &str,
+    kind: &str,
+    view: &ObjectView,
+    related: &Related,
+) -> Option<HealthVerdict> {
     match (group, kind) {
         ("argoproj.io", "Rollout") => argo_rollout(view),
         ("flagger.app", "Canary") => canary(view),
         ("rollouts.kruise.io", "Rollout") => kruise_rollout(view),
         ("apps.kruise.io", "CloneSet") => Some(pod_set(view, &CLONE_SET)),
         ("apps.kusionstack.io", "CollaSet") => Some(pod_set(view, &COLLA_SET)),
+        ("rollout.kusionstack.io", "Rollout") => kusion_rollout::rollout(view, related),
+        ("rollout.kusionstack.io", "RolloutRun") => kusion_rollout::run(view),
         _ => None,
     }
 }
@@ -34,11 +42,12 @@ pub(super) fn with_promotion(
     group: &str,
     kind: &str,
     view: &ObjectView,
+    related: &Related,
 ) -> HealthVerdict {
     if verdict.health != Health::Suspended {
         return verdict;
     }
-    let own = evaluate(group, kind, view);
+    let own = evaluate(group, kind, view, related);
     match own.map(|own| own.weight) {
         Some(WaitPolicy::Waiting(Waiting { until: None, .. })) => waits(&verdict.message),
         Some(WaitPolicy::Waiting(Waiting {
@@ -46,20 +55,6 @@ pub(super) fn with_promotion(
         })) => waits_until(until, &verdict.message),
         _ => verdict,
     }
-}
-
-fn waits(why: &str) -> HealthVerdict {
-    let why = match why {
-        "" => String::new(),
-        why => format!(": {why}"),
-    };
-    HealthVerdict::suspended(format!("paused, waits for promotion{why}")).with_wait_policy(
-        WaitPolicy::Waiting(Waiting {
-            reason: WaitReason::Promotion,
-            until: None,
-            wave: None,
-        }),
-    )
 }
 
 fn waits_until(until: Timestamp, why: &str) -> HealthVerdict {
@@ -78,6 +73,10 @@ fn argo_rollout(view: &ObjectView) -> Option<HealthVerdict> {
     if let Some(verdict) = argo_unobserved(view) {
         return Some(verdict);
     }
+    let phase = view.text("/status/phase");
+    if let Some(failure) = argo_failure(view).filter(|_| phase.is_empty()) {
+        return Some(failure);
+    }
     if let Some(pause) = view.list("/status/pauseConditions").next() {
         let why = pause.text("/reason");
         return Some(match argo_pause_end(view, &pause) {
@@ -88,14 +87,31 @@ fn argo_rollout(view: &ObjectView) -> Option<HealthVerdict> {
     if view.flag("/spec/paused") {
         return Some(paused_by_spec(view));
     }
+    if view.flag("/status/controllerPause") {
+        // Somebody took the reason for the pause away, and the controller has not seen it.
+        return Some(HealthVerdict::progressing("waits for its controller to go on"));
+    }
     let message = view.text("/status/message");
-    Some(match view.text("/status/phase") {
+    Some(match phase {
         "Healthy" => HealthVerdict::ready(message),
         "Progressing" => HealthVerdict::progressing(message),
         "Degraded" => HealthVerdict::failed(message),
         "Paused" => waits(message),
         _ => return None,
     })
+}
+
+/// A failure as versions before 1.0 have it.
+fn argo_failure(view: &ObjectView) -> Option<HealthVerdict> {
+    let is_failure = |condition: &ObjectView| {
+        condition.text("/type") == "InvalidSpec"
+            || matches!(
+                condition.text("/reason"),
+                "RolloutAborted" | "ProgressDeadlineExceeded"
+            )
+    };
+    let found = view.list("/status/conditions").find(is_failure)?;
+    Some(HealthVerdict::failed(found.text("/message")))
 }
 
 /// `observedGeneration` is a text. Before 0.10 it was a hash, which is not a number or a larger one.
@@ -146,17 +162,38 @@ fn seconds(duration: &Value) -> Option<i64> {
     digits.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// A Canary follows its target: its own write starts nothing. So only its waits are told.
+/// A Canary follows its target: its own write starts nothing. So an apply waits for none of its phases, and a wave of a
+/// rollout for each.
 fn canary(view: &ObjectView) -> Option<HealthVerdict> {
-    match view.text("/status/phase") {
-        "Waiting" => Some(waits("its analysis starts when it is confirmed")),
-        "WaitingPromotion" => Some(waits("")),
-        _ => None,
-    }
+    let phase = view.text("/status/phase");
+    let message = || match view.condition("Promoted").map(|promoted| promoted.message) {
+        None | Some("") => phase.to_lowercase(),
+        Some(message) => message.to_owned(),
+    };
+    Some(match phase {
+        "Waiting" => waits("its analysis starts when it is confirmed"),
+        "WaitingPromotion" => waits(""),
+        "Initialized" | "Succeeded" => HealthVerdict::ready(message()),
+        "Initializing" | "Progressing" | "Promoting" | "Finalising" | "Terminating" | "Terminated" => {
+            HealthVerdict::progressing(message()).with_wait_policy(WaitPolicy::Indirect)
+        }
+        "Failed" => HealthVerdict::failed(message()).with_wait_policy(WaitPolicy::Indirect),
+        _ => return None,
+    })
 }
 
 /// Like a Canary. A step with a duration ends by itself.
 fn kruise_rollout(view: &ObjectView) -> Option<HealthVerdict> {
+    if let Some(verdict) = kruise_pause(view) {
+        return Some(verdict);
+    }
+    let is_under_way = unobserved(view, false).is_none() && view.text("/status/phase") == "Progressing";
+    is_under_way.then(|| {
+        HealthVerdict::progressing(view.text("/status/message")).with_wait_policy(WaitPolicy::Indirect)
+    })
+}
+
+fn kruise_pause(view: &ObjectView) -> Option<HealthVerdict> {
     let ways = ["canary", "blueGreen"];
     let way = ways
         .into_iter()
@@ -255,19 +292,6 @@ fn paused_by_spec(view: &ObjectView) -> HealthVerdict {
     }
 }
 
-/// Returns true if we set a field, or if its manager is unknown.
-fn is_of_spec(view: &ObjectView, field: &str) -> bool {
-    let path = field.replace('/', "/f:");
-    let owners: Vec<_> = view
-        .list("/metadata/managedFields")
-        .filter(|entry| entry.at(&format!("/fieldsV1{path}")).is_some())
-        .collect();
-    // A webhook's change of what we send is recorded as an update of ours.
-    let is_ours =
-        |entry: &ObjectView| entry.text("/manager") == FIELD_MANAGER && entry.text("/operation") == "Apply";
-    owners.is_empty() || owners.iter().any(is_ours)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -276,7 +300,7 @@ mod tests {
 
     fn judged(object: &Value) -> Option<HealthVerdict> {
         let view = ObjectView(object);
-        evaluate(view.group(), view.text("/kind"), &view)
+        evaluate(view.group(), view.text("/kind"), &view, &Related::default())
     }
 
     fn waiting(object: &Value) -> Option<Waiting> {
@@ -445,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_and_openkruises_rollout_tell_only_their_waits() {
+    fn a_canary_and_openkruises_rollout_wait_at_their_steps() {
         let canary = |phase: &str| {
             let object = json!({"apiVersion": "flagger.app/v1beta1", "kind": "Canary", "metadata": {"name": "web"}, "status": {"phase": phase}});
             waiting(&object)
@@ -480,7 +504,11 @@ mod tests {
                 kruise(way, json!({"duration": 60}), "StepPaused", "Progressing"),
                 None
             );
-            assert_eq!(kruise(way, json!({}), "StepUpgrade", "Progressing"), None);
+            assert_eq!(
+                kruise(way, json!({}), "StepUpgrade", "Progressing"),
+                None,
+                "it goes on"
+            );
             assert_eq!(kruise(way, json!({}), "StepPaused", "Terminating"), None);
         }
     }

@@ -18,6 +18,8 @@ pub struct Related {
     pub events: Vec<Value>,
     /// The cluster's StorageClasses.
     pub storage_classes: Vec<Value>,
+    /// The runs of KusionStack's Rollouts of its namespace; `None`: nobody looked yet.
+    pub rollout_runs: Option<Vec<Value>>,
     /// The kinds (group, kind) with a `status` that a controller writes.
     pub reporting: BTreeSet<(String, String)>,
     /// The current time; the clock if absent.

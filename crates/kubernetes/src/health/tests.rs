@@ -21,6 +21,7 @@ fn built_in_rules_say_what_the_table_says() {
             replica_sets: list("replica_sets"),
             events: list("events"),
             storage_classes: list("storage_classes"),
+            rollout_runs: None,
             reporting: reporting
                 .iter()
                 .map(|pair| (text(&pair[0]), text(&pair[1])))

@@ -14,6 +14,9 @@ pub enum WaitPolicy {
     Transient,
     /// Only shown; a wait ignores it.
     Advisory,
+    /// It is about a change of another object, such as the target of a Canary: a wait for this object ignores it, and a status
+    /// has it.
+    Indirect,
     /// It waits for something outside of the cluster's own work: a wait ends without it being ready.
     Waiting(Waiting),
 }

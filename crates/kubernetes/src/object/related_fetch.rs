@@ -68,6 +68,16 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
             );
             (related.pods, related.replica_sets, related.events) = (pods, sets, events);
         }
+        ("rollout.kusionstack.io", "Rollout") => {
+            let name = object["status"]["rolloutID"].as_str().unwrap_or_default();
+            related.rollout_runs = Some(Vec::new());
+            if !name.is_empty() {
+                let api_version = of.api_version();
+                let path = format!("/apis/{api_version}/namespaces/{}/rolloutruns", escape(namespace));
+                let named = ApiRequest::get(path).query("fieldSelector", format!("metadata.name={name}"));
+                related.rollout_runs = Some(list(cluster, named, &api_version, "RolloutRun").await);
+            }
+        }
         ("", "PersistentVolumeClaim") => {
             let classes = ApiRequest::get("/apis/storage.k8s.io/v1/storageclasses");
             let (classes, pods) = tokio::join!(

@@ -5,6 +5,7 @@ mod begin;
 mod commands;
 mod elapsed;
 mod gate;
+mod overdue;
 mod rules;
 mod step;
 
@@ -12,8 +13,13 @@ pub use begin::{ChangedStack, begin, is_held};
 pub use commands::{RolloutCommand, RolloutCommandError, command};
 pub use elapsed::{ElapsedTime, elapsed};
 pub use gate::{GateNumber, read_gate};
+pub use overdue::overdue_from;
 pub use rules::{GateRules, RolloutRules, WaveRules};
 pub use step::{GateReading, RolloutFacts, RolloutStep, StackReadiness, step};
 
 #[cfg(test)]
+mod simulation_random_tests;
+#[cfg(test)]
 mod simulation_tests;
+#[cfg(test)]
+mod simulation_world_tests;

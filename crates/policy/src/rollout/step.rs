@@ -352,7 +352,7 @@ impl RunningWave<'_> {
     fn unready(&self) -> Option<Unready> {
         let Some(health) = self.seen.health else {
             let id = self.record.current().next()?;
-            return Some(Unready::Unseen(format!("whether {id} is ready was not looked at")));
+            return Some(Unready::Unseen(format!("whether {id} is ready was not checked")));
         };
         let mut unseen = None;
         for id in self.record.current() {

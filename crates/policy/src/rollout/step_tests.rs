@@ -312,7 +312,7 @@ fn jobs_that_see_a_part_of_a_wave_measure_it_together() {
     assert_eq!((noted.phase, noted.since), (RolloutPhase::Baking, reading(0)));
     assert_eq!(noted.ready, BTreeSet::from(["a/canary".parse().unwrap()]));
     assert!(is_wait(&first.step(&noted)), "it cannot see the other stack");
-    // What a job cannot see is no failure, however long it takes.
+    // What a job cannot see does not fail, however long it takes.
     first.now = 9 * 3600;
     assert!(is_wait(&first.step(&noted)));
     let RolloutStep::Advance(gate) = second.step(&noted) else {

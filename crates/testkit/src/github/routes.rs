@@ -258,7 +258,7 @@ impl World {
             ("GET", ["actions", "runs", run]) => self.run(number(run)),
             ("GET", ["deployments"]) => {
                 let wanted = |d: &&Value| {
-                    ["sha", "environment"]
+                    ["sha", "environment", "task"]
                         .iter()
                         .all(|key| query.get(*key).is_none_or(|v| d[*key] == v.as_str()))
                 };
@@ -271,9 +271,19 @@ impl World {
                 self.deployments.push(made.clone());
                 (201, made)
             }
+            ("GET", ["deployments", id, "statuses"]) => {
+                let of = self
+                    .deployment_statuses
+                    .iter()
+                    .filter(|(of, _)| *of == number(id));
+                // The newest first.
+                (200, of.rev().map(|(_, status)| status.clone()).collect())
+            }
             ("POST", ["deployments", id, "statuses"]) => {
-                self.deployment_statuses.push((number(id), body.clone()));
-                (201, json!({"id": self.id()}))
+                let mut status = body.clone();
+                status["id"] = json!(self.id());
+                self.deployment_statuses.push((number(id), status.clone()));
+                (201, status)
             }
             _ => return None,
         })

@@ -11,6 +11,7 @@ pub mod preview_fidelity;
 pub mod refusals;
 pub mod regressions;
 pub mod request_counts;
+pub mod rollout_states;
 pub mod rollouts;
 pub mod schema;
 pub mod three_way;

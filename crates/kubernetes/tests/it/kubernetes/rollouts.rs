@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use konverge_base::model::{
-    apply_result::{ResourceResult, StackOutcome, StackResult},
+    apply_result::{ResourceResult, StackOutcome, StackResult, WaitReason},
     health::Health,
     plan::Action,
 };
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
-    objects::Objects,
+    objects::{Objects, path},
     service::eventually,
     stack::{TestStack, action, cluster as its_cluster, id},
 };
@@ -261,4 +261,43 @@ async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
     let (outcome, ()) = tokio::join!(apply(&mut waiting, std::slice::from_ref(&stuck)), deleted);
     let why = why(&outcome, &stuck);
     assert!(why.contains("was deleted while it was waited for"), "{why}");
+}
+
+/// KusionStack's Rollout does not say that it is paused: its run does. The test plays the controller.
+#[tokio::test]
+async fn a_kusionstack_rollout_waits_where_its_run_is_paused() {
+    let cluster = Cluster::with_controllers();
+    let (ns, objects) = (cluster.namespace("kusion-run").await, Objects::of(cluster).await);
+    let group = "rollout.kusionstack.io";
+    for (kind, plural) in [("Rollout", "rollouts"), ("RolloutRun", "rolloutruns")] {
+        let schema =
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let version = json!({"name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema});
+        let names = json!({"kind": kind, "plural": plural, "singular": kind.to_lowercase()});
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}});
+        objects.create_definition(&definition).await;
+    }
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": format!("{group}/v1alpha1"), "kind": kind, "metadata": {"name": name, "namespace": ns}, "spec": spec});
+    let web = object("Rollout", "web", json!({"strategyRef": "halves"}));
+    let run = object("RolloutRun", "web-x1", json!({}));
+    objects.create(&run).await;
+    let batch = json!({"currentBatchIndex": 1, "currentBatchState": "Pending"});
+    let paused = json!({"observedGeneration": 1, "phase": "Paused", "batchStatus": batch});
+    objects.report(&path(&run, true), &paused).await;
+    let controller = async {
+        eventually("the rollout is there", Duration::from_secs(60), || {
+            objects.get(&web)
+        })
+        .await;
+        let under_way = json!({"observedGeneration": 1, "phase": "Progressing", "rolloutID": "web-x1"});
+        objects.report(&path(&web, true), &under_way).await;
+    };
+    let mut stack = stack(cluster, "kusion-run");
+    let (outcome, ()) = tokio::join!(apply(&mut stack, std::slice::from_ref(&web)), controller);
+    assert_eq!(outcome.result, StackResult::Waiting, "{outcome:?}");
+    assert_eq!(outcome.waiting.unwrap().reason, WaitReason::Promotion);
+    let told = format!("{:?}", outcome.resources);
+    assert!(told.contains("paused, waits for promotion: batch 2"), "{told}");
 }

@@ -1,0 +1,36 @@
+//! What the rules for rollouts share: the verdict of one that waits for promotion, and whether the Spec itself pauses it.
+
+use super::{
+    object_view::ObjectView,
+    verdict::{HealthVerdict, WaitPolicy},
+};
+use crate::FIELD_MANAGER;
+use konverge_base::model::apply_result::{WaitReason, Waiting};
+
+/// It waits until somebody promotes it.
+pub(super) fn waits(why: &str) -> HealthVerdict {
+    let why = match why {
+        "" => String::new(),
+        why => format!(": {why}"),
+    };
+    HealthVerdict::suspended(format!("paused, waits for promotion{why}")).with_wait_policy(
+        WaitPolicy::Waiting(Waiting {
+            reason: WaitReason::Promotion,
+            until: None,
+            wave: None,
+        }),
+    )
+}
+
+/// Returns true if we set a field, or if its manager is unknown.
+pub(super) fn is_of_spec(view: &ObjectView, field: &str) -> bool {
+    let path = field.replace('/', "/f:");
+    let owners: Vec<_> = view
+        .list("/metadata/managedFields")
+        .filter(|entry| entry.at(&format!("/fieldsV1{path}")).is_some())
+        .collect();
+    // A webhook's change of what we send is recorded as an update of ours.
+    let is_ours =
+        |entry: &ObjectView| entry.text("/manager") == FIELD_MANAGER && entry.text("/operation") == "Apply";
+    owners.is_empty() || owners.iter().any(is_ours)
+}

@@ -1,0 +1,98 @@
+//! Whether a rollout should have gone on long ago. A trigger that does not come cannot say so: every run does.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use konverge_base::model::rollout::{RolloutPhase, RolloutRecord};
+
+use super::rules::RolloutRules;
+
+/// How long after the end of a bake or of a deadline a rollout is overdue.
+const GRACE: Duration = Duration::from_secs(3600);
+
+/// The time from which a rollout is overdue, by the clock of the machine that wrote the record. `None`: it has ended, or it
+/// waits for a person.
+pub fn overdue_from(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {
+    let wave = rules.waves.get(record.wave)?;
+    let takes = match record.phase {
+        _ if record.paused => return None,
+        RolloutPhase::Done | RolloutPhase::Aborted | RolloutPhase::Stopped => return None,
+        RolloutPhase::Applying | RolloutPhase::RollingBack => Duration::ZERO,
+        RolloutPhase::Baking => wave.bake,
+        RolloutPhase::Gate => {
+            let deadlines = wave.gates.iter().map(|gate| gate.deadline);
+            let deadlines: Option<Vec<_>> = deadlines.collect();
+            deadlines?.into_iter().max().unwrap_or_default()
+        }
+    };
+    record.since.local.checked_add(takes + GRACE).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use konverge_base::model::{Digest, rollout::ClockReading};
+
+    use super::{
+        super::{GateRules, WaveRules},
+        *,
+    };
+
+    fn hours(phase: RolloutPhase, deadlines: &[Option<u64>]) -> Option<i64> {
+        let gate = |deadline: &Option<u64>| GateRules {
+            name: "slo".to_owned(),
+            deadline: deadline.map(|hours| Duration::from_secs(hours * 3600)),
+        };
+        let rules = RolloutRules {
+            digest: Digest::of_bytes(b"rules"),
+            waves: vec![WaveRules {
+                at_once: None,
+                bake: Duration::from_secs(2 * 3600),
+                gates: deadlines.iter().map(gate).collect(),
+            }],
+            rolls_back: false,
+        };
+        let record = RolloutRecord {
+            rollout: "web".to_owned(),
+            commit: "a".repeat(40).parse().unwrap(),
+            rules: rules.digest,
+            waves: vec![BTreeMap::new()],
+            wave: 0,
+            phase,
+            paused: false,
+            since: ClockReading {
+                local: Timestamp::UNIX_EPOCH,
+                server: None,
+            },
+            why: String::new(),
+            approved: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            held: BTreeSet::new(),
+            measured: BTreeMap::new(),
+        };
+        let paused = RolloutRecord {
+            paused: true,
+            ..record.clone()
+        };
+        assert_eq!(overdue_from(&paused, &rules), None);
+        overdue_from(&record, &rules).map(|at| at.as_second() / 3600)
+    }
+
+    #[test]
+    fn only_what_waits_for_no_person_is_overdue() {
+        assert_eq!(hours(RolloutPhase::Applying, &[]), Some(1));
+        assert_eq!(hours(RolloutPhase::RollingBack, &[]), Some(1));
+        assert_eq!(hours(RolloutPhase::Baking, &[]), Some(3));
+        assert_eq!(hours(RolloutPhase::Gate, &[]), Some(1));
+        assert_eq!(hours(RolloutPhase::Gate, &[Some(1), Some(4)]), Some(5));
+        assert_eq!(
+            hours(RolloutPhase::Gate, &[Some(1), None]),
+            None,
+            "an approval takes as long as it takes"
+        );
+        for phase in [RolloutPhase::Stopped, RolloutPhase::Done, RolloutPhase::Aborted] {
+            assert_eq!(hours(phase, &[]), None, "{phase}");
+        }
+    }
+}

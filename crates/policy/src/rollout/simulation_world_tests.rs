@@ -1,0 +1,563 @@
+//! The world of the simulation: what its runs see and do, and what must hold at each of their writes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use konverge_base::model::{
+    CommitId, Digest, RepoPath, StackId,
+    rollout::{ClockReading, RolloutPhase, RolloutRecord, RolloutStack},
+};
+use konverge_config::AtOnce;
+
+use super::{simulation_random_tests::Random, *};
+
+pub(super) const WAVES: usize = 3;
+const STACKS: usize = 4;
+const BAKE: Duration = Duration::from_secs(600);
+const START: i64 = 1_800_000_000;
+
+fn commit_id(number: usize) -> CommitId {
+    format!("{number:040x}").parse().unwrap()
+}
+
+fn number_of(commit: &CommitId) -> usize {
+    usize::from_str_radix(&commit.as_str()[36..], 16).unwrap()
+}
+
+fn wave_of(stack: usize) -> usize {
+    stack * WAVES / STACKS
+}
+
+/// A stack as it is in the world.
+#[derive(Clone, Copy)]
+struct Applied {
+    /// The commit that changed it last, of what is applied.
+    version: usize,
+    serial: u64,
+    /// The true time of the last apply.
+    at: i64,
+}
+
+/// What a run does next.
+enum Todo {
+    Look,
+    Write(u64, Box<RolloutRecord>),
+    Apply(u64, Rc<RolloutRecord>, Vec<StackId>),
+    RollBack(u64, Rc<RolloutRecord>, Vec<StackId>),
+}
+
+/// A run of a commit.
+struct Run {
+    head: usize,
+    todo: Todo,
+    failed: BTreeMap<StackId, String>,
+    /// The number of the record that this run wrote, and the true time.
+    wrote: Option<(u64, i64)>,
+    /// The job of this environment alone; `None`: it applies and sees every stack.
+    environment: Option<usize>,
+    /// How wrong its clock is, in seconds.
+    skew: i64,
+    has_server: bool,
+    looks: usize,
+}
+
+pub(super) struct World {
+    seed: u64,
+    random: Random,
+    /// The true time in seconds.
+    time: i64,
+    ids: Vec<StackId>,
+    /// Of each commit, the commit that changed each stack last.
+    commits: Vec<[usize; STACKS]>,
+    applied: Vec<Applied>,
+    /// Of each stack, the version of each serial from 1.
+    history: Vec<Vec<usize>>,
+    pub(super) records: Vec<Rc<RolloutRecord>>,
+    rules: RolloutRules,
+    /// A job for each of this many environments; 1: one job sees all stacks.
+    environments: usize,
+    /// Of each stack, the true time when a job saw it ready, since its last apply.
+    seen_ready: [Option<i64>; STACKS],
+    /// The contents with which a rollout failed, until somebody resumes.
+    pub(super) undone: BTreeSet<(StackId, Option<Digest>)>,
+    /// The commits of rollouts that began and have not failed since.
+    allowed: BTreeSet<usize>,
+    calm: bool,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let gate = GateRules {
+            name: "slo".to_owned(),
+            deadline: Some(Duration::from_secs(900)),
+        };
+        let wave = |random: &mut Random| WaveRules {
+            at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
+            bake: BAKE,
+            gates: if random.one_in(2) {
+                vec![gate.clone()]
+            } else {
+                Vec::new()
+            },
+        };
+        let rules = RolloutRules {
+            digest: Digest::of_bytes(b"rules"),
+            waves: (0..WAVES).map(|_| wave(&mut random)).collect(),
+            rolls_back: random.one_in(2),
+        };
+        let environments = 1 + random.below(2);
+        let first = Applied {
+            version: 0,
+            serial: 1,
+            at: START,
+        };
+        Self {
+            seed,
+            random,
+            time: START,
+            ids: (0..STACKS)
+                .map(|at| format!("s{at}/prod").parse().unwrap())
+                .collect(),
+            commits: vec![[0; STACKS]],
+            applied: vec![first; STACKS],
+            history: vec![vec![0]; STACKS],
+            records: Vec::new(),
+            rules,
+            environments,
+            seen_ready: [None; STACKS],
+            undone: BTreeSet::new(),
+            allowed: BTreeSet::new(),
+            calm: false,
+        }
+    }
+
+    pub(super) fn push(&mut self) {
+        let number = self.commits.len();
+        let mut versions = *self.commits.last().unwrap();
+        for version in &mut versions {
+            if self.random.one_in(2) {
+                *version = number;
+            }
+        }
+        self.commits.push(versions);
+    }
+
+    /// The number in an id such as `s3/prod`.
+    fn index(&self, id: &StackId) -> usize {
+        usize::from(id.as_str().as_bytes()[1] - b'0')
+    }
+
+    fn covers(&self, run: &Run, id: &StackId) -> bool {
+        let own = self.index(id) % self.environments;
+        run.environment.is_none_or(|environment| environment == own)
+    }
+
+    fn clock(&self, run: &Run) -> ClockReading {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        ClockReading {
+            local: at(self.time + run.skew),
+            server: run.has_server.then(|| at(self.time)),
+        }
+    }
+
+    fn version(&self, stack: usize, serial: u64) -> usize {
+        self.history[stack][usize::try_from(serial).unwrap() - 1]
+    }
+
+    /// Pending at a commit, without the stacks that have a newer one.
+    fn is_pending(&self, stack: usize, commit: usize) -> bool {
+        let (applied, wanted) = (self.applied[stack].version, self.commits[commit][stack]);
+        applied != wanted && applied <= commit
+    }
+
+    fn changed(&self, commit: usize) -> BTreeMap<StackId, ChangedStack> {
+        let mut changed = BTreeMap::new();
+        for stack in (0..STACKS).filter(|stack| self.is_pending(*stack, commit)) {
+            let now = RolloutStack {
+                folder: RepoPath::root(),
+                input: Some(Digest::of_bytes(&self.commits[commit][stack].to_be_bytes())),
+                before: Some(self.applied[stack].serial),
+            };
+            let wave = wave_of(stack);
+            changed.insert(self.ids[stack].clone(), ChangedStack { wave, stack: now });
+        }
+        changed
+    }
+
+    fn newest(&self) -> Option<(u64, &Rc<RolloutRecord>)> {
+        Some((self.records.len() as u64, self.records.last()?))
+    }
+
+    /// One step of a run; `false`: it has ended.
+    fn tick(&mut self, run: &mut Run) -> bool {
+        match std::mem::replace(&mut run.todo, Todo::Look) {
+            Todo::Look => self.look(run),
+            Todo::Write(number, record) => {
+                // Create if absent: of two runs one wins.
+                if self.records.len() as u64 + 1 == number {
+                    self.note_phase(&record);
+                    self.records.push(record.into());
+                    run.wrote = Some((number, self.time));
+                }
+                true
+            }
+            Todo::Apply(number, record, mut stacks) => {
+                if let Some(id) = stacks.pop() {
+                    // Under the lease of the stack it is asked again whether the rollout is as it was.
+                    if self.records.len() as u64 == number {
+                        self.apply(run, &record, &id);
+                    }
+                    run.todo = Todo::Apply(number, record, stacks);
+                }
+                true
+            }
+            Todo::RollBack(number, record, mut stacks) => {
+                if let Some(id) = stacks.pop() {
+                    if self.records.len() as u64 == number {
+                        self.roll_back(run, &record, &id);
+                    }
+                    run.todo = Todo::RollBack(number, record, stacks);
+                }
+                true
+            }
+        }
+    }
+
+    /// The contents that a record brings.
+    fn contents(record: &RolloutRecord) -> BTreeSet<(StackId, Option<Digest>)> {
+        record
+            .stacks()
+            .map(|(_, id, stack)| (id.clone(), stack.input))
+            .collect()
+    }
+
+    /// What a new record means for what has failed.
+    fn note_phase(&mut self, record: &RolloutRecord) {
+        let (seed, commit) = (self.seed, number_of(&record.commit));
+        let contents = || Self::contents(record);
+        let before = self
+            .records
+            .last()
+            .map(|before| (before.phase, number_of(&before.commit)));
+        match record.phase {
+            RolloutPhase::RollingBack | RolloutPhase::Stopped => {
+                self.undone.extend(contents());
+                self.allowed.remove(&commit);
+            }
+            RolloutPhase::Done => {
+                let contents = contents();
+                self.undone.retain(|content| !contents.contains(content));
+            }
+            RolloutPhase::Applying if record.wave == 0 => {
+                let is_new = before.is_none_or(|(phase, other)| {
+                    phase.is_over() || phase == RolloutPhase::Stopped || other != commit
+                });
+                if is_new {
+                    let brings_more = contents().iter().any(|content| !self.undone.contains(content));
+                    assert!(
+                        brings_more,
+                        "seed {seed}: commit {commit} begins, and brings nothing but what failed"
+                    );
+                    self.allowed.insert(commit);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the stacks that a run sees are ready.
+    fn health(&mut self, run: &Run, record: &RolloutRecord) -> BTreeMap<StackId, StackReadiness> {
+        let readiness = match self.random.below(if self.calm { 1 } else { 40 }) {
+            0..32 => StackReadiness::Ready,
+            39 => StackReadiness::Failed("crashed".to_owned()),
+            _ => StackReadiness::Unready("progressing".to_owned()),
+        };
+        let mut health = BTreeMap::new();
+        for id in record.current() {
+            if self.covers(run, id) {
+                if readiness == StackReadiness::Ready {
+                    let stack = self.index(id);
+                    self.seen_ready[stack] = Some(self.time);
+                }
+                health.insert(id.clone(), readiness.clone());
+            }
+        }
+        health
+    }
+
+    /// What the gate says.
+    fn gates(&mut self) -> BTreeMap<String, GateReading> {
+        let reading = match self.random.below(if self.calm { 1 } else { 8 }) {
+            0..=4 => GateReading::Pass(String::new()),
+            5 => GateReading::Fail(String::new()),
+            _ => GateReading::Unclear(String::new()),
+        };
+        BTreeMap::from([("slo".to_owned(), reading)])
+    }
+
+    fn look(&mut self, run: &mut Run) -> bool {
+        run.looks += 1;
+        let now = self.clock(run);
+        let newest = self.newest().map(|(number, record)| (number, Rc::clone(record)));
+        let step = newest.as_ref().map(|(number, record)| {
+            let commit = number_of(&record.commit);
+            let is_back = record.phase == RolloutPhase::RollingBack;
+            // Loops, for this is the most of the test's time without an optimiser.
+            let mut pending = BTreeSet::new();
+            for (id, one) in record.waves.iter().flatten() {
+                let stack = self.index(id);
+                let is_pending = match one.before.filter(|_| is_back) {
+                    Some(before) => self.version(stack, before) != self.applied[stack].version,
+                    None => self.is_pending(stack, commit),
+                };
+                if is_pending {
+                    pending.insert(id.clone());
+                }
+            }
+            let is_measured = matches!(record.phase, RolloutPhase::Baking | RolloutPhase::Gate);
+            let (health, gates) = match is_measured {
+                true => (Some(self.health(run, record)), self.gates()),
+                false => (None, BTreeMap::new()),
+            };
+            let wrote = run.wrote.filter(|(wrote, _)| wrote == number);
+            let watched = wrote.map(|(_, at)| Duration::from_secs(u64::try_from(self.time - at).unwrap()));
+            step(
+                record,
+                &RolloutFacts {
+                    rules: Some(&self.rules),
+                    pending: &pending,
+                    failed: &run.failed,
+                    health: health.as_ref(),
+                    gates: &gates,
+                    now,
+                    watched,
+                },
+            )
+        });
+        match (step, newest) {
+            (Some(RolloutStep::Advance(next)), Some((number, _))) => {
+                run.todo = Todo::Write(number + 1, next);
+                true
+            }
+            (Some(RolloutStep::Apply(stacks)), Some((number, record))) => {
+                let own: Vec<_> = stacks.into_iter().filter(|id| self.covers(run, id)).collect();
+                // Another job applies the others.
+                let goes_on = run.looks < 40 && !own.is_empty();
+                run.todo = Todo::Apply(number, record, own);
+                goes_on
+            }
+            (Some(RolloutStep::RollBack(stacks)), Some((number, record))) => {
+                let own: Vec<_> = stacks.into_iter().filter(|id| self.covers(run, id)).collect();
+                let goes_on = run.looks < 40 && !own.is_empty();
+                run.todo = Todo::RollBack(number, record, own);
+                goes_on
+            }
+            // A short bake is waited for inside of the run.
+            (Some(RolloutStep::Wait { .. }), _) => !self.calm && run.looks < 40 && !self.random.one_in(4),
+            (None | Some(RolloutStep::Hold | RolloutStep::End), newest) => {
+                let changed = self.changed(run.head);
+                let number = newest.as_ref().map_or(1, |(number, _)| number + 1);
+                let prior = newest.map(|(_, record)| record);
+                let wave_of = |id: &StackId, _: &RolloutStack| Some(wave_of(self.index(id)));
+                let begun = begin(
+                    "web",
+                    &commit_id(run.head),
+                    &self.rules,
+                    &changed,
+                    prior.as_deref(),
+                    wave_of,
+                    now,
+                );
+                match begun {
+                    Some(record) => {
+                        run.todo = Todo::Write(number, Box::new(record));
+                        true
+                    }
+                    None => false,
+                }
+            }
+            (Some(_), None) => unreachable!("a step is of a record"),
+        }
+    }
+
+    fn apply(&mut self, run: &mut Run, record: &RolloutRecord, id: &StackId) {
+        let (seed, stack, commit) = (self.seed, self.index(id), number_of(&record.commit));
+        if !self.is_pending(stack, commit) {
+            return;
+        }
+        // What must hold at each write to the infrastructure.
+        let newest = self
+            .records
+            .last()
+            .map(|newest| (newest.phase, newest.wave, newest.paused));
+        let of_wave = (RolloutPhase::Applying, wave_of(stack), false);
+        assert_eq!(
+            newest,
+            Some(of_wave),
+            "seed {seed}: {id} goes, and it is not its wave that goes"
+        );
+        for (wave, other, _) in record.stacks() {
+            let at = self.index(other);
+            if wave > wave_of(stack) {
+                let is_early = self.applied[at].version == commit && self.commits[commit][at] == commit;
+                assert!(
+                    !is_early || self.applied[at].at < self.time,
+                    "seed {seed}: two waves at once"
+                );
+            }
+            if wave < wave_of(stack) {
+                assert!(
+                    !self.is_pending(at, commit),
+                    "seed {seed}: {id} goes before {other} has the commit"
+                );
+                let seen = self.seen_ready[at]
+                    .is_some_and(|seen| seen - self.applied[at].at >= BAKE.as_secs() as i64);
+                assert!(
+                    seen,
+                    "seed {seed}: nobody saw {other} ready after its bake, and {id} goes"
+                );
+                let baked = self.time - self.applied[at].at;
+                assert!(
+                    baked >= BAKE.as_secs() as i64,
+                    "seed {seed}: {other} baked {baked} s before {id}"
+                );
+            }
+        }
+        assert!(
+            self.allowed.contains(&commit),
+            "seed {seed}: {id} gets a commit that failed"
+        );
+        if !self.calm && self.random.one_in(12) {
+            run.failed.insert(id.clone(), "broken".to_owned());
+            return;
+        }
+        self.set(stack, self.commits[commit][stack]);
+    }
+
+    fn roll_back(&mut self, run: &mut Run, record: &RolloutRecord, id: &StackId) {
+        let stack = self.index(id);
+        let before = record.waves[record.wave][id].before.unwrap();
+        if !self.calm && self.random.one_in(12) {
+            run.failed.insert(id.clone(), "broken".to_owned());
+            return;
+        }
+        self.set(stack, self.version(stack, before));
+    }
+
+    fn set(&mut self, stack: usize, version: usize) {
+        let applied = &mut self.applied[stack];
+        applied.version = version;
+        applied.serial += 1;
+        applied.at = self.time;
+        self.seen_ready[stack] = None;
+        self.history[stack].push(version);
+    }
+
+    fn start(&mut self) -> Run {
+        // A late trigger is of an older commit.
+        let newest = self.commits.len() - 1;
+        let head = match self.calm || !self.random.one_in(4) {
+            true => newest,
+            false => self.random.below(newest + 1),
+        };
+        let jumps = [0, 3600, -3600, 30 * 86400, -30 * 86400];
+        let jump = self.random.below(jumps.len());
+        let environment = match self.environments {
+            1 => None,
+            count => Some(self.random.below(count)),
+        };
+        Run {
+            head,
+            environment,
+            todo: Todo::Look,
+            failed: BTreeMap::new(),
+            wrote: None,
+            skew: if self.calm { 0 } else { jumps[jump] },
+            has_server: self.calm || !self.random.one_in(4),
+            looks: 0,
+        }
+    }
+
+    /// Somebody types a command.
+    fn interfere(&mut self, wanted: RolloutCommand) {
+        let now = ClockReading {
+            local: Timestamp::from_second(self.time).unwrap(),
+            server: None,
+        };
+        let Some((_, record)) = self.newest() else { return };
+        let commit = number_of(&record.commit);
+        let (has_stopped, is_over) = (record.phase == RolloutPhase::Stopped, record.phase.is_over());
+        if let Ok(next) = command(record, wanted, "by hand", now) {
+            if wanted == RolloutCommand::Resume && has_stopped {
+                let contents = Self::contents(&next);
+                self.undone.retain(|content| !contents.contains(content));
+                self.allowed.insert(commit);
+            }
+            if is_over {
+                self.undone.clear();
+            }
+            self.records.push(next.into());
+        }
+    }
+
+    pub(super) fn storm(&mut self) {
+        let mut runs: Vec<Run> = Vec::new();
+        for _ in 0..120 {
+            self.time += self.random.below(200) as i64;
+            match self.random.below(40) {
+                0 => self.push(),
+                1 => self.interfere(RolloutCommand::Pause),
+                2 | 3 => self.interfere(RolloutCommand::Resume),
+                4 if self.random.one_in(4) => self.interfere(RolloutCommand::Abort),
+                5..=9 if runs.len() < 3 => {
+                    let run = self.start();
+                    runs.push(run);
+                }
+                // A kill, between any two writes.
+                10 | 11 if !runs.is_empty() => {
+                    let at = self.random.below(runs.len());
+                    runs.remove(at);
+                }
+                12 if !runs.is_empty() => {
+                    let at = self.random.below(runs.len());
+                    runs[at].skew += 86400;
+                }
+                _ if !runs.is_empty() => {
+                    let at = self.random.below(runs.len());
+                    let mut run = runs.remove(at);
+                    if self.tick(&mut run) {
+                        runs.push(run);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Runs one after another, with clocks that are right.
+    pub(super) fn calm_down(&mut self) {
+        self.calm = true;
+        for _ in 0..60 * self.environments {
+            self.interfere(RolloutCommand::Resume);
+            let mut run = self.start();
+            while self.tick(&mut run) {
+                self.time += 30;
+            }
+            self.time += 700;
+            if self.changed(self.commits.len() - 1).is_empty()
+                && self.newest().is_none_or(|(_, record)| record.phase.is_over())
+            {
+                return;
+            }
+        }
+        let newest = self
+            .newest()
+            .map(|(number, record)| (number, record.phase, record.wave, record.why.clone()));
+        panic!("seed {}: no end: {newest:?}", self.seed);
+    }
+}
