@@ -227,7 +227,10 @@ async fn visit(served: Served, stacks: usize) {
     };
     for what in ["cold", "warm"] {
         let (time, size) = get("/".to_owned()).await;
-        println!("the overview of `konverge serve`, {what}: {time:?}, {} KiB", size >> 10);
+        println!(
+            "the overview of `konverge serve`, {what}: {time:?}, {} KiB",
+            size >> 10
+        );
     }
     let addresses: Vec<_> = (0..RATE * SECONDS)
         .map(|n| {

@@ -118,6 +118,7 @@ async fn by_runtime() -> Times {
         read: std::sync::Arc::default(),
         pending: std::sync::Arc::default(),
         hooks: std::sync::Arc::default(),
+        references: Default::default(),
     };
     let items = (0..RESOURCES)
         .map(|n| {

@@ -13,7 +13,6 @@ use konverge_base::{
     error::UserError,
     model::{
         StackId,
-        affected::Affected,
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Basis, Plan},
         plan_document::{PlanDocument, StackDocument},
@@ -112,7 +111,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     }
     context.print(&render(
         &preview.plan,
-        &session.affected,
+        &session,
         RunInfo {
             stacks_in_repository: session.planning.stacks_in_repository(),
             compiled: session.planning.counts().compiled,
@@ -171,14 +170,15 @@ fn remark(plan: &Plan, session: &Session) {
 }
 
 /// A plan as text. Of the run it is given what the plan does not say: the number of stacks and of compiled Specs.
-pub(super) fn render(
+fn render(
     plan: &Plan,
-    affected: &Affected,
+    session: &Session,
     run: RunInfo,
     merging: Merging,
     output: PlanOutput,
     style: Style,
 ) -> String {
+    let affected = &session.affected;
     let run = RunInfo {
         head: affected.head.clone(),
         base: affected.base.clone(),
@@ -191,6 +191,7 @@ pub(super) fn render(
         affected,
         plan,
         power: &[],
+        models: &session.models,
         last_push: None,
         findings: &[],
         waves: &std::collections::BTreeMap::new(),
@@ -204,8 +205,10 @@ pub(super) fn render(
         budget: SUMMARY_BUDGET,
     };
     match output {
-        PlanOutput::Text => report::terminal::plan(plan, style),
-        PlanOutput::Json | PlanOutput::Plan => report::json::document(plan),
+        PlanOutput::Text => {
+            report::terminal::plan(plan, style) + &report::model_changes::terminal(&session.models, style)
+        }
+        PlanOutput::Json | PlanOutput::Plan => report::json::preview(plan, &[], &session.models),
         PlanOutput::Markdown => report::markdown::comment(&input).body,
         PlanOutput::Html => report::html::report(&input),
     }

@@ -13,9 +13,8 @@ use konverge_base::{
         spec::Spec,
         stack::Stack,
     },
-    secrets::mask_resource,
 };
-use konverge_engine as engine;
+use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy::{self as policy, SecretReader};
 use konverge_run::{
     OpenRevision, RunContext, Target,
@@ -160,8 +159,12 @@ impl SpecDifference {
         let notes = after.notes.clone().into_iter().chain(note);
         let after = policy::admit(config, reader, after)?.spec;
         let before = policy::name_stores(config, before);
-        let masked = (&run.secrets, mask_resource as engine::ResourceMask);
-        let mut plan = engine::plan_against_spec(&target.id, &target.folder, &before, &after, None, masked);
+        let specs = ComparedSpecs {
+            base: &before,
+            head: &after,
+        };
+        let mask = SpecMask::for_readers(&run.secrets);
+        let mut plan = engine::plan_against_spec(&target.id, &target.folder, specs, None, mask);
         plan.notes.splice(..0, notes);
         Ok(plan)
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use konverge_base::{
     model::{plan_document::OtherNames, policy_finding::PolicyFinding, spec::Spec, stack::Stack},
-    secrets::{Secrets, mask_resource},
+    secrets::Secrets,
 };
-use konverge_engine as engine;
+use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy::sets::PolicySets;
 use konverge_run::{OpenRevision, plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator};
 
@@ -32,9 +32,13 @@ impl<'a> SpecPolicies<'a> {
     /// What the sets say of a Spec whose resources are all created.
     pub async fn findings(&self, stack: &Stack, spec: &Spec) -> Vec<PolicyFinding> {
         let nothing = Spec::default();
-        let masked = (self.secrets, mask_resource as engine::ResourceMask);
-        let plan = engine::plan_against_spec(&stack.id, &stack.folder, &nothing, spec, None, masked);
-        let truth = engine::true_spec_plan(&plan, (&nothing, spec), None, self.secrets);
+        let specs = ComparedSpecs {
+            base: &nothing,
+            head: spec,
+        };
+        let mask = SpecMask::for_readers(self.secrets);
+        let plan = engine::plan_against_spec(&stack.id, &stack.folder, specs, None, mask);
+        let truth = engine::true_spec_plan(&plan, specs, None, self.secrets);
         let document = Arc::new(plan_documents::for_rules(truth, OtherNames::default()));
         self.evaluator
             .judge(std::slice::from_ref(&self.sets), &document)

@@ -130,7 +130,8 @@ async fn check_and_publish(
         rounds: &rounds,
         known,
     };
-    publisher.plan_outputs(plan, |stack| stack.summary, &findings);
+    let result = report::json::with_findings(plan, &findings);
+    publisher.plan_outputs(plan, |stack| stack.summary, &result);
     publish_what_is_left(publisher, &looked);
     publisher.annotate(plan, &[]);
     publish_issues(publisher, &looked, &info, &label).await;

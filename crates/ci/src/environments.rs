@@ -256,8 +256,9 @@ mod tests {
                 let names: Vec<_> = after.iter().map(|at| format!("'appops/s{at}/x'")).collect();
                 let after_globs = names.join(", ");
                 let environment = NAMES[random.below(environments)];
-                rules +=
-                    &format!("- {{match: 'appops/s{at}/x', environment: {environment}, after: [{after_globs}]}}\n");
+                rules += &format!(
+                    "- {{match: 'appops/s{at}/x', environment: {environment}, after: [{after_globs}]}}\n"
+                );
                 before.insert(id(at), after.into_iter().map(id).collect());
             }
             let config = Config::parse(&format!("stacks:\n{rules}")).unwrap();

@@ -9,6 +9,7 @@ use konverge_base::{
         CommitId, RepoPath, Shard, StackId,
         affected::{Affected, AffectedStack},
         file_source::Source,
+        model_change::ModelChange,
         permission_changes::{CODEOWNERS, PowerChange},
         stack::Stack,
     },
@@ -17,7 +18,8 @@ use konverge_config::{Apply, Config, FILE_NAME, Sandbox};
 use konverge_policy::CodeOwners;
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, SpecSource, StateBackend,
-    Target, cluster_selection::Live, compiler::Compiler, health_rules, policy_set_loader, state_backend,
+    Target, cluster_selection::Live, compiler::Compiler, health_rules, model_changes, policy_set_loader,
+    state_backend,
 };
 
 /// Two opened revisions, with the input for planning their difference.
@@ -30,6 +32,8 @@ pub(super) struct OpenedChange {
     pub proposed: Config,
     /// How the proposal changes permissions.
     pub power: Vec<PowerChange>,
+    /// What it changes in generated models.
+    pub models: Vec<ModelChange>,
     /// How much the job trusts it: less than granted if the default branch's configuration is unusable.
     pub trust: Trust,
     /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
@@ -107,6 +111,7 @@ impl Job {
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
         let power_changes = difference(&proposed, &revisions);
+        let models = model_changes::find(&self.run, &revisions, &affected);
         let mut targets = revisions.targets(&affected);
         let introduces = introduces_config(power.as_ref(), &revisions);
         if introduces {
@@ -157,6 +162,7 @@ impl Job {
             adopts,
             proposed,
             power: power_changes,
+            models,
         })
     }
 

@@ -54,11 +54,14 @@ impl PreviewFeedback<'_> {
             summary.push_str(&report::markdown::page_note(&path));
         }
         publisher.summary(&summary);
-        publisher.plan_outputs(self.plan, report::diff::own_summary, self.findings);
+        let models = &self.opened.models;
+        let result = report::json::preview(self.plan, self.findings, models);
+        publisher.plan_outputs(self.plan, report::diff::own_summary, &result);
         publisher.annotate(self.plan, self.findings);
+        let style = report::terminal::Style::default();
         JobResult {
             code: u8::from(failed_stacks(self.plan, self.opened) > 0),
-            text: report::terminal::plan(self.plan, report::terminal::Style::default()),
+            text: report::terminal::plan(self.plan, style) + &report::model_changes::terminal(models, style),
         }
     }
 
@@ -131,7 +134,8 @@ impl PreviewFeedback<'_> {
         let nothing = total.changed() == 0
             && failed_stacks(self.plan, self.opened) == 0
             && !denied
-            && self.opened.power.is_empty();
+            && self.opened.power.is_empty()
+            && self.opened.models.is_empty();
         of_no_stack || (nothing && self.job.options.comment == CommentRule::Changes)
     }
 
@@ -142,6 +146,7 @@ impl PreviewFeedback<'_> {
             plan: self.plan,
             findings: self.findings,
             power: &self.opened.power,
+            models: &self.opened.models,
             last_push: self.last_push,
             waves: self.waves,
             rollouts: self.rollouts,

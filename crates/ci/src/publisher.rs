@@ -315,12 +315,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Sets the step's outputs of a preview or a drift check. `count` gives what counts as a change of a stack.
-    pub(crate) fn plan_outputs(
-        &self,
-        plan: &Plan,
-        count: impl Fn(&StackPlan) -> Summary,
-        findings: &[PolicyFinding],
-    ) {
+    pub(crate) fn plan_outputs(&self, plan: &Plan, count: impl Fn(&StackPlan) -> Summary, result: &str) {
         let counted = plan.stacks.iter().map(&count);
         let total = counted.fold(Summary::default(), |sum, stack| sum + stack);
         let changed: Vec<_> = plan
@@ -353,7 +348,7 @@ impl<'a> Publisher<'a> {
                     .to_owned(),
             ),
         ]);
-        self.result_file(&report::json::with_findings(plan, findings));
+        self.result_file(result);
     }
 
     /// Sets the step's outputs of an apply.

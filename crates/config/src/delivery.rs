@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::problems::Problem;
 use konverge_base::model::ClusterName;
 
 /// What applies the Kubernetes objects of a stack in place of Konverge.
@@ -38,7 +37,7 @@ impl DeliveryConfig {
         &self,
         is_used: bool,
         is_cluster: impl Fn(&ClusterName) -> bool,
-    ) -> Option<Problem> {
+    ) -> Option<(String, String)> {
         let Some(registry) = &self.registry else {
             return is_used.then(|| {
                 (

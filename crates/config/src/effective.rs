@@ -35,7 +35,11 @@ impl EffectiveStack {
     /// Returns a function that is true for another stack, by its identity and folder, that comes before this one. The
     /// globs are compiled once.
     pub fn comes_after(&self) -> impl Fn(&StackId, &RepoPath) -> bool + use<> {
-        let globs: Vec<_> = self.after.iter().map(|pattern| StackGlob::compile(pattern)).collect();
+        let globs: Vec<_> = self
+            .after
+            .iter()
+            .map(|pattern| StackGlob::compile(pattern))
+            .collect();
         move |id, folder| globs.iter().any(|glob| matches(glob.as_ref(), id, folder))
     }
 }
@@ -79,7 +83,10 @@ impl Config {
 
     /// The rules with compiled globs, for queries about many stacks.
     pub fn rules(&self) -> StackRules<'_> {
-        let compiled = self.stacks.iter().map(|rule| (StackGlob::compile(&rule.pattern), rule));
+        let compiled = self
+            .stacks
+            .iter()
+            .map(|rule| (StackGlob::compile(&rule.pattern), rule));
         StackRules {
             config: self,
             compiled: compiled.collect(),
@@ -364,8 +371,9 @@ mod tests {
 
     #[test]
     fn a_star_stays_inside_a_component() {
-        let told =
-            |pattern: &str, stack: &Stack| matches(StackGlob::compile(pattern).as_ref(), &stack.id, &stack.folder);
+        let told = |pattern: &str, stack: &Stack| {
+            matches(StackGlob::compile(pattern).as_ref(), &stack.id, &stack.folder)
+        };
         assert!(told("appops/*/prod", &stack("appops/shop/prod", "shop/prod")));
         assert!(!told("appops/*", &stack("appops/shop/prod", "shop/prod")));
     }

@@ -1,11 +1,6 @@
 //! The receivers of notifications: what a receiver is sent, and what is wrong with one.
 
-use super::{
-    Notify,
-    effective::matches,
-    problems::Problem,
-    stack_glob::StackGlob,
-};
+use super::{Notify, effective::matches, problems::Problem, stack_glob::StackGlob};
 use konverge_base::model::{NotifyEvent, NotifyKind, RepoPath, StackId};
 
 impl Notify {

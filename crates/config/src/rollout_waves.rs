@@ -21,9 +21,8 @@ impl RolloutMatcher<'_> {
     /// The folder is in several rollouts.
     pub fn wave_of(&self, folder: &RepoPath) -> Result<Option<(&str, usize)>, InSeveralRollouts> {
         let found = self.rollouts.iter().filter_map(|(rollout, globs)| {
-            let is_it = |glob: &Option<StackGlob>| {
-                glob.as_ref().is_some_and(|glob| glob.is_match(folder.as_str()))
-            };
+            let is_it =
+                |glob: &Option<StackGlob>| glob.as_ref().is_some_and(|glob| glob.is_match(folder.as_str()));
             Some((rollout.name.as_str(), globs.iter().position(is_it)?))
         });
         let found: Vec<_> = found.collect();
@@ -40,8 +39,13 @@ impl RolloutMatcher<'_> {
 impl Config {
     /// Which rollout and which wave a folder belongs to.
     pub fn rollout_matcher(&self) -> RolloutMatcher<'_> {
-        let globs =
-            |rollout: &RolloutConfig| rollout.waves.iter().map(|wave| StackGlob::compile(&wave.pattern)).collect();
+        let globs = |rollout: &RolloutConfig| {
+            rollout
+                .waves
+                .iter()
+                .map(|wave| StackGlob::compile(&wave.pattern))
+                .collect()
+        };
         RolloutMatcher {
             rollouts: self
                 .rollouts

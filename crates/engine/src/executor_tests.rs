@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::memory_runtime::{Faults, MemoryStack, after, id, reference, resource, result};
+use super::{
+    memory_runtime::{Faults, after, id, reference, resource},
+    memory_stack::{MemoryStack, result},
+};
 use crate::runtime::{Granularity, Needs};
 use konverge_base::{
     error::ErrorKind,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     hook_plan,
-    spec_diff::{ResourceMask, plan_resource},
+    spec_diff::{ComparedSpecs, SpecMask, plan_resource},
 };
 use crate::spec::{graph::ResourceGraph, hooks::SpecHooks};
 use konverge_base::{
@@ -15,7 +15,7 @@ use konverge_base::{
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
         spec::{Resource, Spec},
     },
-    secrets::{Secrets, mask_resource},
+    secrets::Secrets,
 };
 
 /// Shows the hooks of the head in a comparison of Specs: those run whose digest is not that of the base.
@@ -24,11 +24,12 @@ use konverge_base::{
 /// A hook of the head cannot run as it is declared.
 pub fn show_spec_hooks(
     plan: StackPlan,
-    (base, head): (&Spec, &Spec),
+    specs: ComparedSpecs<'_>,
     rules: &HookRules,
     cluster: Option<&ClusterName>,
     secrets: &Secrets,
 ) -> Result<StackPlan, UserError> {
+    let ComparedSpecs { base, head } = specs;
     let hooks = read(head, rules, (&plan.stack, secrets))?;
     let before = read(base, rules, (&plan.stack, secrets)).unwrap_or_default();
     let mut shown = plan;
@@ -65,7 +66,7 @@ pub fn show_spec_hooks(
             job,
             &task.digest.to_string(),
             cluster,
-            (secrets, mask_resource),
+            SpecMask::for_readers(secrets),
         );
         run.notes.extend(whys.get(id).cloned());
         resources.push(run);
@@ -83,7 +84,7 @@ pub(super) fn repeat_runs(
     shown: &StackPlan,
     head: &Spec,
     cluster: Option<&ClusterName>,
-    masks: (&Secrets, ResourceMask),
+    mask: SpecMask<'_>,
 ) -> StackPlan {
     let is_run = |plan: &&ResourcePlan| plan.action == Action::Run;
     let runs: Vec<_> = shown.resources.iter().filter(is_run).collect();
@@ -102,7 +103,7 @@ pub(super) fn repeat_runs(
             .iter()
             .find_map(|change| change.to.as_ref()?["metadata"]["annotations"][HOOK_STAMP].as_str());
         if let Some(job) = job {
-            resources.push(run_plan(&plan, job, stamp.unwrap_or_default(), cluster, masks));
+            resources.push(run_plan(&plan, job, stamp.unwrap_or_default(), cluster, mask));
         }
     }
     let mut whole = StackPlan::new(plan.stack, plan.id, plan.basis, resources);
@@ -120,9 +121,9 @@ fn run_plan(
     job: &Resource,
     stamp: &str,
     cluster: Option<&ClusterName>,
-    (secrets, mask): (&Secrets, ResourceMask),
+    mask: SpecMask<'_>,
 ) -> ResourcePlan {
-    let mut shown = Value::Object(mask(secrets, job).attributes);
+    let mut shown = Value::Object(mask.apply(job).attributes);
     shown["metadata"]["annotations"][HOOK_STAMP] = json!(stamp);
     let change = FieldChange {
         path: String::new(),

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::memory_runtime::{Faults, MemoryStack, resource};
+use super::{
+    memory_runtime::{Faults, resource},
+    memory_stack::MemoryStack,
+};
 use konverge_base::model::{
     apply_result::{ResourceResult, StackOutcome, StackResult},
     hook::HookPurpose,

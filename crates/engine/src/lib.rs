@@ -21,6 +21,8 @@ mod interrupted_replacement;
 mod journal;
 #[cfg(test)]
 mod memory_runtime;
+#[cfg(test)]
+mod memory_stack;
 mod normalize;
 mod ownership;
 mod plan;
@@ -54,4 +56,4 @@ pub use plan_request::PlanRequest;
 pub use policy_input::{LatePlan, TruePlan, desired_by_spec, true_spec_plan};
 pub use registry::RuntimeRegistry;
 pub use schedule::Schedule;
-pub use spec_diff::{ResourceMask, plan_against_spec};
+pub use spec_diff::{ComparedSpecs, SpecMask, plan_against_spec};

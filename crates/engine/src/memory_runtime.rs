@@ -1,4 +1,4 @@
-//! For tests: a stack on a runtime whose objects are in memory.
+//! For tests: a runtime whose objects are in memory.
 //!
 //! A server adds `ip` to an object when it creates it. An object with another `size` must be replaced. What is in
 //! `password` is secret. An id without a namespace gets `shop`.
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{ApplyRequest, EnginePlan, Journal, LatePlan, PlanRequest, Review, RuntimeRegistry};
+use super::{Journal, LatePlan, Review};
 use crate::runtime::{
     AppliedResource, ApplySink, Foreign, Granularity, Item, Needs, ObservedObject, PlannedResource,
     Preparation, Runtime, StackScope, ToolUnavailable, TrueValues,
@@ -20,16 +20,15 @@ use crate::runtime::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, RepoPath, ResourceId,
-        apply_result::{ResourceResult, StackOutcome, WaitReason, Waiting},
+        ClusterName, ResourceId,
+        apply_result::{WaitReason, Waiting},
         event::{EventSink, RunEvent},
-        hook::{HOOK_STAMP, HookRules, HookTime},
+        hook::{HOOK_STAMP, HookTime},
         masked_value,
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
-        spec::{Resource, RuntimeKind, Sharing, Spec},
-        state::{JournalEntry, Recorded, RuntimeRecord, StackState},
+        spec::{Resource, RuntimeKind, Sharing},
+        state::{JournalEntry, Recorded, RuntimeRecord},
     },
-    secrets::{HashKey, Secrets},
 };
 
 const PROMOTION: Waiting = Waiting {
@@ -69,24 +68,25 @@ pub(super) struct Faults {
     pub reported_gone: BTreeSet<&'static str>,
 }
 
+/// The objects of a server, and what happened to them.
 #[derive(Default)]
-struct World {
-    objects: BTreeMap<String, Map<String, Value>>,
-    faults: Faults,
-    writes: Vec<String>,
+pub(super) struct World {
+    pub objects: BTreeMap<String, Map<String, Value>>,
+    pub faults: Faults,
+    pub writes: Vec<String>,
     /// The calls that apply something, each with its resources.
-    batches: Vec<Vec<String>>,
+    pub batches: Vec<Vec<String>>,
     /// What the plan of each resource was told of earlier stages.
-    pending: BTreeMap<String, Vec<String>>,
+    pub pending: BTreeMap<String, Vec<String>>,
     /// What each applied resource was told that the run changed before it.
-    needs: BTreeMap<String, Needs>,
-    journal: Vec<JournalEntry>,
-    journal_ended: bool,
-    events: Vec<RunEvent>,
-    reviewed: Vec<ResourcePlan>,
-    refuses_late_plans: bool,
+    pub needs: BTreeMap<String, Needs>,
+    pub journal: Vec<JournalEntry>,
+    pub journal_ended: bool,
+    pub events: Vec<RunEvent>,
+    pub reviewed: Vec<ResourcePlan>,
+    pub refuses_late_plans: bool,
     /// The stamps of the runs of hooks that succeeded.
-    stamps: BTreeMap<String, String>,
+    pub stamps: BTreeMap<String, String>,
 }
 
 /// The objects, and what was done.
@@ -94,15 +94,7 @@ struct World {
 pub(super) struct MemoryRuntime {
     granularity: Granularity,
     world: Arc<Mutex<World>>,
-    cancel: CancellationToken,
-}
-
-/// A stack with its state on such a runtime.
-pub(super) struct MemoryStack {
-    pub state: StackState,
-    pub secrets: Secrets,
-    pub hooks: HookRules,
-    runtime: MemoryRuntime,
+    pub(super) cancel: CancellationToken,
 }
 
 /// The id of a resource by its name.
@@ -139,151 +131,6 @@ pub(super) fn reference(name: &str, attribute: &str) -> String {
     format!("$kusion_path.{}.{attribute}", id(name))
 }
 
-impl MemoryStack {
-    pub(crate) fn new() -> Self {
-        Self::on(Granularity::Resource)
-    }
-
-    /// A stack on a runtime that plans or applies resources in this way.
-    pub(crate) fn on(granularity: Granularity) -> Self {
-        Self {
-            state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),
-            secrets: Secrets::new(HashKey::derive("test")),
-            hooks: HookRules {
-                service_accounts: vec!["default".to_owned()],
-                ..HookRules::default()
-            },
-            runtime: MemoryRuntime {
-                granularity,
-                world: Arc::default(),
-                cancel: CancellationToken::new(),
-            },
-        }
-    }
-
-    pub(crate) fn set_faults(&self, faults: Faults) {
-        self.runtime.world().faults = faults;
-    }
-
-    pub(crate) fn refuse_late_plans(&self) {
-        self.runtime.world().refuses_late_plans = true;
-    }
-
-    pub(crate) fn runtimes(&self) -> RuntimeRegistry {
-        RuntimeRegistry::new().with(Arc::new(self.runtime.clone()))
-    }
-
-    pub(crate) async fn try_plan(&self, resources: &[Resource]) -> Result<EnginePlan, UserError> {
-        let runtimes = self.runtimes();
-        let request = PlanRequest {
-            stack: self.state.stack.clone(),
-            folder: RepoPath::root(),
-            spec: Spec {
-                resources: resources.to_vec(),
-                secret_stores: Vec::new(),
-                notes: Vec::new(),
-            },
-            state: &self.state,
-            runtimes: &runtimes,
-            ignore: &[],
-            cluster: Some("main".parse().unwrap()),
-            events: &self.runtime,
-            hooks: self.hooks.clone(),
-            secrets: &self.secrets,
-        };
-        super::plan(request).await?.without_other_stacks().await
-    }
-
-    pub(crate) async fn plan(&self, resources: &[Resource]) -> EnginePlan {
-        self.try_plan(resources).await.unwrap()
-    }
-
-    /// Carries out a plan, and keeps what the journal says.
-    pub(crate) async fn apply(&mut self, plan: EnginePlan) -> StackOutcome {
-        self.apply_allowing(plan, false).await
-    }
-
-    pub(crate) async fn apply_allowing(&mut self, plan: EnginePlan, allow_empty: bool) -> StackOutcome {
-        let outcome = super::apply(ApplyRequest {
-            plan,
-            review: &self.runtime,
-            journal: &self.runtime,
-            events: &self.runtime,
-            cancel: self.runtime.cancel.clone(),
-            parallelism: 1,
-            allow_empty,
-        })
-        .await
-        .outcome;
-        for entry in self.journal() {
-            match entry {
-                JournalEntry::Done { recorded } => self.state.put(recorded),
-                JournalEntry::Gone { id } => self.state.remove(&id),
-                JournalEntry::Begun { id, replacement } => drop(self.state.begun.insert(id, replacement)),
-                _ => {}
-            }
-        }
-        outcome
-    }
-
-    /// Plans and applies resources that nothing is wrong with.
-    pub(crate) async fn apply_all(&mut self, resources: &[Resource]) -> StackOutcome {
-        let outcome = self.apply(self.plan(resources).await).await;
-        if let Some(failure) = &outcome.error {
-            panic!("{}", failure.message);
-        }
-        outcome
-    }
-
-    pub(crate) fn object(&self, name: &str) -> Option<Map<String, Value>> {
-        self.runtime.world().objects.get(id(name).as_str()).cloned()
-    }
-
-    /// What was written since the last call, such as `create a`.
-    pub(crate) fn writes(&self) -> Vec<String> {
-        std::mem::take(&mut self.runtime.world().writes)
-    }
-
-    /// The calls of the runtime since the last call, each with the resources that it got.
-    pub(crate) fn batches(&self) -> Vec<Vec<String>> {
-        std::mem::take(&mut self.runtime.world().batches)
-    }
-
-    pub(crate) fn journal(&self) -> Vec<JournalEntry> {
-        self.runtime.world().journal.clone()
-    }
-
-    pub(crate) fn events(&self) -> Vec<RunEvent> {
-        self.runtime.world().events.clone()
-    }
-
-    /// What was compared with the review during an apply.
-    pub(crate) fn reviewed(&self) -> Vec<ResourcePlan> {
-        self.runtime.world().reviewed.clone()
-    }
-
-    /// What an applied resource was told that the run changed before it.
-    pub(crate) fn needs(&self, name: &str) -> Needs {
-        self.runtime.world().needs[name].clone()
-    }
-
-    /// What the plan of a resource was told of earlier stages.
-    pub(crate) fn pending(&self, name: &str) -> Vec<String> {
-        self.runtime
-            .world()
-            .pending
-            .get(name)
-            .cloned()
-            .unwrap_or_default()
-    }
-}
-
-/// The result and the message of a resource; `None` if nothing is reported.
-pub(super) fn result<'a>(outcome: &'a StackOutcome, name: &str) -> Option<(ResourceResult, &'a str)> {
-    let found = outcome.resources.iter().find(|outcome| outcome.id == id(name))?;
-    Some((found.result, found.message.as_deref().unwrap_or_default()))
-}
-
 fn name_of(id: &ResourceId) -> &str {
     id.as_str().rsplit(':').next().unwrap()
 }
@@ -294,7 +141,15 @@ fn passwords(value: &Map<String, Value>) -> Vec<String> {
 }
 
 impl MemoryRuntime {
-    fn world(&self) -> std::sync::MutexGuard<'_, World> {
+    pub(super) fn new(granularity: Granularity) -> Self {
+        Self {
+            granularity,
+            world: Arc::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    pub(super) fn world(&self) -> std::sync::MutexGuard<'_, World> {
         self.world.lock().unwrap()
     }
 

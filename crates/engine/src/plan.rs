@@ -73,6 +73,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         read: Arc::new(read.collect()),
         pending: Arc::default(),
         hooks: Arc::new(hooks.tasks),
+        references: request.references.clone(),
     };
     let builder = PlanBuilder {
         scope,

@@ -5,7 +5,7 @@ use konverge_base::{
     model::{
         ClusterName, RepoPath, StackId, event::EventSink, hook::HookRules, spec::Spec, state::StackState,
     },
-    secrets::Secrets,
+    secrets::{Secrets, StackReferences},
 };
 
 /// The input of a plan.
@@ -28,6 +28,8 @@ pub struct PlanRequest<'a> {
     pub events: &'a dyn EventSink,
     /// Which hooks may run.
     pub hooks: HookRules,
+    /// What answers about the references to secrets of this stack.
+    pub references: StackReferences,
     /// Masks the messages of failures.
     pub secrets: &'a Secrets,
 }

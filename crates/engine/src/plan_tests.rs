@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::memory_runtime::{Faults, MemoryStack, after, id, reference, resource};
+use super::{
+    memory_runtime::{Faults, after, id, reference, resource},
+    memory_stack::MemoryStack,
+};
 use crate::runtime::Granularity;
 use konverge_base::model::{ResourceId, plan::Action, spec::RuntimeKind};
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     engine_plan::{EnginePlan, PlanNode},
     hook_specs::repeat_runs,
-    spec_diff::{ResourceMask, plan_against_spec},
+    spec_diff::{ComparedSpecs, SpecMask, plan_against_spec},
 };
 use crate::runtime::TrueValues;
 use konverge_base::{
@@ -17,7 +17,7 @@ use konverge_base::{
         plan_document::DesiredResource,
         spec::{Resource, RuntimeKind, Spec, terraform_type},
     },
-    secrets::{Secrets, hidden_texts, mask_resource, mask_secret_data},
+    secrets::{Secrets, hidden_texts},
 };
 
 /// A plan with true values, for policy sets. Only the data of Secrets and sensitive attributes are masked. Never print
@@ -58,7 +58,7 @@ impl LatePlan<'_> {
 impl EnginePlan {
     /// The resources that the Spec wants and that could be planned, and those that are deleted, as recorded; masked.
     pub fn desired(&self) -> Vec<DesiredResource> {
-        let masked = |node: &PlanNode| desired_of(node, None, (&self.secrets, mask_resource));
+        let masked = |node: &PlanNode| desired_of(node, None, SpecMask::for_readers(&self.secrets));
         self.nodes_of_document().filter_map(masked).collect()
     }
 
@@ -75,7 +75,7 @@ impl EnginePlan {
         };
         let desired = |node: &PlanNode| {
             let truth = node.planned.truth.desired.as_ref();
-            desired_of(node, truth, (&self.secrets, mask_secret_data))
+            desired_of(node, truth, SpecMask::for_rules(&self.secrets))
         };
         let planned = self.nodes.iter().map(|node| &node.planned);
         let hidden =
@@ -116,7 +116,7 @@ fn hidden_in(truth: &TrueValues, runtime: RuntimeKind, secrets: &Secrets) -> imp
 fn desired_of(
     node: &PlanNode,
     truth: Option<&Map<String, Value>>,
-    (secrets, mask): (&Secrets, ResourceMask),
+    mask: SpecMask<'_>,
 ) -> Option<DesiredResource> {
     let planned = &node.planned;
     let wanted = planned.item.desired.as_ref().or(node.wanted.as_ref());
@@ -127,7 +127,7 @@ fn desired_of(
             let attributes = truth.unwrap_or(&recorded.attributes);
             (attributes.clone(), &recorded.extensions)
         }
-        (None, Some(wanted)) => (mask(secrets, wanted).attributes, &wanted.extensions),
+        (None, Some(wanted)) => (mask.apply(wanted).attributes, &wanted.extensions),
         (None, None) => return None,
     };
     let public = &planned.public;
@@ -145,10 +145,10 @@ fn desired_of(
 pub fn desired_by_spec(
     spec: &Spec,
     cluster: Option<&ClusterName>,
-    (secrets, mask): (&Secrets, ResourceMask),
+    mask: SpecMask<'_>,
 ) -> Vec<DesiredResource> {
     let desired = |resource: &Resource| {
-        let masked = mask(secrets, resource);
+        let masked = mask.apply(resource);
         DesiredResource {
             kind: kind(&masked.id, masked.runtime, &masked.attributes, &masked.extensions),
             cluster: cluster
@@ -167,25 +167,26 @@ pub fn desired_by_spec(
 /// The comparison of two Specs with true values.
 pub fn true_spec_plan(
     public: &StackPlan,
-    (base, head): (&Spec, &Spec),
+    specs: ComparedSpecs<'_>,
     cluster: Option<&ClusterName>,
     secrets: &Secrets,
 ) -> TruePlan {
-    let mask: ResourceMask = mask_secret_data;
+    let ComparedSpecs { base, head } = specs;
+    let mask = SpecMask::for_rules(secrets);
     let (id, folder) = (&public.id, &public.stack);
     let hidden = base.resources.iter().chain(&head.resources).flat_map(|resource| {
-        let judged = mask_secret_data(secrets, resource);
+        let judged = mask.apply(resource);
         hidden_texts(secrets, resource.runtime, &Value::Object(judged.attributes))
     });
     TruePlan {
         plan: repeat_runs(
-            plan_against_spec(id, folder, base, head, cluster, (secrets, mask)),
+            plan_against_spec(id, folder, specs, cluster, mask),
             public,
             head,
             cluster,
-            (secrets, mask),
+            mask,
         ),
-        desired: desired_by_spec(head, cluster, (secrets, mask)),
+        desired: desired_by_spec(head, cluster, mask),
         hidden: hidden.collect(),
     }
 }
@@ -226,7 +227,8 @@ mod tests {
                 resources: vec![resource],
                 ..Spec::default()
             };
-            let desired = desired_by_spec(&spec, None, (&Secrets::new(HashKey::derive("k")), mask_resource));
+            let secrets = Secrets::new(HashKey::derive("k"));
+            let desired = desired_by_spec(&spec, None, SpecMask::for_readers(&secrets));
             desired[0].kind.clone()
         };
         let id = "hashicorp:aws:aws_db_instance:orders";

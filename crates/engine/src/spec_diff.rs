@@ -10,25 +10,59 @@ use konverge_base::{
         plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Validation},
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::Secrets,
+    secrets::{Secrets, mask_resource, mask_secret_data},
 };
 
-/// What masks a resource: [`konverge_base::secrets::mask_resource`] for a reader of the plan, and
-/// [`konverge_base::secrets::mask_secret_data`] for policy sets.
-pub type ResourceMask = fn(&Secrets, &Resource) -> Resource;
+/// How the resources of a Spec are masked.
+#[derive(Clone, Copy)]
+pub struct SpecMask<'a> {
+    secrets: &'a Secrets,
+    mask: fn(&Secrets, &Resource) -> Resource,
+}
+
+impl<'a> SpecMask<'a> {
+    /// For a reader of the plan.
+    pub fn for_readers(secrets: &'a Secrets) -> Self {
+        Self {
+            secrets,
+            mask: mask_resource,
+        }
+    }
+
+    /// For policy sets, which judge true values: the data of Secrets alone is masked.
+    pub fn for_rules(secrets: &'a Secrets) -> Self {
+        Self {
+            secrets,
+            mask: mask_secret_data,
+        }
+    }
+
+    pub(super) fn apply(self, resource: &Resource) -> Resource {
+        (self.mask)(self.secrets, resource)
+    }
+}
+
+/// Two Specs that are compared.
+#[derive(Clone, Copy)]
+pub struct ComparedSpecs<'a> {
+    /// The one before the change.
+    pub base: &'a Spec,
+    /// The one after it.
+    pub head: &'a Spec,
+}
 
 /// The changes from `base` to `head`. No cluster is queried, so nothing is validated, and a replacement
 /// appears as an update; the published rules of built-in kinds say where one is likely.
 pub fn plan_against_spec(
     stack: &StackId,
     folder: &RepoPath,
-    base: &Spec,
-    head: &Spec,
+    specs: ComparedSpecs<'_>,
     cluster: Option<&ClusterName>,
-    (secrets, mask): (&Secrets, ResourceMask),
+    mask: SpecMask<'_>,
 ) -> StackPlan {
+    let ComparedSpecs { base, head } = specs;
     let masked = |resource: &Resource| {
-        let mut shown = Value::Object(mask(secrets, resource).attributes);
+        let mut shown = Value::Object(mask.apply(resource).attributes);
         if resource.runtime == RuntimeKind::Kubernetes {
             object_rules::drop_unset_server_fields(&mut shown);
         }
@@ -119,7 +153,7 @@ fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::{HashKey, mask_resource};
+    use konverge_base::secrets::HashKey;
     use serde_json::{Map, json};
 
     fn spec(objects: &[Value]) -> Spec {
@@ -155,10 +189,12 @@ mod tests {
         let plan = plan_against_spec(
             &stack,
             &RepoPath::root(),
-            &base,
-            &head,
+            ComparedSpecs {
+                base: &base,
+                head: &head,
+            },
             None,
-            (&secrets, mask_resource),
+            SpecMask::for_readers(&secrets),
         );
         let [claim, set] = plan.resources.as_slice() else {
             panic!("{plan:?}")
@@ -187,10 +223,12 @@ mod tests {
         let plan = plan_against_spec(
             &stack,
             &RepoPath::root(),
-            &base,
-            &head,
+            ComparedSpecs {
+                base: &base,
+                head: &head,
+            },
             None,
-            (&secrets, mask_resource),
+            SpecMask::for_readers(&secrets),
         );
         let actions: Vec<_> = plan.resources.iter().map(|r| (r.id.as_str(), r.action)).collect();
         assert_eq!(
@@ -226,10 +264,12 @@ mod tests {
         let plan = plan_against_spec(
             &stack,
             &RepoPath::root(),
-            &base,
-            &head,
+            ComparedSpecs {
+                base: &base,
+                head: &head,
+            },
             Some(&main),
-            (&secrets, mask_resource),
+            SpecMask::for_readers(&secrets),
         );
         let mut clusters: Vec<_> = plan
             .resources
@@ -262,19 +302,23 @@ mod tests {
         let plan = plan_against_spec(
             &stack,
             &RepoPath::root(),
-            &spec(&[]),
-            &generated,
+            ComparedSpecs {
+                base: &spec(&[]),
+                head: &generated,
+            },
             None,
-            (&secrets, mask_resource),
+            SpecMask::for_readers(&secrets),
         );
         assert_eq!(plan.resources[0].changes[0].to, Some(object(false.into())));
         let plan = plan_against_spec(
             &stack,
             &RepoPath::root(),
-            &generated,
-            &written,
+            ComparedSpecs {
+                base: &generated,
+                head: &written,
+            },
             None,
-            (&secrets, mask_resource),
+            SpecMask::for_readers(&secrets),
         );
         assert!(plan.resources.is_empty(), "{plan:?}");
     }

@@ -93,7 +93,7 @@ async fn carry_out(
         readiness::prepare(runtime, &subject, &of, body).await;
     }
     // Before anything is deleted: without a value everything stays unchanged.
-    let filled = FilledBody::new(runtime, scope, prepared).await?;
+    let filled = FilledBody::new(scope, prepared).await?;
     match planned.public.action {
         Action::Unchanged | Action::Forget => {
             return still_to_become_ready(runtime, scope, target, planned, sink).await;

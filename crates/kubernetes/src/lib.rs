@@ -15,15 +15,8 @@ pub use api::clusters::{Kubernetes, SecretData};
 pub use api::connect::{ClusterAccess, ClusterCredentials, KubeconfigText};
 pub use api::openapi::ClusterSchemas;
 pub use api::options::{Conflicts, Options};
+pub use object::object_ref::mark_owner;
 pub use plan::same_cluster::forget_clusters;
-
-/// Marks an object as one of a stack, as an apply does.
-pub fn mark_owner(
-    object: &mut serde_json::Map<String, serde_json::Value>,
-    stack: &konverge_base::model::StackId,
-) {
-    object::object_ref::annotate(object, OWNER, stack.to_string());
-}
 
 /// Our name as a field manager.
 const FIELD_MANAGER: &str = "konverge";

@@ -17,9 +17,15 @@ pub struct ModelDifference {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PropertyChange {
     /// It is new.
-    Added,
+    Added {
+        /// As it is.
+        to: String,
+    },
     /// It is gone.
-    Removed,
+    Removed {
+        /// As it was.
+        from: String,
+    },
     /// Its type or whether it is required changed.
     Changed {
         /// As it was.
@@ -40,17 +46,15 @@ pub fn differences(old: &str, new: &str) -> Vec<ModelDifference> {
         change,
     };
     let mut all: Vec<_> = old
-        .keys()
-        .filter(|key| !new.contains_key(*key))
-        .map(|key| entry(key, PropertyChange::Removed))
+        .iter()
+        .filter(|(key, _)| !new.contains_key(*key))
+        .map(|(key, from)| entry(key, PropertyChange::Removed { from: from.clone() }))
         .collect();
     for (key, to) in &new {
-        match old.get(key) {
-            None => all.push(entry(key, PropertyChange::Added)),
-            Some(from) if from != to => {
-                let (from, to) = (from.clone(), to.clone());
-                all.push(entry(key, PropertyChange::Changed { from, to }));
-            }
+        let to = to.clone();
+        match old.get(key).cloned() {
+            None => all.push(entry(key, PropertyChange::Added { to })),
+            Some(from) if from != to => all.push(entry(key, PropertyChange::Changed { from, to })),
             Some(_) => {}
         }
     }
@@ -88,7 +92,7 @@ fn properties(text: &str) -> Properties {
     found
 }
 
-/// An attribute and its declaration: `a?: str` is `a` and `?: str`.
+/// An attribute and its declaration in words: `a?: str` is `a` and `optional str`.
 fn split(attribute: &str) -> Option<(String, String)> {
     let end = match attribute.strip_prefix('"') {
         Some(quoted) => quoted.find("\"?: ").or_else(|| quoted.find("\": "))? + 2,
@@ -96,7 +100,11 @@ fn split(attribute: &str) -> Option<(String, String)> {
             .find(": ")
             .map(|end| end - usize::from(attribute[..end].ends_with('?')))?,
     };
-    Some((attribute[..end].to_owned(), attribute[end..].to_owned()))
+    let declaration = match attribute[end..].strip_prefix("?: ") {
+        Some(kind) => format!("optional {kind}"),
+        None => attribute[end..].trim_start_matches(": ").to_owned(),
+    };
+    Some((attribute[..end].to_owned(), declaration))
 }
 
 #[cfg(test)]
@@ -115,8 +123,8 @@ mod tests {
                     found.schema,
                     found.property,
                     match &found.change {
-                        PropertyChange::Added => "added".to_owned(),
-                        PropertyChange::Removed => "removed".to_owned(),
+                        PropertyChange::Added { .. } => "added".to_owned(),
+                        PropertyChange::Removed { .. } => "removed".to_owned(),
                         PropertyChange::Changed { from, to } => format!("{from} -> {to}"),
                     }
                 )
@@ -125,7 +133,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "A a ?: str -> : str",
+                "A a optional str -> str",
                 "A b removed",
                 "A check a must have at most 2 items removed",
                 "A check a must have at most 3 items added",

@@ -370,3 +370,26 @@ fn a_file_is_read_by_the_rules_of_stores_of_files() {
     assert!(!may_read("appops/pay/prod", "secrets/other.yaml"));
     assert!(!may_read("appops/shop/prod", "secrets/pay.yaml"));
 }
+
+/// A container of any kind, and a part of it that looks like a reference to a Secret, is a plain place.
+#[test]
+fn no_container_of_a_pod_reads_a_value_in_its_environment() {
+    let text = "ref+kubernetes://pay/db#password";
+    let pod = |key: &str, container: Value| {
+        let mut spec = json!({"containers": []});
+        spec[key] = json!([container]);
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec})
+    };
+    for key in ["containers", "initContainers", "ephemeralContainers"] {
+        for part in [
+            json!({"name": "a", "env": [{"name": "PASSWORD", "value": text}]}),
+            json!({"name": "a", "envFrom": [{"prefix": text}]}),
+            json!({"name": "a", "envFrom": [{"secretRef": {"name": text}}]}),
+            json!({"name": "a", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": text}}}]}),
+            json!({"name": "a", "args": [text]}),
+        ] {
+            let refused = judge(STORES, pod(key, part.clone())).unwrap_err();
+            assert!(refused.contains("pay/db"), "{key} {part}: {refused}");
+        }
+    }
+}

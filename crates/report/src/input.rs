@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use konverge_base::model::{
-    CommitId, StackId, affected::Affected, comment_marker::CommentMarker, permission_changes::PowerChange,
-    plan::Plan, policy_finding::PolicyFinding, review_difference::ReviewDifference,
+    CommitId, StackId, affected::Affected, comment_marker::CommentMarker, model_change::ModelChange,
+    permission_changes::PowerChange, plan::Plan, policy_finding::PolicyFinding,
+    review_difference::ReviewDifference,
 };
 
 /// The run that a report describes.
@@ -55,6 +56,8 @@ pub struct CommentInput<'a> {
     pub last_push: Option<&'a ReviewDifference>,
     /// How merging would change the settings that grant permissions.
     pub power: &'a [PowerChange],
+    /// What differs in generated models.
+    pub models: &'a [ModelChange],
     /// The wave of each stack, where `after` orders stacks; a missing stack is in wave 0.
     pub waves: &'a BTreeMap<StackId, usize>,
     /// In which waves the rollouts of `konverge.yaml` would carry the change, one sentence each.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::escape;
 use konverge_base::{
     error::{ErrorDocument, UserError},
-    model::policy_finding::PolicyFinding,
+    model::{model_change::ModelChange, plan::Plan, policy_finding::PolicyFinding},
 };
 
 /// A document of the model (plan, affected, apply report) with a newline, without workflow commands and
@@ -25,6 +25,24 @@ pub fn with_findings<T: Serialize>(result: &T, findings: &[PolicyFinding]) -> St
         findings: &'a [PolicyFinding],
     }
     document(&WithFindings { result, findings })
+}
+
+/// A plan, with the findings of the policies and the changes of generated models at the end, if there are any.
+pub fn preview(plan: &Plan, findings: &[PolicyFinding], models: &[ModelChange]) -> String {
+    #[derive(Serialize)]
+    struct Preview<'a> {
+        #[serde(flatten)]
+        plan: &'a Plan,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        findings: &'a [PolicyFinding],
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        models: &'a [ModelChange],
+    }
+    document(&Preview {
+        plan,
+        findings,
+        models,
+    })
 }
 
 /// `{"error":{…}}`.

@@ -21,6 +21,7 @@ pub mod lint;
 mod list_diff;
 pub mod markdown;
 pub mod mermaid;
+pub mod model_changes;
 pub mod outcome;
 pub mod progress;
 pub mod stack_tests;

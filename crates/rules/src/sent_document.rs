@@ -291,6 +291,44 @@ mod tests {
         }
     }
 
+    /// Values of an author that look like what stands for a value on the way.
+    #[test]
+    fn a_value_that_looks_like_a_word_of_the_message_stays_a_value() {
+        let looks = [
+            serde_json::json!("After"),
+            serde_json::json!({"Is": "x"}),
+            serde_json::json!({"Before": null, "After": {}}),
+            serde_json::json!({"$serde_json::private::Number": "1", "a": true}),
+        ];
+        for look in &looks {
+            for other in looks.iter().map(Some).chain([None]) {
+                let change = DocumentChange {
+                    path: String::new(),
+                    from: None,
+                    to: Some(look.clone()),
+                    origin: ChangeOrigin::Change,
+                };
+                let resource = DocumentResource {
+                    id: "v1:ConfigMap:shop:web".parse().unwrap(),
+                    runtime: RuntimeKind::Kubernetes,
+                    kind: "ConfigMap".to_owned(),
+                    cluster: None,
+                    action: Action::Update,
+                    replace: Vec::new(),
+                    data_loss: false,
+                    before: other.cloned(),
+                    after: Some(look.clone()),
+                    changes: vec![change],
+                    unknown: Vec::new(),
+                    secret: Vec::new(),
+                    known_before_write: false,
+                };
+                let text = serde_json::to_string(&sent(&resource, true)).unwrap();
+                assert_eq!(received(serde_json::from_str(&text).unwrap()), resource);
+            }
+        }
+    }
+
     #[test]
     fn a_worker_that_has_a_document_without_its_changes_needs_it_again_for_rules_that_see_them() {
         let document = || {

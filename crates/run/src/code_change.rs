@@ -21,9 +21,8 @@ use konverge_base::{
         spec::Spec,
         stack::Stack,
     },
-    secrets::mask_resource,
 };
-use konverge_engine as engine;
+use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_kcl::AttributePath;
 
 /// Where an attribute is set.
@@ -226,9 +225,9 @@ impl<'a> CodeEditor<'a> {
     }
 
     fn difference(&self, stack: &Stack, old: &Spec, new: &Spec) -> StackPlan {
-        let mask = mask_resource as engine::ResourceMask;
-        let masked = (&self.run.secrets, mask);
-        engine::plan_against_spec(&stack.id, &stack.folder, old, new, None, masked)
+        let specs = ComparedSpecs { base: old, head: new };
+        let mask = SpecMask::for_readers(&self.run.secrets);
+        engine::plan_against_spec(&stack.id, &stack.folder, specs, None, mask)
     }
 }
 

@@ -9,9 +9,9 @@ use konverge_base::{
         plan::{FieldChange, ResourcePlan, StackPlan},
         plan_document::{DesiredResource, OtherNames, StackDocument},
     },
-    secrets::{Secrets, mask_resource},
+    secrets::Secrets,
 };
-use konverge_engine::{self as engine, EnginePlan, TruePlan};
+use konverge_engine::{self as engine, ComparedSpecs, EnginePlan, SpecMask, TruePlan};
 use konverge_policy as policy;
 
 /// Sees each stack of a preview as soon as it is planned. Nothing of it lives longer.
@@ -38,7 +38,8 @@ impl PlannedDocument<'_> {
             TargetPlan::Live(plan) => plan.truth(),
             TargetPlan::Spec(plan) => {
                 let (base, head) = &plan.compared;
-                engine::true_spec_plan(&plan.public, (base, head), None, self.secrets)
+                let specs = ComparedSpecs { base, head };
+                engine::true_spec_plan(&plan.public, specs, None, self.secrets)
             }
         };
         for_rules(truth, self.known_as.clone())
@@ -49,8 +50,7 @@ impl PlannedDocument<'_> {
         let desired = match self.planned {
             TargetPlan::Live(plan) => plan.desired(),
             TargetPlan::Spec(plan) => {
-                let masked = (self.secrets, mask_resource as engine::ResourceMask);
-                engine::desired_by_spec(&plan.compared.1, None, masked)
+                engine::desired_by_spec(&plan.compared.1, None, SpecMask::for_readers(self.secrets))
             }
         };
         let plan = masked_plan(self.planned.public(), self.secrets);

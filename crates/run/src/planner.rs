@@ -13,13 +13,14 @@ use crate::{
         DeliveredObjects, Delivery, DeliveryRecord, DeliveryTarget, NO_OBJECTS, OTHER_RULE, check_released,
         take_back,
     },
-    kusion_releases,
+    hook_file, kusion_releases,
     logins::{LoginUse, Logins, StackLogin, StackLoginChoice},
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
     spec_source::SpecSource,
     stack_runtimes::StackRuntimes,
+    stack_secrets::StackSecrets,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -32,13 +33,38 @@ use konverge_base::{
         stack::Stack,
         state::StackState,
     },
-    secrets::{Secrets, mask_resource},
+    secrets::{Secrets, StackReferences},
 };
 use konverge_cloud::RegistryLogin;
 use konverge_config::{Config, EffectiveStack, HookTool};
-use konverge_engine::{self as engine, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry, runtime::Runtime};
+use konverge_engine::{
+    self as engine, ComparedSpecs, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry, SpecMask,
+    runtime::Runtime,
+};
 use konverge_kubernetes::Kubernetes;
 use konverge_state::IndexedStates;
+
+/// What a plan starts from.
+#[derive(Clone, Copy)]
+pub struct PlanStart<'a> {
+    /// The recorded state.
+    pub state: &'a StackState,
+    /// Its serial, if it is the one of the store.
+    pub serial: Option<u64>,
+    /// The secrets of the stack, if their values may be had.
+    pub secrets: Option<&'a StackSecrets>,
+}
+
+impl<'a> PlanStart<'a> {
+    /// A state whose serial does not matter, without values of secrets.
+    fn of(state: &'a StackState) -> Self {
+        Self {
+            state,
+            serial: None,
+            secrets: None,
+        }
+    }
+}
 
 /// The common input of all plans of a run.
 pub struct Planner {
@@ -168,7 +194,8 @@ impl Planner {
             self.run.warn(&what, refusal);
         }
         let purpose = (PlanPurpose::Show { leaving }, LoginUse::Preview);
-        self.plan_for(purpose, target, wanted, (&state, None)).await
+        self.plan_for(purpose, target, wanted, PlanStart::of(&state))
+            .await
     }
 
     /// The file for what a run could not store; `None` if there is no state or no place for it.
@@ -207,7 +234,7 @@ impl Planner {
             .or(own))
     }
 
-    /// As [`Planner::plan`], from a given state, to be applied; with the serial of that state, if it is.
+    /// As [`Planner::plan`], from a given state, to be applied.
     ///
     /// # Errors
     /// As [`Planner::plan`].
@@ -215,10 +242,10 @@ impl Planner {
         &self,
         target: &Target,
         wanted: Spec,
-        state: (&StackState, Option<u64>),
+        start: PlanStart<'_>,
     ) -> Result<TargetPlan, UserError> {
         let purpose = (PlanPurpose::Apply, LoginUse::Apply);
-        self.plan_for(purpose, target, wanted, state).await
+        self.plan_for(purpose, target, wanted, start).await
     }
 
     /// As [`Planner::plan_from`], with the identity of previews: nothing is applied.
@@ -232,7 +259,7 @@ impl Planner {
         state: &StackState,
     ) -> Result<TargetPlan, UserError> {
         let purpose = (PlanPurpose::Apply, LoginUse::Preview);
-        self.plan_for(purpose, target, wanted, (state, None)).await
+        self.plan_for(purpose, target, wanted, PlanStart::of(state)).await
     }
 
     /// The rules of a target. For its login and its environment the folder counts.
@@ -345,11 +372,34 @@ impl Planner {
 
     async fn plan_for(
         &self,
+        purpose: (PlanPurpose<'_>, LoginUse),
+        target: &Target,
+        wanted: Spec,
+        start: PlanStart<'_>,
+    ) -> Result<TargetPlan, UserError> {
+        let planned = self.plan_as(purpose, target, wanted, start).await;
+        planned.map_err(|failure| match (&self.wanted, &target.head) {
+            (SpecSource::Compiled { head, .. }, Some(stack)) => hook_file::locate(failure, head, stack),
+            _ => failure,
+        })
+    }
+
+    async fn plan_as(
+        &self,
         (purpose, usage): (PlanPurpose<'_>, LoginUse),
         target: &Target,
         wanted: Spec,
-        (state, serial): (&StackState, Option<u64>),
+        start: PlanStart<'_>,
     ) -> Result<TargetPlan, UserError> {
+        let PlanStart {
+            state,
+            serial,
+            secrets,
+        } = start;
+        let mut stack_secrets = match secrets {
+            Some(held) => held.clone(),
+            None => StackSecrets::new(Arc::clone(&self.references), target),
+        };
         let login = self.login(target, usage)?;
         let hooks = self.hook_rules(target, serial);
         let mut on_clusters = has_objects(&wanted)
@@ -387,13 +437,16 @@ impl Planner {
             // Nothing is resolved: only texts are compared. Whether the stack may use its references is judged nevertheless.
             let (before, note) = self.compared(target).await?;
             let before = self.references.name_stores(before);
-            let wanted = self.references.admit(target, wanted)?;
+            let wanted = stack_secrets.admit(wanted)?;
             let secrets = self.secrets();
             let (id, folder) = (&target.id, &target.folder);
-            let masked = (secrets, mask_resource as engine::ResourceMask);
-            let public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
-            let sides = (&before, &wanted);
-            let mut public = engine::show_spec_hooks(public, sides, &hooks, None, secrets)?;
+            let specs = ComparedSpecs {
+                base: &before,
+                head: &wanted,
+            };
+            let mask = SpecMask::for_readers(secrets);
+            let public = engine::plan_against_spec(id, folder, specs, None, mask);
+            let mut public = engine::show_spec_hooks(public, specs, &hooks, None, secrets)?;
             public.notes.extend(note);
             public.notes.extend(lacking);
             let compared = (before, wanted);
@@ -411,9 +464,9 @@ impl Planner {
                 (state, cluster.as_ref()),
             )
             .await?;
-        let wanted = self.references.admit(target, wanted)?;
+        let wanted = stack_secrets.admit(wanted)?;
         // What is missing is said at its resource.
-        let _ = self.references.ask_versions(&target.id).await;
+        let _ = stack_secrets.ask_versions().await;
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let ignore = ignore.unwrap_or_default();
         let mut step = engine::plan(PlanRequest {
@@ -426,6 +479,7 @@ impl Planner {
             cluster,
             events: self.run.events.as_ref(),
             hooks,
+            references: StackReferences::new(Arc::new(stack_secrets)),
             secrets: self.secrets(),
         })
         .await?;

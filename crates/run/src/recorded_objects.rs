@@ -6,6 +6,7 @@ use crate::{Planner, Target, cluster_selection};
 use konverge_base::{
     error::UserError,
     model::{spec::RuntimeKind, state::StackState},
+    secrets::StackReferences,
 };
 use konverge_engine::runtime::{Item, Needs, ObservedObject, StackScope};
 
@@ -48,6 +49,7 @@ pub async fn observe_recorded(
         read: Arc::default(),
         pending: Arc::default(),
         hooks: Arc::default(),
+        references: StackReferences::default(),
     };
     let runtimes = planning.runtimes_to_read(target).await?;
     let seen = runtimes.get(kind)?.observe(&scope, &items).await?;

@@ -118,7 +118,11 @@ impl AnalysisCache {
         let Ok(commit) = repository.resolve("HEAD") else {
             return;
         };
-        let commits = self.revisions().iter().filter_map(CachedRevision::listing).count();
+        let commits = self
+            .revisions()
+            .iter()
+            .filter_map(CachedRevision::listing)
+            .count();
         let is_kept = repository.tree(&commit).ok() == *self.kept();
         if self.places.is_none() || is_kept || commits > usize::from(self.has_earlier) {
             return;

@@ -15,7 +15,7 @@ use crate::{
     spec_source::SpecSource,
     stack_runtimes::StackRuntimes,
 };
-use konverge_base::{error::UserError, model::file_source::Source, secrets::SecretResolver};
+use konverge_base::{error::UserError, model::file_source::Source};
 use konverge_config::Config;
 
 /// A run that is not open yet.
@@ -141,9 +141,7 @@ impl<'a> RunBuilder<'a> {
             files,
             cluster_secrets(clusters),
         );
-        let references = Arc::new(references);
-        let resolver = || Arc::clone(&references) as Arc<dyn SecretResolver>;
-        let runtimes = infrastructure.map(|parts| StackRuntimes::new(parts, resolver()));
+        let runtimes = infrastructure.map(StackRuntimes::new);
         Ok(Planner {
             logins: Logins::new(run, &config, secrets.clone()),
             run: run.clone(),
@@ -151,7 +149,7 @@ impl<'a> RunBuilder<'a> {
             wanted,
             backend,
             runtimes: runtimes.unwrap_or_default(),
-            references,
+            references: Arc::new(references),
             live,
             given,
             claims,

@@ -10,7 +10,7 @@ use crate::{
     affected::{BEFORE, credentials, find, is_part},
     apply::NewerCommitCheck,
     cluster_selection::{GivenCluster, Live},
-    compiler,
+    compiler, model_changes,
     other_stack_claims::StackClaims,
     policy_set_loader,
     stack_lookup::{self, NamedStacks},
@@ -21,6 +21,7 @@ use konverge_base::{
     model::{
         CommitId, RepoPath, Shard, StackId,
         affected::Affected,
+        model_change::ModelChange,
         spec::Spec,
         stack::{CompileSetup, NamedBy, Stack},
     },
@@ -77,6 +78,8 @@ pub struct Session {
     pub targets: Vec<Target>,
     /// How they differ from the base; empty for a Spec from a file.
     pub affected: Affected,
+    /// What the change does to generated models.
+    pub models: Vec<ModelChange>,
     /// The policy sets of the revision at hand.
     pub sets: PolicySets,
     /// Which pending stacks have a newer commit, if only the pending ones were selected.
@@ -131,6 +134,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         None => revisions.keep_head(),
     }
     let affected = revisions.affected();
+    let models = model_changes::find(run, &revisions, &affected);
     let mut targets = targets(request, &revisions, &affected);
     let head = &revisions.head;
     let config = head.config.clone();
@@ -171,6 +175,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         planning,
         targets,
         affected,
+        models,
         sets,
         newer,
     })
@@ -247,6 +252,7 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
         planning,
         targets: targets.into_values().collect(),
         affected: nothing_compared(),
+        models: Vec::new(),
         sets,
         newer: None,
     })
@@ -294,6 +300,7 @@ pub async fn open_file(
         planning,
         targets: vec![Target::new(&stack, None)],
         affected: nothing_compared(),
+        models: Vec::new(),
         sets,
         newer: None,
     })

@@ -8,7 +8,6 @@ use crate::{
     infrastructure::Infrastructure,
     logins::{LoginUse, StackLogin},
 };
-use konverge_base::secrets::SecretResolver;
 use konverge_config::EffectiveStack;
 use konverge_engine::RuntimeRegistry;
 use konverge_kubernetes::Kubernetes;
@@ -27,10 +26,13 @@ pub struct StackRuntimes {
 }
 
 impl StackRuntimes {
-    /// The runtimes of an infrastructure, which resolve references to secrets by this.
-    pub(super) fn new(infrastructure: Infrastructure, references: Arc<dyn SecretResolver>) -> Self {
-        let kubernetes = infrastructure.kubernetes.with_references(Arc::clone(&references));
-        let terraform = Arc::new(infrastructure.terraform.with_references(references));
+    /// The runtimes of an infrastructure.
+    pub(super) fn new(infrastructure: Infrastructure) -> Self {
+        let Infrastructure {
+            kubernetes,
+            terraform,
+        } = infrastructure;
+        let terraform = Arc::new(terraform);
         Self {
             job: RuntimeRegistry::new()
                 .with(Arc::new(kubernetes.clone()))

@@ -276,7 +276,12 @@ mod tests {
             Ok(None)
         }
 
-        async fn difference(&self, _: &StackId, _: u64, _: u64) -> Result<Option<StateDifference>, UserError> {
+        async fn difference(
+            &self,
+            _: &StackId,
+            _: u64,
+            _: u64,
+        ) -> Result<Option<StateDifference>, UserError> {
             Ok(None)
         }
     }

@@ -156,7 +156,10 @@ impl Asking {
             hint: refusal.hint.to_owned(),
         })?;
         // The audit names the difference that the person was shown.
-        let shown = row.drift.as_ref().filter(|_| operation == PortalOperation::Restore);
+        let shown = row
+            .drift
+            .as_ref()
+            .filter(|_| operation == PortalOperation::Restore);
         let input = OperationInput {
             digest: shown.map(|drift| drift.digest.to_string()).or(input.digest),
             ..input

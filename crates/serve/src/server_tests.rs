@@ -244,10 +244,30 @@ async fn a_wrong_address_is_told() {
     }
     // What the framework refuses by itself has the form of every other error.
     for (method, path, status, form) in [
-        ("POST", "/api/v1/overview", StatusCode::METHOD_NOT_ALLOWED, "application/json"),
-        ("GET", "/api/v1/stacks/%FF%2Fprod", StatusCode::BAD_REQUEST, "application/json"),
-        ("POST", "/index.html", StatusCode::METHOD_NOT_ALLOWED, "text/html; charset=utf-8"),
-        ("GET", "/stacks/%FF/index.html", StatusCode::BAD_REQUEST, "text/html; charset=utf-8"),
+        (
+            "POST",
+            "/api/v1/overview",
+            StatusCode::METHOD_NOT_ALLOWED,
+            "application/json",
+        ),
+        (
+            "GET",
+            "/api/v1/stacks/%FF%2Fprod",
+            StatusCode::BAD_REQUEST,
+            "application/json",
+        ),
+        (
+            "POST",
+            "/index.html",
+            StatusCode::METHOD_NOT_ALLOWED,
+            "text/html; charset=utf-8",
+        ),
+        (
+            "GET",
+            "/stacks/%FF/index.html",
+            StatusCode::BAD_REQUEST,
+            "text/html; charset=utf-8",
+        ),
     ] {
         let request = Request::builder()
             .method(method)

@@ -23,14 +23,11 @@ use super::{
 use konverge_base::{
     error::UserError,
     model::{ResourceId, StackId},
-    secrets::SecretResolver,
 };
 
 /// The runtime of Terraform resources; serves any number of stacks.
 pub struct Terraform {
     pub(super) options: TerraformOptions,
-    /// Resolves references to secrets.
-    references: Option<Arc<dyn SecretResolver>>,
     /// Created at the first use: a run without Terraform resources needs no Terraform. All logins share it.
     toolbox: Arc<OnceCell<Installation>>,
     prepared: Mutex<HashMap<String, PreparedPlan>>,
@@ -45,7 +42,6 @@ impl Terraform {
     pub fn new(options: TerraformOptions) -> Self {
         Self {
             options,
-            references: None,
             toolbox: Arc::default(),
             prepared: Mutex::default(),
             moves: Mutex::default(),
@@ -68,21 +64,9 @@ impl Terraform {
             listed.extend(values.iter().cloned());
         }
         Self {
-            references: self.references.clone(),
             toolbox: Arc::clone(&self.toolbox),
             ..Self::new(options)
         }
-    }
-
-    /// Resolves references to secrets with this.
-    #[must_use]
-    pub fn with_references(mut self, resolver: Arc<dyn SecretResolver>) -> Self {
-        self.references = Some(resolver);
-        self
-    }
-
-    pub(super) fn references(&self) -> Option<&dyn SecretResolver> {
-        self.references.as_deref()
     }
 
     /// The executable.

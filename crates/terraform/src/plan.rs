@@ -65,8 +65,8 @@ async fn plan_all(
         answers.insert(planned.item.id.clone(), Ok(planned));
     }
     take_out(&mut subjects, failed, answers);
-    let resolver = runtime.references();
-    let failed = secret_references::fill_in_versions(resolver, &scope.stack, &mut subjects).await;
+    let resolver = scope.references.resolver();
+    let failed = secret_references::fill_in_versions(resolver, &mut subjects).await;
     take_out(&mut subjects, failed, answers);
     while !subjects.is_empty() {
         let toolbox = runtime.toolbox().await?;
@@ -95,7 +95,7 @@ async fn plan_all(
                 continue;
             }
         }
-        let secrets = match ModuleSecrets::resolve(resolver, &scope.stack, &subjects).await {
+        let secrets = match ModuleSecrets::resolve(resolver, &subjects).await {
             Ok(secrets) => secrets,
             Err(failed) => {
                 take_out(&mut subjects, failed, answers);

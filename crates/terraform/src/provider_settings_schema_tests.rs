@@ -58,8 +58,28 @@ fn each_setting_of_a_published_schema_is_listed_or_refused() {
 #[test]
 fn no_setting_that_is_allowed_sounds_like_an_identity() {
     const WORDS: [&str; 22] = [
-        "access", "account", "arn", "assume", "auth", "cert", "cli", "client", "credential", "endpoint", "external",
-        "host", "identity", "impersonate", "key", "msi", "oidc", "profile", "role", "secret", "tenant", "token",
+        "access",
+        "account",
+        "arn",
+        "assume",
+        "auth",
+        "cert",
+        "cli",
+        "client",
+        "credential",
+        "endpoint",
+        "external",
+        "host",
+        "identity",
+        "impersonate",
+        "key",
+        "msi",
+        "oidc",
+        "profile",
+        "role",
+        "secret",
+        "tenant",
+        "token",
     ];
     // What each of them does is known: it limits, retries, labels, or waits.
     const HARMLESS: [&str; 11] = [
@@ -80,7 +100,9 @@ fn no_setting_that_is_allowed_sounds_like_an_identity() {
         let (provider, path) = line.split_once(' ').unwrap();
         let setting = path.rsplit('.').next().unwrap();
         // Azure's `features` say how a resource is deleted, by its kind.
-        let is_suspect = setting.split('_').any(|word| WORDS.contains(&word.trim_end_matches('s')));
+        let is_suspect = setting
+            .split('_')
+            .any(|word| WORDS.contains(&word.trim_end_matches('s')));
         if path.starts_with("features") || !is_suspect {
             continue;
         }
@@ -107,7 +129,10 @@ fn each_name_on_the_list_is_one_of_a_schema() {
     ];
     let published = published();
     for (providers, free) in FREE {
-        let known: Vec<_> = providers.split(' ').filter_map(|name| published.get(name)).collect();
+        let known: Vec<_> = providers
+            .split(' ')
+            .filter_map(|name| published.get(name))
+            .collect();
         for name in free.split(' ').filter(|_| !known.is_empty()) {
             let is_known = known.iter().any(|settings| settings.contains(&name));
             assert!(is_known || OTHER_VERSIONS.contains(&name), "{providers}: {name}");

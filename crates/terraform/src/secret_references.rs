@@ -21,8 +21,8 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, StackId, masked_value::join_path, reference, state::Recorded},
-    secrets::{SecretResolver, SecretTemplate, WrittenReference, WrittenReferences},
+    model::{ResourceId, masked_value::join_path, reference, state::Recorded},
+    secrets::{SecretResolver, SecretTemplate, TemplatePlace, WrittenReference, WrittenReferences},
 };
 
 /// What the state keeps of a Terraform resource besides its attributes.
@@ -87,12 +87,11 @@ type Failed = Vec<(ResourceId, TerraformError)>;
 /// Replaces `?as=version` by versions, and notes the references of the attributes in `written`.
 pub(super) async fn fill_in_versions(
     resolver: Option<&dyn SecretResolver>,
-    stack: &StackId,
     subjects: &mut [ModuleResource],
 ) -> Failed {
     let mut failed = Vec::new();
     for subject in subjects {
-        if let Err(error) = fill_in(resolver, stack, subject).await {
+        if let Err(error) = fill_in(resolver, subject).await {
             failed.push((subject.id().clone(), error));
         }
     }
@@ -101,7 +100,6 @@ pub(super) async fn fill_in_versions(
 
 async fn fill_in(
     resolver: Option<&dyn SecretResolver>,
-    stack: &StackId,
     subject: &mut ModuleResource,
 ) -> Result<(), TerraformError> {
     let id = subject.id().clone();
@@ -110,13 +108,13 @@ async fn fill_in(
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     if let Some(desired) = &mut subject.item.desired {
         let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));
-        let noted = fill_in_texts(resolver, stack, (&id, &before), &mut attributes).await;
+        let noted = fill_in_texts(resolver, (&id, &before), &mut attributes).await;
         if let Value::Object(attributes) = attributes {
             desired.attributes = attributes;
         }
         written = noted?;
         let none = WrittenReferences::new();
-        fill_in_texts(resolver, stack, (&id, &none), &mut subject.meta).await?;
+        fill_in_texts(resolver, (&id, &none), &mut subject.meta).await?;
     }
     subject.written = written;
     Ok(())
@@ -124,7 +122,6 @@ async fn fill_in(
 
 async fn fill_in_texts(
     resolver: Option<&dyn SecretResolver>,
-    stack: &StackId,
     (id, before): (&ResourceId, &WrittenReferences),
     value: &mut Value,
 ) -> Result<WrittenReferences, TerraformError> {
@@ -139,11 +136,11 @@ async fn fill_in_texts(
         }
         let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(id)))?;
         let versions = template
-            .versions(resolver, stack)
+            .versions(resolver)
             .await
             .map_err(TerraformError::Secret)?;
         let mut noted = WrittenReference::new(&template, &versions);
-        let rotated = resolver.rotated(stack);
+        let rotated = resolver.rotated();
         if let Some(before) = before.get(&path).filter(|before| before.stays(&noted, rotated)) {
             noted = before.clone();
         }
@@ -207,13 +204,12 @@ impl ModuleSecrets {
     /// Resolves the references of a module: their values if the stack is being applied, else nothing of them.
     pub(super) async fn resolve(
         resolver: Option<&dyn SecretResolver>,
-        stack: &StackId,
         subjects: &[ModuleResource],
     ) -> Result<Self, Failed> {
         let mut secrets = Self::default();
         let mut failed = Vec::new();
         for subject in subjects {
-            if let Err(error) = secrets.add(resolver, stack, subject).await {
+            if let Err(error) = secrets.add(resolver, subject).await {
                 failed.push((subject.id().clone(), error));
             }
         }
@@ -226,11 +222,13 @@ impl ModuleSecrets {
     async fn add(
         &mut self,
         resolver: Option<&dyn SecretResolver>,
-        stack: &StackId,
         subject: &ModuleResource,
     ) -> Result<(), TerraformError> {
         let desired = subject.item.desired.as_ref();
-        let recorded = desired.is_none();
+        let place_of_text = match desired {
+            Some(_) => TemplatePlace::Text,
+            None => TemplatePlace::RecordedText,
+        };
         let attributes = desired.map(|desired| Value::Object(desired.attributes.clone()));
         let of_attributes = attributes.iter().flat_map(texts);
         let of_attributes = of_attributes.map(|(_, text)| (text, SecretPlace::Attribute));
@@ -241,7 +239,7 @@ impl ModuleSecrets {
                 continue;
             };
             let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(subject.id())))?;
-            let has_values = resolver.has_values(stack);
+            let has_values = resolver.has_values();
             let of = SecretText { text, place };
             if place == SecretPlace::Provider && !has_values {
                 self.unasked.insert(subject.provider.source.clone());
@@ -251,7 +249,7 @@ impl ModuleSecrets {
             }
             let value = match (has_values, place) {
                 (true, _) => {
-                    let value = template.value(resolver, stack, true, recorded).await;
+                    let value = template.value(resolver, place_of_text).await;
                     let value = value.map_err(TerraformError::Secret)?;
                     Some(String::from_utf8_lossy(&value).into_owned())
                 }

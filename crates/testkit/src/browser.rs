@@ -158,8 +158,11 @@ impl Browser {
         self.order("Network.setCookie", &cookie);
     }
 
-    /// A picture of the whole page, as PNG.
+    /// A picture of the whole page, as PNG. What is outside of the window is drawn too.
     pub fn picture(&mut self) -> Vec<u8> {
+        self.evaluate(
+            "document.querySelectorAll('*').forEach((item) => { item.style.contentVisibility = 'visible'; })",
+        );
         let taken = self.order("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
         let data = taken["data"].as_str().expect("a picture is text");
         STANDARD.decode(data).expect("a picture is base64")

@@ -115,10 +115,15 @@ fn definition<'a>(schema: &'a Value, property: &'a Value) -> Option<(&'a str, &'
     referred(schema, property).filter(|(_, found)| found.get("properties").is_some())
 }
 
-/// The type, unless it is a string or has keys of its own.
-fn kind(schema: &Value, property: &Value) -> Option<&'static str> {
+/// The type, unless it is a string or has keys of its own. Of a choice all of its types.
+fn kind(schema: &Value, property: &Value) -> Option<String> {
     if definition(schema, property).is_some() {
         return None;
+    }
+    if let Some(choices) = property["anyOf"][0]["anyOf"].as_array() {
+        let kinds = choices.iter().map(|choice| kind(schema, choice));
+        let kinds: Vec<_> = kinds.map(|kind| kind.unwrap_or_else(|| "string".to_owned())).collect();
+        return Some(kinds.join(" or "));
     }
     let is = |word: &str| match &property["type"] {
         Value::String(own) => own == word,
@@ -131,7 +136,8 @@ fn kind(schema: &Value, property: &Value) -> Option<&'static str> {
         ("integer", "number"),
         ("boolean", "boolean"),
     ];
-    kinds.into_iter().find(|(word, _)| is(word)).map(|(_, kind)| kind)
+    let found = kinds.into_iter().find(|(word, _)| is(word));
+    found.map(|(_, kind)| kind.to_owned())
 }
 
 /// The values of an enum with their meanings.

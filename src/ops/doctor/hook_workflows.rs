@@ -23,7 +23,8 @@ pub(super) fn findings(root: &Path, config: &Config) -> Vec<DoctorFinding> {
     let files: BTreeSet<_> = hooks.map(|hook| hook.workflow.as_str()).collect();
     let check = |file: &&str| {
         let text = std::fs::read_to_string(root.join(FOLDER).join(file)).ok();
-        let says = check(text.as_deref()).map(|()| "it can be started, and its runs are found again".to_owned());
+        let says =
+            check(text.as_deref()).map(|()| "it can be started, and its runs are found again".to_owned());
         let says = says.map_err(|failure| failure.at(format!("{FOLDER}/{file}"), None, None));
         DoctorFinding::from_result(format!("hook workflow {file}"), says)
     };
@@ -49,7 +50,10 @@ fn check(text: Option<&str>) -> Result<(), UserError> {
         .iter()
         .find(|input| inputs.is_none_or(|inputs| inputs.get(input).is_none()));
     if let Some(input) = lacking {
-        return Err(wrong(format!("it has no input `{input}`, so GitHub refuses to start it")).hint(needs));
+        return Err(wrong(format!(
+            "it has no input `{input}`, so GitHub refuses to start it"
+        ))
+        .hint(needs));
     }
     let title = workflow["run-name"].as_str().unwrap_or_default();
     match ["inputs.stack", "inputs.digest"]
@@ -92,7 +96,11 @@ mod tests {
         for (text, says, fix) in [
             (None, "there is no such file", "add the workflow"),
             (Some("a: [".to_owned()), "not YAML", "fixed"),
-            (Some("on: push\n".to_owned()), "no input `stack`", "workflow_dispatch"),
+            (
+                Some("on: push\n".to_owned()),
+                "no input `stack`",
+                "workflow_dispatch",
+            ),
             (
                 Some("on: workflow_dispatch\n".to_owned()),
                 "no input `stack`",
@@ -108,11 +116,7 @@ mod tests {
                 "`inputs.digest`",
                 RUN_NAME,
             ),
-            (
-                Some(WELL.replace("run-name", "name")),
-                "`inputs.stack`",
-                RUN_NAME,
-            ),
+            (Some(WELL.replace("run-name", "name")), "`inputs.stack`", RUN_NAME),
         ] {
             let found = found(text.as_deref());
             assert_eq!(found.verdict, DoctorVerdict::Missing, "{text:?}");

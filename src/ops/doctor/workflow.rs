@@ -255,13 +255,20 @@ mod tests {
         let found = looked_with(WORKFLOW, hooks);
         let verdicts: Vec<_> = found.iter().map(|finding| finding.verdict).collect();
         let (ok, missing) = (DoctorVerdict::Ok, DoctorVerdict::Missing);
-        assert_eq!(verdicts, [ok, missing, ok], "the job that applies alone: {found:?}");
+        assert_eq!(
+            verdicts,
+            [ok, missing, ok],
+            "the job that applies alone: {found:?}"
+        );
         assert!(
             found[1].says.ends_with("its token lacks actions: write"),
             "{found:?}"
         );
         let fixes = found[1].fix.join("\n");
-        assert!(fixes.contains("add `actions: write` to the job's `permissions`"), "{fixes}");
+        assert!(
+            fixes.contains("add `actions: write` to the job's `permissions`"),
+            "{fixes}"
+        );
         let granted = WORKFLOW.replace("issues: write", "issues: write\n      actions: write");
         let found = looked_with(&granted, hooks);
         assert!(found.iter().all(|finding| finding.verdict == ok), "{found:?}");

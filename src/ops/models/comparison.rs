@@ -99,19 +99,10 @@ pub fn describe(found: &ModelDifference) -> String {
         },
     };
     match &found.change {
-        PropertyChange::Added => format!("{name} is missing"),
-        PropertyChange::Removed => format!("{name} is not in the source"),
+        PropertyChange::Added { .. } => format!("{name} is missing"),
+        PropertyChange::Removed { .. } => format!("{name} is not in the source"),
         PropertyChange::Changed { from, to } => {
-            format!("{name} is `{}` in the source, not `{}`", shown(to), shown(from))
+            format!("{name} is `{to}` in the source, not `{from}`")
         }
     }
-}
-
-/// A declaration without the colon before its type.
-fn shown(declaration: &str) -> String {
-    let (optional, kind) = match declaration.strip_prefix("?: ") {
-        Some(kind) => ("optional ", kind),
-        None => ("", declaration.trim_start_matches(": ")),
-    };
-    format!("{optional}{kind}")
 }

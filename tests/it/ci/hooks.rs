@@ -149,6 +149,87 @@ async fn reviewers_and_policy_sets_see_that_a_hook_runs_and_drift_checks_ignore_
     assert!(objects.get(&job(&ns, "migrate", "")).await.is_none());
 }
 
+/// Each bad hook is an error of the preview, with the file, the object and what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_hook_is_refused_in_the_preview_with_file_object_and_remedy() {
+    let mut stage = Stage::small(ACCOUNTS).await;
+    let ns = stage.cluster.namespace("ci-bad-hooks").await;
+    let web = deployment(&ns, "web:1");
+    let of = |name: &str, time: &str, after: &[&str]| {
+        let id = format!("batch/v1:Job:{ns}:{name}");
+        let after: Vec<_> = after.iter().map(|id| id.replace("NS", &ns)).collect();
+        json!({"id": id, "type": "Kubernetes", "attributes": job(&ns, name, time), "dependsOn": after})
+    };
+    let web_id = format!("apps/v1:Deployment:{ns}:web");
+    let web = json!({"id": web_id, "type": "Kubernetes", "attributes": web});
+    let mut account = of("account", "pre", &[]);
+    account["attributes"]["spec"]["template"]["spec"]["serviceAccountName"] = json!("admin");
+    let mut restarts = of("restarts", "pre", &[]);
+    restarts["attributes"]["spec"]["template"]["spec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("restartPolicy");
+    let settings = json!({"id": format!("v1:ConfigMap:{ns}:settings"), "type": "Kubernetes", "attributes":
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": ns, "annotations": {"konverge/hook": "pre"}}}});
+    let cases = [
+        (
+            "guards-nothing",
+            vec![of("nothing", "pre", &["apps/v1:Deployment:NS:web"]), web.clone()],
+            "batch/v1:Job:NS:nothing` guards nothing",
+            "take out a `dependsOn`",
+        ),
+        (
+            "circle",
+            vec![
+                of("first", "pre", &["batch/v1:Job:NS:second"]),
+                of("second", "post", &[]),
+                web.clone(),
+            ],
+            "hooks wait for each other",
+            "take out one of these",
+        ),
+        (
+            "account",
+            vec![account, web.clone()],
+            "batch/v1:Job:NS:account` uses the service account `admin`",
+            "apply.hooks.service_accounts",
+        ),
+        (
+            "restarts",
+            vec![restarts, web.clone()],
+            "batch/v1:Job:NS:restarts` has `restartPolicy: (not set)`",
+            "`Never` or `OnFailure`",
+        ),
+        (
+            "no-workload",
+            vec![of("lonely", "post", &[])],
+            "batch/v1:Job:NS:lonely` is `post`, and its stack has no workload",
+            "move the Job there",
+        ),
+        (
+            "other-kind",
+            vec![settings, web],
+            "v1:ConfigMap:NS:settings` is not a Job",
+            "move the annotation to a Job",
+        ),
+    ];
+    stage.monorepo.checkout("main").branch("bad");
+    for (name, objects, _, _) in &cases {
+        write(&stage, &format!("{name}/dev"), objects);
+    }
+    stage.monorepo.commit("bad");
+    let refused = stage.pull_request(7, "bad", "opened");
+    refused.outcome.check(1);
+    let said = &refused.outcome.stdout;
+    for (name, _, what, remedy) in &cases {
+        // The line of the Spec in the program that `write` makes.
+        let file = format!("appops/{name}/dev/main.k:3");
+        for words in [what.replace("NS", &ns).as_str(), remedy, &file] {
+            assert!(said.contains(words), "{name}: {words}: {said}");
+        }
+    }
+}
+
 /// A `post` hook that fails: the new version is there, the stack has failed, and the next runs take it up until the hook
 /// has ended well.
 #[tokio::test(flavor = "multi_thread")]

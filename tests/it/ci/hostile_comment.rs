@@ -1,14 +1,16 @@
 //! Whatever the texts of a plan are: the comment and the page keep their structure, hide nothing and say no more than they should.
 
 use konverge_base::model::{
+    RepoPath,
     affected::InputChange,
     comment_marker::CommentMarker,
+    model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
     permission_changes::PowerChange,
     plan::{Action, ChangeOrigin},
     policy_finding::{Enforcement, PolicyFinding},
     text::is_hidden,
 };
-use konverge_report::{COMMENT_BUDGET, html, markdown, terminal};
+use konverge_report::{COMMENT_BUDGET, html, markdown, model_changes, terminal};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -225,6 +227,34 @@ fn cleaned(text: &str) -> String {
     text.chars().filter(may).collect()
 }
 
+/// Generated models whose CRD an attacker wrote.
+fn hostile_model(name: &str, key: &str, value: &str, kind: usize, stack: &str) -> ModelChange {
+    let property = |property: Option<&str>, check: Option<&str>| ModelPropertyChange {
+        schema: name.to_owned(),
+        property: property.map(str::to_owned),
+        check: check.map(str::to_owned),
+        from: (kind != 1).then(|| value.repeat(kind * 40)),
+        to: (kind != 2).then(|| key.to_owned()),
+    };
+    ModelChange {
+        folder: RepoPath::from_kept(name),
+        sources: vec![key.to_owned(); kind * 2],
+        record: (kind > 0).then_some(InputChange::Modified),
+        from_version: Some(key.to_owned()),
+        to_version: Some(value.to_owned()),
+        packages: vec![ModelPackageChange {
+            package: RepoPath::from_kept(key),
+            change: InputChange::Modified,
+            properties: vec![
+                property(Some(key), None),
+                property(None, Some(value)),
+                property(None, None),
+            ],
+            stacks: vec![stack.parse().unwrap(); kind * 2],
+        }],
+    }
+}
+
 fn hostile_sample() -> impl Strategy<Value = Sample> {
     let stacks = prop::collection::vec((hostile(), hostile(), hostile(), 0..5usize), 0..25);
     (stacks, hostile(), hostile()).prop_map(|(stacks, message, file)| {
@@ -248,6 +278,7 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
                 to: Some(format!("{}{name}", value.repeat(kind * 40))),
                 stacks: Some(vec![id.parse().unwrap()]),
             });
+            sample.models.push(hostile_model(&name, &key, &value, kind, &id));
             let thing: String = format!("v1:ConfigMap:ns:{clean}x");
             let action = [
                 Action::Create,
@@ -350,7 +381,8 @@ proptest! {
     /// The same for a terminal that GitHub's runner reads.
     #[test]
     fn a_log_obeys_nothing(sample in hostile_sample()) {
-        let log = terminal::plan(&sample.plan, terminal::Style::default());
+        let style = terminal::Style::default();
+        let log = terminal::plan(&sample.plan, style) + &model_changes::terminal(&sample.models, style);
         for line in log.lines() {
             prop_assert!(!line.trim().starts_with("::"), "{line:?}");
             prop_assert!(!line.contains("##["), "{line:?}");

@@ -9,7 +9,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{ci_stage::Stage, clouds::Clouds, moto::Moto, terraform, tiny_monorepo::write_program};
+use crate::support::{
+    ci_stage::Stage, clouds::Clouds, minio::Minio, moto::Moto, objects::Objects, terraform,
+    tiny_monorepo::write_program,
+};
 
 const PROD: &str = "111122223333";
 const DEV: &str = "444455556666";
@@ -201,6 +204,66 @@ async fn each_stack_is_one_account_and_sees_nothing_of_the_job() {
     // A drift check reads: it has the identity of previews.
     stage.schedule().outcome.check(0);
     check(moto, &watched.processes(), "plan").await;
+}
+
+/// The store of the state and the secret stores are the job's: the login of a stack is for its providers and its cluster
+/// alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_state_and_the_secret_stores_keep_the_identity_of_the_job() {
+    let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
+    let minio = Minio::shared();
+    let bucket = minio.bucket("login-state");
+    let secret = format!("pay/{}", uuid::Uuid::new_v4().simple());
+    let body = json!({"Name": secret, "SecretString": "of-the-job-s-account"});
+    moto.call("secretsmanager", "secretsmanager.CreateSecret", body)
+        .await;
+    let stores = format!(
+        "secrets: {{stores: {{sm: {{kind: aws, region: eu-central-1, address: '{}', allow: [{{stacks: 'appops/*/prod', paths: 'pay/*'}}]}}}}}}\n",
+        moto.endpoint()
+    );
+    let mut stage = Stage::small(&(watched.config() + &rules() + &stores)).await;
+    let text = stage.monorepo.read("konverge.yaml");
+    let folder = format!("file://{}", stage.scratch.path().join("store").display());
+    let url = format!(
+        "s3://{bucket}/state?endpoint={}&allow_http=true",
+        minio.endpoint()
+    );
+    assert!(text.contains(&folder), "{text}");
+    stage.monorepo.write("konverge.yaml", text.replace(&folder, &url));
+    stage.monorepo.commit("The state in a bucket");
+    stage.bucket = bucket;
+    stage.env = clouds.job();
+    stage.env.extend([
+        ("AWS_REGION", "us-east-1".to_owned()),
+        ("AWS_ENDPOINT_URL_STS", moto.endpoint().to_owned()),
+    ]);
+    let namespace = stage.cluster.namespace("login-state").await;
+    let object =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pay", "namespace": namespace}});
+    stage.reviewed(7, "one", |stage| {
+        let mut wanted = object.clone();
+        wanted["stringData"] = json!({"password": format!("ref+sm://{secret}")});
+        let kept = json!({"id": "terraform:builtin:terraform_data:kept", "type": "Terraform", "attributes": {"input": "of-prod"}});
+        let id = format!("v1:Secret:{namespace}:pay");
+        let wanted = json!({"id": id, "type": "Kubernetes", "attributes": wanted});
+        let program = format!("resources = [{wanted}, {kept}]\n");
+        write_program(&stage.monorepo, "of-job/prod", &program);
+    });
+    stage.merge(7, "one").outcome.check(0);
+    let live = Objects::of(stage.cluster).await.get(&object).await.unwrap();
+    assert_eq!(live["data"]["password"], "b2YtdGhlLWpvYi1zLWFjY291bnQ=");
+    let keys = stage.keys().await;
+    assert!(keys.iter().any(|key| key.contains("of-job/prod")), "{keys:?}");
+    let mut seen = 0;
+    for process in watched.processes() {
+        let Some(key) = process.variables.get("AWS_ACCESS_KEY_ID") else {
+            continue;
+        };
+        let who = identity(moto, key).await;
+        assert!(who.starts_with(&format!("arn:aws:sts::{PROD}:")), "{who}");
+        seen += usize::from(process.step == "apply");
+    }
+    assert!(seen > 0, "it was applied");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,6 +25,7 @@ mod login_expiry;
 mod logins;
 pub mod main_job;
 pub mod matrix;
+mod model_changes;
 pub mod notifications;
 pub mod onboarding;
 mod one_login;

@@ -224,7 +224,7 @@ async fn a_missing_permission_is_named() {
         let before = stage.github.world(|world| {
             let permissions = &mut world.tokens.get_mut("ghs_token").unwrap().permissions;
             let before = permissions.clone();
-            permissions.insert(key, "read");
+            permissions.remove(key);
             before
         });
         let ran = tests(&mut stage, 1, "good", "acme/konfig");

@@ -70,7 +70,9 @@ fn says_unknown(ran: &Ran) {
 fn start_by_hand(stage: &Stage, said: &Ran) {
     let text = &said.outcome.stdout;
     let named = |name: &str| {
-        let (_, rest) = text.split_once(&format!("the {name} `")).unwrap_or_else(|| panic!("{text}"));
+        let (_, rest) = text
+            .split_once(&format!("the {name} `"))
+            .unwrap_or_else(|| panic!("{text}"));
         rest.split('`').next().unwrap().to_owned()
     };
     let inputs: BTreeMap<_, _> = ["stack", "commit", "digest"]
@@ -290,7 +292,11 @@ async fn a_process_that_is_killed_while_it_starts_a_workflow_starts_it_once() {
         hold.came().await;
         running.signal(SIGKILL);
         assert_eq!(running.wait().code, None);
-        let taken: &[&str] = if is_taken { &["backup.yml", "smoke.yml"] } else { &["backup.yml"] };
+        let taken: &[&str] = if is_taken {
+            &["backup.yml", "smoke.yml"]
+        } else {
+            &["backup.yml"]
+        };
         assert_eq!(files(&stage), taken);
         assert_eq!(stage.value(&name).await.as_deref(), Some("one"));
         assert_eq!(digest(&stage, &stack).await, None);
@@ -326,7 +332,10 @@ async fn the_workflow_of_a_stack_without_a_cluster_counts() {
     let text = stage.monorepo.read("konverge.yaml");
     let without = text.replace("clusters: {test: {}}\n", "");
     assert_ne!(text, without);
-    stage.monorepo.write("konverge.yaml", without).commit("No cluster");
+    stage
+        .monorepo
+        .write("konverge.yaml", without)
+        .commit("No cluster");
     let kept = |stage: &mut Stage, number: u64, value: &str| {
         let branch = format!("branch-{number}");
         let program = format!(

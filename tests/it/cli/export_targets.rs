@@ -537,7 +537,7 @@ async fn flux_pulls_and_applies_what_an_apply_writes() {
     let mut compared = 0;
     for (name, mut resources) in example_specs(&example) {
         resources.retain(|one| one["attributes"]["kind"] != "Secret");
-        let left: BTreeSet<_> = resources.iter().map(|one| one["id"].clone()).collect();
+        let left: Vec<Value> = resources.iter().map(|one| one["id"].clone()).collect();
         for one in &mut resources {
             let after = one["dependsOn"].as_array_mut();
             after

@@ -311,6 +311,31 @@ async fn values_replace_terraform_and_classes_move() {
     assert_eq!(shop.left_in_store(), Vec::<PathBuf>::new());
 }
 
+/// The live test of the example: its pods start, and nothing is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_live_test_of_the_example_passes() {
+    let cluster = Cluster::with_controllers();
+    let objects = Objects::of(cluster).await;
+    let example = Repository::konfig_example();
+    let config = std::fs::read_to_string(example.path().join("konverge.yaml")).unwrap();
+    example
+        .write("konverge.yaml", format!("{config}\nclusters: {{testing: {{tests: true}}}}\n"))
+        .commit("A cluster that allows tests");
+    let tested = Konverge::new(["test", "storefront/dev", "--live", "--output=json"])
+        .with_kcl()
+        .dir(example.path())
+        .env("KUBECONFIG", cluster.kubeconfig())
+        .env("XDG_STATE_HOME", example.path().join(".git/test-state"))
+        .run()
+        .expect(0);
+    let name = "the development shop becomes ready, and leaves nothing";
+    assert_eq!(results(&tested), [json!([name, "passed", null, null])], "{}", tested.stderr);
+    // The namespace of the stack has the name of the test behind its own.
+    let labelled = objects.labelled(NAMESPACES, "konverge/test").await;
+    let is_left = |one: &Value| one["metadata"]["name"].as_str().unwrap_or_default().starts_with("storefront-dev-");
+    assert!(!labelled.iter().any(is_left), "{labelled:?}");
+}
+
 /// The number of tests that are killed before each sweep.
 const KILLED_AT_ONCE: u64 = 4;
 

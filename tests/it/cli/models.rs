@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path};
 use serde_json::{Value, json};
 
 use crate::support::{
-    cluster::Cluster,
+    cluster::{Cluster, User},
     git::Repository,
     process::{Konverge, Outcome},
     tiny_monorepo,
 };
 
-fn crd(kind: &str, properties: Value) -> String {
+pub fn crd(kind: &str, properties: Value) -> String {
     let plural = format!("{}s", kind.to_lowercase());
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.shop.example.com")},
@@ -261,6 +261,76 @@ fn what_cannot_be_imported_leaves_everything_as_it_was() {
             .map(|entry| entry.unwrap().file_name())
             .all(|name| !name.to_string_lossy().starts_with('.'))
     );
+}
+
+/// The recorded schemas of the example's clouds and their models: an edit of either is found.
+#[test]
+fn the_models_of_the_example_are_compared_with_its_recorded_schemas() {
+    let repository = Repository::konfig_example();
+    let upto = models(&repository, ["check"]).expect(0);
+    assert!(
+        upto.stderr.contains("1 model folder up to date"),
+        "{}",
+        upto.stderr
+    );
+    let file = "base/pkg/providers/aws/aws_prometheus_workspace.k";
+    repository.replace(file, "    alias?: str | float | bool", "    alias?: int");
+    let outcome = models(&repository, ["check"]).expect(1);
+    assert!(
+        outcome
+            .stdout
+            .contains(&format!("{file}: `PrometheusWorkspace.alias` is ")),
+        "{}",
+        outcome.stdout
+    );
+}
+
+/// The document of 50 MB is imported; one that is larger than all that is read is refused by its size.
+#[test]
+fn a_document_of_50_mb_is_imported_and_a_larger_one_is_refused() {
+    let repository = monorepo();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (large, larger) = (
+        elsewhere.path().join("large.json"),
+        elsewhere.path().join("larger.json"),
+    );
+    let mut document: Value = serde_json::from_str(&crd("Cart", cart())).unwrap();
+    document["metadata"]["annotations"] = json!({"notes": "x".repeat(50 << 20)});
+    fs::write(&large, document.to_string()).unwrap();
+    models(&repository, ["import", large.to_str().unwrap()]).expect(0);
+    assert!(repository.read("base/pkg/large/shop_example_com/v1/cart.k").len() < 4_000);
+    fs::File::create(&larger).unwrap().set_len(65 << 20).unwrap();
+    let outcome = models(&repository, ["import", larger.to_str().unwrap()]).expect(1);
+    for said in ["the file has 65 MiB, and at most 64 are read", "split it"] {
+        assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+    }
+    assert!(!repository.path().join("base/pkg/larger").exists());
+}
+
+/// Whoever does not log in may not read the documents of the server.
+#[test]
+fn a_cluster_that_denies_its_documents_leaves_the_earlier_models() {
+    let repository = monorepo();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = fs::read_to_string(Cluster::shared().kubeconfig_of(User::Nobody)).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["users"][0]["user"] = json!({});
+    fs::write(&kubeconfig, config.to_string()).unwrap();
+    repository.write("konverge.yaml", "clusters:\n  test: {kubeconfig_env: TEST}\n");
+    models(&repository, ["import", "crds", "--into", "base/pkg/test"]).expect(0);
+    let base = repository.path().join("base");
+    let (before, record) = (files(&base), repository.read("konverge.yaml"));
+    let run = Konverge::new(["models", "import", "cluster:test"]).dir(repository.path());
+    let outcome = run.with_kcl().env("TEST", &kubeconfig).run().expect(1);
+    for said in [
+        "reading the OpenAPI documents of the cluster",
+        "bind it to the ClusterRole `system:discovery`",
+    ] {
+        assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+    }
+    assert_eq!(files(&base), before);
+    assert_eq!(repository.read("konverge.yaml"), record);
 }
 
 #[test]

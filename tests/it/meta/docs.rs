@@ -418,9 +418,9 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Each promise of the table names tests and files that exist.
+/// Each attack and each promise of the tables names tests and files that exist, and where it ends.
 #[test]
-fn the_table_of_promises_names_what_exists() {
+fn the_tables_of_attackers_and_promises_name_what_exists() {
     let sources: String = rust_files()
         .iter()
         .map(|file| fs::read_to_string(file).unwrap())
@@ -430,14 +430,21 @@ fn the_table_of_promises_names_what_exists() {
         .map(|file| file.display().to_string())
         .collect();
     let page = fs::read_to_string(root().join("docs/security.md")).unwrap();
-    let (_, table) = page.split_once("## What holds each promise").unwrap();
-    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let (_, tables) = page.split_once("## Attackers of the rules").unwrap();
+    let is_row = |line: &&str| line.starts_with("| ") && !line.contains(" | test | ");
+    let rows = tables.lines().filter(is_row);
     let mut seen = 0;
     for row in rows {
         let cells: Vec<&str> = row.split(" | ").collect();
-        let [promise, _, holds, tests, _] = cells[..] else {
+        let [promise, _, holds, tests, limit] = cells[..] else {
             panic!("five cells: {row}")
         };
+        let limit = limit.trim_end_matches('|').trim();
+        assert!(!limit.is_empty(), "where does it end: {row}");
+        assert!(
+            tests.contains('`') || tests == "the same" && seen > 0,
+            "which test: {row}"
+        );
         let code = |cell: &str| -> Vec<String> {
             let words = cell.split('`').skip(1).step_by(2);
             words.map(str::to_owned).collect()

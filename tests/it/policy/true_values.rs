@@ -12,9 +12,9 @@ use konverge_base::{
         policy_finding::{Enforcement, PolicyFinding},
         spec::{Resource, RuntimeKind, Sharing, Spec},
     },
-    secrets::{Secrets, mask_resource},
+    secrets::Secrets,
 };
-use konverge_engine as engine;
+use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy::{
     self as policy,
     sets::{PolicyFile, PolicySets},
@@ -48,8 +48,13 @@ fn spec(objects: &[Value]) -> Spec {
 fn document(before: &[Value], after: &[Value], secrets: &Secrets) -> StackDocument {
     let (before, after) = (spec(before), spec(after));
     let (stack, folder) = ("shop/dev".parse().unwrap(), RepoPath::root());
-    let shown = engine::plan_against_spec(&stack, &folder, &before, &after, None, (secrets, mask_resource));
-    let truth = engine::true_spec_plan(&shown, (&before, &after), None, secrets);
+    let specs = ComparedSpecs {
+        base: &before,
+        head: &after,
+    };
+    let mask = SpecMask::for_readers(secrets);
+    let shown = engine::plan_against_spec(&stack, &folder, specs, None, mask);
+    let truth = engine::true_spec_plan(&shown, specs, None, secrets);
     StackDocument {
         hidden: truth.hidden,
         ..policy::document(&truth.plan, truth.desired)

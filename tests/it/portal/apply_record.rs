@@ -18,7 +18,9 @@ async fn the_audit_and_the_apply_record_agree() {
         provider.portal()
     );
     let mut stage = Stage::small(&portal).await;
-    stage.reviewed(7, "agree", |stage| stage.stack("agree/dev", &[("agree-map", "one")]));
+    stage.reviewed(7, "agree", |stage| {
+        stage.stack("agree/dev", &[("agree-map", "one")])
+    });
     stage.merge(7, "agree").outcome.check(0);
     stage.by_hand("agree-map", Some("two")).await;
     stage.schedule().outcome.check(0);
@@ -44,7 +46,11 @@ async fn the_audit_and_the_apply_record_agree() {
         )
         .await;
     assert_eq!(asked.status, StatusCode::ACCEPTED, "{}", asked.text);
-    assert_eq!(stage.value("agree-map").await.as_deref(), Some("two"), "it is asked for");
+    assert_eq!(
+        stage.value("agree-map").await.as_deref(),
+        Some("two"),
+        "it is asked for"
+    );
     let (_, digest) = asked.text.split_once("-f approve=").expect("a command");
     let digest: String = digest.chars().take_while(char::is_ascii_hexdigit).collect();
 

@@ -155,7 +155,7 @@ async fn everybody_can_use_the_pages_behind_the_login() {
     let token = csrf(&ada.get(&format!("{root}/account.html")).await.text);
     for (path, fields) in [
         ("stacks/storefront@prod/operations/drift-check", ""),
-        ("stacks/media@prod/operations/rollback", "&serial=1"),
+        ("stacks/storefront@prod/operations/rollback", "&serial=1"),
         ("freeze", "&reason=the+database+is+being+moved+to+another+region"),
     ] {
         let body = Some(format!("csrf={token}{fields}"));

@@ -167,7 +167,10 @@ async fn a_stack_is_one_list_and_as_many_gets_as_serials_are_shown() {
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
-    assert!(!page.contains("id=\"serial-2\"") && !page.contains("2-3.html"), "{page}");
+    assert!(
+        !page.contains("id=\"serial-2\"") && !page.contains("2-3.html"),
+        "{page}"
+    );
     assert!(stack.join("3-4.html").exists() && !stack.join("2-3.html").exists());
     // Nothing changed: the overview alone is read.
     build(sources, &site).await.unwrap();

@@ -174,7 +174,9 @@ fn the_next_run_starts_from_the_commit_that_is_checked_out() {
         let files = std::fs::read_dir(cache.path().join("konverge/affected")).unwrap();
         let mut files = files.map(|entry| entry.unwrap().path());
         let file = files.find(|path| path.extension().is_some_and(|end| end == "revision"));
-        std::fs::metadata(file.expect("the commit is saved")).unwrap().ino()
+        std::fs::metadata(file.expect("the commit is saved"))
+            .unwrap()
+            .ino()
     };
     run("server.image=\"a:1\"", cache.path());
     let first = saved();

@@ -8,6 +8,7 @@ use konverge_base::{
         RepoPath, StackId,
         affected::{Affected, AffectedStack, InputChange, InputKind, InputReason, SpecChange},
         comment_marker::{CommentMarker, MarkerKind},
+        model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
         permission_changes::PowerChange,
         plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan, Validation},
         policy_finding::{Enforcement, PolicyFinding},
@@ -27,6 +28,7 @@ pub struct Sample {
     pub plan: Plan,
     pub findings: Vec<PolicyFinding>,
     pub power: Vec<PowerChange>,
+    pub models: Vec<ModelChange>,
     pub last_push: Option<ReviewDifference>,
     pub waves: BTreeMap<StackId, usize>,
     pub links: BTreeMap<StackId, String>,
@@ -42,6 +44,7 @@ impl Sample {
             plan: &self.plan,
             findings: &self.findings,
             power: &self.power,
+            models: &self.models,
             last_push: self.last_push.as_ref(),
             waves: &self.waves,
             rollouts: &[],
@@ -314,6 +317,7 @@ pub fn shop() -> Sample {
         },
         plan,
         power: Vec::new(),
+        models: Vec::new(),
         last_push: None,
         findings: vec![
             PolicyFinding {
@@ -386,6 +390,7 @@ pub fn large(n: usize) -> Sample {
         plan: Plan { version: 1, stacks },
         findings: Vec::new(),
         power: Vec::new(),
+        models: Vec::new(),
         last_push: None,
         waves: BTreeMap::new(),
         links: BTreeMap::new(),
@@ -507,4 +512,29 @@ pub fn pushed() -> Sample {
         incomparable: Vec::new(),
     });
     sample
+}
+
+/// Packages of one folder of models, each with so many properties: one of twenty is gone, the others are new.
+pub fn model_changes(packages: usize, properties: usize) -> Vec<ModelChange> {
+    let property = |at: usize| ModelPropertyChange {
+        schema: "ApplicationSpec".to_owned(),
+        property: Some(format!("property{at}")),
+        check: None,
+        from: (at % 20 == 1).then(|| "optional str".to_owned()),
+        to: (at % 20 != 1).then(|| "optional str".to_owned()),
+    };
+    let package = |at: usize| ModelPackageChange {
+        package: path(&format!("base/pkg/argo/argoproj_io/v{at}")),
+        change: InputChange::Modified,
+        properties: (0..properties).map(property).collect(),
+        stacks: vec![id("orders/dev")],
+    };
+    vec![ModelChange {
+        folder: path("base/pkg/argo"),
+        sources: vec!["crds/argocd".to_owned()],
+        record: Some(InputChange::Modified),
+        from_version: None,
+        to_version: None,
+        packages: (0..packages).map(package).collect(),
+    }]
 }

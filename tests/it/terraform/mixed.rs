@@ -16,7 +16,7 @@ use konverge_base::{
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
     },
-    secrets::{HashKey, Secrets},
+    secrets::{HashKey, Secrets, StackReferences},
 };
 use konverge_engine::{self as engine, ApplyRequest, EnginePlan, NoReview, PlanRequest, RuntimeRegistry};
 use konverge_kubernetes::{ClusterAccess, ClusterCredentials, Kubernetes, Options};
@@ -173,6 +173,7 @@ impl Mixed {
             cluster: Some("test".parse().unwrap()),
             events: &NoEvents,
             hooks: konverge_base::model::hook::HookRules::default(),
+            references: StackReferences::default(),
             secrets: &self.secrets,
         })
         .await

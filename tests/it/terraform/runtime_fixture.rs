@@ -81,6 +81,7 @@ impl Rig {
                 read: std::sync::Arc::default(),
                 pending: std::sync::Arc::default(),
                 hooks: std::sync::Arc::default(),
+                references: Default::default(),
             },
             recorded: BTreeMap::new(),
             outside: TempDir::new().unwrap(),

@@ -22,6 +22,7 @@ pub mod ids;
 pub mod kcl_modules;
 pub mod lint;
 pub mod masked_value;
+pub mod model_change;
 pub mod notify_event;
 pub mod notify_receiver;
 pub mod object_rules;

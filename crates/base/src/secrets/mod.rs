@@ -43,11 +43,12 @@ pub use reference::{
 };
 pub use reference_mark::reference_mark;
 pub use registry::{HashKey, Secrets};
-pub use resolver::{RotatedVersion, SecretResolver};
+pub use resolver::{RotatedVersion, SecretResolver, StackReferences};
 pub use secret_names::is_secret_name;
 pub use secret_paths::{is_last_applied, named_texts, secret_texts};
 pub use secret_places::{SecretPlaces, value_at, without, without_texts};
 pub use secret_variables::{is_of_run, is_passed, is_provider_credential, learn_environment};
+pub use template_value::TemplatePlace;
 pub use token_patterns::without_secrets;
 pub use value::SecretValue;
 pub use written_reference::{WrittenReference, WrittenReferences};

@@ -1,9 +1,11 @@
-//! [`SecretResolver`]: how a runtime resolves the secret references of a stack. Implemented by `run::secret_fetch`.
+//! [`SecretResolver`]: how a runtime resolves the secret references of a stack. Implemented by `run::stack_secrets`.
+
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
 use super::{SecretReference, SecretValue};
-use crate::{error::UserError, model::StackId};
+use crate::error::UserError;
 
 /// What happens when the version of a secret moved since it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +16,7 @@ pub enum RotatedVersion {
     Keep,
 }
 
-/// Answers about the references of a stack.
+/// Answers about the references of one stack.
 #[async_trait]
 pub trait SecretResolver: Send + Sync {
     /// The version of the secret now, without its value. `None` if the store has no versions, or if this run
@@ -22,21 +24,13 @@ pub trait SecretResolver: Send + Sync {
     ///
     /// # Errors
     /// The stack may not use the reference.
-    async fn version(
-        &self,
-        stack: &StackId,
-        reference: &SecretReference,
-    ) -> Result<Option<String>, UserError>;
+    async fn version(&self, reference: &SecretReference) -> Result<Option<String>, UserError>;
 
     /// The value, and the version that it has.
     ///
     /// # Errors
     /// The stack may not use the reference; the store cannot be reached, denies it, or has no such value.
-    async fn value(
-        &self,
-        stack: &StackId,
-        reference: &SecretReference,
-    ) -> Result<(SecretValue, Option<String>), UserError>;
+    async fn value(&self, reference: &SecretReference) -> Result<(SecretValue, Option<String>), UserError>;
 
     /// Returns true if the store of a reference says `into: any`.
     fn goes_into_any(&self, reference: &SecretReference) -> bool;
@@ -46,15 +40,43 @@ pub trait SecretResolver: Send + Sync {
     ///
     /// # Errors
     /// As [`Self::value`].
-    async fn recorded_value(
-        &self,
-        stack: &StackId,
-        reference: &SecretReference,
-    ) -> Result<SecretValue, UserError>;
+    async fn recorded_value(&self, reference: &SecretReference) -> Result<SecretValue, UserError>;
 
     /// Returns true if values can be had: the stack is being applied.
-    fn has_values(&self, stack: &StackId) -> bool;
+    fn has_values(&self) -> bool;
 
     /// What is done about a version that moved.
-    fn rotated(&self, stack: &StackId) -> RotatedVersion;
+    fn rotated(&self) -> RotatedVersion;
+}
+
+/// What answers about the references of a stack; by default nothing does.
+#[derive(Clone, Default)]
+pub struct StackReferences(Option<Arc<dyn SecretResolver>>);
+
+impl StackReferences {
+    /// Those that a resolver answers.
+    pub fn new(resolver: Arc<dyn SecretResolver>) -> Self {
+        Self(Some(resolver))
+    }
+
+    /// The resolver, if there is one.
+    pub fn resolver(&self) -> Option<&dyn SecretResolver> {
+        self.0.as_deref()
+    }
+}
+
+impl fmt::Debug for StackReferences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StackReferences")
+    }
+}
+
+/// The same resolver.
+impl PartialEq for StackReferences {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
 }

@@ -3,24 +3,28 @@
 use zeroize::Zeroizing;
 
 use super::{SecretReference, SecretResolver, SecretTemplate, SecretValue, TemplatePart};
-use crate::{
-    error::{ErrorKind, UserError},
-    model::StackId,
-};
+use crate::error::{ErrorKind, UserError};
+
+/// The place of a template: what its value may be, and where its references stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplatePlace {
+    /// In the Spec, where any bytes may be.
+    Bytes,
+    /// In the Spec, where text alone may be: a value must be UTF-8.
+    Text,
+    /// In the state and no longer in the Spec, as text.
+    RecordedText,
+}
 
 impl SecretTemplate {
     /// The versions of its references, in order.
     ///
     /// # Errors
     /// The stack may not use a reference.
-    pub async fn versions(
-        &self,
-        resolver: &dyn SecretResolver,
-        stack: &StackId,
-    ) -> Result<Vec<Option<String>>, UserError> {
+    pub async fn versions(&self, resolver: &dyn SecretResolver) -> Result<Vec<Option<String>>, UserError> {
         let mut versions = Vec::new();
         for reference in self.references() {
-            versions.push(resolver.version(stack, reference).await?);
+            versions.push(resolver.version(reference).await?);
         }
         Ok(versions)
     }
@@ -50,29 +54,26 @@ impl SecretTemplate {
         Ok(text)
     }
 
-    /// The text with the values. `is_text`: the place holds text only, so a value must be UTF-8. `recorded`: the
-    /// template is not in the Spec, but in the state.
+    /// The text with the values, for a place.
     ///
     /// # Errors
     /// A value is not available, or is not UTF-8 where that is needed.
     pub async fn value(
         &self,
         resolver: &dyn SecretResolver,
-        stack: &StackId,
-        is_text: bool,
-        recorded: bool,
+        place: TemplatePlace,
     ) -> Result<Zeroizing<Vec<u8>>, UserError> {
-        let in_text = is_text || self.whole().is_none();
+        let in_text = place != TemplatePlace::Bytes || self.whole().is_none();
         let mut whole = Zeroizing::new(Vec::new());
         for part in &self.parts {
             match part {
                 TemplatePart::Text(text) => whole.extend_from_slice(text.as_bytes()),
                 TemplatePart::Reference(reference) if reference.as_version => {
-                    let version = resolver.version(stack, reference).await?;
+                    let version = resolver.version(reference).await?;
                     whole.extend_from_slice(version.unwrap_or_default().as_bytes());
                 }
                 TemplatePart::Reference(reference) => {
-                    let value = one(resolver, stack, reference, recorded).await?;
+                    let value = one(resolver, reference, place).await?;
                     if in_text && value.expose_text().is_none() {
                         return Err(UserError::new(
                             ErrorKind::Secret,
@@ -93,13 +94,12 @@ impl SecretTemplate {
 
 async fn one(
     resolver: &dyn SecretResolver,
-    stack: &StackId,
     reference: &SecretReference,
-    recorded: bool,
+    place: TemplatePlace,
 ) -> Result<SecretValue, UserError> {
-    match recorded {
-        true => resolver.recorded_value(stack, reference).await,
-        false => Ok(resolver.value(stack, reference).await?.0),
+    match place {
+        TemplatePlace::RecordedText => resolver.recorded_value(reference).await,
+        TemplatePlace::Bytes | TemplatePlace::Text => Ok(resolver.value(reference).await?.0),
     }
 }
 
@@ -115,13 +115,12 @@ mod tests {
 
     #[async_trait]
     impl SecretResolver for Store {
-        async fn version(&self, _: &StackId, _: &SecretReference) -> Result<Option<String>, UserError> {
+        async fn version(&self, _: &SecretReference) -> Result<Option<String>, UserError> {
             Ok(Some("7".to_owned()))
         }
 
         async fn value(
             &self,
-            _: &StackId,
             reference: &SecretReference,
         ) -> Result<(SecretValue, Option<String>), UserError> {
             let bytes = match reference.path.as_str() {
@@ -131,7 +130,7 @@ mod tests {
             Ok((SecretValue::new(bytes), None))
         }
 
-        async fn recorded_value(&self, _: &StackId, _: &SecretReference) -> Result<SecretValue, UserError> {
+        async fn recorded_value(&self, _: &SecretReference) -> Result<SecretValue, UserError> {
             Ok(SecretValue::new(b"r".to_vec()))
         }
 
@@ -139,35 +138,32 @@ mod tests {
             false
         }
 
-        fn has_values(&self, _: &StackId) -> bool {
+        fn has_values(&self) -> bool {
             true
         }
 
-        fn rotated(&self, _: &StackId) -> RotatedVersion {
+        fn rotated(&self) -> RotatedVersion {
             RotatedVersion::Write
         }
     }
 
     #[tokio::test]
     async fn values_and_versions_take_the_places_of_their_references() {
-        let stack: StackId = "shop/prod".parse().unwrap();
-        let of = async |text: &str, is_text: bool, recorded: bool| {
+        use TemplatePlace::{Bytes, RecordedText, Text};
+        let of = async |text: &str, place: TemplatePlace| {
             let template = SecretTemplate::parse(text).unwrap().unwrap();
-            let value = template.value(&Store, &stack, is_text, recorded).await;
+            let value = template.value(&Store, place).await;
             value
                 .map(|bytes| bytes.to_vec())
                 .map_err(|error| error.to_string())
         };
         let text = "u:ref+db://pay#/k+@ref+db://pay?as=version";
-        assert_eq!(of(text, true, false).await, Ok(b"u:v@7".to_vec()));
-        assert_eq!(of(text, true, true).await, Ok(b"u:r@7".to_vec()));
-        assert_eq!(of("ref+db://raw", false, false).await, Ok(vec![0xff, 0xfe]));
-        for (text, is_text) in [("ref+db://raw", true), ("u:ref+db://raw", false)] {
+        assert_eq!(of(text, Text).await, Ok(b"u:v@7".to_vec()));
+        assert_eq!(of(text, RecordedText).await, Ok(b"u:r@7".to_vec()));
+        assert_eq!(of("ref+db://raw", Bytes).await, Ok(vec![0xff, 0xfe]));
+        for (text, place) in [("ref+db://raw", Text), ("u:ref+db://raw", Bytes)] {
             assert!(
-                of(text, is_text, false)
-                    .await
-                    .unwrap_err()
-                    .contains("is not UTF-8"),
+                of(text, place).await.unwrap_err().contains("is not UTF-8"),
                 "{text}"
             );
         }
@@ -175,11 +171,10 @@ mod tests {
 
     #[tokio::test]
     async fn each_reference_has_a_version() {
-        let stack: StackId = "shop/prod".parse().unwrap();
         let template = SecretTemplate::parse("a ref+db://x#/k+ b ref+db://y")
             .unwrap()
             .unwrap();
-        let versions = template.versions(&Store, &stack).await.unwrap();
+        let versions = template.versions(&Store).await.unwrap();
         assert_eq!(versions, [Some("7".to_owned()), Some("7".to_owned())]);
     }
 

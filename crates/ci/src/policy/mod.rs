@@ -12,3 +12,4 @@ pub(crate) mod policy_refusal;
 pub(crate) mod review_gate;
 pub(crate) mod review_overrides;
 pub(crate) mod reviews;
+pub(crate) mod unreviewed;

@@ -19,9 +19,8 @@ use konverge_base::{
         plan_document::{OtherNames, StackDocument},
         policy_finding::{Enforcement, PolicyFinding},
     },
-    secrets::mask_resource,
 };
-use konverge_engine as engine;
+use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy::sets::PolicySets;
 use konverge_run::{Planner, SpecSource, Target, plan_documents, rule_evaluator::RuleEvaluator};
 
@@ -175,9 +174,13 @@ impl PolicyOutlook {
 async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> {
     let spec = planning.spec(target).await.ok()?;
     let secrets = planning.secrets();
-    let masked = (secrets, mask_resource as engine::ResourceMask);
-    let plan = engine::plan_against_spec(&target.id, &target.folder, &spec, &spec, None, masked);
-    let truth = engine::true_spec_plan(&plan, (&spec, &spec), None, secrets);
+    let same = ComparedSpecs {
+        base: &spec,
+        head: &spec,
+    };
+    let mask = SpecMask::for_readers(secrets);
+    let plan = engine::plan_against_spec(&target.id, &target.folder, same, None, mask);
+    let truth = engine::true_spec_plan(&plan, same, None, secrets);
     Some(plan_documents::for_rules(truth, OtherNames::default()))
 }
 

@@ -14,7 +14,7 @@ use konverge_base::{
 };
 use konverge_config::GateApproval;
 use konverge_policy::rollout::GateReading;
-use konverge_run::{Planner, Target};
+use konverge_run::{PlanStart, Planner, Target};
 
 /// A gate that asks people.
 pub(super) struct ApprovalGate<'a> {
@@ -122,7 +122,12 @@ async fn plan(planning: &Planner, target: &Target) -> Result<NextPlan, UserError
     let state = prior.map(|prior| prior.state);
     let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
     let wanted = planning.spec(target).await?;
-    let plan = planning.plan_from(target, wanted, (&state, Some(serial))).await?;
+    let start = PlanStart {
+        state: &state,
+        serial: Some(serial),
+        secrets: None,
+    };
+    let plan = planning.plan_from(target, wanted, start).await?;
     Ok(NextPlan {
         plan: plan.public().clone(),
         since: state.commit,

@@ -140,6 +140,7 @@ impl Executor<'_> {
             read: Arc::clone(&self.plan.scope.read),
             pending: Arc::default(),
             hooks: Arc::clone(&self.plan.scope.hooks),
+            references: self.plan.scope.references.clone(),
         }
     }
 

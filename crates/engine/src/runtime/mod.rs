@@ -32,6 +32,7 @@ use konverge_base::{
         spec::{Resource, RuntimeKind, Sharing},
         state::Recorded,
     },
+    secrets::StackReferences,
 };
 
 /// The stack of a call.
@@ -52,6 +53,8 @@ pub struct StackScope {
     pub pending: Arc<Vec<EarlierChange>>,
     /// The hooks of the desired resources.
     pub hooks: Arc<HookTasks>,
+    /// What answers about the references to secrets in the resources.
+    pub references: StackReferences,
 }
 
 /// A resource that an earlier batch of a plan creates or changes.

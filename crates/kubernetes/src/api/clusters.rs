@@ -14,7 +14,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::ClusterName,
-    secrets::{SecretResolver, SecretValue, Secrets, decode_base64},
+    secrets::{SecretValue, Secrets, decode_base64},
 };
 use konverge_cloud::StackIdentity;
 
@@ -48,8 +48,6 @@ pub struct Kubernetes {
     accesses: Arc<Vec<ClusterAccess>>,
     pub(crate) options: Options,
     pub(crate) secrets: Secrets,
-    /// Answers about the references to secrets in objects.
-    pub(crate) references: Option<Arc<dyn SecretResolver>>,
 }
 
 impl Kubernetes {
@@ -66,7 +64,6 @@ impl Kubernetes {
             accesses: Arc::new(clusters),
             options,
             secrets,
-            references: None,
         }
     }
 
@@ -92,7 +89,6 @@ impl Kubernetes {
             accesses: Arc::clone(&self.accesses),
             options,
             secrets: self.secrets.clone(),
-            references: self.references.clone(),
         }
     }
 
@@ -126,13 +122,6 @@ impl Kubernetes {
     /// How long a wait for readiness may take.
     pub fn ready_timeout(&self) -> Duration {
         self.options.ready_timeout
-    }
-
-    /// Resolves references to secrets with this.
-    #[must_use]
-    pub fn with_references(mut self, resolver: Arc<dyn SecretResolver>) -> Self {
-        self.references = Some(resolver);
-        self
     }
 
     /// The decoded `data` of a Secret.

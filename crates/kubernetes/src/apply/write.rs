@@ -81,7 +81,6 @@ pub(super) struct FilledBody<'a> {
 
 impl<'a> FilledBody<'a> {
     pub(super) async fn new(
-        runtime: &Kubernetes,
         scope: &StackScope,
         prepared: &'a PreparedWrite,
     ) -> Result<Self, UserError> {
@@ -89,14 +88,10 @@ impl<'a> FilledBody<'a> {
             prepared,
             filled: None,
         };
-        let parts = (
-            &prepared.references,
-            &prepared.body,
-            runtime.references.as_deref(),
-        );
+        let parts = (&prepared.references, &prepared.body, scope.references.resolver());
         if let (Some(references), Some(body), Some(resolver)) = parts {
             let mut body = body.clone();
-            let paths = references.fill_in(resolver, &scope.stack, &mut body).await?;
+            let paths = references.fill_in(resolver, &mut body).await?;
             whole.filled = Some((body, paths));
         }
         Ok(whole)

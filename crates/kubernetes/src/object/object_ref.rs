@@ -13,7 +13,7 @@ use super::super::{
 use super::crd_validation;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{InvalidId, ResourceId, built_in_groups, spec::Resource},
+    model::{InvalidId, ResourceId, StackId, built_in_groups, spec::Resource},
 };
 
 /// The identity of an object in a cluster, without its version.
@@ -68,6 +68,11 @@ pub(crate) fn has_annotations(object: &Map<String, Value>) -> bool {
         .get("metadata")
         .and_then(|m| m.get("annotations"))
         .is_some()
+}
+
+/// Marks an object as one of a stack, as an apply does.
+pub fn mark_owner(object: &mut Map<String, Value>, stack: &StackId) {
+    annotate(object, OWNER, stack.to_string());
 }
 
 /// Sets an annotation of an object that has `metadata`.

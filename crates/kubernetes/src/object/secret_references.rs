@@ -10,13 +10,13 @@ use zeroize::Zeroizing;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        StackId, masked_value,
+        masked_value,
         plan::{ChangeOrigin, FieldChange},
         spec::Resource,
         state::Recorded,
     },
     secrets::{
-        ObjectKind, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets,
+        ObjectKind, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePlace,
         WrittenReference, WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts,
         value_at, why_never_secret,
     },
@@ -62,7 +62,6 @@ pub(crate) struct PlannedReferences {
 /// What the state and the cluster know of the object.
 #[derive(Clone, Copy)]
 pub(crate) struct KnownObject<'a> {
-    pub stack: &'a StackId,
     /// As last applied; its references by path.
     pub prior: Option<(&'a Recorded, &'a WrittenReferences)>,
     pub live: Option<&'a Value>,
@@ -143,10 +142,10 @@ pub(crate) async fn stand_in(
     })?;
     let mut places = Vec::with_capacity(found.len());
     for (path, is_text, template) in found {
-        let versions = template.versions(resolver, known.stack).await?;
+        let versions = template.versions(resolver).await?;
         let now = StoreAnswer {
-            rotated: resolver.rotated(known.stack),
-            value: held_value(resolver, secrets, known.stack, &template, is_text).await?,
+            rotated: resolver.rotated(),
+            value: held_value(resolver, secrets, &template, is_text).await?,
             versions: &versions,
         };
         let mut place = place(secrets, known, now, (path, is_text, template))?;
@@ -181,19 +180,25 @@ struct StoreAnswer<'a> {
     versions: &'a [Option<String>],
 }
 
+fn template_place(is_text: bool) -> TemplatePlace {
+    match is_text {
+        true => TemplatePlace::Text,
+        false => TemplatePlace::Bytes,
+    }
+}
+
 /// The marker of the value of a text, as a state has it. `None` if the run holds no values.
 async fn held_value(
     resolver: &dyn SecretResolver,
     secrets: &Secrets,
-    stack: &StackId,
     template: &SecretTemplate,
     is_text: bool,
 ) -> Result<Option<Value>, UserError> {
     let is_generated = template.whole().is_some_and(SecretReference::is_generated);
-    if template.is_plain() || is_generated || !resolver.has_values(stack) {
+    if template.is_plain() || is_generated || !resolver.has_values() {
         return Ok(None);
     }
-    let value = template.value(resolver, stack, is_text, false).await?;
+    let value = template.value(resolver, template_place(is_text)).await?;
     let leaf = Zeroizing::new(encoded(&value, is_text));
     Ok(Some(marked(secrets, &leaf, is_text)))
 }
@@ -370,7 +375,6 @@ impl PlannedReferences {
     pub(crate) async fn fill_in(
         &self,
         resolver: &dyn SecretResolver,
-        stack: &StackId,
         body: &mut Value,
     ) -> Result<Vec<&str>, UserError> {
         let mut filled = Vec::new();
@@ -379,7 +383,7 @@ impl PlannedReferences {
             if body.pointer(&place.path).and_then(Value::as_str) != Some(&place.leaf) {
                 continue;
             }
-            let value = place.value(resolver, stack).await?;
+            let value = place.value(resolver).await?;
             if let Some(leaf) = body.pointer_mut(&place.path) {
                 *leaf = Value::String(encoded(&value, place.is_text));
                 filled.push(place.path.as_str());
@@ -398,12 +402,8 @@ impl ReferencePlace {
         self.written = WrittenReference::unknown();
     }
 
-    async fn value(
-        &self,
-        resolver: &dyn SecretResolver,
-        stack: &StackId,
-    ) -> Result<Zeroizing<Vec<u8>>, UserError> {
-        self.template.value(resolver, stack, self.is_text, false).await
+    async fn value(&self, resolver: &dyn SecretResolver) -> Result<Zeroizing<Vec<u8>>, UserError> {
+        self.template.value(resolver, template_place(self.is_text)).await
     }
 }
 

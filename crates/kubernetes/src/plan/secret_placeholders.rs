@@ -48,12 +48,11 @@ pub(super) async fn stand_in(
     name_places(&mut desired.attributes);
     let written = record.unwrap_or_default();
     let known = KnownObject {
-        stack: &scope.stack,
         prior: item.prior.as_ref().map(|prior| (prior, &written.references)),
         live: live.as_ref(),
         ignore: &scope.ignore,
     };
-    let resolver = runtime.references.as_deref();
+    let resolver = scope.references.resolver();
     let found = secret_references::stand_in(resolver, &runtime.secrets, desired, known, |attributes| {
         if object_ref::text(attributes, "kind") == "Secret"
             && object_ref::text(attributes, "apiVersion") == "v1"

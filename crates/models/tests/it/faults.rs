@@ -1,6 +1,6 @@
 //! The faults of `kcl import` and `kcl-openapi` that their users reported, each as a case.
 
-use konverge_models::{ModelRoot, read_crds};
+use konverge_models::{GenerateOptions, ModelRoot, generate, read_crds, read_openapi};
 use serde_json::{Value, json};
 
 use crate::core::Core;
@@ -45,7 +45,7 @@ fn judge(spec: Value, good: &[Value], bad: &[Value]) -> String {
 
 /// kcl-openapi 87 and 29: a property called like a system module.
 #[test]
-fn a_property_is_called_regex() {
+fn kcl_openapi_87_a_property_is_called_regex() {
     judge(
         json!({"regex": {"type": "string", "pattern": "^a"}, "math": {"type": "integer"}, "other": {"type": "string", "pattern": "^b"}}),
         &[json!({"regex": "ab", "math": 1, "other": "b"}), json!({})],
@@ -55,7 +55,7 @@ fn a_property_is_called_regex() {
 
 /// kcl-openapi 143, 82 and kcl 1127: defaults of maps.
 #[test]
-fn a_map_has_a_default() {
+fn kcl_openapi_143_a_map_has_a_default() {
     let text = judge(
         json!({"limits": {"type": "object", "additionalProperties": {"type": "string"}, "default": {"cpu": "1", "\"\"\"${x}": "\\"}}}),
         &[json!({}), json!({"limits": {"cpu": "2"}})],
@@ -67,7 +67,7 @@ fn a_map_has_a_default() {
 
 /// kcl-openapi 148 and 156, modules 169: versions of one kind lose each other.
 #[test]
-fn equal_versions_are_packages_of_their_own() {
+fn kcl_openapi_148_and_modules_169_equal_versions_are_packages_of_their_own() {
     let same = json!({"name": {"type": "string"}});
     let crd = crd(&[("v1", same.clone()), ("v1beta1", same)]);
     let mut core = Core::with(read_crds([&crd]).unwrap(), &[]);
@@ -159,6 +159,55 @@ fn unions_and_lists_of_objects_are_typed() {
             json!({"ports": [{}]}),
             json!({"ports": [{"port": 1}, {"port": 1}]}),
         ],
+    );
+}
+
+#[test]
+fn a_property_called_like_a_reference_is_none() {
+    let text = judge(
+        json!({"$ref": {"type": "string"}, "$defs": {"type": "object", "properties": {"$ref": {"type": "integer"}}}}),
+        &[json!({"$ref": "#/nowhere", "$defs": {"$ref": 1}})],
+        &[json!({"$ref": 1}), json!({"$defs": {"$ref": "#/nowhere"}})],
+    );
+    assert!(text.contains("\"$ref\"?: str\n"), "{text}");
+}
+
+/// A kind `Tree` whose `spec` is the schema `Node`.
+fn trees(node: Value) -> Value {
+    json!({"definitions": {
+        "com.example.v1.Tree": {"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Tree"}],
+            "properties": {"spec": {"$ref": "#/definitions/com.example.v1.Node"}}},
+        "com.example.v1.Node": node}})
+}
+
+#[test]
+fn a_recursive_schema_is_one_schema_of_kcl_or_is_refused() {
+    let reference = json!({"$ref": "#/definitions/com.example.v1.Node"});
+    let document = trees(json!({"type": "object", "properties": {
+        "size": {"type": "integer"}, "children": {"type": "array", "items": reference}}}));
+    let mut core = Core::with(read_openapi([&document]).unwrap(), &[]);
+    core.check_all();
+    let mut refusal = |size: Value| {
+        let spec = json!({"size": 1, "children": [{"children": [{"size": size}]}]});
+        core.refusal("example_com.v1", "Tree", &json!({"spec": spec}))
+    };
+    assert_eq!(refusal(json!(2)), None);
+    assert!(refusal(json!("x")).is_some());
+    for endless in [reference.clone(), json!({"type": "array", "items": reference})] {
+        let error = read_openapi([&trees(endless)]).unwrap_err().to_string();
+        assert!(error.contains("more than 100 levels"), "{error}");
+    }
+}
+
+/// Two kinds of one package would have one file.
+#[test]
+fn kinds_that_differ_by_case_alone_are_refused() {
+    let [one, mut other] = [(); 2].map(|()| crd(&[("v1", json!({}))]));
+    other["spec"]["names"]["kind"] = json!("THING");
+    let error = generate(read_crds([&one, &other]).unwrap(), &GenerateOptions::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("two different schemas are called"),
+        "{error}"
     );
 }
 

@@ -1,10 +1,11 @@
 //! The API server judges: what its dry run accepts, KCL accepts. What KCL accepts and the server refuses is counted.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
-use konverge_models::{read_crds, read_openapi};
+use konverge_models::{ModelRoot, read_crds, read_openapi};
 use konverge_testkit::{
     cluster::Cluster,
+    performance,
     random::{Random, setting},
 };
 use kube::Client;
@@ -61,6 +62,25 @@ async fn create(client: &Client, crd: &Value, path: &str) {
     panic!("{path} is not served");
 }
 
+/// The answers about the objects of a kind, or of several.
+#[derive(Default)]
+struct Answers {
+    accepted: u64,
+    refused: u64,
+    /// What KCL accepts and the server refuses, by the keyword that was broken.
+    false_acceptances: BTreeMap<String, u64>,
+}
+
+impl Answers {
+    fn add(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.refused += other.refused;
+        for (keyword, count) in other.false_acceptances {
+            *self.false_acceptances.entry(keyword).or_default() += count;
+        }
+    }
+}
+
 /// One kind, with what is compared.
 struct Kind<'a> {
     package: &'a str,
@@ -72,11 +92,10 @@ struct Kind<'a> {
     schemas: &'a Map<String, Value>,
 }
 
-/// Compares the answers about random objects of a kind. Returns the false acceptances by the keyword that was broken.
-async fn compare(client: &Client, core: &mut Core, kind: &Kind<'_>) -> BTreeMap<String, u64> {
-    let mut false_acceptances = BTreeMap::new();
-    let (mut accepted, mut refused) = (0, 0);
-    for number in 0..objects() {
+/// Compares the answers about random objects of a kind.
+async fn compare(client: &Client, core: &mut Core, kind: &Kind<'_>, objects: u64) -> Answers {
+    let mut answers = Answers::default();
+    for number in 0..objects {
         let seed = seed() ^ (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mut maker = Maker {
             random: Random::of(seed),
@@ -96,28 +115,25 @@ async fn compare(client: &Client, core: &mut Core, kind: &Kind<'_>) -> BTreeMap<
         match (server, own) {
             (None, Some(own)) => panic!("seed {seed}: a false refusal of\n{object:#}\n{own}"),
             (Some(_), None) => {
-                *false_acceptances
-                    .entry(maker.broken.unwrap_or_else(|| "other".to_owned()))
-                    .or_default() += 1
+                let keyword = maker.broken.unwrap_or_else(|| "other".to_owned());
+                *answers.false_acceptances.entry(keyword).or_default() += 1;
             }
-            (None, None) => accepted += 1,
-            (Some(_), Some(_)) => refused += 1,
+            (None, None) => answers.accepted += 1,
+            (Some(_), Some(_)) => answers.refused += 1,
         }
     }
     println!(
-        "{}: {accepted} accepted and {refused} refused by both; accepted by KCL alone: {false_acceptances:?}",
-        kind.kind
+        "{} of {}: {} accepted and {} refused by both; accepted by KCL alone: {:?}",
+        kind.kind, kind.api_version, answers.accepted, answers.refused, answers.false_acceptances
     );
-    false_acceptances
+    answers
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_accepts_of_a_custom_resource_kcl_accepts() {
-    let cluster = Cluster::shared();
-    let client = cluster.client().await;
+/// Compares the answers about a custom resource whose schema has every keyword.
+async fn compare_custom_resource(client: &Client, objects: u64) -> Answers {
     let crd: Value = serde_json::from_str(include_str!("data/sample.json")).unwrap();
     let path = "/apis/models.example.com/v1/samples";
-    create(&client, &crd, path).await;
+    create(client, &crd, path).await;
     let mut core = Core::with(read_crds([&crd]).unwrap(), &[]);
     core.check_all();
     let kind = Kind {
@@ -129,7 +145,12 @@ async fn what_the_server_accepts_of_a_custom_resource_kcl_accepts() {
         openapi: &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
         schemas: &Map::new(),
     };
-    compare(&client, &mut core, &kind).await;
+    compare(client, &mut core, &kind, objects).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_accepts_of_a_custom_resource_kcl_accepts() {
+    compare_custom_resource(&Cluster::shared().client().await, objects()).await;
 }
 
 /// Kinds of the server with the paths for a create.
@@ -192,17 +213,8 @@ async fn what_the_server_accepts_of_its_own_kinds_kcl_accepts_and_all_kinds_load
     assert!(count > 60, "only {count} kinds");
     let mut core = Core::with(roots, &[]);
     core.check_all();
-    let mut schemas = Map::new();
-    for document in &documents {
-        schemas.extend(
-            document["components"]["schemas"]
-                .as_object()
-                .cloned()
-                .unwrap_or_default(),
-        );
-    }
-    let report: Vec<_> = KINDS.iter().collect();
-    for (definition, package, api_version, path) in report {
+    let schemas = schemas(&documents);
+    for (definition, package, api_version, path) in &KINDS {
         let name = definition.rsplit('.').next().unwrap();
         let kind = Kind {
             package,
@@ -213,7 +225,118 @@ async fn what_the_server_accepts_of_its_own_kinds_kcl_accepts_and_all_kinds_load
             openapi: &schemas[*definition],
             schemas: &schemas,
         };
-        compare(&client, &mut core, &kind).await;
+        compare(&client, &mut core, &kind, objects()).await;
+    }
+}
+
+fn schemas(documents: &[Value]) -> Map<String, Value> {
+    let all = documents
+        .iter()
+        .filter_map(|document| document["components"]["schemas"].as_object());
+    all.flatten()
+        .map(|(name, schema)| (name.clone(), schema.clone()))
+        .collect()
+}
+
+/// The definition and the path of each kind of which objects can be created.
+fn created_kinds(documents: &[Value]) -> BTreeMap<String, String> {
+    let paths = documents
+        .iter()
+        .filter_map(|document| document["paths"].as_object());
+    let creations = paths.flatten().filter_map(|(path, operations)| {
+        let post = operations.get("post")?;
+        let body = post["requestBody"]["content"]["*/*"]["schema"]["$ref"].as_str()?;
+        // Paths of one namespace come last, and are the ones that hold for a kind with namespaces.
+        let path = path.replace("{namespace}", "default");
+        (!path.contains('{')).then(|| (body.rsplit('/').next().unwrap().to_owned(), path))
+    });
+    let mut kinds = BTreeMap::new();
+    for (definition, path) in creations {
+        let known: &mut String = kinds.entry(definition).or_default();
+        if known.is_empty() || path.contains("/namespaces/default/") {
+            *known = path;
+        }
+    }
+    kinds
+}
+
+/// The root of a kind.
+fn root_of<'r>(roots: &'r [ModelRoot], api_version: &str, kind: &str) -> Option<&'r ModelRoot> {
+    let title = format!("{kind} of {api_version}");
+    roots
+        .iter()
+        .find(|root| root.kind.is_some() && root.title == title)
+}
+
+/// 200 objects of every kind that the server creates. What is published is what this writes.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it takes some minutes; `make test` compares fewer objects of fewer kinds"]
+async fn of_every_kind_no_false_refusal_and_few_false_acceptances() {
+    let client = Cluster::shared().client().await;
+    let objects = setting("KONVERGE_MODEL_OBJECTS", 200);
+    let documents = served_documents(&client).await;
+    let (schemas, roots) = (schemas(&documents), read_openapi(&documents).unwrap());
+    let (mut own, mut count) = (Answers::default(), 0);
+    for (definition, path) in created_kinds(&documents) {
+        let openapi = &schemas[&definition];
+        let group = &openapi["x-kubernetes-group-version-kind"][0];
+        let [group, version, kind] =
+            ["group", "version", "kind"].map(|key| group[key].as_str().unwrap_or_default());
+        let api_version = format!("{group}/{version}");
+        let api_version = api_version.trim_start_matches('/');
+        // A review has no model: it is an answer, not an object.
+        let Some(root) = root_of(&roots, api_version, kind) else {
+            continue;
+        };
+        let package = root.name.package.0.join(".");
+        let mut core = Core::with(roots.clone(), &[kind]);
+        let kind = Kind {
+            package: &package,
+            schema: &root.name.name,
+            path: &path,
+            api_version,
+            kind,
+            openapi,
+            schemas: &schemas,
+        };
+        own.add(compare(&client, &mut core, &kind, objects).await);
+        count += 1;
+    }
+    assert!(count > 40, "only {count} kinds");
+    let custom = compare_custom_resource(&client, objects).await;
+    let mut section = format!(
+        "## Generated models against the API server\n\n{objects} random objects of each kind, valid and broken, sent to the dry run of Kubernetes 1.34 and checked by the models: {count} kinds of the server, and a custom resource whose schema has every keyword. A model that refuses what the server accepts fails the test: there is none. `KONVERGE_WRITE_PERFORMANCE=1 cargo test -p konverge-models --test it -- --ignored of_every_kind` writes this.\n\n| | kinds of the server | custom resource |\n|---|---|---|\n"
+    );
+    let mut row = |what: &str, own: u64, custom: u64| {
+        let _ = writeln!(section, "| {what} | {own} | {custom} |");
+    };
+    row("accepted by both", own.accepted, custom.accepted);
+    row("refused by both", own.refused, custom.refused);
+    row("refused by the model alone", 0, 0);
+    let mut keywords: Vec<&String> = own
+        .false_acceptances
+        .keys()
+        .chain(custom.false_acceptances.keys())
+        .collect();
+    keywords.sort();
+    keywords.dedup();
+    for keyword in keywords {
+        let of = |answers: &Answers| {
+            answers
+                .false_acceptances
+                .get(keyword)
+                .copied()
+                .unwrap_or_default()
+        };
+        let what = match keyword.as_str() {
+            "other" => "accepted by the model alone, no keyword broken".to_owned(),
+            keyword => format!("accepted by the model alone, `{keyword}` broken"),
+        };
+        row(&what, of(&own), of(&custom));
+    }
+    println!("{section}");
+    if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
+        performance::write("models-oracle", section.trim_end());
     }
 }
 

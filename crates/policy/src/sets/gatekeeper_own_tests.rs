@@ -293,3 +293,72 @@ fn a_template_that_cannot_be_evaluated_denies() {
     let why = "T:c denies: the rule could not be evaluated: a violation has no text `msg`";
     assert_eq!(told, [why]);
 }
+
+/// What the author of an object may try with a template that is not theirs.
+#[test]
+fn an_object_hides_nothing_from_a_template() {
+    let of = |spec: Value| {
+        let object = json!({"metadata": {"labels": {"release": "٣"}}, "spec": spec});
+        resource(SERVICE, Planned::Create, [None, Some(object)])
+    };
+    let said = |body: &str, of: DocumentResource| said_of(&[template(body), constraint("T", &json!({}))], of);
+    let denies = ["T:c denies: found"];
+    // Digits of another script.
+    let digits = "not re_match(`^\\d+$`, input.review.object.metadata.labels.release); msg := \"found\"";
+    assert_eq!(said(&digits.replace("\\\\", "\\"), of(json!({}))), denies);
+    // A map that the engine's own conversion takes for a number.
+    let number = json!({"$serde_json::private::Number": "1", "hostNetwork": true});
+    let network = "input.review.object.spec.hostNetwork; msg := \"found\"";
+    assert_eq!(said(network, of(number.clone())), denies);
+    // The same in a parameter.
+    let parameters = json!({"parameters": {"of": number}});
+    let mut by_parameter = template("input.parameters.of.hostNetwork; msg := \"found\"");
+    by_parameter["spec"]["crd"]["spec"]["validation"] =
+        json!({"openAPIV3Schema": {"x-kubernetes-preserve-unknown-fields": true}});
+    assert_eq!(
+        said_of(&[by_parameter, constraint("T", &parameters)], of(json!({}))),
+        denies
+    );
+    // A field that a server drops.
+    let labels = "not input.review.object.spec.owner; msg := \"found\"";
+    assert_eq!(said(labels, of(json!({}))), denies);
+}
+
+/// A function fails while `with` has replaced the parameters: the next object has its own.
+#[test]
+fn what_a_with_replaced_in_a_template_is_gone_after_an_error() {
+    let rego = "package t
+violation[{\"msg\": \"replaced\"}] {
+  input.review.object.metadata.name == \"a\"
+  numbers.range(1, input.review.object.spec.type)[_] == 1 with lower as \"safe\"
+}
+violation[{\"msg\": \"found\"}] { lower(input.review.object.spec.type) == \"nodeport\" }
+";
+    let created = |name: &str| {
+        let object = json!({"metadata": {"name": name}, "spec": {"type": "NodePort"}});
+        resource(
+            &format!("v1:Service:shop:{name}"),
+            Planned::Create,
+            [None, Some(object)],
+        )
+    };
+    let objects = [
+        template_of("T", &json!({"rego": rego, "operations": ["*"]})),
+        constraint("T", &json!({})),
+    ];
+    let rules = load(&objects).unwrap();
+    // The engine goes from one stack to the next.
+    for _ in 0..2 {
+        let document = document(vec![created("a"), created("b")]);
+        let outcomes = rules.outcomes(&document).into_iter();
+        let found = outcomes.map(|outcome| match outcome {
+            AdmissionOutcome::Found(found) => found.message,
+            AdmissionOutcome::Undecided(..) => panic!("it is decided"),
+        });
+        let [failed, found] = &found.collect::<Vec<_>>()[..] else {
+            panic!("two findings")
+        };
+        assert!(failed.contains("could not be evaluated"), "{failed}");
+        assert_eq!(found, "found");
+    }
+}

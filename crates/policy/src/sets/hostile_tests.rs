@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::{
     PolicySet,
-    tests::{config, document, file, pod, rego, said, secrets, wanted},
+    tests::{config, document, file, pod, policy_on_pods, rego, said, secrets, wanted},
 };
 use konverge_base::model::policy_finding::Enforcement;
 
@@ -203,5 +203,81 @@ deny_d contains \"d\" if lower(input.metadata.name) != \"safe\"
     );
     for wanted in ["c", "d"] {
         assert_eq!(said.iter().filter(|said| **said == wanted).count(), 2, "{said:?}");
+    }
+}
+
+/// A key with which the engine's own conversion takes the whole map for a number.
+const NUMBER: &str = "$serde_json::private::Number";
+
+#[test]
+fn a_map_is_a_map_whatever_its_first_key_is() {
+    let hidden = json!({(NUMBER): "1", "privileged": true});
+    let text = hidden.to_string();
+    let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": hidden, "data": {"a": text}});
+    let pet = json!({"keepers": hidden});
+    let document = document(vec![
+        wanted("v1:X:shop:x", object),
+        wanted("hashicorp:random:random_pet:a", pet),
+    ]);
+    for (settings, value) in [
+        ("input: objects", "input.spec"),
+        ("input: plan", "input.resources[_].after.spec"),
+        ("input: plan", "input.resources[_].after.keepers"),
+        ("input: tfplan", "input.resource_changes[_].change.after.keepers"),
+        ("input: objects", "json.unmarshal(input.data.a)"),
+        ("input: objects", "yaml.unmarshal(input.data.a)"),
+        ("input: objects", "json.patch(input.spec, [])"),
+        ("input: objects", "object.union(input.spec, {})"),
+        ("input: objects", "data.known"),
+    ] {
+        let text = format!(
+            "package main\n\ndeny contains \"found\" if {{\n\tvalue := {value}\n\tvalue.privileged\n}}\n"
+        );
+        let known = file("p/known.json", &json!({"known": hidden}).to_string());
+        let set = PolicySet::load(&config(settings), &[file("p/a.rego", &text)], &[known]);
+        let findings = set.findings(&document, &secrets());
+        assert!(
+            findings.iter().any(|finding| finding.message == "found"),
+            "{value}: {findings:?}"
+        );
+    }
+    // A map with such a key is not what its value says.
+    let raw = json!({"$serde_json::private::RawValue": "{\"safe\": true}"}).to_string();
+    for function in ["json.unmarshal", "yaml.unmarshal"] {
+        let text = format!("package main\ndeny contains \"found\" if not {function}(input.data.a).safe\n");
+        let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "data": {"a": raw}});
+        let document = super::tests::document(vec![wanted("v1:X:shop:x", object)]);
+        let findings = rego("input: objects", &text).findings(&document, &secrets());
+        assert_eq!(findings.len(), 1, "{function}");
+    }
+    let is_valid =
+        format!("package main\ndeny contains \"found\" if json.is_valid(`{{\"{NUMBER}\": \"x\"}}`)\n");
+    let findings = rego("", &is_valid).findings(&document, &secrets());
+    assert_eq!(findings[0].message, "found");
+}
+
+/// An API server drops a field that is null, so `has` is false there.
+#[test]
+fn a_null_is_judged_as_what_it_is_and_as_what_is_left_of_it() {
+    let pod = |context: serde_json::Value| {
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"securityContext": context, "containers": [{"name": "c", "securityContext": context}]}});
+        document(vec![wanted("v1:Pod:shop:a", object)])
+    };
+    let messages = |set: &PolicySet, context| {
+        let findings = set.findings(&pod(context), &secrets());
+        findings
+            .into_iter()
+            .map(|finding| finding.message)
+            .collect::<Vec<_>>()
+    };
+    for expression in [
+        "has(object.spec.securityContext)",
+        "object.spec.containers.all(c, has(c.securityContext))",
+        "!has(object.spec.securityContext)",
+    ] {
+        let set = policy_on_pods("true", expression, "''");
+        assert_eq!(messages(&set, json!(null)), ["m"], "{expression}");
+        let passes = !expression.starts_with('!');
+        assert_eq!(messages(&set, json!({"runAsNonRoot": true})).is_empty(), passes);
     }
 }

@@ -119,6 +119,46 @@ pub(super) fn terraform_plan(document: &StackDocument, without: &[&DocumentResou
     })
 }
 
+/// The document without the fields of Kubernetes objects that are null; `None` if there are none. An API server drops most of
+/// them before a policy sees the object, and keeps others, by the type of the field.
+pub(super) fn without_nulls(document: &StackDocument) -> Option<StackDocument> {
+    let is_object = |resource: &DocumentResource| resource.runtime == RuntimeKind::Kubernetes;
+    let has = |side: &Option<Value>| side.as_ref().is_some_and(has_null);
+    let mut objects = document.resources.iter().filter(|resource| is_object(resource));
+    if !objects.any(|object| has(&object.before) || has(&object.after)) {
+        return None;
+    }
+    let mut without = document.clone();
+    for object in without
+        .resources
+        .iter_mut()
+        .filter(|resource| is_object(resource))
+    {
+        let sides = [&mut object.before, &mut object.after];
+        sides.into_iter().flatten().for_each(drop_nulls);
+    }
+    Some(without)
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().any(|field| field.is_null() || has_null(field)),
+        Value::Array(items) => items.iter().any(has_null),
+        _ => false,
+    }
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
 /// A key of Terraform's plan that a rule reads and that this input lacks. It would be undefined there, and the rule
 /// would find nothing.
 pub(super) fn missing_terraform_key(source: &str) -> Option<&'static str> {

@@ -14,6 +14,7 @@ use super::{
     json_patch,
     rego_differences::{RegoDifference, RegoDifference::NoValue, extend},
     rego_functions::items,
+    rego_value::{from_json, rego_value},
 };
 
 type Hash = fn(&[u8]) -> String;
@@ -29,10 +30,16 @@ pub(super) fn add(engine: &mut Engine) {
         for patch in patches.map_err(|why| NoValue(name, why.to_owned()))? {
             json_patch::apply(&mut document, patch).map_err(|why| NoValue(name, why))?;
         }
-        Ok(RegoValue::from(document))
+        Ok(rego_value(&document))
+    });
+    extend(engine, "json.unmarshal", 1, |arguments| {
+        json_of("json.unmarshal", arguments)
+    });
+    extend(engine, "json.is_valid", 1, |arguments| {
+        Ok(RegoValue::from(json_of("json.is_valid", arguments).is_ok()))
     });
     extend(engine, "yaml.unmarshal", 1, |arguments| {
-        yaml_of("yaml.unmarshal", arguments).map(RegoValue::from)
+        yaml_of("yaml.unmarshal", arguments).map(|value| rego_value(&value))
     });
     extend(engine, "yaml.is_valid", 1, |arguments| {
         yaml_of("yaml.is_valid", arguments).map(|_| RegoValue::from(true))
@@ -81,7 +88,7 @@ pub(super) fn add(engine: &mut Engine) {
     extend(engine, "io.jwt.decode", 1, |arguments| {
         let name = "io.jwt.decode";
         let token = SignedToken::read(name, text(name, arguments, 0)?)?;
-        Ok(RegoValue::from(json!([
+        Ok(rego_value(&json!([
             token.header,
             token.payload,
             hex::encode(token.signature)
@@ -101,6 +108,11 @@ pub(super) fn add(engine: &mut Engine) {
     }
 }
 
+fn json_of(name: &'static str, arguments: &[RegoValue]) -> Result<RegoValue, RegoDifference> {
+    let read = from_json(text(name, arguments, 0)?);
+    read.map_err(|error| NoValue(name, error.to_string()))
+}
+
 fn text<'a>(name: &'static str, arguments: &'a [RegoValue], at: usize) -> Result<&'a str, RegoDifference> {
     match arguments.get(at) {
         Some(RegoValue::String(text)) => Ok(text),
@@ -112,7 +124,7 @@ fn text<'a>(name: &'static str, arguments: &'a [RegoValue], at: usize) -> Result
 fn as_json(name: &'static str, arguments: &[RegoValue], at: usize) -> Result<Value, RegoDifference> {
     let value = arguments.get(at).unwrap_or(&RegoValue::Undefined);
     let json = serde_json::to_value(value).ok();
-    let json = json.filter(|json| RegoValue::from(json.clone()) == *value);
+    let json = json.filter(|json| rego_value(json) == *value);
     json.ok_or_else(|| {
         NoValue(
             name,
@@ -132,6 +144,10 @@ fn yaml_of(name: &'static str, arguments: &[RegoValue]) -> Result<Value, RegoDif
     if BOOLEANS.as_ref().is_none_or(|words| words.is_match(text)) {
         let why = "one of the words yes, no, on, off, y and n is a boolean or a text: put it in quotes";
         return Err(NoValue(name, why.to_owned()));
+    }
+    // What reads YAML takes a map with this key for the value of the text behind it.
+    if text.contains("RawValue") || ["\\x", "\\u", "\\U"].iter().any(|escape| text.contains(escape)) {
+        return Err(NoValue(name, "it has a character by its number".to_owned()));
     }
     let read = konverge_base::yaml::documents(text);
     let documents = read.map_err(|error| NoValue(name, error.to_string()))?;

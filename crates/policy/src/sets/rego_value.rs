@@ -1,10 +1,16 @@
 //! Values of the plan document as values of the engine for Rego, without a copy of the document between the two. A value that
 //! stands in several places of an input is made once.
+//!
+//! The engine's own conversion takes a map whose first key is `$serde_json::private::Number` for a number, and that of
+//! `serde_json` one with `$serde_json::private::RawValue` for what its value says. So whoever chooses a key could hide others.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use regorus::Value as RegoValue;
-use serde::Serialize;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, SeqAccess, Visitor},
+};
 use serde_json::Value;
 
 /// The value of the engine for a JSON value.
@@ -24,6 +30,73 @@ pub(super) fn rego_value(value: &Value) -> RegoValue {
             let fields = fields.map(|(key, value)| (RegoValue::from(key.as_str()), rego_value(value)));
             RegoValue::from(fields.collect::<BTreeMap<_, _>>())
         }
+    }
+}
+
+/// The value of a JSON text.
+///
+/// # Errors
+/// It is not JSON.
+pub(super) fn from_json(text: &str) -> Result<RegoValue, serde_json::Error> {
+    serde_json::from_str(text).map(|PlainValue(value)| value)
+}
+
+/// A value in which no key means anything.
+struct PlainValue(RegoValue);
+
+impl<'de> Deserialize<'de> for PlainValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PlainVisitor).map(Self)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = RegoValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<RegoValue, E> {
+        Ok(RegoValue::Null)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<RegoValue, E> {
+        Ok(RegoValue::from(flag))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<RegoValue, E> {
+        Ok(RegoValue::from(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<RegoValue, E> {
+        Ok(RegoValue::from(number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<RegoValue, E> {
+        Ok(RegoValue::from(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<RegoValue, E> {
+        Ok(RegoValue::from(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RegoValue, A::Error> {
+        let mut list = Vec::new();
+        while let Some(PlainValue(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(RegoValue::from(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<RegoValue, A::Error> {
+        let mut map = BTreeMap::new();
+        while let Some((key, PlainValue(value))) = fields.next_entry::<String, _>()? {
+            map.insert(RegoValue::from(key), value);
+        }
+        Ok(RegoValue::from(map))
     }
 }
 
@@ -56,6 +129,8 @@ mod tests {
         assert_eq!(rego_value(&value), read);
         assert_eq!(rego_value(&value), RegoValue::from(value.clone()));
         assert_eq!(rego_value(&value).to_string(), read.to_string());
+        assert_eq!(from_json(&value.to_string()).unwrap(), read);
+        assert!(from_json("{").is_err() && from_json("1 2").is_err());
     }
 
     #[test]

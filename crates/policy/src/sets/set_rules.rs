@@ -104,8 +104,12 @@ impl SetRules {
         match &self.rules {
             Rules::Rego(rules) if self.input == PolicyInput::Objects => rego_objects(rules, document),
             Rules::Rego(rules) => rego_whole(rules, document, self.input),
-            Rules::Admission(policies) => admission(policies.outcomes(document)),
-            Rules::Gatekeeper(rules) => admission(rules.outcomes(document)),
+            Rules::Admission(policies) => {
+                with_and_without_nulls(document, |document| admission(policies.outcomes(document)))
+            }
+            Rules::Gatekeeper(rules) => {
+                with_and_without_nulls(document, |document| admission(rules.outcomes(document)))
+            }
         }
     }
 }
@@ -183,6 +187,19 @@ fn admission(outcomes: Vec<AdmissionOutcome<'_>>) -> Vec<RuleOutcome> {
         }
     });
     outcomes.collect()
+}
+
+/// The outcomes of objects as the plan has them, and as a server has them that drops what is null: which fields it drops is
+/// not known here, so what one of the two denies is denied.
+fn with_and_without_nulls(
+    document: &StackDocument,
+    outcomes: impl Fn(&StackDocument) -> Vec<RuleOutcome>,
+) -> Vec<RuleOutcome> {
+    let mut found = outcomes(document);
+    if let Some(without) = input::without_nulls(document) {
+        found.extend(outcomes(&without));
+    }
+    found
 }
 
 /// Each object is an input of its own.

@@ -10,7 +10,7 @@ use super::{
     graph, stacks,
 };
 use crate::{
-    CommentInput, escape, generation_notes, labels, last_push,
+    CommentInput, escape, generation_notes, labels, last_push, model_changes,
     view_model::{self, PlanView},
 };
 use konverge_base::model::plan::Action;
@@ -54,6 +54,7 @@ pub fn report(input: &CommentInput<'_>) -> String {
                     (alerts(input, &view))
                     (last_push(input))
                     (notes_of_generation(input))
+                    (model_changes::page(input.models))
                     (stacks::groups(&view))
                     (stacks::stacks(&view))
                     (why(input))

@@ -7,7 +7,7 @@ use super::{
     verbosity::{Folds, LADDER, Table, Verbosity},
 };
 use crate::{
-    CommentInput, generation_notes,
+    CommentInput, generation_notes, model_changes,
     view_model::{self, PlanView},
 };
 
@@ -43,7 +43,8 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str) -> FittedComment {
         + &alerts
         + &permission_changes::render(input, budget / 8)
         + &last_push::render(input, budget / 8)
-        + &generation_notes::markdown(input.plan, budget / 8);
+        + &generation_notes::markdown(input.plan, budget / 8)
+        + &model_changes::markdown(input.models, budget / 8);
     for (step, detail) in LADDER.iter().enumerate() {
         if let Ok((body, omitted)) = try_fit(input, &view, &fixed, budget, detail) {
             return FittedComment { body, omitted, step };

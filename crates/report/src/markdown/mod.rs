@@ -1,7 +1,7 @@
 //! GitHub's Markdown: the comment on the pull request, the job summary, the texts of check runs and issues.
 //!
 //! The layout of the comment, top to bottom: verdict, alerts and permission changes (never folded or dropped),
-//! what the last push changed, table, equal changes once, a fold per stack, reasons, drift, policies, what
+//! what the last push changed, generated models, table, equal changes once, a fold per stack, reasons, drift, policies, what
 //! merging does. If it exceeds its budget, it is reduced in fixed steps (`verbosity`), by whole resources only.
 
 mod alerts;

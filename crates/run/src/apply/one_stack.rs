@@ -12,7 +12,7 @@ use super::{
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
-    Planner, Target, apply_freeze, delivery,
+    PlanStart, Planner, StackSecrets, Target, apply_freeze, delivery,
     kusion_releases::{self, ReleaseTurn},
     lease_wait::HolderWatch,
     plan_documents,
@@ -66,13 +66,14 @@ async fn apply_stack(
     let wanted = planning.spec(target).await?;
     let input_digest = planning.input_digest(target)?;
     // A secret that cannot be read stops the stack before anything of it is touched.
-    let _held = tokio::select! {
+    let secrets = StackSecrets::new(Arc::clone(&planning.references), target);
+    let held = tokio::select! {
         biased;
         () = planning.run.cancel.cancelled() => {
             planning.run.check_interrupted()?;
             None
         }
-        held = planning.references.hold(target, &wanted) => Some(held?),
+        held = secrets.with_values(&wanted) => Some(held?),
     };
     planning.run.begin_writes()?;
     let backend = planning.backend.as_ref().ok_or_else(|| {
@@ -100,6 +101,7 @@ async fn apply_stack(
         target,
         options,
         lease: &lease,
+        secrets: held.as_ref(),
     };
     let result = match apply_freeze::check(backend).await {
         Ok(()) => leased.apply(wanted, input_digest, decisions).await,
@@ -126,6 +128,8 @@ struct LeasedStack<'a> {
     target: &'a Target,
     options: &'a ApplyOptions,
     lease: &'a Lease,
+    /// The secrets of the stack, with their values.
+    secrets: Option<&'a StackSecrets>,
 }
 
 /// A release of Kusion that ends with the apply.
@@ -149,6 +153,7 @@ impl LeasedStack<'_> {
             target,
             options,
             lease,
+            secrets,
         } = *self;
         let empty = || StackState::empty(target.id.clone(), target.folder.clone());
         let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
@@ -178,7 +183,12 @@ impl LeasedStack<'_> {
         let released = turn.as_ref().map(checked).transpose()?;
         let spec_digest = wanted.digest();
         let serial = lease.prior().map_or(0, |prior| prior.serial);
-        let plan = plan_live(planning, target, wanted, (&prior, serial)).await?;
+        let start = PlanStart {
+            state: &prior,
+            serial: Some(serial),
+            secrets,
+        };
+        let plan = plan_live(planning, target, wanted, start).await?;
         let past = prior_state(&prior, lease);
         let public = plan.public.clone();
         let mut known_as = planning.other_names(target).await?;
@@ -225,6 +235,7 @@ impl LeasedStack<'_> {
             options,
             journal: &journal,
             serial,
+            secrets,
             late: &late,
         };
         let workflows = WorkflowHooks {

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{consent::LateReview, journal::ApplyJournal, options::ApplyOptions, outcome::has_succeeded};
-use crate::{Planner, Target, TargetPlan};
+use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         apply_result::{StackOutcome, StackResult},
         plan::Action,
         spec::Spec,
-        state::StackState,
     },
 };
 use konverge_engine::{self as engine, Applied, ApplyRequest, EnginePlan, Review as _};
@@ -26,6 +25,8 @@ pub(super) struct ApplyRounds<'a> {
     pub journal: &'a ApplyJournal<'a>,
     /// The serial of the state before the apply.
     pub serial: u64,
+    /// The secrets of the stack, with their values.
+    pub secrets: Option<&'a StackSecrets>,
     /// Decides about what the approved plan did not show.
     pub late: &'a LateReview,
 }
@@ -65,6 +66,7 @@ impl ApplyRounds<'_> {
             options,
             journal,
             serial: _,
+            secrets: _,
             late,
         } = self;
         let config = &planning.config.apply;
@@ -85,7 +87,12 @@ impl ApplyRounds<'_> {
         self.planning.run.check_interrupted()?;
         let state = self.journal.state().await;
         let wanted = self.planning.spec(self.target).await?;
-        let plan = plan_live(self.planning, self.target, wanted, (&state, self.serial)).await?;
+        let start = PlanStart {
+            state: &state,
+            serial: Some(self.serial),
+            secrets: self.secrets,
+        };
+        let plan = plan_live(self.planning, self.target, wanted, start).await?;
         for late in plan.late_plans() {
             let mut recorded = state.resources.iter();
             let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
@@ -103,10 +110,9 @@ pub(super) async fn plan_live(
     planning: &Planner,
     target: &Target,
     wanted: Spec,
-    prior: (&StackState, u64),
+    start: PlanStart<'_>,
 ) -> Result<Box<EnginePlan>, UserError> {
-    let (prior, serial) = prior;
-    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, (prior, Some(serial))).await? else {
+    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, start).await? else {
         return Err(UserError::new(
             ErrorKind::Config,
             format!("no cluster is configured for `{}`", target.id),

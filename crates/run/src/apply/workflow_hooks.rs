@@ -146,7 +146,11 @@ impl WorkflowHooks<'_> {
                 self.start(&key, hook, starter, newest.max(known)).await?
             }
         };
-        let BegunRun { after, run, unanswered } = begun;
+        let BegunRun {
+            after,
+            run,
+            unanswered,
+        } = begun;
         let run = match run {
             Some(run) => run,
             None => {

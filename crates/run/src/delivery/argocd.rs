@@ -2,21 +2,21 @@
 
 use serde_json::Value;
 
-use super::controller::{DeliveryProgress, Problem};
+use super::progress::{DeliveryProblem, DeliveryProgress};
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Why an Application does not deliver the artifact.
-pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<Problem> {
+pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
     let source = text(application, "/spec/source/repoURL");
     if source != artifact {
-        return Some(Problem::other_source(source, artifact));
+        return Some(DeliveryProblem::other_source(source, artifact));
     }
     let revision = text(application, "/spec/source/targetRevision");
     if revision != tag {
-        return Some(Problem::other_source(
+        return Some(DeliveryProblem::other_source(
             &format!("{source}:{revision}"),
             &format!("{artifact}:{tag}"),
         ));
@@ -26,7 +26,7 @@ pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<
         .and_then(Value::as_array);
     let has = |option: &str| options.is_some_and(|all| all.iter().any(|one| one == option));
     if !has("ServerSideApply=true") {
-        return Some(Problem::new(
+        return Some(DeliveryProblem::new(
             "its syncs do not use server-side apply, so a preview does not show what it writes",
             "set `ServerSideApply=true` under `spec.syncPolicy.syncOptions`",
         ));

@@ -12,7 +12,10 @@ use konverge_export::stack_slug;
 use konverge_kubernetes::Kubernetes;
 use konverge_publish::{ArtifactReference, PublishError};
 
-use super::{argocd, flux};
+use super::{
+    argocd, flux,
+    progress::{DeliveryProblem, DeliveryProgress},
+};
 
 /// The tag that a controller follows.
 const TAG: &str = "live";
@@ -30,17 +33,6 @@ pub(crate) struct DeliveryTarget {
     pub artifact: String,
     /// The tag that it follows.
     pub tag: String,
-}
-
-/// How far a controller is with a revision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum DeliveryProgress {
-    /// It applied the revision, and what it applied is healthy.
-    Healthy,
-    /// It is not there yet: what it says.
-    Waiting(String),
-    /// It gave up: what it says.
-    Failed(String),
 }
 
 /// The objects of a controller, as they are in the cluster.
@@ -183,40 +175,12 @@ impl DeliveryTarget {
         Ok(ControllerObjects::Flux(object, kustomizations))
     }
 
-    fn refusal(&self, title: &str, problem: &Problem, stack: &StackId) -> UserError {
-        let Problem { what, remedy } = problem;
+    fn refusal(&self, title: &str, problem: &DeliveryProblem, stack: &StackId) -> UserError {
+        let DeliveryProblem { what, remedy } = problem;
         let failure = UserError::new(ErrorKind::Policy, format!("{title}: {what}"));
         match remedy {
             Some(remedy) => failure.hint(remedy.clone()),
             None => failure.hint(self.export_hint(stack)),
-        }
-    }
-}
-
-/// Why an object of a controller does not deliver a stack, and what to do.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Problem {
-    pub what: String,
-    /// `None`: the object is written again.
-    pub remedy: Option<String>,
-}
-
-impl Problem {
-    pub(super) fn new(what: impl Into<String>, remedy: &str) -> Self {
-        Self {
-            what: what.into(),
-            remedy: Some(remedy.to_owned()),
-        }
-    }
-
-    /// It reads something else.
-    pub(super) fn other_source(found: &str, ours: &str) -> Self {
-        Self {
-            what: format!(
-                "it reads `{}`, and this stack is pushed to `{ours}`",
-                found.escape_debug()
-            ),
-            remedy: None,
         }
     }
 }

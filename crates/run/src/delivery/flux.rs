@@ -2,30 +2,30 @@
 
 use serde_json::Value;
 
-use super::controller::{DeliveryProgress, Problem};
+use super::progress::{DeliveryProblem, DeliveryProgress};
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Why an OCIRepository does not deliver the artifact.
-pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Option<Problem> {
+pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
     let url = text(source, "/spec/url");
     if url != artifact {
-        return Some(Problem::other_source(url, artifact));
+        return Some(DeliveryProblem::other_source(url, artifact));
     }
     let reference = &source["spec"]["ref"];
     let is_tag = reference
         .as_object()
         .is_some_and(|all| all.len() == 1 && all.get("tag").is_some_and(|one| one == tag));
     if !is_tag {
-        return Some(Problem::other_source(
+        return Some(DeliveryProblem::other_source(
             &format!("{url} {reference}"),
             &format!("{artifact}:{tag}"),
         ));
     }
     if let Some(media_type) = source.pointer("/spec/layerSelector/mediaType") {
-        return Some(Problem::new(
+        return Some(DeliveryProblem::new(
             format!("it selects layers of the type {media_type}"),
             "remove `spec.layerSelector`: the artifact has one layer",
         ));
@@ -47,13 +47,13 @@ pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
 }
 
 /// Why a Kustomization does not deliver what it reads.
-pub(super) fn kustomization_problem(one: &Value) -> Option<Problem> {
+pub(super) fn kustomization_problem(one: &Value) -> Option<DeliveryProblem> {
     for (pointer, key) in [
         ("/spec/postBuild/substitute", "substitute"),
         ("/spec/postBuild/substituteFrom", "substituteFrom"),
     ] {
         if one.pointer(pointer).is_some_and(|value| !value.is_null()) {
-            return Some(Problem::new(
+            return Some(DeliveryProblem::new(
                 format!("`spec.postBuild.{key}` rewrites the data of objects"),
                 "remove `spec.postBuild`: a review would not be of what is applied",
             ));
@@ -62,14 +62,14 @@ pub(super) fn kustomization_problem(one: &Value) -> Option<Problem> {
     for key in ["patches", "images", "targetNamespace", "namePrefix", "nameSuffix"] {
         let value = &one["spec"][key];
         if !(value.is_null() || value == "" || value.as_array().is_some_and(Vec::is_empty)) {
-            return Some(Problem::new(
+            return Some(DeliveryProblem::new(
                 format!("`spec.{key}` changes the objects"),
                 "remove it: a review would not be of what is applied",
             ));
         }
     }
     if one["spec"]["wait"] != true {
-        return Some(Problem::new(
+        return Some(DeliveryProblem::new(
             "it does not wait until its objects are ready",
             "set `spec.wait: true`",
         ));
@@ -77,9 +77,9 @@ pub(super) fn kustomization_problem(one: &Value) -> Option<Problem> {
     suspended(one)
 }
 
-fn suspended(object: &Value) -> Option<Problem> {
+fn suspended(object: &Value) -> Option<DeliveryProblem> {
     (object["spec"]["suspend"] == true).then(|| {
-        Problem::new(
+        DeliveryProblem::new(
             "it is suspended",
             "set `spec.suspend: false`, or wait until it is resumed",
         )
@@ -141,7 +141,7 @@ fn is_of(revision: &str, digest: &str) -> bool {
 fn of_one(one: &Value, digest: &str) -> DeliveryProgress {
     let generation = &one["metadata"]["generation"];
     let Some(ready) = condition(one, "Ready") else {
-        return DeliveryProgress::Waiting("it has not been looked at yet".to_owned());
+        return DeliveryProgress::Waiting("it has not been reconciled yet".to_owned());
     };
     let observed = match &ready["observedGeneration"] {
         Value::Null => &one["status"]["observedGeneration"],
@@ -151,7 +151,7 @@ fn of_one(one: &Value, digest: &str) -> DeliveryProgress {
     let attempted = text(one, "/status/lastAttemptedRevision");
     let message = text(ready, "/message");
     if observed != generation {
-        return DeliveryProgress::Waiting("its latest spec has not been looked at yet".to_owned());
+        return DeliveryProgress::Waiting("its latest spec has not been reconciled yet".to_owned());
     }
     match &ready["status"] {
         status if status == "True" && is_of(applied, digest) => DeliveryProgress::Healthy,

@@ -6,6 +6,7 @@ mod argocd;
 mod artifact;
 mod controller;
 mod flux;
+mod progress;
 mod record;
 mod runtime;
 mod wait;

@@ -24,7 +24,8 @@ use konverge_publish::{PublishError, publish_in_place_of};
 
 use super::{
     artifact::{DeliveredFiles, delivered_files},
-    controller::{DeliveryProgress, DeliveryTarget},
+    controller::DeliveryTarget,
+    progress::DeliveryProgress,
     record::DeliveryRecord,
 };
 

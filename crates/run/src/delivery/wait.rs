@@ -10,7 +10,7 @@ use konverge_engine::runtime::{
     AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime as _, StackScope,
 };
 
-use super::{controller::DeliveryProgress, runtime::DeliveredObjects};
+use super::{progress::DeliveryProgress, runtime::DeliveredObjects};
 
 /// The pause between two looks at the controller: it grows up to the second one.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));

@@ -92,9 +92,15 @@ pub async fn read_stack(
     };
     reading.serials.truncate(most);
     // The newest document was read already.
-    let read_before = reading.document.filter(|document| newest == Some(document.serial));
-    let rest = reading.serials.split_off(usize::from(read_before.is_some()).min(most));
-    let first = read_before.filter(|_| most > 0).map(|document| Ok(shown(backend, document)));
+    let read_before = reading
+        .document
+        .filter(|document| newest == Some(document.serial));
+    let rest = reading
+        .serials
+        .split_off(usize::from(read_before.is_some()).min(most));
+    let first = read_before
+        .filter(|_| most > 0)
+        .map(|document| Ok(shown(backend, document)));
     let first = stream::iter(reading.serials.into_iter().zip(first));
     let rest = stream::iter(rest)
         .map(|serial| async move { (serial, load(backend, id, serial).await) })

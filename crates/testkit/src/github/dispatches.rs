@@ -50,7 +50,9 @@ impl World {
         let is_of = |run: &Value, key: &str, of: &str| query.get(of).is_none_or(|v| run[key] == v.as_str());
         let path = format!(".github/workflows/{file}");
         let found = self.runs.values_mut().rev().filter(|run| {
-            run["path"] == path.as_str() && is_of(run, "event", "event") && is_of(run, "head_branch", "branch")
+            run["path"] == path.as_str()
+                && is_of(run, "event", "event")
+                && is_of(run, "head_branch", "branch")
         });
         let runs: Vec<_> = found.filter_map(shown).collect();
         (200, json!({"total_count": runs.len(), "workflow_runs": runs}))

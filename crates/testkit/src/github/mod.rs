@@ -205,9 +205,10 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     let query = decode(parts.uri.query().unwrap_or_default());
     let taken = |of: fn(&Act) -> Option<&Arc<Hold>>| {
         let mut inner = shared.inner.lock().unwrap();
-        let at = inner.script.iter().position(|(m, end, act)| {
-            *m == method && path.ends_with(end.as_str()) && of(act).is_some()
-        });
+        let at = inner
+            .script
+            .iter()
+            .position(|(m, end, act)| *m == method && path.ends_with(end.as_str()) && of(act).is_some());
         let act = at.and_then(|at| inner.script.remove(at)).map(|(_, _, act)| act);
         act.as_ref().and_then(of).cloned()
     };
@@ -295,9 +296,7 @@ fn answer(
             record(0, inner);
             return None;
         }
-        Some(
-            Act::DropAfter | Act::ThenStatus(_) | Act::Truncate | Act::Hold(_) | Act::HoldAnswer(_),
-        )
+        Some(Act::DropAfter | Act::ThenStatus(_) | Act::Truncate | Act::Hold(_) | Act::HoldAnswer(_))
         | None => {}
     }
     let token = headers

@@ -58,6 +58,26 @@ pub enum HookError {
     Graph(GraphError),
 }
 
+impl HookError {
+    /// The object that is wrong; of several that wait for each other the first one.
+    pub fn object(&self) -> Option<&ResourceId> {
+        match self {
+            Self::NoTime { id, .. }
+            | Self::UnknownAnnotation { id, .. }
+            | Self::BadValue { id, .. }
+            | Self::NotAJob { id, .. }
+            | Self::RestartPolicy { id, .. }
+            | Self::Suspended { id }
+            | Self::Account { id, .. } => Some(id),
+            Self::NoWorkload { job, .. } | Self::GuardsNothing { job, .. } | Self::Needed { job, .. } => {
+                Some(job)
+            }
+            Self::Circle(ids) => ids.first(),
+            Self::Graph(_) => None,
+        }
+    }
+}
+
 fn all_beyond(time: HookTime) -> &'static str {
     match time {
         HookTime::Post => "every workload depends on it",

@@ -140,9 +140,9 @@ pub(super) fn read(
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];
     // Whatever else the tool reads on the Job, such as `sync-options` and `resource-policy`.
-    let others = annotations.iter().filter(|(key, _)| {
-        key.starts_with(dialect.domain) && !known.contains(&key.as_str())
-    });
+    let others = annotations
+        .iter()
+        .filter(|(key, _)| key.starts_with(dialect.domain) && !known.contains(&key.as_str()));
     for (key, value) in others {
         note(key, value.as_str().unwrap_or_default(), "it has no meaning here");
     }

@@ -335,7 +335,12 @@ fn the_annotations_of_other_tools_are_understood_if_that_is_wanted() {
 #[test]
 fn each_documented_annotation_is_understood_or_named() {
     // The key below the tool's domain, the value, what the Job becomes, and the values that are named.
-    type Documented = (&'static str, &'static str, Option<HookTime>, &'static [&'static str]);
+    type Documented = (
+        &'static str,
+        &'static str,
+        Option<HookTime>,
+        &'static [&'static str],
+    );
     const ARGO: [Documented; 19] = [
         ("hook", "PreSync", Some(HookTime::Pre), &[]),
         ("hook", "PostSync", Some(HookTime::Post), &[]),
@@ -345,16 +350,56 @@ fn each_documented_annotation_is_understood_or_named() {
         ("hook", "Skip", None, &["Skip"]),
         ("hook", "PostDelete", None, &["PostDelete"]),
         ("hook", "PreSync, PreSync", Some(HookTime::Pre), &[]),
-        ("hook", "PreSync,Sync,PostSync", Some(HookTime::Pre), &["Sync", "PostSync"]),
-        ("hook-delete-policy", "BeforeHookCreation", Some(HookTime::Pre), &[]),
-        ("hook-delete-policy", "HookSucceeded", Some(HookTime::Pre), &["HookSucceeded"]),
-        ("hook-delete-policy", "HookFailed", Some(HookTime::Pre), &["HookFailed"]),
-        ("hook-delete-policy", "BeforeHookCreation,HookSucceeded", Some(HookTime::Pre), &["HookSucceeded"]),
-        ("hook-delete-policy", "HookSucceeded,HookFailed", Some(HookTime::Pre), &[]),
+        (
+            "hook",
+            "PreSync,Sync,PostSync",
+            Some(HookTime::Pre),
+            &["Sync", "PostSync"],
+        ),
+        (
+            "hook-delete-policy",
+            "BeforeHookCreation",
+            Some(HookTime::Pre),
+            &[],
+        ),
+        (
+            "hook-delete-policy",
+            "HookSucceeded",
+            Some(HookTime::Pre),
+            &["HookSucceeded"],
+        ),
+        (
+            "hook-delete-policy",
+            "HookFailed",
+            Some(HookTime::Pre),
+            &["HookFailed"],
+        ),
+        (
+            "hook-delete-policy",
+            "BeforeHookCreation,HookSucceeded",
+            Some(HookTime::Pre),
+            &["HookSucceeded"],
+        ),
+        (
+            "hook-delete-policy",
+            "HookSucceeded,HookFailed",
+            Some(HookTime::Pre),
+            &[],
+        ),
         ("sync-wave", "-5", Some(HookTime::Pre), &["-5"]),
         ("sync-wave", "0", Some(HookTime::Pre), &[]),
-        ("sync-options", "Force=true,Replace=true", Some(HookTime::Pre), &["Force=true,Replace=true"]),
-        ("compare-options", "IgnoreExtraneous", Some(HookTime::Pre), &["IgnoreExtraneous"]),
+        (
+            "sync-options",
+            "Force=true,Replace=true",
+            Some(HookTime::Pre),
+            &["Force=true,Replace=true"],
+        ),
+        (
+            "compare-options",
+            "IgnoreExtraneous",
+            Some(HookTime::Pre),
+            &["IgnoreExtraneous"],
+        ),
         ("ignore-healthcheck", "true", Some(HookTime::Pre), &["true"]),
     ];
     const HELM: [Documented; 22] = [
@@ -372,13 +417,38 @@ fn each_documented_annotation_is_understood_or_named() {
         ("hook", "test", None, &["test"]),
         ("hook", "test-success", None, &["test-success"]),
         ("hook", "crd-install", None, &["crd-install"]),
-        ("hook", "pre-install,pre-upgrade,pre-rollback", Some(HookTime::Pre), &["pre-rollback"]),
+        (
+            "hook",
+            "pre-install,pre-upgrade,pre-rollback",
+            Some(HookTime::Pre),
+            &["pre-rollback"],
+        ),
         ("hook-weight", "-5", Some(HookTime::Pre), &["-5"]),
         ("hook-weight", "0", Some(HookTime::Pre), &[]),
-        ("hook-delete-policy", "before-hook-creation", Some(HookTime::Pre), &[]),
-        ("hook-delete-policy", "hook-succeeded", Some(HookTime::Pre), &["hook-succeeded"]),
-        ("hook-delete-policy", "before-hook-creation,hook-succeeded,hook-failed", Some(HookTime::Pre), &[]),
-        ("hook-output-log-policy", "hook-failed", Some(HookTime::Pre), &["hook-failed"]),
+        (
+            "hook-delete-policy",
+            "before-hook-creation",
+            Some(HookTime::Pre),
+            &[],
+        ),
+        (
+            "hook-delete-policy",
+            "hook-succeeded",
+            Some(HookTime::Pre),
+            &["hook-succeeded"],
+        ),
+        (
+            "hook-delete-policy",
+            "before-hook-creation,hook-succeeded,hook-failed",
+            Some(HookTime::Pre),
+            &[],
+        ),
+        (
+            "hook-output-log-policy",
+            "hook-failed",
+            Some(HookTime::Pre),
+            &["hook-failed"],
+        ),
         ("resource-policy", "keep", Some(HookTime::Pre), &["keep"]),
     ];
     let tools = [

@@ -7,6 +7,7 @@ use konverge_base::model::{
     health::Health,
     plan::Action,
 };
+use konverge_base::secrets::StackReferences;
 use konverge_engine::runtime::{Item, Needs, Runtime as _, StackScope};
 use serde_json::{Value, json};
 
@@ -238,6 +239,7 @@ async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
         read: Arc::default(),
         pending: Arc::default(),
         hooks: Arc::default(),
+        references: StackReferences::default(),
     };
     let seen = done.kubernetes().await.observe(&scope, &items).await.unwrap();
     assert_eq!(seen[0].health.0, Health::Ready, "{seen:?}");

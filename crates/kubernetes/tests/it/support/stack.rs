@@ -18,7 +18,7 @@ use konverge_base::{
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
     },
-    secrets::{HashKey, Secrets},
+    secrets::{HashKey, Secrets, StackReferences},
 };
 use konverge_engine::{
     self as engine, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Review, RuntimeRegistry,
@@ -124,6 +124,7 @@ impl TestStack {
             cluster: Some(cluster()),
             events: &NoEvents,
             hooks: self.hooks.clone(),
+            references: StackReferences::default(),
             secrets: &self.secrets,
         })
         .await?

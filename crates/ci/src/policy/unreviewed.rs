@@ -1,0 +1,95 @@
+//! The errors for what was not reviewed, or not as it is now.
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, Digest,
+        plan::StackPlan,
+        review::{ReviewUnit, stack_units},
+    },
+};
+use konverge_policy::{Objection, Unreviewed};
+
+/// The error for what was not reviewed: the first lines of it.
+pub(crate) fn refusal(what: &str, lines: &[String]) -> UserError {
+    const SHOWN: usize = 5;
+    let more = lines.len().saturating_sub(SHOWN);
+    let lines = &lines[..lines.len() - more];
+    let more = if more > 0 {
+        format!("\nand {more} more")
+    } else {
+        String::new()
+    };
+    UserError::new(
+        ErrorKind::Unreviewed,
+        format!("{what}:\n{}{more}", lines.join("\n")),
+    )
+}
+
+/// The error for drift that is not the approved one: `found`, with its digest.
+pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError {
+    let stack = &found.id;
+    if found.summary.changed() == 0 {
+        return UserError::new(
+            ErrorKind::Unreviewed,
+            format!("{stack} does not differ from what was applied any more: nothing was restored"),
+        );
+    }
+    let what = format!("{stack} was not restored: it does not differ as the given digest says, but so");
+    let lines: Vec<_> = stack_units(found).iter().map(describe_unit).collect();
+    refusal(&what, &lines)
+        .hint("look at the difference: the drift issue shows it now")
+        .hint(format!(
+            "to restore exactly this, start the workflow manually with `approve: {digest}`"
+        ))
+}
+
+/// Adds the pull requests whose changes a rule stops to its error.
+pub(crate) fn naming(mut refusal: UserError, pulls: &[(u64, CommitId)]) -> UserError {
+    let numbers: Vec<_> = pulls.iter().map(|(number, _)| format!("#{number}")).collect();
+    if !numbers.is_empty() {
+        refusal
+            .message
+            .push_str(&format!("\nbrought by {}", numbers.join(", ")));
+    }
+    refusal
+}
+
+fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
+    let Unreviewed { unit, objection } = unreviewed;
+    let why = match objection {
+        Objection::Unseen => "no merged pull request showed it",
+        Objection::BaseChanged => {
+            "the live value is neither the reviewed one nor the one that Konverge wrote last"
+        }
+        Objection::OnlySpecs => {
+            "it was reviewed without a cluster (Spec compared with Spec), and this stack was never applied"
+        }
+        Objection::Drifted if restores => "it changed after the approved difference was planned",
+        Objection::Drifted => {
+            "it was changed outside Konverge since the last apply, and policy.drift is `stop`"
+        }
+    };
+    format!("{}: {why}", describe_unit(unit))
+}
+
+/// What nobody reviewed, a line each.
+pub(crate) fn describe_all(objections: &[Unreviewed], restores: bool) -> Vec<String> {
+    objections.iter().map(|one| describe(one, restores)).collect()
+}
+
+/// `update v1:ConfigMap:shop:web at /data/value`.
+fn describe_unit(unit: &ReviewUnit) -> String {
+    let place = if unit.path.is_empty() {
+        String::new()
+    } else {
+        format!(" at {}", unit.path)
+    };
+    let action = serde_json::to_value(unit.action).ok();
+    let action = action
+        .as_ref()
+        .and_then(|action| action.as_str())
+        .unwrap_or_default()
+        .to_owned();
+    format!("{action} {}{place}", unit.resource)
+}

@@ -1,0 +1,264 @@
+//! What a change does to generated models: which properties come and go, and which stacks use them. The names come from
+//! CRDs and other documents of strangers, so each is shown as code.
+
+use maud::{Markup, html};
+
+use super::{
+    escape,
+    html::elements,
+    labels,
+    terminal::{Color, Style},
+};
+use konverge_base::model::{
+    StackId,
+    affected::InputChange,
+    model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
+    text::truncate,
+};
+
+/// The number of properties of a package that a comment shows.
+const IN_COMMENT: usize = 20;
+/// The number that a page and a terminal show.
+const IN_PAGE: usize = 200;
+/// The number of stacks that are named.
+const STACKS: usize = 5;
+/// The number of bytes of a name or a declaration.
+const NAME: usize = 160;
+
+/// A part of a line.
+enum Part {
+    /// Our words.
+    Word(String),
+    /// A name or a value of others.
+    Name(String),
+}
+
+/// A line, and the lines below it.
+struct Row {
+    parts: Vec<Part>,
+    below: Vec<Row>,
+}
+
+impl Row {
+    fn new(parts: Vec<Part>) -> Self {
+        Self {
+            parts,
+            below: Vec::new(),
+        }
+    }
+
+    /// The line in a format that writes names in its own way.
+    fn text(&self, name: impl Fn(&str) -> String) -> String {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Word(text) => text.clone(),
+            Part::Name(text) => name(text),
+        });
+        parts.collect()
+    }
+
+    fn markup(&self) -> Markup {
+        html! {
+            li {
+                @for part in &self.parts {
+                    @match part {
+                        Part::Word(text) => (text),
+                        Part::Name(text) => (elements::code(text)),
+                    }
+                }
+                @if !self.below.is_empty() {
+                    ul { @for row in &self.below { (row.markup()) } }
+                }
+            }
+        }
+    }
+}
+
+fn word(text: impl Into<String>) -> Part {
+    Part::Word(text.into())
+}
+
+fn name(text: &str) -> Part {
+    Part::Name(truncate(text, NAME).into_owned())
+}
+
+/// One row for each folder of models, with a row for each package.
+fn rows(models: &[ModelChange], most: usize) -> Vec<Row> {
+    let folder = |model: &ModelChange| Row {
+        parts: folder_parts(model),
+        below: model
+            .packages
+            .iter()
+            .map(|package| package_row(package, most))
+            .collect(),
+    };
+    models.iter().map(folder).collect()
+}
+
+fn folder_parts(model: &ModelChange) -> Vec<Part> {
+    let mut parts = vec![name(model.folder.as_str())];
+    for (index, source) in model.sources.iter().take(STACKS).enumerate() {
+        parts.push(word(if index == 0 { " from " } else { ", " }));
+        parts.push(name(source));
+    }
+    if model.sources.len() > STACKS {
+        parts.push(word(format!(" and {} more", model.sources.len() - STACKS)));
+    }
+    match model.record {
+        Some(InputChange::Added) => parts.push(word(": new")),
+        Some(InputChange::Removed) => parts.push(word(": not recorded any more")),
+        Some(InputChange::Modified) => {
+            parts.push(word(": the source changed"));
+            if let (Some(from), Some(to)) = (&model.from_version, &model.to_version)
+                && from != to
+            {
+                parts.extend([word(", version "), name(from), word(" → "), name(to)]);
+            }
+        }
+        None => parts.push(word(": the recorded source is the same")),
+    }
+    if model.packages.is_empty() {
+        parts.push(word("; the models are the same"));
+    }
+    parts
+}
+
+fn package_row(package: &ModelPackageChange, most: usize) -> Row {
+    let mut parts = vec![name(package.package.as_str())];
+    parts.push(word(match package.change {
+        InputChange::Added => " is new",
+        InputChange::Removed => " is removed",
+        InputChange::Modified if package.properties.is_empty() => " differs in its documentation",
+        InputChange::Modified => "",
+    }));
+    parts.extend(stack_parts(&package.stacks));
+    let mut changes: Vec<_> = package.properties.iter().collect();
+    // What can break a stack comes first.
+    changes.sort_by_key(|change| change.from.is_none());
+    let mut below: Vec<_> = changes
+        .iter()
+        .take(most)
+        .map(|change| property_row(change))
+        .collect();
+    if let more @ 1.. = changes.len().saturating_sub(most) {
+        below.push(Row::new(vec![word(format!("and {more} more"))]));
+    }
+    Row { parts, below }
+}
+
+fn stack_parts(stacks: &[StackId]) -> Vec<Part> {
+    let mut parts = vec![word(match stacks.is_empty() {
+        true => ", used by no stack",
+        false => ", used by ",
+    })];
+    for (index, stack) in stacks.iter().take(STACKS).enumerate() {
+        if index > 0 {
+            parts.push(word(", "));
+        }
+        parts.push(name(stack.as_str()));
+    }
+    if let more @ 1.. = stacks.len().saturating_sub(STACKS) {
+        parts.push(word(format!(" and {more} more")));
+    }
+    parts
+}
+
+fn property_row(change: &ModelPropertyChange) -> Row {
+    let verb = match (&change.from, &change.to) {
+        (None, _) => "added ",
+        (_, None) => "removed ",
+        _ => "changed ",
+    };
+    let mut parts = vec![word(verb)];
+    match (&change.property, &change.check) {
+        (Some(property), _) => parts.push(name(&format!("{}.{property}", change.schema))),
+        // The condition of a check says what its message says.
+        (None, Some(check)) => {
+            parts.extend([word("the check "), name(&format!("{}: {check}", change.schema))]);
+            return Row::new(parts);
+        }
+        (None, None) => {
+            parts.extend([word("the schema "), name(&change.schema)]);
+            return Row::new(parts);
+        }
+    }
+    match (&change.from, &change.to) {
+        (Some(from), Some(to)) => parts.extend([word(": "), name(from), word(" → "), name(to)]),
+        (Some(one), None) | (None, Some(one)) => parts.extend([word(": "), name(one)]),
+        (None, None) => {}
+    }
+    Row::new(parts)
+}
+
+/// The section of a comment in at most `room` bytes; packages that do not fit are counted. Empty without changes.
+pub(super) fn markdown(models: &[ModelChange], room: usize) -> String {
+    if models.is_empty() {
+        return String::new();
+    }
+    let title = format!("<b>Models</b>: {}", title(models));
+    let room = room.saturating_sub(title.len() + 200);
+    let (mut body, mut left_out) = (String::new(), 0);
+    for folder in rows(models, IN_COMMENT) {
+        let mut block = format!("- {}\n", folder.text(escape::code));
+        for package in &folder.below {
+            let mut lines = format!("  - {}\n", package.text(escape::code));
+            for row in &package.below {
+                lines.push_str(&format!("    - {}\n", row.text(escape::code)));
+            }
+            match body.len() + block.len() + lines.len() > room {
+                true => left_out += 1,
+                false => block.push_str(&lines),
+            }
+        }
+        match body.len() + block.len() > room {
+            true => left_out += 1,
+            false => body.push_str(&block),
+        }
+    }
+    if left_out > 0 {
+        body.push_str(&format!("- and {left_out} more: `konverge preview` shows them\n"));
+    }
+    format!("<details open><summary>{title}</summary>\n\n{body}\n</details>\n\n")
+}
+
+/// `generated schemas of 2 folders`.
+fn title(models: &[ModelChange]) -> String {
+    format!("generated schemas in {}", labels::plural(models.len(), "folder"))
+}
+
+/// The section of a page; nothing without changes.
+pub(super) fn page(models: &[ModelChange]) -> Markup {
+    html! {
+        @if !models.is_empty() {
+            section {
+                h2 { "Models" }
+                ul { @for row in rows(models, IN_PAGE) { (row.markup()) } }
+            }
+        }
+    }
+}
+
+/// The lines for a terminal or a log; empty without changes.
+pub fn terminal(models: &[ModelChange], style: Style) -> String {
+    let mut text = String::new();
+    if models.is_empty() {
+        return text;
+    }
+    text.push_str(&format!(
+        "{}: {}\n",
+        style.paint(Color::Bold, "Models"),
+        title(models)
+    ));
+    for folder in rows(models, IN_PAGE) {
+        add_lines(&folder, 1, &mut text);
+    }
+    text
+}
+
+fn add_lines(row: &Row, depth: usize, text: &mut String) {
+    text.push_str(&"  ".repeat(depth));
+    text.push_str(&row.text(escape::log));
+    text.push('\n');
+    for below in &row.below {
+        add_lines(below, depth + 1, text);
+    }
+}

@@ -1,0 +1,238 @@
+//! What a change does to the generated models of `models.sources`: which properties come and go, and which stacks
+//! import them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use crate::{ComparedRevisions, OpenRevision, RunContext};
+use konverge_base::model::{
+    RepoPath, StackId,
+    affected::{Affected, AffectedStack, InputChange},
+    file_source::{Source, SourceError},
+    model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
+};
+use konverge_config::{Config, ModelSourceConfig};
+use konverge_models::{HEAD, ModelDifference, PropertyChange, differences};
+
+/// The records of one folder at the base and at the head.
+type Records = (Option<ModelSourceConfig>, Option<ModelSourceConfig>);
+
+/// The changes by folder; nothing without a base. What cannot be read does not stop a preview: it is noted.
+pub fn find(run: &RunContext, revisions: &ComparedRevisions, affected: &Affected) -> Vec<ModelChange> {
+    let Some(base) = &revisions.base else {
+        return Vec::new();
+    };
+    let found = compare(base, &revisions.head, affected);
+    found.unwrap_or_else(|error| {
+        run.notes.note(&format!(
+            "warning: a generated model could not be read, so the preview does not say what changes in models: {error}"
+        ));
+        Vec::new()
+    })
+}
+
+/// The changes by folder. A file belongs to the nearest record above it.
+fn compare(
+    base: &OpenRevision,
+    head: &OpenRevision,
+    affected: &Affected,
+) -> Result<Vec<ModelChange>, SourceError> {
+    let (was, is) = (base.source.as_ref(), head.source.as_ref());
+    let records = records(was, is);
+    if records.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut packages: BTreeMap<RepoPath, BTreeMap<RepoPath, BTreeSet<RepoPath>>> = BTreeMap::new();
+    for file in different_files(was, is) {
+        let folder = file.ancestors().find(|above| records.contains_key(above));
+        if let (Some(folder), Some(package)) = (folder, file.parent()) {
+            let packages = packages.entry(folder).or_default();
+            packages.entry(package).or_default().insert(file);
+        }
+    }
+    let changed = packages.values().flat_map(BTreeMap::values).flatten().collect();
+    let imported = imported_files(base, head, affected, &changed);
+    let mut changes = Vec::new();
+    for (folder, records) in records {
+        let mut change = record_change(folder, records);
+        for (package, files) in packages.get(&change.folder).into_iter().flatten() {
+            let users = imported
+                .iter()
+                .filter(|(_, imported)| !imported.is_disjoint(files));
+            let stacks = users.map(|(stack, _)| stack.clone()).collect();
+            let found = package_change(was, is, package, files)?;
+            change
+                .packages
+                .extend(found.map(|found| ModelPackageChange { stacks, ..found }));
+        }
+        if change.record.is_some() || !change.packages.is_empty() {
+            changes.push(change);
+        }
+    }
+    Ok(changes)
+}
+
+/// Every recorded folder of both revisions. A configuration that cannot be read records nothing.
+fn records(base: &dyn Source, head: &dyn Source) -> BTreeMap<RepoPath, Records> {
+    let sources = |side: &dyn Source| Config::load(side).unwrap_or_default().models.sources;
+    let mut records: BTreeMap<RepoPath, Records> = BTreeMap::new();
+    for entry in sources(base) {
+        if let Some(folder) = entry.folder() {
+            records.entry(folder).or_default().0 = Some(entry);
+        }
+    }
+    for entry in sources(head) {
+        if let Some(folder) = entry.folder() {
+            records.entry(folder).or_default().1 = Some(entry);
+        }
+    }
+    records
+}
+
+/// The KCL files whose content differs, or that only one revision has.
+fn different_files(base: &dyn Source, head: &dyn Source) -> BTreeSet<RepoPath> {
+    let (was, is) = (base.files(), head.files());
+    let new = is.iter().filter(|(path, entry)| was.get(*path) != Some(*entry));
+    let gone = was.iter().filter(|(path, _)| !is.contains_key(*path));
+    let all = new.chain(gone).map(|(path, _)| path);
+    all.filter(|path| path.as_str().ends_with(".k"))
+        .cloned()
+        .collect()
+}
+
+fn record_change(folder: RepoPath, (was, is): Records) -> ModelChange {
+    let record = match (&was, &is) {
+        (None, _) => Some(InputChange::Added),
+        (_, None) => Some(InputChange::Removed),
+        (Some(was), Some(is)) => (was != is).then_some(InputChange::Modified),
+    };
+    let sources = is.as_ref().or(was.as_ref()).map(|entry| entry.from.clone());
+    ModelChange {
+        folder,
+        sources: sources.unwrap_or_default(),
+        record,
+        from_version: was.and_then(|entry| entry.version),
+        to_version: is.and_then(|entry| entry.version),
+        packages: Vec::new(),
+    }
+}
+
+/// The change of one package; `None` if no generated file is among the files. All files of a package are compared
+/// together, because a schema moves between them when a second kind uses it.
+fn package_change(
+    base: &dyn Source,
+    head: &dyn Source,
+    package: &RepoPath,
+    files: &BTreeSet<RepoPath>,
+) -> Result<Option<ModelPackageChange>, SourceError> {
+    let (was, is) = generated_texts(base, head, files)?;
+    let has_any = |side: &dyn Source| has_kcl_file(side, package);
+    let change = match (was.is_empty(), is.is_empty()) {
+        (true, true) => return Ok(None),
+        (true, false) if !has_any(base) => InputChange::Added,
+        (false, true) if !has_any(head) => InputChange::Removed,
+        _ => InputChange::Modified,
+    };
+    let properties = match change {
+        InputChange::Modified => property_changes(&was, &is),
+        InputChange::Added | InputChange::Removed => Vec::new(),
+    };
+    Ok(Some(ModelPackageChange {
+        package: package.clone(),
+        change,
+        properties,
+        stacks: Vec::new(),
+    }))
+}
+
+fn has_kcl_file(source: &dyn Source, package: &RepoPath) -> bool {
+    let below = source.files().range(package.child("")..);
+    below
+        .take_while(|(file, _)| file.is_within(package))
+        .any(|(file, _)| file.parent().as_ref() == Some(package) && file.as_str().ends_with(".k"))
+}
+
+/// The files at the base and at the head, each side as one text. A file counts if an import wrote it on one side.
+fn generated_texts(
+    base: &dyn Source,
+    head: &dyn Source,
+    files: &BTreeSet<RepoPath>,
+) -> Result<(String, String), SourceError> {
+    let (mut was, mut is) = (String::new(), String::new());
+    for file in files {
+        let sides = [text(base, file)?, text(head, file)?];
+        if sides.iter().any(|text| text.starts_with(HEAD)) {
+            let _ = writeln!(was, "{}", sides[0]);
+            let _ = writeln!(is, "{}", sides[1]);
+        }
+    }
+    Ok((was.trim_end().to_owned(), is.trim_end().to_owned()))
+}
+
+/// A file as text; empty if it is not there.
+fn text(source: &dyn Source, file: &RepoPath) -> Result<String, SourceError> {
+    let content = source.read_path(file)?;
+    let text = content.map(|content| String::from_utf8_lossy(&content).into_owned());
+    Ok(text.unwrap_or_default())
+}
+
+/// What differs between two texts. The properties of a schema that is new or gone are not listed.
+fn property_changes(was: &str, is: &str) -> Vec<ModelPropertyChange> {
+    let found = differences(was, is);
+    let whole: BTreeSet<&str> = found
+        .iter()
+        .filter(|one| one.property.is_empty())
+        .map(|one| one.schema.as_str())
+        .collect();
+    let listed = found
+        .iter()
+        .filter(|one| one.property.is_empty() || !whole.contains(one.schema.as_str()));
+    listed.map(property_change).collect()
+}
+
+fn property_change(found: &ModelDifference) -> ModelPropertyChange {
+    let (from, to) = match &found.change {
+        PropertyChange::Added { to } => (None, Some(to.clone())),
+        PropertyChange::Removed { from } => (Some(from.clone()), None),
+        PropertyChange::Changed { from, to } => (Some(from.clone()), Some(to.clone())),
+    };
+    let check = found.property.strip_prefix("check ").map(str::to_owned);
+    let property = (check.is_none() && !found.property.is_empty()).then(|| found.property.clone());
+    ModelPropertyChange {
+        schema: found.schema.clone(),
+        property,
+        check,
+        from,
+        to,
+    }
+}
+
+/// The changed files that each affected stack imports. An added or removed stack has no reasons: its imports are looked up.
+fn imported_files(
+    base: &OpenRevision,
+    head: &OpenRevision,
+    affected: &Affected,
+    changed: &BTreeSet<&RepoPath>,
+) -> Vec<(StackId, BTreeSet<RepoPath>)> {
+    let imported = |side: &OpenRevision, stack: &AffectedStack| {
+        let closure = side
+            .layout
+            .stack(&stack.id)
+            .map(|stack| side.analysis.closure(stack));
+        // A stack that cannot be resolved fails in the plan.
+        let files = closure.and_then(Result::ok).unwrap_or_default().files;
+        files.into_iter().map(|file| file.path).collect::<Vec<_>>()
+    };
+    let stacks = affected.stacks.iter().map(|stack| {
+        let files = match stack.change {
+            InputChange::Added => imported(head, stack),
+            InputChange::Removed => imported(base, stack),
+            InputChange::Modified => stack.why.iter().map(|reason| reason.path.clone()).collect(),
+        };
+        let files = files.into_iter().filter(|file| changed.contains(file));
+        (stack.id.clone(), files.collect())
+    });
+    stacks.collect()
+}

@@ -1,0 +1,242 @@
+//! [`StackSecrets`]: the secret references of one stack, as a value that its plan and its apply have: which are admitted,
+//! and whether their values may be had.
+//!
+//! The values of a stack are read before its lease, so that a missing one stops the stack untouched.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use futures::{StreamExt as _, stream};
+
+use crate::{
+    SecretReferences, Target,
+    secret_fetch::{SecretKey, secret_key},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, StackId, spec::Spec},
+    secrets::{RotatedVersion, SecretReference, SecretResolver, SecretValue, StoreName},
+};
+use konverge_cloud::secret_stores::{FetchedSecret, SecretRights, SecretStoreError};
+use konverge_config::{Rotation, SecretTarget};
+use konverge_policy::{self as policy, SecretReader};
+
+/// The number of secrets read at once.
+const AT_ONCE: usize = 16;
+
+/// The secret references of one stack.
+#[derive(Clone)]
+pub struct StackSecrets {
+    run: Arc<SecretReferences>,
+    stack: StackId,
+    /// Rules name folders.
+    folder: RepoPath,
+    /// What it may use.
+    admitted: BTreeSet<SecretReference>,
+    /// Whether it is being applied: then it may have values.
+    is_applied: bool,
+}
+
+impl StackSecrets {
+    /// Those of a target, of which nothing is admitted yet.
+    pub fn new(run: Arc<SecretReferences>, target: &Target) -> Self {
+        Self {
+            run,
+            stack: target.id.clone(),
+            folder: target.folder.clone(),
+            admitted: BTreeSet::new(),
+            is_applied: false,
+        }
+    }
+
+    fn reader(&self) -> SecretReader<'_> {
+        SecretReader {
+            stack: &self.stack,
+            folder: &self.folder,
+        }
+    }
+
+    /// Checks the references of a Spec, and admits them. In the result each one names its store.
+    ///
+    /// # Errors
+    /// A reference that the stack may not use.
+    pub fn admit(&mut self, spec: Spec) -> Result<Spec, UserError> {
+        let admitted = policy::admit(&self.run.config, self.reader(), spec)?;
+        self.run
+            .copies
+            .check(&self.run.config, self.reader(), &admitted.references)?;
+        self.admitted.extend(admitted.references);
+        Ok(admitted.spec)
+    }
+
+    /// Reads every secret of a Spec that was not read before. The result may have their values: it is for the apply.
+    ///
+    /// # Errors
+    /// A reference that the stack may not use, or the first secret that cannot be read.
+    pub async fn with_values(mut self, spec: &Spec) -> Result<Self, UserError> {
+        self.admit(spec.clone())?;
+        let values = || {
+            let admitted = self.admitted.iter();
+            admitted.filter(|reference| !reference.as_version && !reference.is_generated())
+        };
+        let keys: BTreeSet<SecretKey> = values().map(secret_key).collect();
+        let run = &self.run;
+        let mut reads = stream::iter(keys)
+            .map(|key| async move {
+                let found = run.read(&key).await?;
+                Ok::<_, UserError>((key, found))
+            })
+            .buffer_unordered(AT_ONCE);
+        let mut held = HashMap::new();
+        while let Some(read) = reads.next().await {
+            let (key, found) = read?;
+            held.insert(key, found);
+        }
+        drop(reads);
+        for reference in values() {
+            let key = secret_key(reference);
+            if let Some(found) = held.get(&key) {
+                self.run.learn(&select(&key, found, reference)?);
+            }
+        }
+        self.is_applied = true;
+        self.ask_versions().await?;
+        Ok(self)
+    }
+
+    /// Asks the versions of all references of a stack at once: a plan asks one after the other, and finds the answers.
+    /// The first of each store is asked alone, so that a store without an answer is asked once.
+    ///
+    /// # Errors
+    /// The first version that cannot be had; the others are asked all the same.
+    pub async fn ask_versions(&self) -> Result<(), UserError> {
+        let references = self.admitted.iter().cloned();
+        let mut of_store: BTreeMap<String, BTreeMap<SecretKey, SecretReference>> = BTreeMap::new();
+        for reference in references.filter(|reference| !reference.is_generated()) {
+            let key = secret_key(&reference);
+            of_store.entry(key.0.clone()).or_default().insert(key, reference);
+        }
+        let mut result = Ok(());
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        for references in of_store.into_values() {
+            let mut references = references.into_values();
+            first.extend(references.next());
+            others.extend(references);
+        }
+        for references in [first, others] {
+            let mut asked = stream::iter(references)
+                .map(|reference| async move { self.version(&reference).await })
+                .buffer_unordered(AT_ONCE);
+            while let Some(version) = asked.next().await {
+                result = result.and(version.map(drop));
+            }
+        }
+        result
+    }
+
+    fn check_admitted(&self, reference: &SecretReference) -> Result<(), UserError> {
+        let written = reference.as_written();
+        match self.admitted.contains(&written) {
+            true => Ok(()),
+            false => Err(UserError::new(
+                ErrorKind::Secret,
+                format!("`{written}`: this reference is not in the Spec of `{}`", self.stack),
+            )
+            .hint("a value that another object holds is never read as a reference: write the reference into the Spec")),
+        }
+    }
+
+    fn held_secret(&self, key: &SecretKey) -> Option<Arc<FetchedSecret>> {
+        self.run.known_value(key).filter(|_| self.is_applied)
+    }
+}
+
+fn not_applying(reference: &SecretReference) -> UserError {
+    UserError::new(
+        ErrorKind::Internal,
+        format!(
+            "the value of `{}` is not held: the stack is not being applied",
+            reference.label()
+        ),
+    )
+}
+
+fn select(
+    (store, query): &SecretKey,
+    found: &FetchedSecret,
+    reference: &SecretReference,
+) -> Result<SecretValue, SecretStoreError> {
+    let selected = found.document.select(&reference.keys);
+    selected.map_err(|problem| SecretStoreError::new(store, &query.path, problem))
+}
+
+#[async_trait]
+impl SecretResolver for StackSecrets {
+    async fn version(&self, reference: &SecretReference) -> Result<Option<String>, UserError> {
+        self.check_admitted(reference)?;
+        if reference.is_generated() {
+            return Ok(None);
+        }
+        let key = secret_key(reference);
+        if let Some(found) = self.held_secret(&key) {
+            // A store without versions: another content is another version.
+            let hash = || format!("hash:{}", self.run.secrets.hash(&found.document.expose_all()));
+            return Ok(Some(found.version.clone().unwrap_or_else(hash)));
+        }
+        let rights = match self.is_applied {
+            true => SecretRights::Values,
+            false => SecretRights::Versions,
+        };
+        self.run.ask_version(&key, rights).await
+    }
+
+    async fn value(&self, reference: &SecretReference) -> Result<(SecretValue, Option<String>), UserError> {
+        self.check_admitted(reference)?;
+        if reference.is_generated() {
+            let value = SecretValue::generate();
+            self.run.learn(&value);
+            return Ok((value, None));
+        }
+        let key = secret_key(reference);
+        let found = self.held_secret(&key).ok_or_else(|| not_applying(reference))?;
+        let value = select(&key, &found, reference)?;
+        Ok((value, self.version(reference).await?))
+    }
+
+    async fn recorded_value(&self, reference: &SecretReference) -> Result<SecretValue, UserError> {
+        if !self.is_applied {
+            return Err(not_applying(reference));
+        }
+        let config = &self.run.config;
+        let admitted = policy::admit_recorded(config, self.reader(), &reference.as_written())?;
+        self.run.copies.check(config, self.reader(), [&admitted])?;
+        let key = secret_key(&admitted);
+        let found = self.run.read(&key).await?;
+        let value = select(&key, &found, &admitted)?;
+        self.run.learn(&value);
+        Ok(value)
+    }
+
+    fn goes_into_any(&self, reference: &SecretReference) -> bool {
+        let StoreName::Word(word) = &reference.store else {
+            return false;
+        };
+        let store = self.run.config.stores.get(word);
+        store.is_some_and(|store| store.into == SecretTarget::Any)
+    }
+
+    fn has_values(&self) -> bool {
+        self.is_applied
+    }
+
+    fn rotated(&self) -> RotatedVersion {
+        // A preview and a drift report show it; only an apply leaves it.
+        match self.run.config.rotation {
+            Rotation::Leave if self.is_applied => RotatedVersion::Keep,
+            _ => RotatedVersion::Write,
+        }
+    }
+}
