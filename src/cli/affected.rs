@@ -189,7 +189,11 @@ async fn show_difference(answer: &AffectedAnswer, context: &CliContext) -> Resul
         color: context.color(),
     };
     let run = context.run();
-    context.print(&terminal::affected(&answer.affected, context.shown_stacks(), style));
+    context.print(&terminal::affected(
+        &answer.affected,
+        context.shown_stacks(),
+        style,
+    ));
     let sides = ComparedSides {
         head: &answer.head,
         base: answer.base.as_ref(),

@@ -381,7 +381,10 @@ mod tests {
             adopt_changed: 0,
             ..adopted
         };
-        assert_eq!(counts(&(unchanged + adopted)), "2 to delete, 10 to adopt (2 with changes)");
+        assert_eq!(
+            counts(&(unchanged + adopted)),
+            "2 to delete, 10 to adopt (2 with changes)"
+        );
         assert_eq!(
             (plural(1, "stack"), plural(2, "policy")),
             ("1 stack".into(), "2 policies".into())

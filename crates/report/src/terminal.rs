@@ -186,7 +186,11 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     let mut parts = Vec::new();
     // Of stacks that all failed nobody knows whether they change.
     if failed + failed_before < plan.stacks.len() || total.changed() + drifted > 0 || plan.stacks.is_empty() {
-        parts.push(format!("{}{}", labels::counts(&total), already_different(drifted)));
+        parts.push(format!(
+            "{}{}",
+            labels::counts(&total),
+            already_different(drifted)
+        ));
     }
     if failed > 0 {
         parts.push(format!("{failed} failed"));
@@ -504,7 +508,12 @@ mod tests {
             "{said}"
         );
         // A pipe gets all of them, and a short list says nothing of more.
-        assert_eq!(affected(&of(40), None, Style::default()).matches("~ app-").count(), 40);
+        assert_eq!(
+            affected(&of(40), None, Style::default())
+                .matches("~ app-")
+                .count(),
+            40
+        );
         let short = affected(&of(SHOWN_STACKS), Some(SHOWN_STACKS), Style::default());
         assert!(!short.contains("more stack"), "{short}");
     }

@@ -65,13 +65,20 @@ impl CommandsPage {
         let level = "#".repeat(2 + name.matches(' ').count());
         let about = command.get_long_about().or(command.get_about());
         let mut about = sentence(&about.map(ToString::to_string).unwrap_or_default());
-        let aliases: Vec<_> = command.get_visible_aliases().map(|name| format!("`{name}`")).collect();
+        let aliases: Vec<_> = command
+            .get_visible_aliases()
+            .map(|name| format!("`{name}`"))
+            .collect();
         if !aliases.is_empty() {
             about.push_str(&format!(" Also {}.", aliases.join(", ")));
         }
         let positionals: Vec<_> = command.get_positionals().map(ToString::to_string).collect();
         if positionals.len() > 1 {
-            about.push_str(&format!(" Usage: `{} {}`.", command.get_name(), positionals.join(" ")));
+            about.push_str(&format!(
+                " Usage: `{} {}`.",
+                command.get_name(),
+                positionals.join(" ")
+            ));
         }
         self.text.push_str(&format!("\n{level} {name}\n\n{about}\n"));
         self.options(command, &name);
@@ -141,7 +148,11 @@ fn described(arg: &Arg) -> String {
         let values = arg.get_possible_values();
         let (mut plain, mut explained) = (Vec::new(), Vec::new());
         for value in values.iter().filter(|value| !value.is_hide_set()) {
-            let mark = if default == Some(value.get_name()) { " (default)" } else { "" };
+            let mark = if default == Some(value.get_name()) {
+                " (default)"
+            } else {
+                ""
+            };
             let name = format!("`{}`{mark}", value.get_name());
             let help = value.get_help().map(ToString::to_string).unwrap_or_default();
             match help.is_empty() || PLAIN_VALUES.contains(&help.as_str()) {
@@ -203,7 +214,9 @@ mod tests {
                 continue;
             };
             let section = section.split("\n#").next().unwrap_or_default();
-            let own = command.get_arguments().filter(|arg| is_described(arg) && !arg.is_global_set());
+            let own = command
+                .get_arguments()
+                .filter(|arg| is_described(arg) && !arg.is_global_set());
             for arg in own {
                 seen += 1;
                 let shown = arg.get_long().map_or(arg.to_string(), |long| format!("--{long}"));

@@ -102,7 +102,11 @@ fn referred<'a>(schema: &'a Value, property: &'a Value) -> Option<(&'a str, &'a 
     if !property.is_object() {
         return None;
     }
-    let inner = [&property["anyOf"][0], &property["items"], &property["additionalProperties"]];
+    let inner = [
+        &property["anyOf"][0],
+        &property["items"],
+        &property["additionalProperties"],
+    ];
     inner.into_iter().find_map(|inner| referred(schema, inner))
 }
 
@@ -126,7 +130,12 @@ fn kind(schema: &Value, property: &Value) -> Option<String> {
         Value::Array(all) => all.iter().any(|own| own == word),
         _ => false,
     };
-    let kinds = [("array", "list"), ("object", "map"), ("integer", "number"), ("boolean", "boolean")];
+    let kinds = [
+        ("array", "list"),
+        ("object", "map"),
+        ("integer", "number"),
+        ("boolean", "boolean"),
+    ];
     let found = kinds.into_iter().find(|(word, _)| is(word));
     found.map(|(_, kind)| kind.to_owned())
 }
