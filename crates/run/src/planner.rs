@@ -299,28 +299,6 @@ impl Planner {
         Ok(self.runtimes.with_clusters(login, &self.rules(target)).await)
     }
 
-    /// The same, with a controller in the place of the Kubernetes runtime if one delivers the stack.
-    async fn with_delivery(
-        &self,
-        runtimes: (RuntimeRegistry, Option<Kubernetes>),
-        is_apply: bool,
-        (target, has_objects): (&Target, bool),
-        (state, cluster): (&StackState, Option<&ClusterName>),
-    ) -> Result<RuntimeRegistry, UserError> {
-        let choice = DeliveryChoice {
-            run: &self.run,
-            config: &self.config,
-            secrets: self.secrets(),
-            stack: &target.id,
-            rule: self.rules(target).deliver,
-            has_objects,
-            is_apply,
-            state,
-            cluster,
-        };
-        choice.runtimes(runtimes).await
-    }
-
     async fn plan_for(
         &self,
         purpose: (PlanPurpose<'_>, LoginUse),
@@ -407,14 +385,19 @@ impl Planner {
             StackLoginChoice::Login(login) => self.runtimes_as(target, Some(login)).await?,
             _ => self.runtimes_as(target, None).await?,
         };
-        let runtimes = self
-            .with_delivery(
-                runtimes,
-                matches!((&purpose, &usage), (PlanPurpose::Apply, LoginUse::Apply)),
-                (target, has_objects(&wanted)),
-                (state, cluster.as_ref()),
-            )
-            .await?;
+        // A controller is in the place of the Kubernetes runtime if one delivers the stack.
+        let delivery = DeliveryChoice {
+            run: &self.run,
+            config: &self.config,
+            secrets: self.secrets(),
+            stack: &target.id,
+            rule: self.rules(target).deliver,
+            has_objects: has_objects(&wanted),
+            is_apply: matches!((&purpose, &usage), (PlanPurpose::Apply, LoginUse::Apply)),
+            state,
+            cluster: cluster.as_ref(),
+        };
+        let runtimes = delivery.runtimes(runtimes).await?;
         let wanted = stack_secrets.admit(wanted)?;
         // What is missing is said at its resource.
         let _ = stack_secrets.ask_versions().await;
