@@ -99,7 +99,10 @@ mod tests {
         assert_eq!(tool("elsewhere"), None);
         for (wrong, said) in [
             ("stacks: [{match: a, deliver: flux}]", "delivery.registry"),
-            ("stacks: [{match: a, deliver: helm}]", "unknown variant"),
+            (
+                "stacks: [{match: a, deliver: helm}]",
+                "expected one of argocd, flux",
+            ),
             ("delivery: {registry: 'https://x/y'}", "not an address"),
             ("delivery: {registry: 'oci://u:p@x/y'}", "not an address"),
             ("delivery: {registry: 'oci://x/y', cluster: c}", "no cluster `c`"),
