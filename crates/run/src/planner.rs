@@ -22,7 +22,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, Digest, StackId,
+        Digest, StackId,
         hook::{HookPurpose, HookRules},
         plan::{Basis, StackPlan},
         plan_document::OtherNames,

@@ -122,7 +122,9 @@ fn kind(schema: &Value, property: &Value) -> Option<String> {
     }
     if let Some(choices) = property["anyOf"][0]["anyOf"].as_array() {
         let kinds = choices.iter().map(|choice| kind(schema, choice));
-        let kinds: Vec<_> = kinds.map(|kind| kind.unwrap_or_else(|| "string".to_owned())).collect();
+        let kinds: Vec<_> = kinds
+            .map(|kind| kind.unwrap_or_else(|| "string".to_owned()))
+            .collect();
         return Some(kinds.join(" or "));
     }
     let is = |word: &str| match &property["type"] {
