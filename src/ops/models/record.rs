@@ -50,18 +50,24 @@ fn block(models: &ModelsConfig) -> String {
     yaml::to_string(&json!({"models": models}))
 }
 
-/// The text with another `models:` block: the line at the margin, and the lines below it that are indented.
+/// The text with another `models:` block: the line at the margin, and the lines below it that are indented. Empty lines
+/// at its end are not of it.
 fn replace_block(text: &str, models: &ModelsConfig) -> String {
     let (mut before, mut after) = (String::new(), String::new());
     let (mut is_inside, mut is_past) = (false, false);
+    let mut empty = String::new();
     for line in text.split_inclusive('\n') {
         let starts = line.starts_with("models:");
-        let is_of_block = line.starts_with([' ', '-', '\t']) || line.trim().is_empty();
+        let is_of_block = line.starts_with([' ', '-', '\t']);
         if starts && !is_past {
             (is_inside, is_past) = (true, true);
+        } else if is_inside && line.trim().is_empty() {
+            empty.push_str(line);
         } else if is_inside && is_of_block {
+            empty.clear();
         } else {
             is_inside = false;
+            after.push_str(&std::mem::take(&mut empty));
             let part = if is_past { &mut after } else { &mut before };
             part.push_str(line);
         }
@@ -91,7 +97,7 @@ mod tests {
             ("version: 1 # one", format!("version: 1 # one\n{written}")),
             (
                 "version: 1\nmodels:\n  sources:\n  - into: x\n\n# the rest\nkcl:\n  x: 1\n",
-                format!("version: 1\n{written}# the rest\nkcl:\n  x: 1\n"),
+                format!("version: 1\n{written}\n# the rest\nkcl:\n  x: 1\n"),
             ),
             (
                 "models: {sources: []}\nversion: 1\n",

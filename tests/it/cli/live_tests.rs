@@ -417,7 +417,7 @@ async fn kill_and_sweep(namespace: &str, first: u64, step: u64) {
 
 /// Runs the test, and kills it at a request, every second time before the server has it. False if it ended before.
 async fn killed_at(shop: &Shop, proxy: &Proxy, nth: u64) -> bool {
-    proxy.kill_at(nth, nth % 2 == 0);
+    proxy.kill_at(nth, nth.is_multiple_of(2));
     let running = shop
         .konverge(&["test", "shop/dev", "--live"])
         .env("KUBECONFIG", proxy.kubeconfig())

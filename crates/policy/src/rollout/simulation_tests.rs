@@ -3,11 +3,11 @@
 
 use konverge_base::model::rollout::RolloutPhase;
 
-use super::simulation_world_tests::{WAVES, World};
+use super::simulation_world_tests::{SimulatedWorld, WAVES};
 
 /// The history of a seed. Returns whether a rollout ended, failed, and came to its last wave.
 fn live(seed: u64) -> [u64; 3] {
-    let mut world = World::new(seed);
+    let mut world = SimulatedWorld::new(seed);
     world.push();
     world.storm();
     let has_failed = !world.undone.is_empty();

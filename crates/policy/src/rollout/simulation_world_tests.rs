@@ -65,7 +65,7 @@ struct Run {
     looks: usize,
 }
 
-pub(super) struct World {
+pub(super) struct SimulatedWorld {
     seed: u64,
     random: Random,
     /// The true time in seconds.
@@ -89,7 +89,7 @@ pub(super) struct World {
     calm: bool,
 }
 
-impl World {
+impl SimulatedWorld {
     pub(super) fn new(seed: u64) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let gate = GateRules {

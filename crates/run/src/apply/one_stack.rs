@@ -22,7 +22,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        Digest,
+        Digest, StackId,
         apply_result::{StackOutcome, StackResult},
         authorization::Authorization,
         spec::Spec,
@@ -166,14 +166,7 @@ impl LeasedStack<'_> {
             ));
         }
         if options.restore && prior.input_digest != input_digest {
-            return Err(UserError::new(
-                ErrorKind::Policy,
-                format!(
-                    "{} was applied again in the meantime, so drift is not restored",
-                    target.id
-                ),
-            )
-            .hint("look again: the next drift check compares with what is applied now"));
+            return Err(applied_meanwhile(&target.id));
         }
         if let Some(serial) = self.superseded_serial().await? {
             return Ok(unchanged_outcome(target, serial));
@@ -389,4 +382,10 @@ fn last_writes(state: &StackState) -> LastWrites {
     resources
         .map(|recorded| (recorded.id.clone(), Arc::clone(&recorded.attributes)))
         .collect()
+}
+
+fn applied_meanwhile(stack: &StackId) -> UserError {
+    let what = format!("{stack} was applied again in the meantime, so drift is not restored");
+    UserError::new(ErrorKind::Policy, what)
+        .hint("look again: the next drift check compares with what is applied now")
 }
