@@ -107,10 +107,10 @@ async fn one_that_gave_up_waiting_goes_on_as_what_was_agreed_to() {
     objects
         .merge(&object, "somebody", &finalizers(&["example.com/hold"]))
         .await;
+    stack.options.ready_timeout = Duration::from_millis(200);
     let plan = stack.plan_well(std::slice::from_ref(&object)).await;
     let whole = planned(&plan, &object).unwrap().clone();
     let agreed = ReviewedUnits::default().with_agreed(&plan.public);
-    stack.options.ready_timeout = Duration::from_millis(200);
     let outcome = stack.carry_out(plan).await;
     assert_eq!(outcome.result, StackResult::Failed, "{outcome:?}");
 
