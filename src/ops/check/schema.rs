@@ -41,6 +41,9 @@ pub(super) fn check(
     printed: Vec<(&Stack, Spec)>,
 ) -> Result<Vec<Diagnostic>, UserError> {
     let mut remarks = Vec::new();
+    if printed.is_empty() {
+        return Ok(remarks);
+    }
     let mut schemas = Schemas {
         built_in: BuiltIn::new(),
         repository: CrdSchemas::default(),
