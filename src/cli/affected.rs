@@ -35,7 +35,9 @@ const DRAWN: usize = 2_000;
   konverge affected --diff                        and how their Specs differ
   konverge affected --base v1.0 --head v1.1
   konverge affected --output matrix --shards 8    the jobs of a matrix
-  konverge affected storefront/dev --output argocd-paths"
+  konverge affected storefront/dev --output argocd-paths
+
+On a terminal the text shows the first 15 stacks; `--output folders` lists all."
 )]
 pub struct Args {
     /// With `--output argocd-paths`: the stacks, affected or not

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::policy::{policy_check::PolicyCheck, policy_refusal};
+use crate::policy::policy_check::{PolicyCheck, RestoringApproval};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -21,8 +21,7 @@ use konverge_engine::LatePlan;
 use konverge_run::{
     Planner, Target,
     apply::{
-        self, ApplyOptions, ApprovedPlan, Approver, Decisions, EndedRun, LateApprover, PriorState,
-        ProposedPlan, Refusal,
+        self, ApplyOptions, ApprovedPlan, Approver, EndedRun, LateApprover, PriorState, ProposedPlan, Refusal,
     },
     recorded_targets, redact,
     stack_policy_sets::ActiveSets,
@@ -102,26 +101,15 @@ impl Approver for RestoreApprover {
         for resource in &plan.resources {
             check_restorable(resource, follows_rotation)?;
         }
-        let findings = self.policy_check.findings(plan, &[], None).await?;
-        let refusal = policy_refusal::refusal(plan, &findings);
-        let mut decisions = Decisions::of_findings(findings);
-        if let Some(refusal) = refusal {
-            return Err(decisions.refuse(refusal));
-        }
-        let sets = self
-            .policy_check
-            .sets_for_restoring(proposed, &past.overridden)
-            .await;
-        decisions.extend(Decisions::of_findings(sets.findings().iter().cloned()));
-        if let Some(refusal) = sets.plan_refusal() {
-            return Err(decisions.refuse(refusal));
-        }
+        let RestoringApproval {
+            authorization,
+            decisions,
+            sets,
+        } = self.policy_check.approve_restoring(proposed, past).await?;
         Ok(ApprovedPlan {
             authorization: Authorization {
-                overrides: sets.overridden().to_vec(),
-                findings: sets.recorded(),
                 reconciled: true,
-                ..Authorization::default()
+                ..authorization
             },
             decisions,
             late: Box::new(RestoredStack {

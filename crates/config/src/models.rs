@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use konverge_base::model::RepoPath;
 
-/// The generated models. `konverge models import` writes this.
+/// What generated KCL models were made from. `konverge models import` writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Models")]

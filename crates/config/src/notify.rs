@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use konverge_base::model::{NotifyEvent, NotifyKind, NotifyLanguage};
 
-/// A receiver of notifications. Its address is a secret and comes from the environment.
+/// One receiver. Its address is a secret and comes from the environment.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Notify {

@@ -139,7 +139,7 @@ impl AtOnce {
     }
 }
 
-/// What must hold before the next wave: either numbers of Prometheus, or an approval.
+/// Either numbers of Prometheus, or an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Gate")]

@@ -47,7 +47,7 @@ pub struct Config {
     pub gates: BTreeMap<String, GateConfig>,
     /// Rules for stacks. For each key, the last rule that matches and has the key wins.
     pub stacks: Vec<StackRule>,
-    /// Where stacks with `deliver` are pushed to.
+    /// Where artifacts of stacks with `deliver` are pushed to, and where their controller is.
     pub delivery: DeliveryConfig,
     /// How KCL is compiled.
     pub kcl: Kcl,
@@ -55,11 +55,11 @@ pub struct Config {
     pub modules: BTreeMap<String, ModuleConfig>,
     /// How Terraform is run.
     pub terraform: TerraformConfig,
-    /// The secret stores that Specs may refer to.
+    /// The secret stores.
     pub secrets: SecretsConfig,
     /// How changes are applied.
     pub apply: Apply,
-    /// What may be applied, and by whom.
+    /// What may be applied, for every stack; `stacks[].policy` narrows it.
     pub policy: PolicyConfig,
     /// What `konverge check` validates beside stacks and KCL files.
     pub checks: ChecksConfig,
@@ -67,7 +67,7 @@ pub struct Config {
     pub drift: Drift,
     /// The receivers of notifications.
     pub notify: Vec<Notify>,
-    /// Edits of the code that other repositories may ask for.
+    /// Edits of the code that other repositories ask for by `repository_dispatch`.
     pub set: SetConfig,
     /// The pages that show what stands.
     pub portal: PortalConfig,

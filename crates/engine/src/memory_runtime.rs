@@ -76,7 +76,7 @@ pub(super) struct World {
     pub writes: Vec<String>,
     /// The calls that apply something, each with its resources.
     pub batches: Vec<Vec<String>>,
-    /// What the plan of each resource was told of earlier stages.
+    /// The pending resources of earlier stages that each plan got, by resource.
     pub pending: BTreeMap<String, Vec<String>>,
     /// What each applied resource was told that the run changed before it.
     pub needs: BTreeMap<String, Needs>,

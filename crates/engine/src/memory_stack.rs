@@ -156,7 +156,7 @@ impl MemoryStack {
         self.runtime.world().needs[name].clone()
     }
 
-    /// What the plan of a resource was told of earlier stages.
+    /// The pending resources of earlier stages that the plan of a resource got.
     pub(crate) fn pending(&self, name: &str) -> Vec<String> {
         self.runtime
             .world()

@@ -10,7 +10,7 @@ use konverge_config::{Config, FILE_NAME};
 pub struct EarlyCompiler(Option<(Config, Arc<Compiler>)>);
 
 impl EarlyCompiler {
-    /// Starts the workers. What goes wrong is said by whoever needs them.
+    /// Starts the workers. An error is reported later, by the command that uses them.
     pub fn start(run: &RunContext, root: &Path) -> Self {
         let config = match checkout::read(root, FILE_NAME.as_ref()) {
             Ok(Some(text)) => Config::parse(&String::from_utf8_lossy(&text)).ok(),

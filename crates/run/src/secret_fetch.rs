@@ -42,7 +42,7 @@ pub struct SecretReferences {
     values: Mutex<HashMap<SecretEntry, ValueCell>>,
     /// The stores that gave no version to previews, because of a problem of the whole store.
     silent: Mutex<BTreeSet<String>>,
-    /// By secret, and the rights of whoever asks.
+    /// By secret, and whether the run applies.
     versions: Mutex<HashMap<(SecretEntry, bool), VersionCell>>,
 }
 

@@ -44,7 +44,7 @@ pub(super) fn page(mut root: Command) -> String {
 
 /// Whether the page describes an option: `--help` and `--version` do what everybody expects.
 fn is_described(arg: &Arg) -> bool {
-    !arg.is_hide_set() && arg.get_id() != "help" && arg.get_id() != "version"
+    !arg.is_hide_set() && arg.get_id() != "help" && arg.get_long() != Some("version")
 }
 
 struct CommandsPage {
@@ -147,7 +147,10 @@ fn described(arg: &Arg) -> String {
         let default = arg.get_default_values().first().and_then(|value| value.to_str());
         let values = arg.get_possible_values();
         let (mut plain, mut explained) = (Vec::new(), Vec::new());
-        for value in values.iter().filter(|value| !value.is_hide_set()) {
+        for value in values
+            .iter()
+            .filter(|value| !value.is_hide_set() && !arg.is_hide_possible_values_set())
+        {
             let mark = if default == Some(value.get_name()) {
                 " (default)"
             } else {

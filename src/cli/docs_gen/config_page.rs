@@ -40,15 +40,17 @@ struct ConfigPage<'a> {
 }
 
 impl ConfigPage<'_> {
-    /// The keys of a section, after what it is for.
+    /// The text of a section, then its keys.
     fn section(&mut self, key: &str, property: &Value) {
-        let own = value_text(property);
-        self.text.push_str(&sentence(&own));
-        if let Some((name, found)) = definition(self.schema, property) {
-            let more = value_text(found);
-            if !own.contains(more.trim_end_matches('.')) {
-                self.text.push_str(&format!(" {}", sentence(&more)));
-            }
+        let own = sentence(&value_text(property));
+        let found = definition(self.schema, property);
+        let more = found.map(|(_, found)| sentence(&value_text(found)));
+        self.text.push_str(&match more {
+            Some(more) if !more.starts_with(&own) => format!("{own} {more}"),
+            Some(more) => more,
+            None => own,
+        });
+        if let Some((name, found)) = found {
             self.text.push_str("\n\n");
             self.keys(&place(key, property), name, found);
         }

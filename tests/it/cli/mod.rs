@@ -11,6 +11,7 @@ pub mod check_goldens;
 pub mod check_policy;
 pub mod cores;
 pub mod delivery;
+mod delivery_stage;
 pub mod destroy;
 pub mod doctor;
 pub mod doctor_logins;

@@ -12,7 +12,7 @@ use crate::{
     job::Job,
     policy::{
         active_policies::{Archive, CommitPolicy, ReviewedPolicies},
-        overrides,
+        overrides, policy_refusal,
     },
     trust::{
         authority::{DispatchApprovers, Task},
@@ -36,7 +36,10 @@ use konverge_policy::{
     self as policy, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets,
 };
 use konverge_run::{
-    RunContext, apply::ProposedPlan, rule_evaluator::RuleEvaluator, stack_policy_sets::ActiveSets,
+    RunContext,
+    apply::{Decisions, PriorState, ProposedPlan, Refusal},
+    rule_evaluator::RuleEvaluator,
+    stack_policy_sets::ActiveSets,
 };
 
 /// A plan whose digest was given to the run, by the commits that the digest covers.
@@ -46,6 +49,14 @@ pub(crate) struct Agreed<'a> {
     pub since: Option<&'a CommitId>,
     /// The last one of them: for a difference that is restored the applied commit, `None` for a plan of the head.
     pub until: Option<&'a CommitId>,
+}
+
+/// What the policies of the default branch let pass of a plan that restores what was applied.
+pub(crate) struct RestoringApproval {
+    pub authorization: Authorization,
+    pub decisions: Decisions,
+    /// For values that become known later.
+    pub sets: ActiveSets,
 }
 
 /// The digests that were given to a run, and what reviewers saw.
@@ -277,17 +288,41 @@ impl PolicyCheck {
         Ok((findings, sets))
     }
 
-    /// The policy sets of the default branch for restoring what was applied. What was overridden then stays so,
-    /// if the set can still be overridden.
-    pub(crate) async fn sets_for_restoring(
+    /// Asks the policies and the policy sets of the default branch about a plan that restores what was applied. What was
+    /// overridden then stays so, if the set can still be overridden.
+    ///
+    /// # Errors
+    /// They deny it, or a fact that they need cannot be read.
+    pub(crate) async fn approve_restoring(
         &self,
         proposed: &ProposedPlan<'_>,
-        earlier: &[PolicyOverride],
-    ) -> ActiveSets {
+        past: &PriorState,
+    ) -> Result<RestoringApproval, Refusal> {
+        let findings = self.findings(proposed.plan, &[], None).await?;
+        let refusal = policy_refusal::refusal(proposed.plan, &findings);
+        let mut decisions = Decisions::of_findings(findings);
+        if let Some(refusal) = refusal {
+            return Err(decisions.refuse(refusal));
+        }
         let versions = vec![self.own.sets.clone()];
-        let keep =
-            |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides::keep(earlier, sets, findings);
-        ActiveSets::evaluate(&self.evaluator, versions, proposed.document, keep).await
+        let keep = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
+            overrides::keep(&past.overridden, sets, findings)
+        };
+        let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, keep).await;
+        decisions.extend(Decisions::of_findings(sets.findings().iter().cloned()));
+        if let Some(refusal) = sets.plan_refusal() {
+            return Err(decisions.refuse(refusal));
+        }
+        let authorization = Authorization {
+            overrides: sets.overridden().to_vec(),
+            findings: sets.recorded(),
+            ..Authorization::default()
+        };
+        Ok(RestoringApproval {
+            authorization,
+            decisions,
+            sets,
+        })
     }
 
     /// What evaluates the rules.

@@ -161,7 +161,7 @@ fn a_moved_secret_is_written_unless_the_configuration_stops_it() {
 }
 
 #[tokio::test]
-async fn whoever_pushed_it_could_write() {
+async fn the_actor_of_a_push_has_write_access() {
     let update = plan(&[Action::Update]);
     let app = || check("policy: {actors: [ada]}\n", KnownPeople::default());
     // GitHub has no permission for an App.

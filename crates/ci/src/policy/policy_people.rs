@@ -440,13 +440,10 @@ mod tests {
         let named = overridden("override: {by: ['@dora']}", known(), &[digest]).await;
         assert_eq!(by(&named)[0].0, "dora");
         assert_eq!(by(&named).len(), 1);
-        // Where nobody is named nobody is asked.
-        for nobody in ["enforce: always", "enforce: advise", ""] {
-            let none = overridden(nobody, known(), &[digest]).await;
-            assert!(
-                none.given.is_empty() && none.teams == Teams::default(),
-                "{nobody}"
-            );
+        // Without names in the set, no question goes to GitHub.
+        for set in ["enforce: always", "enforce: advise", ""] {
+            let none = overridden(set, known(), &[digest]).await;
+            assert!(none.given.is_empty() && none.teams == Teams::default(), "{set}");
         }
     }
 

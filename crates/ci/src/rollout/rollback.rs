@@ -12,7 +12,10 @@ use crate::{
     apply_lane::{ApplyTarget, policy_check},
     environments::EnvironmentScope,
     job::Job,
-    policy::{policy_check::PolicyCheck, policy_refusal, reviews::MergedReviews},
+    policy::{
+        policy_check::{PolicyCheck, RestoringApproval},
+        reviews::MergedReviews,
+    },
     reconcile::writes_no_rotation,
 };
 use konverge_base::{
@@ -20,7 +23,6 @@ use konverge_base::{
     model::{
         StackId,
         apply_result::{StackOutcome, StackResult},
-        authorization::Authorization,
         plan::Action,
         rollout::{RolloutRecord, RolloutStack},
     },
@@ -176,23 +178,13 @@ impl Approver for RollbackApprover {
         for resource in plan.resources.iter().filter(|_| !follows_rotation) {
             writes_no_rotation(resource)?;
         }
-        let findings = self.check.findings(plan, &[], None).await?;
-        let refusal = policy_refusal::refusal(plan, &findings);
-        let mut decisions = Decisions::of_findings(findings);
-        if let Some(refusal) = refusal {
-            return Err(decisions.refuse(refusal));
-        }
-        let sets = self.check.sets_for_restoring(proposed, &past.overridden).await;
-        decisions.extend(Decisions::of_findings(sets.findings().iter().cloned()));
-        if let Some(refusal) = sets.plan_refusal() {
-            return Err(decisions.refuse(refusal));
-        }
+        let RestoringApproval {
+            authorization,
+            decisions,
+            sets,
+        } = self.check.approve_restoring(proposed, past).await?;
         Ok(ApprovedPlan {
-            authorization: Authorization {
-                overrides: sets.overridden().to_vec(),
-                findings: sets.recorded(),
-                ..Authorization::default()
-            },
+            authorization,
             decisions,
             late: Box::new(RolledBackStack {
                 follows_rotation,

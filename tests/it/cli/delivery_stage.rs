@@ -1,0 +1,348 @@
+//! The stage of a delivered stack: the test plays Flux and Argo CD. It pulls the artifact from a real registry, applies it
+//! on a real API server with the controller's field manager, deletes what left it, and writes the status.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use konverge_base::yaml;
+use konverge_state::{IDENTITY_VARIABLE, Sealer};
+use oci_client::{
+    Client, Reference,
+    client::{ClientConfig, ClientProtocol},
+    secrets::RegistryAuth,
+};
+use serde_json::{Value, json};
+
+use super::export::files;
+use crate::support::{
+    cluster::Cluster,
+    objects::{Objects, path},
+    process::Outcome,
+    service::eventually,
+    shop_monorepo::{Shop, resource},
+    stores::Registry,
+    terraform,
+};
+
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+pub(super) const LIMIT: Duration = Duration::from_secs(120);
+
+/// A cluster of its own: the definitions are not those of other tests.
+fn cluster() -> &'static Cluster {
+    static SHARED: OnceLock<Cluster> = OnceLock::new();
+    SHARED.get_or_init(Cluster::start)
+}
+
+/// The published definitions of Flux, with a status of any form, which the test writes.
+async fn define_flux(objects: &Objects) {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/export");
+    for name in ["kustomization", "ocirepository"] {
+        let text = fs::read(fixtures.join(format!("{name}.json"))).unwrap();
+        let mut definition: Value = serde_json::from_slice(&text).unwrap();
+        for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+            version["subresources"] = json!({"status": {}});
+            version["schema"]["openAPIV3Schema"]["properties"]["status"] =
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        }
+        objects.create_definition(&definition).await;
+    }
+}
+
+/// The published definition of Argo CD's Application.
+async fn define_argocd(objects: &Objects) {
+    let file = crate::support::cache().join("operator-crds/argo-cd/application-crd.yaml");
+    let text = fs::read_to_string(file).unwrap();
+    for definition in yaml::documents(&text).unwrap() {
+        objects.create_definition(&definition).await;
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Tool {
+    Flux,
+    Argocd,
+}
+
+impl Tool {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Flux => "flux",
+            Self::Argocd => "argocd",
+        }
+    }
+
+    pub(super) fn manager(self) -> &'static str {
+        match self {
+            Self::Flux => "kustomize-controller",
+            Self::Argocd => "argocd-controller",
+        }
+    }
+}
+
+/// The stack `shop/dev` of a repository, its registry and the namespace of its controller.
+pub(super) struct Stage {
+    tool: Tool,
+    pub(super) objects: Objects,
+    registry: Registry,
+    pub(super) shop: Shop,
+    pub(super) ns: String,
+    controller_ns: String,
+}
+
+impl Stage {
+    pub(super) async fn new(tool: Tool) -> Self {
+        let cluster = cluster();
+        let objects = Objects::of(cluster).await;
+        match tool {
+            Tool::Flux => define_flux(&objects).await,
+            Tool::Argocd => define_argocd(&objects).await,
+        }
+        let stage = Self {
+            tool,
+            ns: cluster.namespace("delivered").await,
+            controller_ns: cluster.namespace("controller").await,
+            registry: Registry::start(),
+            shop: Shop::new(
+                "",
+                &[
+                    ("KUBECONFIG", &cluster.kubeconfig()),
+                    (
+                        IDENTITY_VARIABLE,
+                        Path::new(&Sealer::generate().identity().unwrap()),
+                    ),
+                ],
+            ),
+            objects,
+        };
+        stage.configure(None);
+        stage
+    }
+
+    /// Commits `konverge.yaml`.
+    pub(super) fn configure(&self, deliver: Option<&str>) {
+        let rule = deliver.map(|tool| json!({"match": "apps/shop/*", "deliver": tool}));
+        let config = json!({
+            "version": 1,
+            "clusters": {"test": {}},
+            "state": {"lease": {"term": "5s", "wait": "60s"}},
+            "apply": {"ready_timeout": "90s"},
+            "delivery": {"registry": format!("oci://{}/acme", self.registry.host()), "namespace": self.controller_ns},
+            "terraform": {
+                "binary": terraform::binary(),
+                "mirror": terraform::mirror(),
+                "providers": [{"source": "hashicorp/local", "version": terraform::LOCAL_PROVIDER}],
+            },
+            "stacks": rule.into_iter().collect::<Vec<_>>(),
+        });
+        self.shop
+            .monorepo
+            .write("konverge.yaml", config.to_string())
+            .commit("Configuration");
+    }
+
+    pub(super) fn config_map(&self, name: &str, data: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": self.ns}, "data": data})
+    }
+
+    pub(super) fn wants(&self, objects: &[Value]) {
+        let resources: Vec<_> = objects.iter().map(resource).collect();
+        self.shop.wants("dev", &resources);
+    }
+
+    pub(super) fn apply(&self) -> Outcome {
+        self.shop.run(&["apply", "shop/dev", "--yes"])
+    }
+
+    pub(super) fn artifact(&self) -> String {
+        format!("oci://{}/acme/shop-dev", self.registry.host())
+    }
+
+    fn reference(&self) -> Reference {
+        format!("{}/acme/shop-dev:live", self.registry.host())
+            .parse()
+            .unwrap()
+    }
+
+    /// The documents of the controller, as `konverge export` writes them.
+    pub(super) fn delivery(&self) -> Vec<Value> {
+        let to = tempfile::tempdir().unwrap();
+        let folder = to.path().display().to_string();
+        let (tool, artifact) = (self.tool.word(), self.artifact());
+        let command = [
+            "export",
+            tool,
+            "shop/dev",
+            "--to",
+            &folder,
+            "--source",
+            &artifact,
+            "--source-revision",
+            "live",
+        ];
+        self.shop.run(&command).expect(0);
+        let mut documents = Vec::new();
+        for entry in fs::read_dir(to.path().join("shop-dev/delivery")).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            documents.extend(yaml::documents(&text).unwrap());
+        }
+        for document in &mut documents {
+            document["metadata"]["namespace"] = json!(self.controller_ns);
+        }
+        documents
+    }
+
+    /// The path of an object of the controller. The plural of an OCIRepository is a regular one.
+    fn path(document: &Value) -> String {
+        path(document, true)
+    }
+
+    pub(super) async fn install(&self, documents: &[Value]) {
+        for document in documents {
+            self.objects.create(document).await;
+        }
+    }
+
+    /// The objects of the artifact, by namespace and name, and its digest; `None` while the tag is missing.
+    async fn pull(&self) -> Option<(String, BTreeMap<String, Value>)> {
+        let client = registry_client();
+        let pulled = client
+            .pull(&self.reference(), &RegistryAuth::Anonymous, vec![LAYER])
+            .await
+            .ok()?;
+        let folder = tempfile::tempdir().unwrap();
+        let layer = folder.path().join("layer.tgz");
+        fs::write(&layer, &pulled.layers[0].data).unwrap();
+        let unpacked = Command::new("tar")
+            .arg("-xzf")
+            .arg(&layer)
+            .arg("-C")
+            .arg(folder.path())
+            .status();
+        assert!(unpacked.unwrap().success());
+        let mut objects = BTreeMap::new();
+        for (path, content) in files(&folder.path().join("manifests")) {
+            let text = String::from_utf8(content).unwrap();
+            let object = yaml::documents(&text).unwrap().remove(0);
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            assert!(objects.insert(name, object).is_none(), "{path}");
+        }
+        Some((pulled.digest.unwrap(), objects))
+    }
+
+    pub(super) async fn digest(&self) -> Option<String> {
+        Some(self.pull().await?.0)
+    }
+
+    /// Plays the controller until it has delivered another artifact than `but`.
+    pub(super) async fn deliver(
+        &self,
+        documents: &[Value],
+        but: Option<&str>,
+        inventory: &mut BTreeMap<String, Value>,
+    ) {
+        let (digest, wanted) = eventually("an artifact is there", LIMIT, || async {
+            self.pull()
+                .await
+                .filter(|(digest, _)| Some(digest.as_str()) != but)
+        })
+        .await;
+        for object in wanted.values() {
+            self.objects.apply_as(object, self.tool.manager()).await;
+        }
+        for (name, object) in inventory.iter() {
+            if !wanted.contains_key(name) {
+                self.objects.delete(object).await;
+            }
+        }
+        *inventory = wanted;
+        self.report(documents, &digest).await;
+    }
+
+    /// Writes the status of a delivery that is well.
+    async fn report(&self, documents: &[Value], digest: &str) {
+        for document in documents {
+            match document["kind"].as_str().unwrap() {
+                "Kustomization" => {
+                    let live = self.objects.get(document).await.unwrap();
+                    let generation = &live["metadata"]["generation"];
+                    let revision = format!("live@{digest}");
+                    let status = json!({
+                        "observedGeneration": generation, "lastAppliedRevision": revision, "lastAttemptedRevision": revision,
+                        "conditions": [{"type": "Ready", "status": "True", "observedGeneration": generation, "message": "Applied"}],
+                    });
+                    self.objects.report(&Self::path(document), &status).await;
+                }
+                "Application" => {
+                    let status = json!({"status": {
+                        "sync": {"status": "Synced", "revision": digest, "comparedTo": {"source": document["spec"]["source"], "destination": document["spec"]["destination"]}},
+                        "health": {"status": "Healthy"},
+                    }});
+                    self.objects.merge(document, "argocd-controller", &status).await;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) async fn live(&self, name: &str) -> Option<Value> {
+        self.objects.get(&self.config_map(name, json!({}))).await
+    }
+
+    pub(super) async fn uid(&self, name: &str) -> Value {
+        self.live(name).await.unwrap()["metadata"]["uid"].clone()
+    }
+
+    /// Who applies fields of an object.
+    pub(super) async fn managers(&self, name: &str) -> BTreeSet<String> {
+        let live = self.live(name).await.unwrap();
+        let entries = live["metadata"]["managedFields"].as_array().unwrap();
+        let applies = entries.iter().filter(|entry| entry["operation"] == "Apply");
+        applies
+            .map(|entry| entry["manager"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Applies while the controller delivers.
+    pub(super) async fn apply_and_deliver(
+        &self,
+        documents: &[Value],
+        inventory: &mut BTreeMap<String, Value>,
+    ) -> Outcome {
+        let before = self.digest().await;
+        let run = self.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
+        let mut end = tokio::task::spawn_blocking(|| run.wait());
+        let delivered = self.deliver(documents, before.as_deref(), inventory);
+        tokio::pin!(delivered);
+        tokio::select! {
+            biased;
+            () = &mut delivered => end.await.unwrap(),
+            outcome = &mut end => {
+                let outcome = outcome.unwrap().expect(0);
+                delivered.await;
+                outcome
+            }
+        }
+    }
+}
+
+/// What a run said.
+pub(super) fn said(outcome: &Outcome) -> String {
+    format!("{}{}", outcome.stdout, outcome.stderr)
+}
+
+fn registry_client() -> Client {
+    Client::new(ClientConfig {
+        protocol: ClientProtocol::Http,
+        ..ClientConfig::default()
+    })
+}
+
+pub(super) fn only(manager: &str) -> BTreeSet<String> {
+    BTreeSet::from([manager.to_owned()])
+}
