@@ -130,6 +130,15 @@ fn what_acts_on_others_is_refused_by_name() {
             "a default PriorityClass acts",
         ),
         (
+            wide("PriorityClass", "scheduling.k8s.io/v1"),
+            "its pods may evict the pods of others",
+        ),
+        (
+            json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "x"},
+                "preemptionPolicy": "PreemptLowerPriority"}),
+            "its pods may evict the pods of others",
+        ),
+        (
             json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "x",
                 "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}),
             "a default StorageClass acts",
@@ -187,7 +196,7 @@ fn classes_move_with_what_names_them() {
         |kind: &str, group: &str| json!({"apiVersion": group, "kind": kind, "metadata": {"name": "fast"}});
     let pod = json!({"priorityClassName": "fast", "runtimeClassName": "fast", "containers": []});
     let objects = [
-        class("PriorityClass", "scheduling.k8s.io/v1"),
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "fast"}, "preemptionPolicy": "Never"}),
         class("IngressClass", "networking.k8s.io/v1"),
         class("StorageClass", "storage.k8s.io/v1"),
         class("VolumeAttributesClass", "storage.k8s.io/v1"),

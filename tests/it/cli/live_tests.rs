@@ -246,7 +246,7 @@ async fn values_replace_terraform_and_classes_move() {
         "resources = [\n  {{id = \"{DATABASE}\", type = \"Terraform\", attributes = {{filename = \"{}\", content = \"x\"}}, \
          extensions = {{provider = \"registry.terraform.io/hashicorp/local/2.5.1\"}}}}\n  \
          {{id = \"scheduling.k8s.io/v1:PriorityClass:live-five\", type = \"Kubernetes\", attributes = \
-         {{apiVersion = \"scheduling.k8s.io/v1\", kind = \"PriorityClass\", metadata = {{name = \"live-five\"}}, value = 7}}}}\n  \
+         {{apiVersion = \"scheduling.k8s.io/v1\", kind = \"PriorityClass\", metadata = {{name = \"live-five\"}}, value = 7, preemptionPolicy = \"Never\"}}}}\n  \
          {{id = \"apps/v1:Deployment:live-five:web\", type = \"Kubernetes\", dependsOn = [\"{DATABASE}\"], attributes = \
          {{apiVersion = \"apps/v1\", kind = \"Deployment\", metadata = {{name = \"web\", namespace = \"live-five\"}}, spec = {{replicas = 0, \
          selector = {{matchLabels = {{app = \"web\"}}}}, template = {{metadata = {{labels = {{app = \"web\"}}}}, spec = {{priorityClassName = \"live-five\", \

@@ -1,5 +1,5 @@
 //! Classes: objects of the whole cluster that do nothing before somebody names them. A copy under another name touches
-//! nobody, unless it is a default.
+//! nobody, unless it is a default, or pods that name it may evict the pods of others.
 
 use serde_json::Value;
 
@@ -79,6 +79,10 @@ pub(super) fn refusal(group: &str, kind: &str, object: &Value) -> Option<String>
         return Some(format!("a default {kind} acts on the whole cluster"));
     }
     match kind {
+        // Without the field, the class preempts.
+        "PriorityClass" if object.pointer("/preemptionPolicy").and_then(Value::as_str) != Some("Never") => {
+            Some("its pods may evict the pods of others: write `preemptionPolicy: Never`".to_owned())
+        }
         "IngressClass"
             if object
                 .pointer("/spec/parameters")
