@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use nix::unistd::{AccessFlags, access};
+
 use crate::RunContext;
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache};
@@ -24,6 +26,12 @@ pub fn trusted_folder(run: &RunContext) -> Option<PathBuf> {
     let folder = folder(run).ok()?;
     let trusted = run.checkout().trust("the folder of the caches", &folder);
     trusted.is_ok().then_some(folder)
+}
+
+/// True if a file can be written at a place, whose folders may be missing.
+pub(crate) fn is_writable(place: &Path) -> bool {
+    let folder = place.ancestors().skip(1).find(|above| above.exists());
+    folder.is_some_and(|folder| folder.is_dir() && access(folder, AccessFlags::W_OK).is_ok())
 }
 
 /// The content of one cache, or what was deleted from it.
@@ -94,4 +102,17 @@ fn cache_contents(
         entries: counted.entries,
         bytes: counted.bytes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_writable_if_its_nearest_folder_is() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(is_writable(&folder.path().join("new/file")));
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        assert!(!is_writable(&folder.path().join("file/below/file")));
+    }
 }

@@ -59,7 +59,10 @@ impl ComparedRevisions {
         };
         let at = RevisionSpec::Commit(commit);
         let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
-        self.known.keep(&base);
+        // Of a working tree, the commit that is checked out is saved already.
+        if self.head.commit().is_some() {
+            self.known.keep(&base);
+        }
         self.base = Some(base);
         Ok(self)
     }
@@ -88,7 +91,8 @@ impl ComparedRevisions {
         Ok(std::mem::replace(&mut self.head, head))
     }
 
-    /// Saves the head for the next run. With a base, that one is saved already.
+    /// Saves the head for the next run, if it is a commit. With a base, that one or the commit that is checked out is
+    /// saved already.
     pub fn keep_head(&self) {
         self.known.keep(&self.head);
     }

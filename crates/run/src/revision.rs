@@ -54,8 +54,6 @@ pub struct AnalysisCache {
     reader: LayoutReader,
     /// The revision that an earlier run saved, then those of this run.
     revisions: Mutex<Vec<CachedRevision>>,
-    /// True if an earlier run saved a revision.
-    has_earlier: bool,
     /// The tree of the revision that is saved, or about to be.
     kept: Mutex<Option<TreeId>>,
     places: Option<(PathBuf, PathBuf)>,
@@ -65,6 +63,8 @@ pub struct AnalysisCache {
 /// A revision from which another one can be derived.
 #[derive(Clone)]
 struct CachedRevision {
+    /// True if an earlier run saved it.
+    is_earlier: bool,
     rules: LayoutRules,
     analysis: Arc<Analysis>,
 }
@@ -86,7 +86,6 @@ impl AnalysisCache {
         Self {
             index: Arc::new(index.unwrap_or_default()),
             reader: LayoutReader::new(),
-            has_earlier: kept.is_some(),
             kept: Mutex::new(kept.as_ref().map(|kept| kept.listing().tree)),
             revisions: Mutex::new(
                 kept.map(|kept| CachedRevision::restore(kept, repository))
@@ -112,25 +111,26 @@ impl AnalysisCache {
         }
     }
 
-    /// Opens and saves the commit that is checked out, unless an earlier run saved it or this run opened a commit. A working
-    /// tree is derived from it, and cannot be saved itself. A failure only makes this run and the next one slower.
+    /// Opens and saves the commit that is checked out, unless an earlier run saved it, this run opened a commit, or the
+    /// cache cannot be written. A working tree is derived from it, and cannot be saved itself. A failure only makes this run and the next one slower.
     fn keep_checked_out(&self, repository: &Repository, config: &Config) {
         let Ok(commit) = repository.resolve("HEAD") else {
             return;
         };
-        let commits = self
-            .revisions()
-            .iter()
-            .filter_map(CachedRevision::listing)
-            .count();
         let is_kept = repository.tree(&commit).ok() == *self.kept();
-        if self.places.is_none() || is_kept || commits > usize::from(self.has_earlier) {
+        let can_write = |(_, place): &(PathBuf, PathBuf)| caches::is_writable(place);
+        if is_kept || self.has_opened_commit() || !self.places.as_ref().is_some_and(can_write) {
             return;
         }
         match OpenRevision::open_knowing(self, repository, &RevisionSpec::Commit(commit), Some(config)) {
             Ok(revision) => self.keep(&revision),
             Err(error) => tracing::debug!(%error, "the commit that is checked out could not be opened"),
         }
+    }
+
+    fn has_opened_commit(&self) -> bool {
+        let of_this_run = |known: &CachedRevision| !known.is_earlier && known.listing().is_some();
+        self.revisions().iter().any(of_this_run)
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<TreeId>> {
@@ -195,7 +195,11 @@ impl AnalysisCache {
 
     fn remember(&self, rules: LayoutRules, analysis: &Arc<Analysis>) {
         let analysis = Arc::clone(analysis);
-        self.revisions().push(CachedRevision { rules, analysis });
+        self.revisions().push(CachedRevision {
+            is_earlier: false,
+            rules,
+            analysis,
+        });
     }
 
     /// Forgets all revisions but the last one: a long run opens many.
@@ -221,6 +225,7 @@ impl CachedRevision {
     fn restore(kept: Snapshot, repository: &Repository) -> Self {
         let source = repository.source_from_listing(kept.commit(), kept.listing());
         Self {
+            is_earlier: true,
             rules: kept.layout_rules().clone(),
             analysis: Arc::new(kept.into_analysis(source)),
         }
@@ -289,6 +294,7 @@ impl OpenRevision {
         source: Arc<dyn Source>,
     ) -> Result<Self, UserError> {
         let near = CachedRevision {
+            is_earlier: false,
             rules: self.config.layout_rules(),
             analysis: Arc::clone(&self.analysis),
         };

@@ -170,14 +170,7 @@ fn the_next_run_starts_from_the_commit_that_is_checked_out() {
         run.run().expect(0).stdout
     };
     let cache = tempfile::tempdir().unwrap();
-    let saved = || {
-        let files = std::fs::read_dir(cache.path().join("konverge/affected")).unwrap();
-        let mut files = files.map(|entry| entry.unwrap().path());
-        let file = files.find(|path| path.extension().is_some_and(|end| end == "revision"));
-        std::fs::metadata(file.expect("the commit is saved"))
-            .unwrap()
-            .ino()
-    };
+    let saved = || saved_revision(cache.path());
     run("server.image=\"a:1\"", cache.path());
     let first = saved();
     // A second file of the stack, which nobody committed.
@@ -200,4 +193,38 @@ fn the_next_run_starts_from_the_commit_that_is_checked_out() {
     repository.commit("More");
     assert_eq!(run(more, cache.path()), derived);
     assert_ne!(saved(), first);
+}
+
+/// The file of the revision that is saved in a cache: a new one each time that it is written.
+fn saved_revision(cache: &Path) -> u64 {
+    let files = std::fs::read_dir(cache.join("konverge/affected")).unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.extension().is_some_and(|end| end == "revision"));
+    std::fs::metadata(file.expect("the commit is saved"))
+        .unwrap()
+        .ino()
+}
+
+/// On a branch, the base of a working tree does not take the place of the commit that is checked out.
+#[test]
+fn on_a_branch_the_commit_that_is_checked_out_stays_saved() {
+    let repository = Repository::konfig_example();
+    let cache = tempfile::tempdir().unwrap();
+    let preview = || {
+        let run = Konverge::new(["preview", "--live=never"]).dir(repository.path());
+        run.env("XDG_CACHE_HOME", cache.path()).with_kcl().run().expect(0);
+        saved_revision(cache.path())
+    };
+    let set = |edit: &str| {
+        let run = Konverge::new(["set", "storefront/dev", edit]).dir(repository.path());
+        run.env("XDG_CACHE_HOME", cache.path()).with_kcl().run().expect(0);
+    };
+    repository.branch("feature");
+    set("server.image=\"a:1\"");
+    repository.commit("An edit");
+    let first = preview();
+    assert_eq!(preview(), first, "it is not written again");
+    // What is not committed changes nothing about that.
+    set("server.image=\"a:2\"");
+    assert_eq!(preview(), first);
 }
