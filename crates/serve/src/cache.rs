@@ -1,5 +1,6 @@
-//! What was read is kept for a few seconds, so that many readers cost the store what one does. Nothing is kept that a
-//! later answer could not replace: any number of replicas may run.
+//! What was read is kept for a few seconds, so that many readers cost the store what one does. While one request asks the
+//! store again, the others see what was read before, if it is not older than the store may take to answer. Nothing is
+//! kept that a later answer could not replace: any number of replicas may run.
 
 use std::{
     collections::HashMap,
@@ -107,7 +108,7 @@ impl std::ops::Deref for KnownIndex {
 
 impl IndexCache {
     /// The index. If the store does not answer, an earlier one says so in its notices. While one request asks the store
-    /// again, the others get what was read before.
+    /// again, the others get what was read before, or wait if that is too old.
     pub(super) async fn read(
         &self,
         source: &dyn PortalSource,
@@ -115,7 +116,8 @@ impl IndexCache {
     ) -> Result<Arc<KnownIndex>, UserError> {
         let mut good = match self.shown() {
             Some((at, shown)) if at.elapsed() < FRESH => return shown,
-            Some((_, Ok(earlier))) => match self.good.try_lock() {
+            // After a quiet night, nobody sees what was read the day before.
+            Some((at, Ok(earlier))) if at.elapsed() < FRESH + DEADLINE => match self.good.try_lock() {
                 Ok(good) => good,
                 Err(_) => return Ok(earlier),
             },
@@ -291,11 +293,11 @@ mod tests {
         index.overview.repository.clone()
     }
 
-    /// What was read is too old now.
-    fn age(cache: &IndexCache) {
+    /// What was read is older by this now.
+    fn age(cache: &IndexCache, by: Duration) {
         let mut shown = cache.shown.lock().unwrap();
         let (at, _) = shown.as_mut().unwrap();
-        *at = at.checked_sub(FRESH).unwrap();
+        *at = at.checked_sub(by).unwrap();
     }
 
     #[tokio::test]
@@ -309,7 +311,7 @@ mod tests {
         let (cache, store) = (Arc::new(IndexCache::default()), Arc::new(SlowStore::default()));
         store.answers.notify_one();
         assert_eq!(seen(&cache, &store).await, "reading 0");
-        age(&cache);
+        age(&cache, FRESH);
         let (other, slow) = (Arc::clone(&cache), Arc::clone(&store));
         let asking = tokio::spawn(async move { seen(&other, &slow).await });
         while store.asked.load(Ordering::SeqCst) < 2 {
@@ -334,5 +336,30 @@ mod tests {
         store.answers.notify_one();
         assert_eq!(forgetting.await.unwrap(), "reading 2");
         assert_eq!(seen(&cache, &store).await, "reading 2");
+    }
+    #[tokio::test]
+    async fn nobody_sees_what_was_read_before_a_quiet_night() {
+        let patience = Duration::from_secs(60);
+        let readers = tokio::time::timeout(patience, readers_after_a_quiet_night());
+        readers.await.expect("nobody waits without end");
+    }
+
+    async fn readers_after_a_quiet_night() {
+        let (cache, store) = (Arc::new(IndexCache::default()), Arc::new(SlowStore::default()));
+        store.answers.notify_one();
+        assert_eq!(seen(&cache, &store).await, "reading 0");
+        age(&cache, FRESH + DEADLINE);
+        let readers = [(); 3].map(|()| {
+            let (cache, store) = (Arc::clone(&cache), Arc::clone(&store));
+            tokio::spawn(async move { seen(&cache, &store).await })
+        });
+        while store.asked.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        store.answers.notify_one();
+        for reader in readers {
+            assert_eq!(reader.await.unwrap(), "reading 1");
+        }
+        assert_eq!(store.asked.load(Ordering::SeqCst), 2);
     }
 }
