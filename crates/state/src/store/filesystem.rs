@@ -143,7 +143,7 @@ impl Store for FolderStore {
     }
 }
 
-/// Removes the files of unfinished writes (`KEY#1`), and folders without files.
+/// Removes the files of unfinished writes (`KEY#1`), and folders without files. Others may do the same, or write, meanwhile.
 fn remove_unfinished(folder: &Path) -> io::Result<()> {
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -152,7 +152,11 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
     let mut is_empty = true;
     for entry in entries {
         let (entry, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
-        if entry?.is_dir() {
+        let kind = match entry {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            kind => kind?,
+        };
+        if kind.is_dir() {
             remove_unfinished(&path)?;
             is_empty &= !path.exists();
             continue;
@@ -160,18 +164,35 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let number = name.rsplit_once('#').map_or("", |(_, number)| number);
         match !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
-            true => fs::remove_file(&path)?,
+            true => unless_overtaken(fs::remove_file(&path))?,
             false => is_empty = false,
         }
     }
     match is_empty {
-        true => fs::remove_dir(folder),
+        true => unless_overtaken(fs::remove_dir(folder)),
         false => Ok(()),
+    }
+}
+
+/// A removal. That somebody else removed the same, or wrote into the folder, is no error.
+fn unless_overtaken(removal: io::Result<()>) -> io::Result<()> {
+    match removal {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+            ) =>
+        {
+            Ok(())
+        }
+        removal => removal,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[tokio::test]
@@ -217,6 +238,39 @@ mod tests {
         assert_eq!(store.list(&all).await.unwrap(), std::slice::from_ref(&kept));
         assert!(!place.path().join("tests/a/stacks/2#1").exists());
         assert!(!place.path().join("tests/b").exists());
+    }
+
+    #[test]
+    fn clean_ups_at_the_same_time_both_succeed() {
+        let place = tempfile::tempdir().unwrap();
+        let part = place.path().join("tests/a");
+        for folder in 0..50 {
+            let folder = part.join(folder.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            for file in 0..10 {
+                fs::write(folder.join(format!("1#{file}")), "half").unwrap();
+            }
+        }
+        let start = Barrier::new(4);
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    start.wait();
+                    remove_unfinished(&part).unwrap();
+                });
+            }
+        });
+        assert!(!part.exists());
+    }
+
+    #[test]
+    fn what_a_writer_put_into_a_folder_stays() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("file"), "").unwrap();
+        unless_overtaken(fs::remove_dir(place.path())).unwrap();
+        unless_overtaken(fs::remove_file(place.path().join("gone"))).unwrap();
+        assert!(place.path().join("file").exists());
+        unless_overtaken(fs::remove_dir(place.path().join("file"))).unwrap_err();
     }
 
     #[tokio::test]
