@@ -97,6 +97,7 @@ impl StateStore {
                 }
             }
         }
+        let rows = std::mem::take(&mut reading.rows);
         let prior = reading.merge(stack).map(|prior| Versioned { serial, ..prior });
         let grant = LeaseGrant {
             stack: stack.clone(),
@@ -108,7 +109,7 @@ impl StateStore {
             asked,
             renewals,
         };
-        Ok(Some(Lease::hold(self.clone(), grant, prior, reading.rows)))
+        Ok(Some(Lease::hold(self.clone(), grant, prior, rows)))
     }
 
     /// Ends the rows of every earlier epoch in the listing, so that a holder that still believes in one
@@ -215,7 +216,7 @@ impl StateStore {
         reading: &Reading,
         options: &LeaseOptions,
     ) -> Result<bool, StateError> {
-        let merged = reading.merge(stack);
+        let merged = reading.clone().merge(stack);
         let document = StateDocument {
             serial,
             reason: WriteReason::Takeover,

@@ -81,7 +81,7 @@ pub use rekey::Sealing;
 pub use reviews::{ReviewKey, ReviewStore};
 pub use rollouts::StoredRollout;
 pub use sealed_box::SealedBox;
-pub use stack_reading::StackReading;
+pub use stack_reading::{StackDocuments, StackReading};
 pub use stack_summary::StackSummary;
 pub use state_document::{Versioned, WriteReason};
 pub use state_store::{HistoryEntry, HistoryLine, StateStore};

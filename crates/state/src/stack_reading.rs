@@ -3,7 +3,7 @@
 use super::{
     Holder, StateError, StateStore, Versioned,
     keys::{self, RowKeys},
-    state_store::{STALE_LISTINGS, versioned},
+    state_store::versioned,
 };
 use konverge_base::model::StackId;
 
@@ -11,8 +11,15 @@ use konverge_base::model::StackId;
 pub struct StackReading {
     /// The kept serials, the newest first.
     pub serials: Vec<u64>,
-    /// The newest serial as it was written, without any journal. `None` if it cannot be read, or nothing was written.
-    pub document: Option<Versioned>,
+    /// What its documents say. An error if the newest one or its journal cannot be read: then nobody knows the lease
+    /// either.
+    pub documents: Result<StackDocuments, StateError>,
+}
+
+/// What the documents of a stack say.
+pub struct StackDocuments {
+    /// The newest serial as it was written, without any journal. `None` if nothing was written.
+    pub written: Option<Versioned>,
     /// The newest state with its journal merged in, as [`StateStore::load`] returns it.
     pub newest: Result<Option<Versioned>, StateError>,
     /// The holder of the lease.
@@ -25,40 +32,29 @@ impl StateStore {
     /// # Errors
     /// The listing fails.
     pub async fn inspect(&self, stack: &StackId) -> Result<StackReading, StateError> {
-        let mut serials = Vec::new();
-        for _ in 0..STALE_LISTINGS {
-            let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
-            serials = rows.states.iter().rev().copied().collect();
-            let reading = match self.read_rows(stack, rows).await {
-                // The clean-up of another run made the listing outdated.
-                Ok(None) => continue,
-                Ok(Some(reading)) => reading,
-                Err(error) => return Ok(self.unreadable(stack, serials, error).await),
-            };
-            let holder = self.holder_of(stack, &reading).await;
-            let document = reading.document.as_ref();
-            return Ok(StackReading {
-                serials,
-                document: document.map(|(header, document)| versioned(header.clone(), document.clone())),
-                newest: self
-                    .require_document(stack, reading)
-                    .await
-                    .map(|reading| reading.merge(stack)),
-                holder,
-            });
-        }
-        let changing = StateError::Missing(format!(
-            "the documents of stack `{stack}` changed while they were read, {STALE_LISTINGS} times; try again"
-        ));
-        Ok(self.unreadable(stack, serials, changing).await)
-    }
-
-    async fn unreadable(&self, stack: &StackId, serials: Vec<u64>, error: StateError) -> StackReading {
-        StackReading {
+        let newest_first = |rows: &RowKeys| rows.states.iter().rev().copied().collect();
+        let reading = match self.read(stack).await {
+            Ok(reading) => reading,
+            Err(error) => {
+                let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
+                return Ok(StackReading {
+                    serials: newest_first(&rows),
+                    documents: Err(error),
+                });
+            }
+        };
+        let serials = newest_first(&reading.rows);
+        let holder = self.holder_of(stack, &reading).await;
+        // Both are shown: what the last run wrote, and what holds now.
+        let written = reading.document.clone();
+        let newest = self.require_document(stack, reading).await;
+        Ok(StackReading {
             serials,
-            document: None,
-            newest: Err(error),
-            holder: self.holder(stack).await,
-        }
+            documents: Ok(StackDocuments {
+                written: written.map(|(header, document)| versioned(header, document)),
+                newest: newest.map(|reading| reading.merge(stack)),
+                holder,
+            }),
+        })
     }
 }

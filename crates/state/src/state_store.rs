@@ -22,7 +22,7 @@ use konverge_base::model::{
 };
 
 /// How many times a listing is repeated that the clean-up of another run made outdated.
-pub(super) const STALE_LISTINGS: u32 = 5;
+const STALE_LISTINGS: u32 = 5;
 /// Concurrent requests when many documents are read.
 pub(super) const IN_FLIGHT: usize = 32;
 /// The default number of serials kept per stack.
@@ -60,6 +60,7 @@ pub(super) struct Finished {
 }
 
 /// What was read of one stack: the newest document, its journal, and the listing of both.
+#[derive(Clone)]
 pub(super) struct Reading {
     pub rows: RowKeys,
     pub document: Option<(Header, StateDocument)>,
@@ -399,14 +400,14 @@ impl StateStore {
 
 impl Reading {
     /// Document and journal as one state.
-    pub(crate) fn merge(&self, stack: &StackId) -> Option<Versioned> {
-        let mut versioned = match (&self.document, &self.journal_header) {
-            (Some((header, document)), _) => versioned(header.clone(), document.clone()),
+    pub(crate) fn merge(self, stack: &StackId) -> Option<Versioned> {
+        let mut versioned = match (self.document, self.journal_header) {
+            (Some((header, document)), _) => versioned(header, document),
             (None, Some(header)) => Versioned {
                 serial: 0,
                 epoch: 0,
                 reason: WriteReason::Apply,
-                writer: header.writer.clone(),
+                writer: header.writer,
                 written: header.time,
                 note: None,
                 receipt: None,

@@ -21,6 +21,7 @@ use konverge_state::{Holder, StateError, Versioned};
 
 /// The number of serials of one stack that are read concurrently. Each may be large.
 const SERIALS_AT_ONCE: usize = 4;
+const NO_LEASE: &str = "The lease cannot be read";
 
 /// How much of the history is read. Each serial is one GET.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,23 +67,27 @@ pub async fn read_stack(
     };
     let newest = reading.serials.first().copied();
     note_older_index(&mut view, index.serials.get(id).copied(), newest);
-    match reading.holder {
-        Ok(holder) => view.lease = holder.map(lease),
-        Err(error) => note(&mut view, backend, "The lease cannot be read", &error),
-    }
-    match reading.newest {
-        Ok(None) => {}
-        // The state is shown without what only runtimes read.
-        Ok(Some(mut newest)) => {
-            view.pending = std::mem::take(&mut newest.pending);
-            view.state = Some(shown(backend, newest).state);
+    let mut written = None;
+    match reading.documents {
+        Ok(documents) => {
+            written = documents.written;
+            match documents.holder {
+                Ok(holder) => view.lease = holder.map(lease),
+                Err(error) => note(&mut view, backend, NO_LEASE, &error),
+            }
+            match documents.newest {
+                Ok(None) => {}
+                // The state is shown without what only runtimes read.
+                Ok(Some(mut newest)) => {
+                    view.pending = std::mem::take(&mut newest.pending);
+                    view.state = Some(shown(backend, newest).state);
+                }
+                Err(error) => note_unreadable(&mut view, backend, &error),
+            }
         }
         Err(error) => {
-            note(&mut view, backend, "The state cannot be read", &error);
-            if !view.row.conditions.contains(&StackCondition::Unreadable) {
-                view.row.conditions.insert(0, StackCondition::Unreadable);
-                view.row.conditions.sort_unstable();
-            }
+            note(&mut view, backend, NO_LEASE, &error);
+            note_unreadable(&mut view, backend, &error);
         }
     }
     let kept = reading.serials.len();
@@ -92,9 +97,7 @@ pub async fn read_stack(
     };
     reading.serials.truncate(most);
     // The newest document was read already.
-    let read_before = reading
-        .document
-        .filter(|document| newest == Some(document.serial));
+    let read_before = written.filter(|document| newest == Some(document.serial));
     let rest = reading
         .serials
         .split_off(usize::from(read_before.is_some()).min(most));
@@ -165,6 +168,15 @@ fn note_older_index(view: &mut StackDetails, indexed: Option<u64>, newest: Optio
         view.notices.push(format!(
             "The index knows serial {indexed}, and the newest that is stored is serial {newest}: documents are missing."
         ));
+    }
+}
+
+/// A stack whose state cannot be read.
+fn note_unreadable(view: &mut StackDetails, backend: &StateBackend, error: &StateError) {
+    note(view, backend, "The state cannot be read", error);
+    if !view.row.conditions.contains(&StackCondition::Unreadable) {
+        view.row.conditions.insert(0, StackCondition::Unreadable);
+        view.row.conditions.sort_unstable();
     }
 }
 
