@@ -14,6 +14,7 @@ use konverge_base::{
     model::{
         StackId,
         comment_marker::{CommentMarker, MarkerKind},
+        model_change::ModelChange,
         plan::{Basis, Plan},
         plan_document::{PlanDocument, StackDocument},
     },
@@ -112,6 +113,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     context.print(&render(
         &preview.plan,
         &session,
+        &session.models(),
         RunInfo {
             stacks_in_repository: session.planning.stacks_in_repository(),
             compiled: session.planning.counts().compiled,
@@ -173,6 +175,7 @@ fn remark(plan: &Plan, session: &Session) {
 fn render(
     plan: &Plan,
     session: &Session,
+    models: &[ModelChange],
     run: RunInfo,
     merging: Merging,
     output: PlanOutput,
@@ -191,7 +194,7 @@ fn render(
         affected,
         plan,
         power: &[],
-        models: &session.models,
+        models,
         last_push: None,
         findings: &[],
         waves: &std::collections::BTreeMap::new(),
@@ -206,9 +209,9 @@ fn render(
     };
     match output {
         PlanOutput::Text => {
-            report::terminal::plan(plan, style) + &report::model_changes::terminal(&session.models, style)
+            report::terminal::plan(plan, style) + &report::model_changes::terminal(models, style)
         }
-        PlanOutput::Json | PlanOutput::Plan => report::json::preview(plan, &[], &session.models),
+        PlanOutput::Json | PlanOutput::Plan => report::json::preview(plan, &[], models),
         PlanOutput::Markdown => report::markdown::comment(&input).body,
         PlanOutput::Html => report::html::report(&input),
     }

@@ -111,7 +111,7 @@ impl Job {
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
         let power_changes = difference(&proposed, &revisions);
-        let models = model_changes::find(&self.run, &revisions, &affected);
+        let models = model_changes::find(&self.run, revisions.base.as_ref(), &revisions.head, &affected);
         let mut targets = revisions.targets(&affected);
         let introduces = introduces_config(power.as_ref(), &revisions);
         if introduces {

@@ -6,7 +6,7 @@ use std::{
     fmt::Write as _,
 };
 
-use crate::{ComparedRevisions, OpenRevision, RunContext};
+use crate::{OpenRevision, RunContext};
 use konverge_base::model::{
     RepoPath, StackId,
     affected::{Affected, AffectedStack, InputChange},
@@ -20,11 +20,16 @@ use konverge_models::{HEAD, ModelDifference, PropertyChange, differences};
 type Records = (Option<ModelSourceConfig>, Option<ModelSourceConfig>);
 
 /// The changes by folder; nothing without a base. What cannot be read does not stop a preview: it is noted.
-pub fn find(run: &RunContext, revisions: &ComparedRevisions, affected: &Affected) -> Vec<ModelChange> {
-    let Some(base) = &revisions.base else {
+pub fn find(
+    run: &RunContext,
+    base: Option<&OpenRevision>,
+    head: &OpenRevision,
+    affected: &Affected,
+) -> Vec<ModelChange> {
+    let Some(base) = base else {
         return Vec::new();
     };
-    let found = compare(base, &revisions.head, affected);
+    let found = compare(base, head, affected);
     found.unwrap_or_else(|error| {
         run.notes.note(&format!(
             "warning: a generated model could not be read, so the preview does not say what changes in models: {error}"

@@ -78,8 +78,6 @@ pub struct Session {
     pub targets: Vec<Target>,
     /// How they differ from the base; empty for a Spec from a file.
     pub affected: Affected,
-    /// What the change does to generated models.
-    pub models: Vec<ModelChange>,
     /// The policy sets of the revision at hand.
     pub sets: PolicySets,
     /// Which pending stacks have a newer commit, if only the pending ones were selected.
@@ -91,6 +89,16 @@ impl Session {
     pub fn newer_commits(&self) -> Option<Arc<dyn NewerCommitCheck>> {
         let newer = self.newer.clone()?;
         Some(newer)
+    }
+
+    /// What the change does to generated models. What cannot be read is noted.
+    pub fn models(&self) -> Vec<ModelChange> {
+        match &self.planning.wanted {
+            SpecSource::Compiled { head, base, .. } => {
+                model_changes::find(&self.planning.run, base.as_deref(), head, &self.affected)
+            }
+            SpecSource::File(_) => Vec::new(),
+        }
     }
 
     /// The commit of the head. For a working tree the commit that is checked out, if no file differs from it.
@@ -134,7 +142,6 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         None => revisions.keep_head(),
     }
     let affected = revisions.affected();
-    let models = model_changes::find(run, &revisions, &affected);
     let mut targets = targets(request, &revisions, &affected);
     let head = &revisions.head;
     let config = head.config.clone();
@@ -175,7 +182,6 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         planning,
         targets,
         affected,
-        models,
         sets,
         newer,
     })
@@ -252,7 +258,6 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
         planning,
         targets: targets.into_values().collect(),
         affected: nothing_compared(),
-        models: Vec::new(),
         sets,
         newer: None,
     })
@@ -300,7 +305,6 @@ pub async fn open_file(
         planning,
         targets: vec![Target::new(&stack, None)],
         affected: nothing_compared(),
-        models: Vec::new(),
         sets,
         newer: None,
     })
