@@ -36,10 +36,8 @@ impl StackTester for JobTester {
         change: &TestedChange,
         power: &CommitId,
     ) -> Result<Vec<StackTestResult>, UserError> {
-        let invalid = TestFiles::find(&change.revision, &change.stacks)?.invalid;
-        let tested = (change.revision.as_ref(), change.stacks.as_slice());
-        let mut results = live::run_at(run, tested, &change.compiler, Some(power)).await?;
-        results.retain(|result| !invalid.contains(result));
-        Ok(results)
+        // Files that are no tests are results of the offline tests.
+        let tests = TestFiles::find(&change.revision, &change.stacks)?.tests;
+        live::run_at(run, &change.revision, tests, &change.compiler, Some(power)).await
     }
 }

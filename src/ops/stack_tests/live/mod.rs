@@ -17,14 +17,16 @@ use self::{
     stage::TestStage,
     trusted_side::{AT_ONCE, TrustedSide},
 };
-use super::{known_kinds::KnownKinds, test_files::TestFiles};
+use super::{
+    known_kinds::KnownKinds,
+    test_files::{FoundTest, TestFiles},
+};
 use crate::ops::{selected_stacks::SelectedStacks, spec_policies::SpecPolicies};
 use konverge_base::{
     error::UserError,
     model::{
         CommitId,
         event::Step,
-        stack::Stack,
         stack_test::{StackTestReport, StackTestResult},
     },
 };
@@ -37,25 +39,25 @@ use konverge_testing::TestBody;
 /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
 pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTestReport, UserError> {
     let compiler = Compiler::new(run, &selected.workspace.config);
-    let results = run_at(run, (&selected.workspace, &selected.stacks), &compiler, None).await?;
+    let files = TestFiles::find(&selected.workspace, &selected.stacks)?;
+    let mut results = files.invalid;
+    results.extend(run_at(run, &selected.workspace, files.tests, &compiler, None).await?);
     Ok(StackTestReport::new(selected.stacks.len(), results))
 }
 
-/// Runs the live tests of some stacks of a revision. `power` is the commit of the default branch whose store, clusters
+/// Runs those of some tests of a revision that are live. `power` is the commit of the default branch whose store, clusters
 /// and rules hold; `None`: the one that this clone has.
 ///
 /// # Errors
 /// As [`run`].
 pub(super) async fn run_at(
     run: &RunContext,
-    (workspace, stacks): (&OpenRevision, &[Stack]),
+    workspace: &OpenRevision,
+    mut tests: Vec<FoundTest<'_>>,
     compiler: &Compiler,
     power: Option<&CommitId>,
 ) -> Result<Vec<StackTestResult>, UserError> {
     let trusted = TrustedSide::open(run, power).await?;
-    let files = TestFiles::find(workspace, stacks)?;
-    let mut results = files.invalid;
-    let mut tests = files.tests;
     tests.retain(|found| matches!(found.test.body, TestBody::Live(_)));
     if tests.is_empty() {
         run.notes
@@ -81,10 +83,7 @@ pub(super) async fn run_at(
             result
         }
     });
-    let mut ended = stream::iter(each).buffer_unordered(AT_ONCE);
-    while let Some(result) = ended.next().await {
-        results.push(result);
-    }
+    let results = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
     run.check_interrupted()?;
     sweep::sweep(&trusted).await?;
     Ok(results)
