@@ -5,15 +5,6 @@ use clap::{Arg, Command};
 use super::markdown_line::{line_of, sentence};
 use crate::cli::help_groups::GROUPS;
 
-/// Words that say nothing more than the value that they explain.
-const PLAIN_VALUES: [&str; 5] = [
-    "For people",
-    "For a terminal",
-    "For programs",
-    "One JSON document",
-    "JSON, as in the reference of JSON formats",
-];
-
 const INTRODUCTION: &str = "# Commands\n\nGenerated from the help by `konverge __reference commands`. \
                             `konverge COMMAND --help` and the man pages have examples too. An option that several commands \
                             have is described at the first one. [Exit codes](errors.md#exit-codes) are the same \
@@ -158,7 +149,7 @@ fn described(arg: &Arg) -> String {
             };
             let name = format!("`{}`{mark}", value.get_name());
             let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-            match help.is_empty() || PLAIN_VALUES.contains(&help.as_str()) {
+            match help.is_empty() {
                 true => plain.push(name),
                 false => explained.push(format!("{name}: {}", sentence(&help))),
             }
