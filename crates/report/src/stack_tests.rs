@@ -196,12 +196,17 @@ fn difference_line(difference: &FieldMismatch) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use konverge_base::model::RepoPath;
     use serde_json::json;
 
-    fn result(name: &str, result: StackTestOutcome, failures: Vec<StackTestFailure>) -> StackTestResult {
+    /// The result of a test of `shop/dev`.
+    pub(crate) fn result(
+        name: &str,
+        result: StackTestOutcome,
+        failures: Vec<StackTestFailure>,
+    ) -> StackTestResult {
         let folder = RepoPath::normalize("shop/dev").unwrap();
         StackTestResult {
             file: folder.join("test/a.test.yaml").unwrap(),

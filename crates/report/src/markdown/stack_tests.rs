@@ -163,27 +163,16 @@ fn alert(kind: &str, message: &str, hints: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stack_tests::tests::result;
     use konverge_base::{
         error::ErrorKind,
-        model::{RepoPath, comment_marker::MarkerKind, stack_test::StackTestFailure},
+        model::{comment_marker::MarkerKind, stack_test::StackTestFailure},
     };
 
     const HOSTILE: &str = "```\n@octocat </details> ::error::x \u{202e}<img src=x>| `x`";
 
-    fn result(name: &str, result: StackTestOutcome, message: &str) -> StackTestResult {
-        let folder = RepoPath::normalize("shop/dev").unwrap();
-        let failures = match message {
-            "" => Vec::new(),
-            message => vec![StackTestFailure::new(Some(3), message)],
-        };
-        StackTestResult {
-            file: folder.join("test/a.test.yaml").unwrap(),
-            stack: folder,
-            id: "shop/dev".parse().unwrap(),
-            name: name.to_owned(),
-            result,
-            failures,
-        }
+    fn failures(message: &str) -> Vec<StackTestFailure> {
+        vec![StackTestFailure::new(Some(3), message)]
     }
 
     fn shown(tests: Vec<StackTestResult>, failure: Option<&UserError>, budget: usize) -> String {
@@ -202,8 +191,8 @@ mod tests {
     #[test]
     fn hostile_names_and_messages_stay_text() {
         let tests = vec![
-            result(HOSTILE, StackTestOutcome::Passed, ""),
-            result(HOSTILE, StackTestOutcome::Failed, &HOSTILE.repeat(200)),
+            result(HOSTILE, StackTestOutcome::Passed, Vec::new()),
+            result(HOSTILE, StackTestOutcome::Failed, failures(&HOSTILE.repeat(200))),
         ];
         let failure = UserError::new(ErrorKind::Policy, HOSTILE).hint(HOSTILE);
         let text = shown(tests, Some(&failure), 60_000);
@@ -231,13 +220,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted() {
-        let many = |result: StackTestOutcome, message: &str| -> Vec<_> {
-            (0..500)
-                .map(|at| self::result(&format!("test {at}"), result, message))
-                .collect()
+        let many = |outcome: StackTestOutcome, failures: Vec<StackTestFailure>| {
+            (0..500).map(move |at| result(&format!("test {at}"), outcome, failures.clone()))
         };
-        let mut tests = many(StackTestOutcome::Failed, &"x".repeat(300));
-        tests.extend(many(StackTestOutcome::Passed, ""));
+        let failed = many(StackTestOutcome::Failed, failures(&"x".repeat(300)));
+        let tests = failed.chain(many(StackTestOutcome::Passed, Vec::new())).collect();
         let text = shown(tests, None, 8_000);
         assert!(text.len() <= 8_000, "{}", text.len());
         assert!(
