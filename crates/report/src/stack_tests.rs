@@ -195,28 +195,28 @@ fn difference_line(difference: &FieldMismatch) -> String {
     format!("{}: expected {expected}, found {found}", dotted(&difference.path))
 }
 
+/// The result of a test of `shop/dev`, for the tests of this crate.
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use konverge_base::model::RepoPath;
-    use serde_json::json;
-
-    /// The result of a test of `shop/dev`.
-    pub(crate) fn result(
-        name: &str,
-        result: StackTestOutcome,
-        failures: Vec<StackTestFailure>,
-    ) -> StackTestResult {
-        let folder = RepoPath::normalize("shop/dev").unwrap();
-        StackTestResult {
-            file: folder.join("test/a.test.yaml").unwrap(),
-            stack: folder,
-            id: "shop/dev".parse().unwrap(),
-            name: name.to_owned(),
-            result,
-            failures,
-        }
+pub(crate) fn sample_result(
+    name: &str,
+    result: StackTestOutcome,
+    failures: Vec<StackTestFailure>,
+) -> StackTestResult {
+    let folder = konverge_base::model::RepoPath::normalize("shop/dev").unwrap();
+    StackTestResult {
+        file: folder.join("test/a.test.yaml").unwrap(),
+        stack: folder,
+        id: "shop/dev".parse().unwrap(),
+        name: name.to_owned(),
+        result,
+        failures,
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{sample_result as result, *};
+    use serde_json::json;
 
     fn report() -> StackTestReport {
         let failure = StackTestFailure {

@@ -163,7 +163,7 @@ fn alert(kind: &str, message: &str, hints: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack_tests::tests::result;
+    use crate::stack_tests::sample_result as result;
     use konverge_base::{
         error::ErrorKind,
         model::{comment_marker::MarkerKind, stack_test::StackTestFailure},
