@@ -337,6 +337,7 @@ mod tests {
         assert_eq!(forgetting.await.unwrap(), "reading 2");
         assert_eq!(seen(&cache, &store).await, "reading 2");
     }
+
     #[tokio::test]
     async fn nobody_sees_what_was_read_before_a_quiet_night() {
         let patience = Duration::from_secs(60);

@@ -128,15 +128,19 @@ async fn live_tests_run_after_the_policy_sets_passed() {
     );
     assert_eq!(left(&stage).await, Vec::<Value>::new());
 
-    // A failed test, whose name is hostile.
+    // A failed test, whose name is hostile, and a file that is not a test: it is a result once.
     propose(&stage, "wrong", "ci-live-one", "good", "other");
+    stage
+        .monorepo
+        .write("appops/web/dev/test/no.test.yaml", "name: 1\nsteps: 2\n")
+        .commit("A file that is not a test");
     stage.pull_request(2, "wrong", "opened").outcome.check(0);
     stage.github.world(|world| world.comments.clear());
     tests(&mut stage, 2, "wrong", "acme/konfig").outcome.check(1);
     let (conclusion, output) = check(&stage);
     assert_eq!(
         (conclusion.as_str(), &output["title"]),
-        ("failure", &Value::from("1 failed, 1 passed"))
+        ("failure", &Value::from("1 failed, 1 not run, 1 passed"))
     );
     assert_eq!(
         output["annotations"][0]["path"],

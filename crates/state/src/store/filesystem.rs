@@ -174,7 +174,7 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// A removal. That somebody else removed the same, or wrote into the folder, is no error.
+/// A removal. That somebody else removed the same, or wrote into the folder, is not an error.
 fn unless_overtaken(removal: io::Result<()>) -> io::Result<()> {
     match removal {
         Err(error)
