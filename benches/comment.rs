@@ -10,14 +10,13 @@
 )]
 
 use std::{
-    fs,
     hint::black_box,
     time::{Duration, Instant},
 };
 
 use criterion::Criterion;
 use konverge_report::{COMMENT_BUDGET, SUMMARY_BUDGET, html, markdown};
-use konverge_testkit::performance;
+use konverge_testkit::{performance, process::peak_kib};
 
 #[path = "../tests/it/support/sample_plans.rs"]
 #[allow(dead_code)]
@@ -81,10 +80,7 @@ fn best(mut work: impl FnMut() -> usize) -> (Duration, usize) {
 
 /// The process's largest resident size so far, in bytes.
 fn peak() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib << 10
+    (peak_kib(std::process::id()).unwrap() << 10) as usize
 }
 
 fn write(rows: &[(&str, (Duration, usize))], plan: usize, more: usize) {

@@ -9,12 +9,13 @@
     clippy::print_stdout
 )]
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
-use konverge_testkit::{git::Repository, process::Konverge, tiny_monorepo};
+use konverge_testkit::{
+    git::Repository,
+    process::{Konverge, measured},
+    tiny_monorepo,
+};
 
 const TRIES: usize = 5;
 /// The objects of a stack, besides its Namespace.
@@ -68,8 +69,7 @@ fn export(monorepo: &Repository, cache: &Path) -> Duration {
     let to = tempfile::tempdir().unwrap();
     let folder = to.path().join("charts");
     let arguments = ["export", "helm", "--all", "--rev", "HEAD", "--to"];
-    let binary = std::env::var_os("KONVERGE_BINARY")
-        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")), PathBuf::from);
+    let binary = measured(env!("CARGO_BIN_EXE_konverge"));
     let outcome = Konverge::of(&binary, arguments)
         .arg(&folder)
         .with_kcl()

@@ -22,7 +22,7 @@ use konverge_testkit::{
     cluster::Cluster,
     git::Repository,
     installed,
-    process::{Konverge, Outcome},
+    process::{Konverge, Outcome, measured},
     tiny_monorepo,
 };
 
@@ -137,8 +137,7 @@ impl Bench {
     }
 
     fn konverge(&self, arguments: &[&str]) -> Outcome {
-        let binary = std::env::var_os("KONVERGE_BINARY")
-            .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")), PathBuf::from);
+        let binary = measured(env!("CARGO_BIN_EXE_konverge"));
         Konverge::of(&binary, arguments)
             .with_kcl()
             .dir(self.repository.path())

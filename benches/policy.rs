@@ -32,7 +32,7 @@ use konverge_policy::{
     sets::{PolicyFile, PolicySet, PolicySets},
 };
 use konverge_rules::{RuleLimits, RuleWorkers};
-use konverge_testkit::performance;
+use konverge_testkit::{performance, process::peak_kib};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
@@ -209,20 +209,16 @@ fn processor_time() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-fn status(key: &str) -> f64 {
-    let text = fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find(|line| line.starts_with(key)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
-}
-
 /// The memory of the process, whose highest value counts from now on.
 fn resident() -> f64 {
     fs::write("/proc/self/clear_refs", "5").unwrap();
-    status("VmRSS:")
+    let text = fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
 }
 
 fn peak() -> f64 {
-    status("VmHWM:")
+    peak_kib(std::process::id()).unwrap() as f64 / 1024.0
 }
 
 /// A stack of Deployments, Services and ConfigMaps, of which a few break a rule.

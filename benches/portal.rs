@@ -12,9 +12,6 @@
 )]
 
 use std::{
-    io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,7 +33,12 @@ use konverge_state::{
     DocumentWriter, LeaseOptions, RepositoryId, StateStore,
     store::{Store, StoreOptions, open},
 };
-use konverge_testkit::{git::Repository, minio::Minio};
+use konverge_testkit::{
+    git::Repository,
+    minio::Minio,
+    portal_server::PortalServer,
+    process::{measured, peak_kib},
+};
 use serde_json::json;
 
 const STACKS: usize = 5000;
@@ -169,54 +171,18 @@ async fn bench() {
     let config = format!("version: 1\nstate: {{url: '{url}', id: bench}}\n");
     repository.write("konverge.yaml", config);
     repository.commit("configuration");
-    visit(Served::start(repository.path(), &environment), stacks).await;
-}
-
-/// A process of `konverge serve`.
-struct Served {
-    child: Child,
-    root: String,
-}
-
-impl Served {
-    fn start(folder: &Path, environment: &[(&str, &str)]) -> Self {
-        let binary = std::env::var_os("KONVERGE_BINARY")
-            .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")), PathBuf::from);
-        let mut child = Command::new(binary)
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .current_dir(folder)
-            .env_clear()
-            .envs(environment.iter().copied())
-            .env("HOME", folder)
-            .stdout(Stdio::piped())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let root = line.trim().to_owned();
-        Self { child, root }
-    }
-
-    /// The most memory that it had, as the kernel says.
-    fn peak(&self) -> String {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-        line.split_once(':').unwrap().1.trim().to_owned()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
+    let served = PortalServer::start(
+        &measured(env!("CARGO_BIN_EXE_konverge")),
+        repository.path(),
+        repository.path(),
+        "127.0.0.1:0",
+        &environment,
+    );
+    visit(served, stacks).await;
 }
 
 /// Asks for pages and documents at a steady rate, whether earlier ones are answered or not.
-async fn visit(served: Served, stacks: usize) {
+async fn visit(served: PortalServer, stacks: usize) {
     let client = reqwest::Client::new();
     let get = async |path: String| {
         let started = Instant::now();
@@ -256,11 +222,11 @@ async fn visit(served: Served, stacks: usize) {
     let took = started.elapsed();
     times.sort();
     println!(
-        "{} requests in {took:?}, {RATE} a second were sent: median {:?}, 99 of 100 within {:?}, slowest {:?}; memory {}",
+        "{} requests in {took:?}, {RATE} a second were sent: median {:?}, 99 of 100 within {:?}, slowest {:?}; memory {} KiB",
         times.len(),
         times[times.len() / 2],
         times[times.len() * 99 / 100],
         times[times.len() - 1],
-        served.peak()
+        peak_kib(served.pid()).unwrap()
     );
 }

@@ -10,12 +10,13 @@
     clippy::print_stdout
 )]
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
-use konverge_testkit::{git::Repository, process::Konverge, tiny_monorepo};
+use konverge_testkit::{
+    git::Repository,
+    process::{Konverge, measured},
+    tiny_monorepo,
+};
 
 const TRIES: usize = 15;
 const IMAGE: &str = "ghcr.io/acme/app";
@@ -95,8 +96,7 @@ fn monorepo(projects: usize) -> Repository {
 
 fn set(monorepo: &Repository, cache: &Path, stack: &str, tag: &str) -> Duration {
     let image = format!("{IMAGE}={IMAGE}:{tag}");
-    let binary = std::env::var_os("KONVERGE_BINARY")
-        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")), PathBuf::from);
+    let binary = measured(env!("CARGO_BIN_EXE_konverge"));
     let outcome = Konverge::of(&binary, ["set", stack, "--image", &image, "--check"])
         .with_kcl()
         .dir(monorepo.path())

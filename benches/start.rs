@@ -16,15 +16,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge_testkit::{git::Repository, payloads, process::Konverge, tiny_monorepo};
+use konverge_testkit::{
+    git::Repository,
+    payloads,
+    process::{Konverge, measured},
+    tiny_monorepo,
+};
 
 const TRIES: usize = 11;
 
 fn main() {
-    let binary = std::env::var_os("KONVERGE_BINARY")
-        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")), PathBuf::from)
-        .canonicalize()
-        .unwrap();
+    let binary = measured(env!("CARGO_BIN_EXE_konverge"));
     let version = times(|| started(&binary));
     let scene = Scene::set();
     let queue = times(|| scene.run(&binary));

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use konverge_testkit::process::peak_kib;
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::monorepo::{Change, Monorepo};
@@ -110,14 +111,9 @@ fn children() -> Duration {
 /// The most resident memory, sampled every millisecond; in a run of its own, for looking takes time too.
 fn peak(mut program: Command) -> f64 {
     let mut child = program.stdout(Stdio::null()).spawn().unwrap();
-    let status = format!("/proc/{}/status", child.id());
     let mut peak = 0.0_f64;
-    while let Ok(text) = std::fs::read_to_string(&status) {
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let Some(kib) = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()) else {
-            break;
-        };
-        peak = peak.max(kib / 1024.0);
+    while let Some(kib) = peak_kib(child.id()) {
+        peak = peak.max(kib as f64 / 1024.0);
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(child.wait().unwrap().success(), "{program:?}");

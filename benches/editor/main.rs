@@ -21,7 +21,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge_testkit::{kcl, tiny_monorepo};
+use konverge_testkit::{
+    kcl,
+    process::{measured, peak_kib},
+    tiny_monorepo,
+};
 use monorepo::Monorepo;
 use serde_json::{Value, json};
 use watched::Watched;
@@ -101,9 +105,7 @@ fn main() {
 }
 
 fn binary() -> PathBuf {
-    let named = std::env::var_os("KONVERGE_BINARY").map(PathBuf::from);
-    let binary = named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")));
-    binary.canonicalize().unwrap()
+    measured(env!("CARGO_BIN_EXE_konverge"))
 }
 
 fn ms(time: Duration) -> f64 {
@@ -185,10 +187,7 @@ fn stack_tests(stacks: usize, caches: &Path) -> ((Duration, Duration), usize) {
 
 /// The most resident memory of a process so far, in MiB.
 fn peak(child: &Child) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let mut lines = status.lines();
-    let line = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
+    peak_kib(child.id()).unwrap() as f64 / 1024.0
 }
 
 /// A file of one stack, and one that many stacks import.

@@ -15,7 +15,11 @@ use crate::{
     ROUNDS, objects,
     page::Measured,
     processor,
-    support::{cluster::Cluster, process::Konverge, stack::id},
+    support::{
+        cluster::Cluster,
+        process::{Konverge, peak_kib},
+        stack::id,
+    },
 };
 
 /// Where the namespace of the objects comes from.
@@ -107,17 +111,10 @@ fn watch_memory(pid: u32) -> Arc<AtomicU64> {
     let peak = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&peak);
     std::thread::spawn(move || {
-        while let Some(now) = high_water_mark(pid) {
-            seen.fetch_max(now, Ordering::Relaxed);
+        while let Some(now) = peak_kib(pid) {
+            seen.fetch_max(now.div_ceil(1024), Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(10));
         }
     });
     peak
-}
-
-fn high_water_mark(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
-    Some(kib.div_ceil(1024))
 }

@@ -44,6 +44,7 @@ pub mod openid;
 pub mod package_registry;
 pub mod payloads;
 pub mod performance;
+pub mod portal_server;
 pub mod process;
 pub mod prometheus;
 pub mod random;

@@ -28,6 +28,25 @@ pub fn binary() -> PathBuf {
     built
 }
 
+/// The executable that a bench measures: what `KONVERGE_BINARY` names, or else the one that Cargo `built`, which it tells
+/// the bench alone.
+///
+/// # Panics
+/// If there is none.
+pub fn measured(built: &str) -> PathBuf {
+    let named = std::env::var_os("KONVERGE_BINARY").map_or_else(|| PathBuf::from(built), PathBuf::from);
+    named
+        .canonicalize()
+        .unwrap_or_else(|error| panic!("{}: {error}", named.display()))
+}
+
+/// The most resident memory that a process has had so far, in KiB. `None` after its end.
+pub fn peak_kib(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.trim().trim_end_matches(" kB").parse().ok()
+}
+
 /// A run to be made. Its home is an empty folder of its own; of the caller's environment it sees `PATH` alone.
 pub struct Konverge {
     command: Command,

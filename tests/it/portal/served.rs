@@ -1,13 +1,10 @@
 //! `konverge serve`: the process, from its first line to its end.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
-
 use konverge_base::model::apply_result::StackResult;
 use serde_json::{Value, json};
 
 use super::recorded::{RecordedStacks, config_map};
-use crate::support::process::binary;
+use crate::support::{portal_server::PortalServer, process::binary};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_answers_on_this_machine_with_no_variable_of_a_cluster_or_a_cloud_and_ends_when_asked() {
@@ -27,20 +24,14 @@ async fn it_answers_on_this_machine_with_no_variable_of_a_cluster_or_a_cloud_and
         )
         .await;
     let home = tempfile::tempdir().unwrap();
-    let mut child = std::process::Command::new(binary())
-        .args(["serve", "--listen", "127.0.0.1:0"])
-        .current_dir(recorded.repository.path())
-        .env_clear()
-        .env("HOME", home.path())
-        .stdout(Stdio::piped())
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let root = line.trim().to_owned();
+    let server = PortalServer::start(
+        &binary(),
+        recorded.repository.path(),
+        home.path(),
+        "127.0.0.1:0",
+        &[],
+    );
+    let root = &server.root;
     assert!(root.starts_with("http://127.0.0.1:"), "{root}");
     let client = reqwest::Client::new();
     let get = async |path: &str| client.get(format!("{root}{path}")).send().await.unwrap();
@@ -79,10 +70,8 @@ async fn it_answers_on_this_machine_with_no_variable_of_a_cluster_or_a_cloud_and
     );
     assert_eq!(get("/healthz").await.status(), 200);
 
-    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    let pid = nix::unistd::Pid::from_raw(server.pid().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-    let ended = tokio::task::spawn_blocking(move || child.wait().unwrap())
-        .await
-        .unwrap();
+    let ended = tokio::task::spawn_blocking(move || server.wait()).await.unwrap();
     assert!(ended.success(), "{ended}");
 }

@@ -1,16 +1,11 @@
 //! A browser that keeps cookies and follows nothing by itself, and a portal that is served behind a login.
 
-use std::{
-    collections::BTreeMap,
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::{Child, Stdio},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use reqwest::{Client, Method, Response, StatusCode};
 
 use super::recorded::RecordedStacks;
-use crate::support::{openid::OpenIdProvider, process::binary};
+use crate::support::{openid::OpenIdProvider, portal_server::PortalServer, process::binary};
 
 /// The key of the cookies of every replica.
 pub const KEY: &str = "0123456789abcdef0123456789abcdef";
@@ -122,7 +117,7 @@ impl Visitor {
 
 /// A process of `konverge serve`.
 pub struct Served {
-    child: Child,
+    _server: PortalServer,
     pub root: String,
 }
 
@@ -159,33 +154,13 @@ impl Served {
         key: Option<&str>,
         env: &[(&str, &str)],
     ) -> Self {
-        let mut command = std::process::Command::new(binary());
-        command
-            .args(["serve", "--listen", address])
-            .current_dir(folder)
-            .env_clear()
-            .env("HOME", home)
-            .envs(env.iter().copied())
-            .stdout(Stdio::piped())
-            .stdin(Stdio::null());
-        if let Some(key) = key {
-            command.env("KONVERGE_PORTAL_KEY", key);
+        let key = key.map(|key| ("KONVERGE_PORTAL_KEY", key));
+        let env: Vec<_> = env.iter().copied().chain(key).collect();
+        let server = PortalServer::start(&binary(), folder, home, address, &env);
+        Self {
+            root: server.root.clone(),
+            _server: server,
         }
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let root = line.trim().to_owned();
-        assert!(root.starts_with("http://"), "{root}");
-        Self { child, root }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
