@@ -1,5 +1,5 @@
 // Finds the konverge binary: by the setting, or else on the PATH. Never in the folder that is open: its files belong to
-// whoever wrote the repository.
+// the author of the repository.
 'use strict';
 
 const fs = require('node:fs');

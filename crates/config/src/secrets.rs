@@ -88,7 +88,7 @@ pub enum SecretTarget {
     /// In `data` and `stringData` of a Secret.
     #[default]
     Secrets,
-    /// In any field that no object is found by. Whoever can read the object can read the value.
+    /// In any field that no object is found by. Anyone who can read the object can read the value.
     Any,
 }
 

@@ -436,7 +436,7 @@ impl PolicySetConfig {
         self.input.unwrap_or_default()
     }
 
-    /// What a denial does. Whoever is named by `override.by` may override it, unless the set says otherwise.
+    /// What a denial does. Those that `override.by` names may override it, unless the set says otherwise.
     pub fn enforcement(&self) -> PolicyEnforcement {
         let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
         self.enforce.unwrap_or(match names {

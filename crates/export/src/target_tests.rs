@@ -217,7 +217,7 @@ fn what_a_target_cannot_carry_is_refused_by_name_or_left_out_and_listed() {
     assert_eq!(without.objects.len(), 1);
 }
 
-/// Whoever reads a chart could try out short passwords by a digest of them.
+/// Anyone who reads a chart could try out short passwords by a digest of them.
 #[test]
 fn a_chart_tells_nothing_about_data_of_secrets() {
     let chart = |password: &str| {

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_only_look_approves_nothing() {
+    fn who_may_only_look_approves_nothing() {
         for role in [Role::None, Role::Read] {
             let mut world = world(&[("ada", true)]);
             world.approvals[0].role = role;

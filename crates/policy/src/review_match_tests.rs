@@ -262,7 +262,7 @@ fn the_first_apply_of_what_was_only_compared_as_specs_needs_an_agreement() {
 }
 
 #[test]
-fn whoever_agrees_to_a_plan_agrees_to_what_becomes_known_of_it() {
+fn who_agrees_to_a_plan_agrees_to_what_becomes_known_of_it() {
     let seen = at_class(Action::Unknown, masked_value::unknown());
     let agreed = ReviewedUnits::default().with_agreed(&seen);
     assert!(agreed.objections(&seen, DriftPolicy::Stop).is_empty());

@@ -35,7 +35,7 @@ pub struct Freeze {
     pub from: Timestamp,
     /// The end, exclusive.
     pub until: Timestamp,
-    /// The reason, for whoever is stopped.
+    /// The reason, for the one who is stopped.
     pub reason: String,
 }
 

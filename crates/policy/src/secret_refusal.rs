@@ -132,7 +132,7 @@ impl AccessRefusal {
             Self::PlainPlace { store, .. } => {
                 let any = store.as_ref().map_or_else(String::new, |store| {
                     format!(
-                        "; if whoever reads the object may read the value, set `secrets.stores.{store}.into: any` in the default \
+                        "; if everyone who reads the object may read the value, set `secrets.stores.{store}.into: any` in the default \
                          branch's konverge.yaml"
                     )
                 });

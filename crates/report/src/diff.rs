@@ -59,7 +59,7 @@ pub fn is_drift(change: &FieldChange) -> bool {
 }
 
 /// Returns true if the difference belongs to this change. Values that the server fills in are neither own
-/// changes nor drift. Values that are unknown before the apply are shown, whoever fills them in.
+/// changes nor drift. Values that are unknown before the apply are shown, no matter who fills them in.
 pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
     match change.origin {
         ChangeOrigin::Change => true,

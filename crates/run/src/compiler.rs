@@ -58,7 +58,7 @@ pub struct Compiler {
     started: OnceCell<StartedPool>,
     compiled: AtomicUsize,
     cached: AtomicUsize,
-    /// One permit per worker: whoever holds one is compiled immediately.
+    /// One permit per worker: what holds one is compiled immediately.
     turns: Semaphore,
     /// The input digests requested so far: a Spec that is requested again is not counted again, and its
     /// warnings are not repeated.

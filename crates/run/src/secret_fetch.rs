@@ -100,7 +100,7 @@ impl SecretReferences {
         })
     }
 
-    /// Whoever may write the secret chooses the value: it is masked in values and messages, not in finished
+    /// Anyone who may write the secret chooses the value: it is masked in values and messages, not in finished
     /// texts, or it could hide an alert.
     pub(crate) fn learn(&self, value: &SecretValue) {
         if let Some(text) = value.expose_text() {

@@ -133,7 +133,7 @@ impl StateStore {
                 .await?;
             at_work |= match (claim, end) {
                 (TakeoverReason::Free, _) => false,
-                // Whoever ended it did so before the holder was silent for a term.
+                // Another run ended it before the holder was silent for a term.
                 (TakeoverReason::Silent { .. }, RowEnd::Before) => false,
                 (TakeoverReason::Silent { renewal }, RowEnd::After(last)) => {
                     old + 1 != epoch || last != Some(renewal)

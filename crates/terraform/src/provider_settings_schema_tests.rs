@@ -49,7 +49,7 @@ fn each_setting_of_a_published_schema_is_listed_or_refused() {
             }
         }
     }
-    // Whoever changes the list looks at what it allows.
+    // Someone who changes the list looks at what it allows.
     let known = include_str!("published_settings_allowed.txt");
     assert_eq!(allowed, known, "the settings that a Spec may choose");
 }

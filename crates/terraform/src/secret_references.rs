@@ -254,7 +254,7 @@ impl ModuleSecrets {
                     Some(String::from_utf8_lossy(&value).into_owned())
                 }
                 (false, SecretPlace::Attribute) => Some(of.text.clone()),
-                // Whoever logs in with a stand-in locks an account.
+                // A login with a stand-in locks an account.
                 (false, SecretPlace::Provider) => None,
             };
             let number = value.map(|value| {

@@ -199,7 +199,7 @@ fn remover(folder: &Path) -> Child {
 
 /// A block of ports of 127.0.0.1 that no other test process takes: it holds the first one while it lives.
 ///
-/// Blocks lie outside the range from which the kernel gives ports to whoever asks for any, so none of them is handed
+/// Blocks lie outside the range from which the kernel gives ports to anyone who asks for any, so none of them is handed
 /// out between the look and the server's own bind.
 pub struct Ports {
     guard: TcpListener,

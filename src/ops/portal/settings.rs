@@ -1,5 +1,5 @@
-//! [`ServedConfig`]: the `konverge.yaml` that a portal obeys. It is the default branch's file, or a file that whoever
-//! starts the process gives, and it is read again while the process runs: a role that was taken away is gone.
+//! [`ServedConfig`]: the `konverge.yaml` that a portal obeys. It is the default branch's file, or a file that is
+//! given at the start of the process, and it is read again while the process runs: a role that was taken away is gone.
 
 use std::{
     path::PathBuf,

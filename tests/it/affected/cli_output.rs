@@ -381,7 +381,7 @@ fn every_other_input_is_told_by_its_kind() {
 
 /// A submodule is an input like any other: checked out by its files, else by the commit that it stands at.
 #[test]
-fn a_submodule_that_moves_on_affects_whoever_imports_it() {
+fn a_submodule_that_moves_on_affects_what_imports_it() {
     let library = Repository::init();
     library.write("lib.k", "lib = 1\n").commit("one");
     let repository = Repository::init();

@@ -168,7 +168,7 @@ fn analyzed(files: &Files, index: &ScanCache) -> Analysis {
     Analysis::new(source, layout, "0.13.2", index).unwrap()
 }
 
-/// Whoever reads while others write sees one of the revisions that were written, whole.
+/// A reader sees, while others write, one of the revisions that were written, whole.
 #[test]
 fn a_reader_sees_a_whole_revision() {
     let folder = tempfile::tempdir().unwrap();

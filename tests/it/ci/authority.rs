@@ -157,7 +157,7 @@ async fn a_pull_request_that_removes_its_own_guardrail_is_shown_and_held_by_it()
 
 /// A push and a dispatch by the same person are one person, whatever the push did to the policy.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_made_or_pushed_a_change_does_not_agree_to_it() {
+async fn who_made_or_pushed_a_change_does_not_agree_to_it() {
     let mut stage = Stage::small("policy: {approvals: 1}\n").await;
     stage.github.world(|world| {
         for login in ["dev", "eve", "bob", "grace"] {
@@ -219,7 +219,7 @@ async fn whoever_made_or_pushed_a_change_does_not_agree_to_it() {
 
 /// Who pushed to somebody else's branch has approved their own.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_pushed_to_a_pull_request_does_not_approve_it() {
+async fn who_pushed_to_a_pull_request_does_not_approve_it() {
     let mut stage = Stage::small("policy: {approvals: 1}\n").await;
     let (head, _) = stage.reviewed(7, "shared", |stage| {
         stage.stack("branch/dev", &[("power-branch", "one")])

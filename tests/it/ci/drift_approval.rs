@@ -308,7 +308,7 @@ async fn the_policies_of_the_default_branch_hold() {
 /// As for a plan that is approved by its digest: who brought what is applied does not approve it, here what was applied
 /// last.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_brought_the_applied_change_does_not_approve_its_restoration() {
+async fn who_brought_the_applied_change_does_not_approve_its_restoration() {
     let mut stage = Stage::small("policy: {approvals: 1}\n").await;
     stage.github.world(|world| {
         for login in ["dev", "eve", "grace"] {

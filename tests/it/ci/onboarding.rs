@@ -121,7 +121,7 @@ async fn a_change_does_not_answer_for_a_broken_base_that_it_does_not_touch() {
         "1 to update in 1 stack; 2 stacks cannot be planned on the base either"
     );
 
-    // Whoever touches the place answers for it, and so does another error.
+    // Someone who touches the place answers for it, and so does another error.
     stage.propose("touched", |monorepo| {
         monorepo.replace("models/names/names.k", "shop", "store");
     });

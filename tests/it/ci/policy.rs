@@ -140,7 +140,7 @@ async fn only_those_who_may_apply_by_github_s_word() {
     let words = ["policy.actors: dev is not one of those who may apply: grace"];
     stopped(&stage, &merged, "actors-web", &words).await;
 
-    // The right name, but GitHub says that they may only look; whoever starts a run again is who acts.
+    // The right name, but GitHub says that they may only look; the one who starts a run again acts.
     stage.env = vec![
         ("GITHUB_TRIGGERING_ACTOR", "grace".to_owned()),
         ("GITHUB_RUN_ATTEMPT", "2".to_owned()),
@@ -186,7 +186,7 @@ async fn what_a_bot_merges_is_applied() {
     assert_eq!(stage.value("merged-web").await.as_deref(), Some("one"));
     assert_eq!(stage.value("merged-web-prod").await.as_deref(), Some("one"));
 
-    // Whoever starts a run again, or by hand, has pushed nothing.
+    // Someone who starts a run again, or by hand, has pushed nothing.
     propose(&mut stage, 8, "second", "two");
     stage.env.push(("GITHUB_RUN_ATTEMPT", "2".to_owned()));
     let again = stage.merge(8, "second");
@@ -248,14 +248,14 @@ async fn more_deletes_than_allowed_take_a_consent_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_digest_is_agreed_to_by_whoever_starts_the_run_and_its_environment_s_reviewers() {
+async fn a_digest_is_agreed_to_by_who_starts_the_run_and_its_environment_s_reviewers() {
     let mut stage = Stage::small("policy: {approvals: 2}\n").await;
     stage.github.world(|world| {
         world.collaborators.insert("dev".into(), "write");
         let token = world.tokens.get_mut("ghs_token").unwrap();
         token.permissions.remove("actions");
     });
-    // Whoever pushes counts for nothing of it: here that is somebody else than those who agree.
+    // Who pushes counts for nothing of it: here that is somebody else than those who agree.
     stage.env = vec![("GITHUB_ACTOR", "ada".to_owned())];
     let pushed = stage.straight_to_main(|stage| stage.stack("hurry/dev", &[("hurry-web", "one")]));
     stopped(
@@ -342,8 +342,8 @@ async fn a_call_from_elsewhere_catches_up_agrees_and_looks() {
     assert_eq!(looked.output("has-drift"), "true");
 }
 
-/// The second job of a push: its environment's reviewers were shown the digests that the first one stopped. Whoever
-/// pushed was not asked, and agrees to nothing.
+/// The second job of a push: its environment's reviewers were shown the digests that the first one stopped. The one
+/// who pushed was not asked, and agrees to nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stopped() {
     let mut stage = Stage::small("policy: {approvals: 1}\n").await;

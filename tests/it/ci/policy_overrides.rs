@@ -177,7 +177,7 @@ async fn a_review_overrides_what_its_own_words_name() {
         let again = stage.again();
         refused(&stage, &again, map, row).await;
     }
-    // Whoever may push may edit the words of somebody else.
+    // Someone who may push may edit the words of somebody else.
     for words in [all, &digest] {
         stage.github.world(|world| world.reviews.clear());
         stage.approved_saying(7, "grace", &head, words);
@@ -189,7 +189,7 @@ async fn a_review_overrides_what_its_own_words_name() {
         let said = &again.outcome.stderr;
         assert!(said.contains("the review of grace was edited by ada"), "{said}");
     }
-    // Whoever may write to the store took away what says how the comment was written.
+    // Someone who may write to the store took away what says how the comment was written.
     let records = stage.scratch.path().join("store/reviews/7").join(&head);
     let comments: Vec<_> = std::fs::read_dir(&records)
         .unwrap()
@@ -301,7 +301,7 @@ async fn a_pull_request_does_not_name_its_own_overriders() {
     refused(&stage, &ran, "override-mine", "named by the change itself").await;
 }
 
-/// Whoever wrote a part, is named in it, or pushed it overrides nothing of it: neither by its digest nor by a review.
+/// Someone who wrote a part, is named in it, or pushed it overrides nothing of it: neither by its digest nor by a review.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_overrides_what_they_took_part_in() {
     let mut stage = Stage::small(&SETS.replace("acme/sre", "eve, bob, mallory, grace")).await;
@@ -347,7 +347,7 @@ async fn nobody_overrides_what_they_took_part_in() {
     assert_eq!(stage.value(map).await.as_deref(), Some("bad-p"));
 }
 
-/// Whoever pushed a commit straight to the default branch overrides nothing of it, although no pull request names them.
+/// Someone who pushed a commit straight to the default branch overrides nothing of it, although no pull request names them.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_overrides_what_they_pushed_straight() {
     let mut stage = Stage::small(&SETS.replace("acme/sre", "eve, grace")).await;

@@ -70,7 +70,7 @@ async fn an_exception_is_not_claimed_by_the_name_of_a_stack() {
         let found = findings(&previewed);
         assert_eq!(found[0]["verdict"], "deny", "{name}: {found:?}");
         assert_eq!(found[0]["stack"], name, "{found:?}");
-        // Whoever wrote an identity is told what to write.
+        // Someone who wrote an identity is told what to write.
         let hint = found[0]["hint"].as_str().unwrap_or_default();
         let folder = format!("write its folder (`appops/{folder}/dev`)");
         assert_eq!(hint.contains(&folder), is_told, "{name}: {hint}");

@@ -80,7 +80,7 @@ async fn a_rule_that_its_own_pull_request_removes_still_holds() {
     stopped(&stage, &merged, "sets-without", &["holds a forbidden value"]).await;
 }
 
-/// Whoever makes a rule stricter sees what it will deny, and it does.
+/// Someone who makes a rule stricter sees what it will deny, and it does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stricter_rule_is_shown_with_what_it_denies() {
     let mut stage = stage(SETS, &forbids("bad")).await;
@@ -217,7 +217,7 @@ async fn findings_are_in_the_result_and_in_the_receipt() {
     assert_eq!(finding["place"]["passedBy"], exception);
 }
 
-/// Whoever edits a rule sees what it means for the stacks that the pull request does not change.
+/// Someone who edits a rule sees what it means for the stacks that the pull request does not change.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edit_of_a_rule_says_how_many_stacks_more_are_denied() {
     let mut stage = stage(SETS, &forbids("bad")).await;

@@ -68,7 +68,7 @@ async fn a_value_known_after_apply_does_not_replace_unseen() {
     assert_ne!(uid(&stage, name).await, before);
 }
 
-/// Whoever agreed to a plan by its digest agreed to what of it only the apply knows, too.
+/// Someone who agreed to a plan by its digest agreed to what of it only the apply knows, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_approved_by_its_digest_goes_to_its_end() {
     let mut stage = Stage::small("").await;
@@ -109,7 +109,7 @@ async fn what_is_merged_later_is_not_used_up_before() {
     assert_eq!(receipt["pullRequests"][0]["number"], 8, "{receipt}");
 }
 
-/// Whoever may start a preview again would else show themselves what nobody agreed to.
+/// Someone who may start a preview again would else show themselves what nobody agreed to.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_after_the_merge_is_no_review() {
     let mut stage = Stage::small("").await;
@@ -224,7 +224,7 @@ fn from_a_fork(stage: &mut Stage, number: u64, branch: &str, change: impl FnOnce
     stage.merge(number, branch)
 }
 
-/// Whoever reviewed a fork's pull request saw Specs, not what is there: of a stack without a state nobody knows that.
+/// Someone who reviewed a fork's pull request saw Specs, not what is there: of a stack without a state nobody knows that.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_apply_of_a_forks_stack_needs_an_approval_by_digest() {
     let mut stage = Stage::small("").await;

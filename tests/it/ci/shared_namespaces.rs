@@ -109,7 +109,7 @@ async fn two_stacks_of_a_project_have_it_and_the_last_one_takes_it_along() {
     let said = rival.outcome.stdout;
     assert!(said.contains("belongs to stack `duo-apps/"), "{said}");
 
-    // Whoever goes leaves it to the others.
+    // A stack that goes leaves it to the others.
     let preview = project.merged(|_, repository| {
         repository.remove("apps/duo-apps/dev");
     });

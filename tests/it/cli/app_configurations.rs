@@ -103,7 +103,7 @@ fn the_quickstart_gives_the_documented_spec() {
         first.stdout
     );
     assert!(!first.stderr.contains("warning: "), "{}", first.stderr);
-    // The same input gives the same bytes, whoever compiles.
+    // The same input gives the same bytes, no matter who compiles.
     let again = Konverge::new(["build", FOLDER, "--output=json", "--show-secrets"]);
     let again = again
         .env("KONVERGE_CACHE", "off")

@@ -411,7 +411,7 @@ fn a_missing_core_is_installed_by_itself_only_where_that_is_allowed() {
     let build = |config: &str, variable: Option<&str>| {
         monorepo.write("konverge.yaml", format!("version: 1\nkcl: {config}\n"));
         let build = Konverge::new(["build", "storefront/dev"]).dir(monorepo.path());
-        // Whoever looks for it there finds nothing.
+        // Someone who looks for it there finds nothing.
         let build = build.env("PIP_INDEX_URL", "http://127.0.0.1:9/simple");
         let build = match variable {
             Some(name) => build.env(name, "true"),

@@ -307,7 +307,7 @@ fn a_document_of_50_mb_is_imported_and_a_larger_one_is_refused() {
     assert!(!repository.path().join("base/pkg/larger").exists());
 }
 
-/// Whoever does not log in may not read the documents of the server.
+/// Someone who does not log in may not read the documents of the server.
 #[test]
 fn a_cluster_that_denies_its_documents_leaves_the_earlier_models() {
     let repository = monorepo();

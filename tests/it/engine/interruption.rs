@@ -202,7 +202,7 @@ async fn no_command_waits_for_a_silent_cluster() {
         let run = runs.konverge(command).with_kcl();
         silent.interrupts(run.env("KUBECONFIG", &kubeconfig)).await;
     }
-    // Whoever was interrupted holds nothing up.
+    // The run that was interrupted blocks nothing.
     runs.konverge(&apply).run().expect(0);
 }
 

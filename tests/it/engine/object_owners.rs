@@ -98,7 +98,7 @@ async fn of_two_stacks_that_create_the_same_objects_one_owns_each() {
                 }
             }
         }
-        // Whoever goes takes nothing of the other with it.
+        // A stack that goes takes nothing of the other with it.
         a.apply(&[]).await;
         for (object, uid) in &owned[1] {
             assert_eq!(

@@ -121,6 +121,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("look for drift", "check for drift"),
     ("without a word", "with no output, or: silently"),
     ("no cluster was asked", "no cluster was queried"),
+    ("hoever", "anyone who"),
 ];
 
 /// `X is no Y`: a reader who learned English expects *is not a*.

@@ -1,4 +1,4 @@
-//! Whoever proposes a change chooses every file and link of the checkout: nothing that is run or trusted comes from
+//! Anyone who proposes a change chooses every file and link of the checkout: nothing that is run or trusted comes from
 //! there, and nothing is written through a link of it.
 
 use std::{

@@ -225,7 +225,7 @@ async fn recorded(stage: &Stage, number: u64) -> Vec<String> {
         .collect()
 }
 
-/// Whoever adds a Secret with the text of another field hides that field from reviewers: it is named, it is on no
+/// Someone who adds a Secret with the text of another field hides that field from reviewers: it is named, it is on no
 /// record, and the merge applies it only when somebody agrees to its digest. On all this way it is shown nowhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_decoy_hides_is_not_reviewed() {

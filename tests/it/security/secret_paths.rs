@@ -111,7 +111,7 @@ fn no_command_shows_a_secret_of_any_shape() {
 }
 
 #[test]
-fn secrets_are_shown_to_whoever_asks_but_never_in_ci() {
+fn secrets_are_shown_to_who_asks_but_never_in_ci() {
     let shop = Shop::new("", &[]);
     shop.wants("dev", &resources());
     let build = || shop.konverge(&["build", "--all", "--show-secrets"]);

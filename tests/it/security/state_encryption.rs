@@ -246,7 +246,7 @@ async fn a_rekey_changes_who_can_open_what_was_written_before() {
         again.stdout
     );
 
-    // Whoever found the age key can open nothing any more.
+    // Someone who found the age key can open nothing any more.
     let by_age = |path: &std::path::Path| {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let body = text

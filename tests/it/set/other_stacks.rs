@@ -188,7 +188,7 @@ fn a_file_that_another_stack_reads_is_not_edited_for_one() {
         refused.stderr
     );
     assert_eq!(repository.git(["status", "--porcelain"]), "");
-    // Whoever names both means both.
+    // Someone who names both means both.
     repository.write(
         "edits.yaml",
         "- {stacks: [storefront/dev], set: {server.env.LOG_LEVEL: info}}\n- {stacks: [storefront/staging], images: {ghcr.io/example/storefront: 'ghcr.io/example/storefront:9'}}\n",

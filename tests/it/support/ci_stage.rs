@@ -241,7 +241,7 @@ impl Stage {
         });
     }
 
-    /// A push of `main`, by whoever the run says acts, unless GitHub made it by a merge.
+    /// A push of `main`, by the one who acts, as the run says, unless GitHub made it by a merge.
     pub fn push(&mut self, before: &str, after: &str) -> Ran {
         let actor = self.env.iter().find(|(name, _)| *name == "GITHUB_ACTOR");
         let actor = actor.map_or("dev", |(_, actor)| actor).to_owned();

@@ -336,7 +336,7 @@ pub async fn a_service_that_does_not_answer(binary: PathBuf) {
     });
     let wanted = [rig.file("hangs", json!("x"))];
     rig.apply(&wanted).await;
-    // The provider reads the file to refresh it, and waits for whoever writes into the pipe.
+    // The provider reads the file to refresh it, and waits for a writer of the pipe.
     std::fs::remove_file(rig.path("hangs")).unwrap();
     super::interruption::pipe(&rig.path("hangs"));
     let [one] = wanted;

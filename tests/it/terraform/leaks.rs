@@ -28,7 +28,7 @@ fn said_nothing(what: &str, outcome: &Outcome) {
     assert_clean(what, &outcome.stderr);
 }
 
-/// Every file below these folders, whoever wrote it.
+/// Every file below these folders, no matter who wrote it.
 pub fn files_are_clean(place: &Place) {
     let mut files = Vec::new();
     for folder in [&place.store, &place.temporary, &place.home] {

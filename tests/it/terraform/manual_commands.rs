@@ -117,7 +117,7 @@ pub async fn guardrails_hold_by_hand(binary: PathBuf) {
         0,
         "nothing was put back"
     );
-    // Whoever destroys a stack by its name means all of it.
+    // Someone who destroys a stack by its name means all of it.
     place.command(&["destroy", "shop/prod", "--yes"]).run().expect(0);
 }
 

@@ -167,7 +167,7 @@ pub async fn a_value_reaches_the_provider_alone(binary: PathBuf) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A value in a plan or a state can be read by whoever has the key of the state, for as long as the state is kept.
+/// A value in a plan or a state can be read by anyone who has the key of the state, for as long as the state is kept.
 pub async fn a_place_that_terraform_keeps_is_refused(binary: PathBuf) {
     let world = World::new(binary).await;
     for (more, says, hint) in [

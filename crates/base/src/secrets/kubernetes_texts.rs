@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(object["data"]["a"], "");
     }
 
-    /// Whoever reads a ConfigMap or an annotation reads the value.
+    /// Anyone who reads a ConfigMap or an annotation reads the value.
     #[test]
     fn no_other_object_pretends_to_be_a_secret() {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"p": "x"}});

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_the_set_names_overrides_and_is_named() {
+    fn who_the_set_names_overrides_and_is_named() {
         let overrides = given_by(
             &[("ann", " the vendor\n fixes it "), ("bob", ""), ("eve", "me too")],
             sre(&["ann"]),

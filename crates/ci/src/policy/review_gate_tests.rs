@@ -173,7 +173,7 @@ async fn what_becomes_known_later_is_reviewed_too() {
         "{refusal}"
     );
     assert!(refusal.message.contains("Run it again"), "{refusal}");
-    // Whoever deleted it during the apply made drift.
+    // Its deletion during the apply was drift.
     assert!(stack.recreate(late(&shown.resources[0], &secrets)).await.is_ok());
     let mut stack = approved(stops).await;
     let refusal = stack

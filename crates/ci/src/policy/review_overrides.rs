@@ -1,7 +1,7 @@
 //! Overrides of policy findings by a review: in its own words, an approving review of the last head names the finding, or
 //! says that it means all that the preview's comment shows. It is given after that comment was written.
 //!
-//! Whoever may push can edit a comment of ours, and the text of somebody's review. So the store says what the preview
+//! Anyone who may push can edit a comment of ours, and the text of somebody's review. So the store says what the preview
 //! found and what its comment said, and GitHub who edited a review.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
 //! [`RolloutFence`]: asks once more under the lease of each stack whether its rollout is as it was, and whether the plan is
-//! the approved one. Whoever moves a rollout writes its record before anything follows from it.
+//! the approved one. A run that moves a rollout writes its record before anything follows from it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

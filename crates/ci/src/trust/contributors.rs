@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wrote_or_pushed_stands_behind_and_whoever_pressed_the_button_does_not() {
+    fn who_wrote_or_pushed_stands_behind_and_who_pressed_the_button_does_not() {
         // a was applied; b came with a pull request that bob merged as c; mallory pushed d with ada's name in
         // it.
         let commits = [

@@ -201,7 +201,7 @@ impl Reviewers {
         self.behind_commits.ask(question, answer).await
     }
 
-    /// Whoever edited the text of a review last.
+    /// Who edited the text of a review last.
     pub(crate) async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, GithubError> {
         let answer = async {
             match &self.client {

@@ -1,4 +1,4 @@
-//! The limits for fetching a package before its checksum is known: the server, or whoever chose the package,
+//! The limits for fetching a package before its checksum is known: the server, or the one who chose the package,
 //! may be hostile.
 
 use std::time::Duration;

@@ -70,7 +70,7 @@ pub(crate) struct KnownObject<'a> {
 }
 
 impl KnownObject<'_> {
-    /// Returns true if the live value of a path stays, whoever wrote it.
+    /// Returns true if the live value of a path stays, no matter who wrote it.
     fn leaves(&self, path: &str) -> bool {
         let within = |ignored: &String| {
             path.strip_prefix(ignored.as_str())
@@ -278,7 +278,7 @@ fn place(
             }
         });
     }
-    // A value that was made once stays, whoever made it: Kusion, before the stack moved here.
+    // A value that was made once stays, no matter who made it: Kusion, before the stack moved here.
     let is_generated = place.template.whole().is_some_and(SecretReference::is_generated);
     if let (true, Some(live)) = (is_generated, live.filter(|live| !live.is_empty())) {
         place.standing = PlannedText::Live;

@@ -1,5 +1,5 @@
 //! Rollouts: which stacks may go now. Pure functions from the record of a rollout, what is seen of its stacks and gates,
-//! and clocks. Whoever calls them reads and writes the records, each change as a document of its own.
+//! and clocks. The caller reads and writes the records, each change as a document of its own.
 
 mod begin;
 mod commands;

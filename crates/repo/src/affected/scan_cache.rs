@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_scans_first_what_was_announced() {
+    fn who_asks_scans_first_what_was_announced() {
         let cache = ScanCache::new();
         assert!(cache.is_empty());
         *cache.wanted_blobs() = vec![vec![blob(1)], vec![blob(2), blob(3)]];

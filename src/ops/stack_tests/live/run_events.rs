@@ -30,7 +30,7 @@ pub(super) fn check(run: &RunContext) -> Result<(), UserError> {
     match runner.event()? {
         GithubEvent::PullRequest(event) if event.from_fork => refuse("the pull request comes from outside"),
         GithubEvent::WorkflowRun(_) => {
-            refuse("`workflow_run` has the rights of the default branch, whoever wrote the code")
+            refuse("`workflow_run` has the rights of the default branch, no matter who wrote the code")
         }
         GithubEvent::PullRequest(_)
         | GithubEvent::Push(_)

@@ -295,7 +295,7 @@ impl ObjectPlanner<'_> {
         changes
     }
 
-    /// Sends the live values at paths that are not compared, so that they do not change, whoever owns them.
+    /// Sends the live values at paths that are not compared, so that they do not change, no matter who owns them.
     pub(in crate::plan) fn keep_ignored_paths(
         &self,
         body: Map<String, Value>,

@@ -80,7 +80,7 @@ async fn given_up(stack: &mut TestStack, object: &Value, report: impl Future<Out
     why(&stack.carry_out(plan).await)
 }
 
-/// How often the pods of a label were listed: whoever waits looks around every few seconds.
+/// How often the pods of a label were listed: a wait lists them every few seconds.
 fn looks(cluster: &Cluster, ns: &str, name: &str) -> usize {
     let lists = |uri: &str| uri.contains("/pods?") && uri.contains(&format!("app%3D{name}"));
     let events = cluster.audit();

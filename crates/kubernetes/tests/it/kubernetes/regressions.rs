@@ -361,7 +361,7 @@ async fn what_a_policy_denies_is_said_in_its_words() {
     assert_eq!(failure.kind, konverge_base::error::ErrorKind::Policy);
 }
 
-/// `stacks[].ignore`: set when the object is made, then left to whoever changes it, and never a change or a conflict.
+/// `stacks[].ignore`: set when the object is made, then left to those who change it, and never a change or a conflict.
 #[tokio::test]
 async fn paths_that_are_not_compared_are_left_alone() {
     let cluster = Cluster::shared();

@@ -178,7 +178,7 @@ async fn what_was_not_ready_is_waited_for_again() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_watch_waits_by_looking() {
+async fn who_may_not_watch_waits_by_looking() {
     let cluster = Cluster::shared();
     let (ns, objects) = (cluster.namespace("no-watch").await, Objects::of(cluster).await);
     let rules =

@@ -323,7 +323,7 @@ async fn the_parameters_of_a_policy_belong_to_the_proof() {
             &json!({"data": {"stamp": "two"}}),
         )
         .await;
-    // Whoever evaluates the policy hears of its parameter a moment late.
+    // The server that evaluates the policy hears of its parameter a moment late.
     eventually("the edit is seen", Duration::from_secs(60), || async {
         let plan = stack.plan_well(std::slice::from_ref(&secret)).await;
         let planned = planned(&plan, &secret)?;

@@ -271,7 +271,7 @@ async fn a_store_is_reached_by_the_identity_of_the_job() {
     );
 }
 
-/// A server without objects, for whoever has the token.
+/// A server without objects, for anyone who has the token.
 struct BearerOnly {
     url: String,
 }
