@@ -77,7 +77,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         StatusOutput::Json => report::json::document(&status),
         StatusOutput::Text => report::status::text(
             &status,
-            matches!(selection, Selection::Named(_)),
+            match selection {
+                Selection::Named(_) => report::status::StatusRows::All,
+                _ => report::status::StatusRows::NotReady,
+            },
             Style {
                 color: context.color(),
             },

@@ -128,7 +128,7 @@ pub async fn prepare(
         SetRequest::Edits(edits) => apply_edits(run, repository, &revisions.head, &mut editor, edits).await?,
         SetRequest::Keep(drift) => keep(&revisions.head, &mut editor, drift).await?,
     };
-    let change = editor.finish(&edited.stacks, edited.shared).await?;
+    let change = editor.finish(&edited.stacks, edited.place).await?;
     let mut files = change.files.clone();
     if goldens {
         files.extend(golden_files(run, repository, &compiler, &change).await?);
@@ -151,7 +151,7 @@ struct Edited {
     targets: BTreeSet<String>,
     title: String,
     lines: Vec<EditedLine>,
-    shared: bool,
+    place: EditPlace,
 }
 
 async fn apply_edits(
@@ -179,7 +179,9 @@ async fn apply_edits(
             edited.targets.insert(format!("{} {}", stack.id, edit.name()));
             edited.stacks.insert(stack.id);
         }
-        edited.shared |= edit.place == EditPlace::Base;
+        if edit.place == EditPlace::Base {
+            edited.place = EditPlace::Base;
+        }
     }
     let what = match edits {
         [edit] => match &edit.target {
@@ -216,7 +218,7 @@ async fn keep(
         targets: lines.iter().map(target).collect(),
         title: format!("Keep what was changed by hand in {id}"),
         lines,
-        shared: false,
+        place: EditPlace::Stack,
     })
 }
 

@@ -14,7 +14,7 @@ use konverge_base::{
         stack::Stack,
     },
 };
-use konverge_config::{Apply, Config, FILE_NAME, Sandbox};
+use konverge_config::{Apply, Config, FILE_NAME, Sandbox, StackSides};
 use konverge_policy::CodeOwners;
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, SpecSource, StateBackend,
@@ -123,8 +123,7 @@ impl Job {
         };
         let adopted = match (&backend, &revisions.base) {
             (Some(backend), Some(base)) if grants.clusters => {
-                let sides = (base, &revisions.head);
-                adoption::proposed(&self.run, sides, backend, &targets).await?
+                adoption::proposed(&self.run, base, &revisions.head, backend, &targets).await?
             }
             _ => Vec::new(),
         };
@@ -297,12 +296,12 @@ fn difference(proposed: &Config, revisions: &ComparedRevisions) -> Vec<PowerChan
     // An unreadable base grants nothing, so everything is new.
     let before = base.and_then(|base| Config::load(base.source.as_ref()).ok());
     let before = before.unwrap_or_default();
-    let mut pairs: BTreeMap<&StackId, (Option<&Stack>, Option<&Stack>)> = BTreeMap::new();
+    let mut pairs: BTreeMap<&StackId, StackSides<'_>> = BTreeMap::new();
     for stack in base.iter().flat_map(|base| &base.layout.stacks) {
-        pairs.entry(&stack.id).or_default().0 = Some(stack);
+        pairs.entry(&stack.id).or_default().before = Some(stack);
     }
     for stack in &head.layout.stacks {
-        pairs.entry(&stack.id).or_default().1 = Some(stack);
+        pairs.entry(&stack.id).or_default().after = Some(stack);
     }
     let stacks: Vec<_> = pairs.into_values().collect();
     let mut changes = before.permission_changes(proposed, &stacks);

@@ -12,6 +12,7 @@ use crate::{
     checks::PullRequestNow,
     job::{Job, JobResult},
     open_revisions::OpenedChange,
+    policy::pull_head::PullHead,
     policy::{
         active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
         policy_change_preview::PolicyOutlook,
@@ -27,7 +28,7 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, Digest, Shard, StackId,
+        Digest, Shard, StackId,
         plan::Plan,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
@@ -195,7 +196,7 @@ async fn all_findings(
 /// The findings of the policies if it were merged now. The policy sets see each plan as soon as it is there.
 struct SetFindings {
     policy_check: PolicyCheck,
-    pulls: Vec<(u64, CommitId)>,
+    pulls: Vec<PullHead>,
     /// What the rules of the pull request would deny, if it edits them.
     outlook: Option<PolicyOutlook>,
     found: Mutex<Vec<PolicyFinding>>,
@@ -213,7 +214,10 @@ impl SetFindings {
         let now = CommitPolicy::from_config(&opened.planning.config, Some(power.as_ref()));
         let mut policy_check = PolicyCheck::new(job, now, Stage::Preview, opened.planning.secrets());
         let mut outlook = None;
-        let pulls = subject.number.map(|number| (number, subject.head.clone()));
+        let pulls = subject.number.map(|number| PullHead {
+            number,
+            head: subject.head.clone(),
+        });
         // The policy that the merge creates applies too.
         if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
             let then = CommitPolicy::from_config(&opened.proposed, Some(content.as_ref()));

@@ -43,6 +43,7 @@ pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLog
 pub use models::{ModelSourceConfig, ModelsConfig};
 pub use notify::Notify;
 pub use parse::{ConfigError, FILE_NAME};
+pub use permission_changes::StackSides;
 pub use portal::{PortalConfig, PortalGrants, PortalLogin, PortalRole, PortalRoleRule, PortalWorkload};
 pub use rollout_waves::{InSeveralRollouts, RolloutMatcher};
 pub use rollouts::{

@@ -7,14 +7,25 @@ use serde_json::{Map, Value};
 use super::{ClusterChoice, Config, effective::StackRules};
 use konverge_base::model::{StackId, permission_changes::PowerChange, stack::Stack};
 
+/// A stack before and after a merge. One of the two may be absent.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StackSides<'a> {
+    /// The stack before the merge.
+    pub before: Option<&'a Stack>,
+    /// The stack after the merge.
+    pub after: Option<&'a Stack>,
+}
+
+impl<'a> StackSides<'a> {
+    /// The newest of the two.
+    fn newest(&self) -> Option<&'a Stack> {
+        self.after.or(self.before)
+    }
+}
+
 impl Config {
-    /// The differences in `after`, key by key. Rules for stacks are compared by their effect on each of
-    /// `stacks`, which are pairs of a stack before and after the merge.
-    pub fn permission_changes(
-        &self,
-        after: &Config,
-        stacks: &[(Option<&Stack>, Option<&Stack>)],
-    ) -> Vec<PowerChange> {
+    /// The differences in `after`, key by key. Rules for stacks are compared by their effect on each of `stacks`.
+    pub fn permission_changes(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<PowerChange> {
         let mut changes = Vec::new();
         let (from, to) = (self.powers(), after.powers());
         visit_leaves(
@@ -49,12 +60,7 @@ impl Config {
     }
 
     /// The stacks that use a cluster in one of the configurations; `key` starts with its name.
-    fn stacks_of_cluster(
-        &self,
-        after: &Config,
-        key: &str,
-        stacks: &[(Option<&Stack>, Option<&Stack>)],
-    ) -> Vec<StackId> {
+    fn stacks_of_cluster(&self, after: &Config, key: &str, stacks: &[StackSides<'_>]) -> Vec<StackId> {
         let is_it = |choice: ClusterChoice| match choice {
             ClusterChoice::Named(name) | ClusterChoice::Unknown(name) => {
                 key == name.as_str()
@@ -65,27 +71,27 @@ impl Config {
             ClusterChoice::Unconfigured | ClusterChoice::Ambiguous => false,
         };
         let (old_rules, new_rules) = (self.rules(), after.rules());
-        let is_reached = |(old, new): &&(Option<&Stack>, Option<&Stack>)| {
-            old.is_some_and(|stack| is_it(old_rules.cluster_of(stack)))
-                || new.is_some_and(|stack| is_it(new_rules.cluster_of(stack)))
+        let is_reached = |sides: &&StackSides<'_>| {
+            let [before, after] = [sides.before, sides.after];
+            before.is_some_and(|stack| is_it(old_rules.cluster_of(stack)))
+                || after.is_some_and(|stack| is_it(new_rules.cluster_of(stack)))
         };
         let ids = stacks.iter().filter(is_reached);
-        let ids = ids
-            .filter_map(|(old, new)| new.or(*old))
-            .map(|stack| stack.id.clone());
+        let ids = ids.filter_map(StackSides::newest).map(|stack| stack.id.clone());
         ids.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The effect of the rules for stacks: per key and pair of values the stacks for which it changes.
-    fn by_stack(&self, after: &Config, stacks: &[(Option<&Stack>, Option<&Stack>)]) -> Vec<PowerChange> {
+    fn by_stack(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<PowerChange> {
         let (old_rules, new_rules) = (self.rules(), after.rules());
         let mut found: BTreeMap<(String, Option<String>, Option<String>), BTreeSet<StackId>> =
             BTreeMap::new();
         let same_rules = self.stacks == after.stacks && self.clusters == after.clusters;
-        for (old, new) in stacks {
-            let Some(stack) = new.or(*old) else { continue };
-            let named = |stack: &Option<&Stack>| stack.and_then(|stack| stack.cluster.clone());
-            let folder = |stack: &Option<&Stack>| stack.map(|stack| stack.folder.clone());
+        for sides in stacks {
+            let Some(stack) = sides.newest() else { continue };
+            let (old, new) = (sides.before, sides.after);
+            let named = |stack: Option<&Stack>| stack.and_then(|stack| stack.cluster.clone());
+            let folder = |stack: Option<&Stack>| stack.map(|stack| stack.folder.clone());
             // A stack that moves into another folder may get another login.
             let stays = old.is_none() || new.is_none() || folder(old) == folder(new);
             if same_rules && stays && named(old) == named(new) {
@@ -94,8 +100,8 @@ impl Config {
             // The rules still apply to a removed stack: they say who may delete it.
             let mut from = effective(&old_rules.for_stack(old.unwrap_or(stack)));
             let mut to = effective(&new_rules.for_stack(new.unwrap_or(stack)));
-            from.insert("cluster".to_owned(), cluster(&old_rules, *old));
-            to.insert("cluster".to_owned(), cluster(&new_rules, *new));
+            from.insert("cluster".to_owned(), cluster(&old_rules, old));
+            to.insert("cluster".to_owned(), cluster(&new_rules, new));
             visit_leaves(
                 "",
                 &Value::Object(from),
@@ -228,7 +234,10 @@ mod tests {
     fn told(before: &str, after: &str) -> Vec<String> {
         let (before, after) = (Config::parse(before).unwrap(), Config::parse(after).unwrap());
         let (dev, prod) = (stack("shop/dev"), stack("shop/prod"));
-        let both = [(Some(&dev), Some(&dev)), (Some(&prod), Some(&prod))];
+        let both = [&dev, &prod].map(|stack| StackSides {
+            before: Some(stack),
+            after: Some(stack),
+        });
         let changes = before.permission_changes(&after, &both);
         let told = changes.into_iter().map(|change| {
             let value = |value: Option<String>| value.unwrap_or("-".to_owned());

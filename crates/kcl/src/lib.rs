@@ -51,4 +51,5 @@ pub use self::{
 };
 pub use konverge_sandbox::SandboxMode;
 pub use pool_options::PoolOptions;
+pub use validate::SchemaPlace;
 pub use version::{DEFAULT_VERSION, OLDEST_VERSION};

@@ -13,8 +13,17 @@ use konverge_base::model::RepoPath;
 /// The variable of the schema's program that gets the data. Another name could be one of the program.
 const VARIABLE: &str = "_konverge_data";
 
+/// A schema of a package.
+#[derive(Debug, Clone, Copy)]
+pub struct SchemaPlace<'a> {
+    /// The folder of the package.
+    pub folder: &'a RepoPath,
+    /// The name of the schema.
+    pub name: &'a str,
+}
+
 impl Pool {
-    /// Validates a JSON file of the request, whose mapping must match the schema `name` of the package in `folder`.
+    /// Validates a JSON file of the request, whose mapping must match `schema`.
     /// Returns why it does not. The pool needs [`super::PoolOptions::temporary_files`]: the core
     /// makes an empty file in each call.
     ///
@@ -23,14 +32,14 @@ impl Pool {
     pub async fn validate(
         &self,
         request: &CompileRequest,
-        (folder, name): (&RepoPath, &str),
+        schema: SchemaPlace<'_>,
         data: &RepoPath,
     ) -> Result<Vec<KclDiagnostic>, KclError> {
         let message = |root: &Path| ValidateCodeArgs {
             datafile: root.join(data).display().to_string(),
             // Of a single file some cores read the whole package of the repository instead.
-            file: root.join(folder).display().to_string(),
-            schema: name.to_owned(),
+            file: root.join(schema.folder).display().to_string(),
+            schema: schema.name.to_owned(),
             attribute_name: VARIABLE.to_owned(),
             format: "json".to_owned(),
             external_pkgs: external_packages(request, root),

@@ -41,5 +41,5 @@ pub use import::{ImportedText, import_text};
 pub use module_call::{AnswerSummary, AppPart, ForeignAnswer, ForeignAnswers, ForeignCall, foreign_calls};
 pub use module_source::platform_names;
 pub use platform::{Platform, PlatformModule};
-pub use project_files::project_extensions;
+pub use project_files::{ExtensionFile, ProjectExtensions, project_extensions};
 pub use workspace::{FOLDER, Workspace, workspace_file};

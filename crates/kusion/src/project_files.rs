@@ -37,16 +37,25 @@ pub struct ProjectExtensions {
     pub notes: Vec<String>,
 }
 
-/// Reads the extensions of `stack.yaml` and `project.yaml`. Each file is its name and text.
+/// A file with extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct ExtensionFile<'a> {
+    /// The path of the file, for errors.
+    pub path: &'a str,
+    /// Its content.
+    pub text: &'a str,
+}
+
+/// Reads the extensions of `stack.yaml` and `project.yaml`.
 ///
 /// # Errors
 /// An extension has another form.
 pub fn project_extensions(
-    stack: (&str, &str),
-    project: (&str, &str),
+    stack: ExtensionFile<'_>,
+    project: ExtensionFile<'_>,
 ) -> Result<ProjectExtensions, KusionError> {
     let mut found = ProjectExtensions::default();
-    for (file, text) in [stack, project] {
+    for ExtensionFile { path: file, text } in [stack, project] {
         let refuse = |message: String| KusionError::Extensions {
             file: file.to_owned(),
             message,
@@ -81,10 +90,14 @@ mod tests {
     const EXTENSION: &str =
         "name: x\nextensions:\n- kind: kubernetesNamespace\n  kubernetesNamespace: {namespace: NAME}\n";
 
+    fn file<'a>(path: &'a str, text: &'a str) -> ExtensionFile<'a> {
+        ExtensionFile { path, text }
+    }
+
     #[test]
     fn the_stack_s_extension_comes_before_the_project_s() {
         let text = |name: &str| EXTENSION.replace("NAME", name);
-        let read = |stack: &str, project: &str| project_extensions(("s", stack), ("p", project));
+        let read = |stack: &str, project: &str| project_extensions(file("s", stack), file("p", project));
         let namespace = |stack: &str, project: &str| read(stack, project).unwrap().namespace;
         assert_eq!(namespace(&text("a"), &text("b")).as_deref(), Some("a"));
         assert_eq!(namespace("name: dev\n", &text("b")).as_deref(), Some("b"));
@@ -97,7 +110,8 @@ mod tests {
     #[test]
     fn an_extension_without_effect_is_named() {
         let metadata = "extensions: [{kind: kubernetesMetadata, kubernetesMetadata: {labels: {}}}]\n";
-        let found = project_extensions(("s", metadata), ("p", &EXTENSION.replace("NAME", "b"))).unwrap();
+        let found =
+            project_extensions(file("s", metadata), file("p", &EXTENSION.replace("NAME", "b"))).unwrap();
         assert_eq!(found.namespace.as_deref(), Some("b"));
         assert_eq!(found.notes.len(), 1, "{found:?}");
         assert!(

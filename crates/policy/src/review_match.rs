@@ -100,8 +100,8 @@ impl ReviewedUnits {
 
     /// Accepts a version of a secret that moved since the review.
     #[must_use]
-    pub fn following_rotation(mut self, follows: bool) -> Self {
-        self.follows_rotation = follows;
+    pub fn following_rotation(mut self) -> Self {
+        self.follows_rotation = true;
         self
     }
 

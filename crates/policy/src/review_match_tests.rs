@@ -311,7 +311,10 @@ fn a_version_that_moved_is_written_unless_rotation_stops() {
         reviewed
     };
     let objections = |reviewed: ReviewedUnits, follows: bool, plan: &StackPlan| {
-        let reviewed = reviewed.following_rotation(follows);
+        let reviewed = match follows {
+            true => reviewed.following_rotation(),
+            false => reviewed,
+        };
         reviewed.objections(plan, DriftPolicy::Restore).len()
     };
     let newer = planned("8", ChangeOrigin::Change);

@@ -66,9 +66,24 @@ impl SerialChange {
     }
 }
 
+/// The state of a stack at a serial.
+#[derive(Debug, Clone, Copy)]
+pub struct StateAtSerial<'a> {
+    serial: u64,
+    state: &'a StackState,
+}
+
+impl<'a> StateAtSerial<'a> {
+    /// The state that was written as the serial.
+    pub fn new(serial: u64, state: &'a StackState) -> Self {
+        Self { serial, state }
+    }
+}
+
 impl StateDifference {
     /// Compares two states, whose resources are sorted by id and whose secrets are masked.
-    pub fn between((from, old): (u64, &StackState), (to, new): (u64, &StackState)) -> Self {
+    pub fn between(from: StateAtSerial<'_>, to: StateAtSerial<'_>) -> Self {
+        let (old, new) = (from.state, to.state);
         let mut resources = Vec::new();
         let (mut before, mut after) = (old.resources.iter().peekable(), new.resources.iter().peekable());
         loop {
@@ -87,8 +102,8 @@ impl StateDifference {
         Self {
             version: 1,
             stack: new.stack.clone(),
-            from,
-            to,
+            from: from.serial,
+            to: to.serial,
             resources,
         }
     }
@@ -214,7 +229,7 @@ mod tests {
                 json!({"data": {"x": "2", "y": {"$secret": "aa"}}}),
             ),
         ]);
-        let difference = StateDifference::between((3, &old), (4, &new));
+        let difference = StateDifference::between(StateAtSerial::new(3, &old), StateAtSerial::new(4, &new));
         let said: Vec<_> = difference
             .resources
             .iter()
@@ -234,7 +249,7 @@ mod tests {
             .filter(|line| !line.starts_with(' '));
         assert_eq!(changed.collect::<Vec<_>>(), ["-    x: \"1\"", "+    x: \"2\""]);
         assert!(
-            StateDifference::between((4, &new), (5, &new))
+            StateDifference::between(StateAtSerial::new(4, &new), StateAtSerial::new(5, &new))
                 .resources
                 .is_empty()
         );
@@ -249,7 +264,10 @@ mod tests {
             .iter()
             .map(|(id, value)| (id.as_str(), value.clone()))
             .collect();
-        let difference = StateDifference::between((1, &state(&[])), (2, &state(&many)));
+        let difference = StateDifference::between(
+            StateAtSerial::new(1, &state(&[])),
+            StateAtSerial::new(2, &state(&many)),
+        );
         assert_eq!(difference.resources.len(), 10_000);
         let shown = difference
             .resources

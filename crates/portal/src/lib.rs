@@ -20,7 +20,7 @@ mod search;
 pub mod site_path;
 
 pub use condition::{HeadFact, StackCondition, StackFacts};
-pub use difference::{ChangedResource, SerialChange, StateDifference};
+pub use difference::{ChangedResource, SerialChange, StateAtSerial, StateDifference};
 pub use model::{
     AppliedState, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview, OverviewRow,
     StackDetails, StackIndex, StoppedView, Writer,

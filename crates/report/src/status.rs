@@ -11,19 +11,27 @@ use konverge_base::model::{
     status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
 };
 
-/// A table, the worst stack first, what is to know of each of its stacks, and a count. Stacks that are applied and ready
-/// are only counted, unless `with_well` asks for them.
-pub fn text(status: &StatusReport, with_well: bool, style: Style) -> String {
+/// The stacks that have a row of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusRows {
+    /// Every stack.
+    All,
+    /// Those that a person should look at. The others are applied and ready, and are only counted.
+    NotReady,
+}
+
+/// A table, the worst stack first, what is to know of each of its stacks, and a count.
+pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
     let well = status.stacks.iter().filter(|stack| stack.is_well()).count();
     let mut shown: Vec<_> = status
         .stacks
         .iter()
-        .filter(|stack| with_well || !stack.is_well())
+        .filter(|stack| rows == StatusRows::All || !stack.is_well())
         .collect();
     shown.sort_by_key(|stack| severity(stack));
     let mut text = String::new();
     if !shown.is_empty() {
-        let rows = rows(&shown);
+        let rows = table_rows(&shown);
         text.push_str(&table(
             ["STACK", "HEAD", "HEALTH", "SERIAL", "APPLIED (UTC)"],
             &rows,
@@ -62,7 +70,7 @@ fn severity(stack: &StackStatus) -> u8 {
 }
 
 /// A row for each stack; many stacks that were never applied share one.
-fn rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
+fn table_rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
     let is_new = |stack: &&&StackStatus| stack.head == HeadStatus::New && stack.error.is_none();
     let new: Vec<_> = shown.iter().filter(is_new).map(|stack| &stack.id).collect();
     let Some(cell) = folded(&new) else {

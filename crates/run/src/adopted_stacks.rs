@@ -38,13 +38,7 @@ pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, Us
     if planning.config.clusters.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let added = proposed(
-        &planning.run,
-        (base.as_ref(), head.as_ref()),
-        backend,
-        &session.targets,
-    )
-    .await?;
+    let added = proposed(&planning.run, base, head, backend, &session.targets).await?;
     let names = added.iter().map(|target| target.id.clone()).collect();
     session.targets.extend(added);
     session.targets.sort_by(|a, b| a.folder.cmp(&b.folder));
@@ -58,7 +52,8 @@ pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, Us
 /// The file is invalid; errors of the store.
 pub async fn proposed(
     run: &RunContext,
-    (base, head): (&OpenRevision, &OpenRevision),
+    base: &OpenRevision,
+    head: &OpenRevision,
     backend: &StateBackend,
     affected: &[Target],
 ) -> Result<Vec<Target>, UserError> {

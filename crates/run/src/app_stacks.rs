@@ -25,7 +25,9 @@ use konverge_base::{
 };
 use konverge_config::Config;
 use konverge_kcl::{CompileRequest, Compiled, Pool};
-use konverge_kusion::{self as kusion, AppConfigurations, AppStack, KusionError, Platform, Workspace};
+use konverge_kusion::{
+    self as kusion, AppConfigurations, AppStack, ExtensionFile, KusionError, Platform, Workspace,
+};
 use konverge_repo::{
     affected::WorkspaceInput,
     konfig::{DeclaredDependency, FileTreeView, Layout, declared_dependencies},
@@ -41,6 +43,13 @@ pub struct AppStacks {
     order: SettingsOrder,
     /// By the folder of a fetched package: whether it may define an AppConfiguration.
     packages: Mutex<HashMap<PathBuf, bool>>,
+}
+
+fn extension_file<'a>(path: &'a RepoPath, text: Option<&'a str>) -> ExtensionFile<'a> {
+    ExtensionFile {
+        path: path.as_str(),
+        text: text.unwrap_or_default(),
+    }
 }
 
 /// What a stack is generated from.
@@ -293,8 +302,8 @@ impl WorkspaceFiles<'_> {
         );
         let (own_text, project_text) = (self.text(&own)?, self.text(&project)?);
         let extensions = kusion::project_extensions(
-            (own.as_str(), own_text.as_deref().unwrap_or_default()),
-            (project.as_str(), project_text.as_deref().unwrap_or_default()),
+            extension_file(&own, own_text.as_deref()),
+            extension_file(&project, project_text.as_deref()),
         )?;
         let is_used = |module: &&String| dependencies.iter().any(|declared| declared.name == **module);
         Ok(AppInputs {

@@ -41,7 +41,7 @@ pub enum EndedFreeze {
 /// # Errors
 /// There is no reason. Errors of the store.
 pub async fn begin(backend: &StateBackend, reason: &str) -> Result<(), UserError> {
-    Ok(backend.states.set_freeze(true, given(reason)?).await?)
+    Ok(backend.states.begin_freeze(given(reason)?).await?)
 }
 
 /// Lets applies run again.
@@ -56,7 +56,7 @@ pub async fn end(backend: &StateBackend, reason: &str) -> Result<EndedFreeze, Us
         Err(StateError::Damaged { .. }) => EndedFreeze::Unreadable,
         Err(error) => return Err(error.into()),
     };
-    backend.states.set_freeze(false, reason).await?;
+    backend.states.end_freeze(reason).await?;
     Ok(ended)
 }
 

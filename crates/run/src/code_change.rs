@@ -152,12 +152,16 @@ impl<'a> CodeEditor<'a> {
         self.compiler.spec(&revision, &stack).await
     }
 
-    /// Compiles what the edits affect. Only the Specs of the stacks in `named` may differ, unless `shared` allows it for
-    /// others.
+    /// Compiles what the edits affect. Only the Specs of the stacks in `named` may differ, unless the edits are in
+    /// the base (`place`).
     ///
     /// # Errors
     /// A stack does not compile, or the edits change another stack.
-    pub async fn finish(mut self, named: &BTreeSet<StackId>, shared: bool) -> Result<CodeChange, UserError> {
+    pub async fn finish(
+        mut self,
+        named: &BTreeSet<StackId>,
+        place: EditPlace,
+    ) -> Result<CodeChange, UserError> {
         let head = &self.revisions.head;
         let mut files = Vec::new();
         for (path, after) in &self.contents {
@@ -189,7 +193,7 @@ impl<'a> CodeEditor<'a> {
                 (Err(failure), _) | (_, Err(failure)) if is_named => return Err(failure),
                 // It does not compile with or without the edits.
                 (Err(_), Err(_)) => continue,
-                (_, Err(failure)) if shared => return Err(failure),
+                (_, Err(failure)) if place == EditPlace::Base => return Err(failure),
                 _ => {
                     others.push(stack.id.to_string());
                     continue;
@@ -198,7 +202,7 @@ impl<'a> CodeEditor<'a> {
             if old.digest() == new.digest() {
                 continue;
             }
-            if !is_named && !shared {
+            if !is_named && place != EditPlace::Base {
                 others.push(stack.id.to_string());
                 continue;
             }

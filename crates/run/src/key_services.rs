@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{RunContext, secret_stores};
-use konverge_cloud::secret_stores::{KeyService, VaultTransitKey};
+use konverge_cloud::secret_stores::{AzureKeyPlace, KeyService, TransitKeyPlace, VaultTransitKey};
 use konverge_config::{Config, StateRecipient};
 use konverge_state::NamedKeyService;
 
@@ -21,9 +21,11 @@ pub(crate) fn open(run: &RunContext, config: &Config) -> (Vec<NamedKeyService>, 
                 Arc::new(secret_stores::aws_kms_key(run, arn, region, secrets))
             }
             StateRecipient::GoogleKms(name) => Arc::new(secret_stores::google_kms_key(run, name, secrets)),
-            StateRecipient::AzureKeyVault { vault, name } => {
-                Arc::new(secret_stores::azure_key(run, (vault, name), secrets))
-            }
+            StateRecipient::AzureKeyVault { vault, name } => Arc::new(secret_stores::azure_key(
+                run,
+                AzureKeyPlace { vault, name },
+                secrets,
+            )),
             StateRecipient::AliKms { arn, region } => {
                 Arc::new(secret_stores::alibaba_kms_key(run, arn, region, secrets))
             }
@@ -32,7 +34,11 @@ pub(crate) fn open(run: &RunContext, config: &Config) -> (Vec<NamedKeyService>, 
                     continue;
                 };
                 let server = secret_stores::vault_settings(run, configured).server;
-                Arc::new(VaultTransitKey::new((mount, key), server, secrets))
+                Arc::new(VaultTransitKey::new(
+                    TransitKeyPlace { mount, key },
+                    server,
+                    secrets,
+                ))
             }
         };
         let name = name.to_owned();

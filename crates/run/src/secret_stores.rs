@@ -13,9 +13,9 @@ use konverge_cloud::{
     AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin, JobIdentity,
     secret_stores::{
         AlibabaKmsKey, AlibabaSecretsStore, AlibabaSettings, AwsKmsKey, AwsParametersStore, AwsSecretsStore,
-        AwsSettings, AzureKey, AzureSecretsStore, ClusterSecrets, EnvStore, GoogleKmsKey, GoogleSecretsStore,
-        KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore, VaultLogin, VaultServer,
-        VaultSettings, VaultStore, VaultTransitKey,
+        AwsSettings, AzureKey, AzureKeyPlace, AzureSecretsStore, ClusterSecrets, EnvStore, GoogleKmsKey,
+        GoogleSecretsStore, KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore,
+        TransitKeyPlace, VaultLogin, VaultServer, VaultSettings, VaultStore, VaultTransitKey,
     },
 };
 use konverge_config::{
@@ -106,7 +106,7 @@ fn sops_keys(
         )),
         StateRecipient::VaultTransit { store, mount, key } => {
             let server = vault_settings(run, config.stores.get(&store)?).server;
-            let place = (mount, key);
+            let place = TransitKeyPlace { mount, key };
             let service = VaultTransitKey::new(place.clone(), server, secrets.clone());
             Some(SopsKey::VaultTransit(place, service))
         }
@@ -115,7 +115,7 @@ fn sops_keys(
             google_kms_key(run, name, secrets.clone()),
         )),
         StateRecipient::AzureKeyVault { vault, name } => {
-            let place = (vault, name);
+            let place = AzureKeyPlace { vault, name };
             let service = azure_key(run, place.clone(), secrets.clone());
             Some(SopsKey::AzureKeyVault(place, service))
         }
@@ -148,7 +148,7 @@ pub fn google_kms_key(run: &RunContext, name: String, secrets: Secrets) -> Googl
 }
 
 /// A key of a Key Vault, with the credentials of the job.
-pub fn azure_key(run: &RunContext, place: (String, String), secrets: Secrets) -> AzureKey {
+pub fn azure_key(run: &RunContext, place: AzureKeyPlace, secrets: Secrets) -> AzureKey {
     let login = AzureLogin::new(CloudEnvironment::new(run.env.clone()));
     AzureKey::new(place, login, secrets)
 }

@@ -10,7 +10,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_repo::git::Repository;
 use konverge_state::{
-    DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateError, StateStore,
+    DocumentWriter, IDENTITY_VARIABLE, RepositoryId, SealScope, Sealer, StateError, StateStore,
     store::{self, Key, StoreOptions, StorePart},
 };
 
@@ -100,18 +100,23 @@ pub async fn open_part(
     let mut states = StateStore::open(store, id, writer);
     let (services, age) = key_services::open(run, config);
     states = states.with_key_services(services);
-    let is_encrypted = !config.state.encrypt_to.is_empty();
-    states = states.with_sealer(Sealer::new(&age, run.var(IDENTITY_VARIABLE))?, is_encrypted);
+    let scope = match config.state.encrypt_to.is_empty() {
+        true => SealScope::Values,
+        false => SealScope::Documents,
+    };
+    states = states.with_sealer(Sealer::new(&age, run.var(IDENTITY_VARIABLE))?, scope);
     let accepts = config.state.accepts_unmarked(jiff::Timestamp::now());
     let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;
-    if accepts && is_encrypted {
+    if accepts && scope == SealScope::Documents {
         run.notes.note(
             "note: `state.accept_unmarked_until`: states are read although nobody who holds a key may have written them",
         );
     }
-    states = states.accepting_unmarked(accepts);
+    if accepts {
+        states = states.accepting_unmarked();
+    }
     let sealer = open_sealer(run, &states, &age, key).await?;
-    states = states.with_sealer(sealer, is_encrypted);
+    states = states.with_sealer(sealer, scope);
     if let Some(history) = config.state.history {
         states = states.with_retention(u64::from(history));
     }

@@ -60,11 +60,17 @@ pub trait PortalActions: Send + Sync {
         reason: &str,
     ) -> Result<UnlockResult, UserError>;
 
-    /// Stops all applies, or lets them run again.
+    /// Stops all applies.
     ///
     /// # Errors
     /// The store cannot be written.
-    async fn set_freeze(&self, by: &PortalPerson, frozen: bool, reason: &str) -> Result<(), UserError>;
+    async fn freeze(&self, by: &PortalPerson, reason: &str) -> Result<(), UserError>;
+
+    /// Lets all applies run again.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    async fn unfreeze(&self, by: &PortalPerson, reason: &str) -> Result<(), UserError>;
 
     /// The newest entries of the audit.
     ///

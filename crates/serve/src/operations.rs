@@ -242,8 +242,10 @@ impl Asking {
                 within_deadline(actions.unlock(by, stack, lease, reason)).await
             }
             None => {
-                let frozen = request.operation == PortalOperation::Freeze;
-                let written = within_deadline(actions.set_freeze(by, frozen, reason)).await;
+                let written = match request.operation {
+                    PortalOperation::Freeze => within_deadline(actions.freeze(by, reason)).await,
+                    _ => within_deadline(actions.unfreeze(by, reason)).await,
+                };
                 written.map(|()| UnlockResult::Ended)
             }
         };
@@ -346,7 +348,8 @@ async fn freeze_page(asking: Asking) -> Response {
         let csrf = asking.access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
         let csrf = csrf.ok_or(RequestError::Unknown("this page"))?;
         let index = asking.shared.index(&asking.access).await?;
-        Ok(html::freeze(&index.overview, asking.access.may_freeze(), csrf))
+        let csrf = Some(csrf).filter(|_| asking.access.may_freeze());
+        Ok(html::freeze(&index.overview, csrf))
     };
     match make.await {
         Ok(page) => plain(StatusCode::OK, form.media_type(), page),

@@ -138,8 +138,8 @@ async fn page_of_stack(
             let csrf = access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
             let csrf = csrf.ok_or(RequestError::Unknown("this page"))?;
             let view = asked.details(&index, &id).await?;
-            let may_operate = access.may_operate(&view.row.stack);
-            Ok(Body::new(html::operations(&view, may_operate, csrf), None))
+            let csrf = Some(csrf).filter(|_| access.may_operate(&view.row.stack));
+            Ok(Body::new(html::operations(&view, csrf), None))
         }
         "difference.html" => asked.difference(&id, serials(words)?).await,
         file => {

@@ -54,16 +54,31 @@ impl StateStore {
         }))
     }
 
-    /// Stops all applies (`frozen`), or lets them run again. Every document is kept: together they tell who froze
-    /// when, and why.
+    /// Stops all applies. Every document is kept: together they tell who froze when, and why.
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn set_freeze(&self, frozen: bool, reason: &str) -> Result<(), StateError> {
-        let switch = FreezeSwitch {
-            frozen,
+    pub async fn begin_freeze(&self, reason: &str) -> Result<(), StateError> {
+        self.write_freeze(FreezeSwitch {
+            frozen: true,
             reason: reason.to_owned(),
-        };
+        })
+        .await
+    }
+
+    /// Lets all applies run again.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn end_freeze(&self, reason: &str) -> Result<(), StateError> {
+        self.write_freeze(FreezeSwitch {
+            frozen: false,
+            reason: reason.to_owned(),
+        })
+        .await
+    }
+
+    async fn write_freeze(&self, switch: FreezeSwitch) -> Result<(), StateError> {
         for _ in 0..TRIES {
             let next = self.freeze_numbers().await?.last().map_or(1, |newest| newest + 1);
             let letter = self.letter("freeze", &place(next), &switch)?;
@@ -104,15 +119,12 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let states = fixture::states(&store, &Arc::default());
         assert_eq!(states.freeze().await.unwrap(), None);
-        states
-            .set_freeze(true, "the database is being moved")
-            .await
-            .unwrap();
+        states.begin_freeze("the database is being moved").await.unwrap();
         let freeze = states.freeze().await.unwrap().unwrap();
         assert_eq!(freeze.reason, "the database is being moved");
-        states.set_freeze(false, "moved").await.unwrap();
+        states.end_freeze("moved").await.unwrap();
         assert_eq!(states.freeze().await.unwrap(), None);
-        states.set_freeze(true, "once more").await.unwrap();
+        states.begin_freeze("once more").await.unwrap();
         assert_eq!(states.freeze().await.unwrap().unwrap().reason, "once more");
         assert_eq!(store.list(&folder()).await.unwrap().len(), 3);
     }
@@ -121,7 +133,7 @@ mod tests {
     async fn two_who_freeze_at_once_both_do_and_a_damaged_document_is_an_error() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let states = fixture::states(&store, &Arc::default());
-        let (one, two) = tokio::join!(states.set_freeze(true, "a"), states.set_freeze(true, "b"));
+        let (one, two) = tokio::join!(states.begin_freeze("a"), states.begin_freeze("b"));
         one.unwrap();
         two.unwrap();
         assert!(states.freeze().await.unwrap().is_some());

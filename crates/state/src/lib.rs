@@ -84,7 +84,7 @@ pub use sealed_box::SealedBox;
 pub use stack_reading::{StackDocuments, StackReading};
 pub use stack_summary::StackSummary;
 pub use state_document::{Versioned, WriteReason};
-pub use state_store::{HistoryEntry, HistoryLine, StateStore};
+pub use state_store::{HistoryEntry, HistoryLine, SealScope, StateStore};
 
 /// The repository of the states: `state.id` of `konverge.yaml`, or else the normalized URL of `origin`.
 /// Documents of another repository are refused.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    super::{Sealer, WriteReason, fixture},
+    super::{SealScope, Sealer, WriteReason, fixture},
     *,
 };
 use crate::store::{MemoryStore, Store};
@@ -30,8 +30,8 @@ impl Bench {
     fn sealing(&self, sealer: &Sealer) -> StateStore {
         // Most of what is encrypted anew here was plain.
         self.plain()
-            .with_sealer(Some(sealer.clone()), true)
-            .accepting_unmarked(true)
+            .with_sealer(Some(sealer.clone()), SealScope::Documents)
+            .accepting_unmarked()
     }
 
     /// Writes that many states, each with other resources.
@@ -162,7 +162,7 @@ async fn a_stack_whose_run_ended_in_the_middle_is_applied_first() {
 async fn the_data_of_runtimes_is_encrypted_anew_in_earlier_states_too() {
     let bench = Bench::new();
     let [old, reader] = [Sealer::generate(), Sealer::generate()];
-    let before = bench.plain().with_sealer(Some(old.clone()), true);
+    let before = bench.plain().with_sealer(Some(old.clone()), SealScope::Documents);
     for _ in 0..3 {
         let lease = before
             .acquire(&bench.stack, LeaseOptions::default())

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    super::{DriftCheck, DriftHistory, KnownDrift, LeaseOptions, Sealer, fixture},
+    super::{DriftCheck, DriftHistory, KnownDrift, LeaseOptions, SealScope, Sealer, fixture},
     *,
 };
 use crate::{
@@ -117,7 +117,7 @@ async fn a_row_of_an_earlier_version_is_read_and_its_summary_comes_from_the_stat
 #[tokio::test]
 async fn where_states_are_encrypted_the_row_is_too_and_nobody_puts_another_there() {
     let (store, stack, sealer) = (memory(), fixture::stack("shop/prod"), Sealer::generate());
-    let sealing = || run(&store).with_sealer(Some(sealer.clone()), true);
+    let sealing = || run(&store).with_sealer(Some(sealer.clone()), SealScope::Documents);
     apply(&sealing(), &stack, StackResult::Applied).await;
     for key in store.list(&Key::from_components(&["index"])).await.unwrap() {
         let bytes = store.get(&key).await.unwrap().unwrap();
@@ -130,7 +130,7 @@ async fn where_states_are_encrypted_the_row_is_too_and_nobody_puts_another_there
     assert_eq!(read(&sealing(), &stack).await.unwrap().names.len(), 1);
     let known = sealing().read_all().await.unwrap();
     let entry = &known.entries[&stack];
-    let other = run(&store).with_sealer(Some(Sealer::generate()), true);
+    let other = run(&store).with_sealer(Some(Sealer::generate()), SealScope::Documents);
     assert_eq!(other.summary(&stack, entry), None, "encrypted to others");
     assert_eq!(run(&store).summary(&stack, entry), None, "no key");
     assert_eq!(
@@ -152,15 +152,10 @@ async fn where_states_are_encrypted_the_row_is_too_and_nobody_puts_another_there
         ..entry.clone()
     };
     assert_eq!(sealing().summary(&stack, &plain), None, "in clear");
-    assert!(
-        sealing()
-            .accepting_unmarked(true)
-            .summary(&stack, &plain)
-            .is_some()
-    );
+    assert!(sealing().accepting_unmarked().summary(&stack, &plain).is_some());
     assert!(
         run(&store)
-            .with_sealer(None, true)
+            .with_sealer(None, SealScope::Documents)
             .envelopes
             .write_summary(&sealing().summary(&stack, entry).unwrap())
             .is_err()

@@ -21,6 +21,15 @@ use konverge_base::model::{
     state::{JournalEntry, StackState},
 };
 
+/// What the key of a [`StateStore`] encrypts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SealScope {
+    /// Single values, such as the data of a runtime.
+    Values,
+    /// Whole states and journals as well. None is written without a key.
+    Documents,
+}
+
 /// How many times a listing is repeated that the clean-up of another run made outdated.
 const STALE_LISTINGS: u32 = 5;
 /// Concurrent requests when many documents are read.
@@ -139,12 +148,11 @@ impl StateStore {
         }
     }
 
-    /// Sets the key that decrypts documents. With `documents`, whole states and journals are encrypted too, and
-    /// none is written without a key.
+    /// Sets the key that decrypts documents, and what it encrypts.
     #[must_use]
-    pub fn with_sealer(mut self, sealer: Option<Sealer>, documents: bool) -> Self {
+    pub fn with_sealer(mut self, sealer: Option<Sealer>, scope: SealScope) -> Self {
         self.envelopes.sealer = sealer;
-        self.envelopes.seal_documents = documents;
+        self.envelopes.seal_documents = scope == SealScope::Documents;
         self
     }
 
@@ -157,8 +165,8 @@ impl StateStore {
 
     /// Also reads documents that are not encrypted, or that no holder of a key marked.
     #[must_use]
-    pub fn accepting_unmarked(mut self, accepts: bool) -> Self {
-        self.envelopes.accept_unmarked = accepts;
+    pub fn accepting_unmarked(mut self) -> Self {
+        self.envelopes.accept_unmarked = true;
         self
     }
 

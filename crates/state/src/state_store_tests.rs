@@ -212,7 +212,8 @@ async fn a_state_that_was_written_and_is_gone_is_noticed() {
 async fn where_documents_are_encrypted_a_newest_serial_that_is_gone_is_noticed() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (stack, sealer) = (fixture::stack("shop/prod"), Sealer::generate());
-    let run = || fixture::states(&store, &Arc::default()).with_sealer(Some(sealer.clone()), true);
+    let run =
+        || fixture::states(&store, &Arc::default()).with_sealer(Some(sealer.clone()), SealScope::Documents);
     for names in [["a"], ["b"], ["c"]] {
         let states = run();
         // A small apply: it leaves no other trace in the index.
@@ -258,7 +259,7 @@ fn a_store_of_states_says_what_it_was_opened_with() {
         ("memory:", "memory:")
     );
     let sealer = Sealer::generate();
-    let sealing = states.with_sealer(Some(sealer.clone()), true);
+    let sealing = states.with_sealer(Some(sealer.clone()), SealScope::Documents);
     assert_eq!(
         sealing.sealer().map(Sealer::recipients),
         Some(sealer.recipients())

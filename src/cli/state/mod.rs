@@ -15,7 +15,7 @@ use konverge_report::{self as report, escape::log, terminal::Style};
 use konverge_run::{
     KeyUse, StateBackend,
     apply::{Approver, AutoApprove, exit_code},
-    state::{self as ops, ImportRequest, Imported, LeftOut, PulledState},
+    state::{self as ops, ImportRequest, Imported, LeftOut, NewestDocument, PulledState},
 };
 
 #[derive(Debug, clap::Args)]
@@ -265,7 +265,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         } => {
             let stack: StackId = stack.parse().map_err(usage)?;
             let pulled = read_pulled(file)?;
-            let serial = ops::push(&backend, &repository, &stack, pulled, *over_damaged).await?;
+            let newest = match over_damaged {
+                true => NewestDocument::MayBeDamaged,
+                false => NewestDocument::AsPulled,
+            };
+            let serial = ops::push(&backend, &repository, &stack, pulled, newest).await?;
             context.note(&format!(
                 "{stack}: wrote serial {serial}; the next apply checks all its resources"
             ));

@@ -16,7 +16,7 @@ use konverge_base::{
     yaml::{self, JsonDocument, YamlError},
 };
 use konverge_config::{Config, DataCheckConfig, FILE_NAME};
-use konverge_kcl::{CompileRequest, KclDiagnostic, Pool};
+use konverge_kcl::{CompileRequest, KclDiagnostic, Pool, SchemaPlace};
 use konverge_repo::affected::Analysis;
 use konverge_run::{OpenRevision, RunContext, compiler::Compiler};
 
@@ -249,7 +249,11 @@ impl<'a> SchemaProgram<'a> {
             request
                 .files
                 .push((path.clone(), document.json.as_bytes().into()));
-            match pool.validate(&request, (&self.folder, self.name), path).await {
+            let schema = SchemaPlace {
+                folder: &self.folder,
+                name: self.name,
+            };
+            match pool.validate(&request, schema, path).await {
                 Ok(diagnostics) => {
                     let told = diagnostics.iter().filter(|one| !is_vague(one, &diagnostics));
                     found.extend(told.map(|diagnostic| self.finding(path, document, diagnostic)));

@@ -87,12 +87,12 @@ impl PortalActions for StorePortal {
         }
     }
 
-    async fn set_freeze(&self, by: &PortalPerson, frozen: bool, reason: &str) -> Result<(), UserError> {
-        let backend = self.written_by(by);
-        match frozen {
-            true => apply_freeze::begin(&backend, reason).await,
-            false => apply_freeze::end(&backend, reason).await.map(drop),
-        }
+    async fn freeze(&self, by: &PortalPerson, reason: &str) -> Result<(), UserError> {
+        apply_freeze::begin(&self.written_by(by), reason).await
+    }
+
+    async fn unfreeze(&self, by: &PortalPerson, reason: &str) -> Result<(), UserError> {
+        apply_freeze::end(&self.written_by(by), reason).await.map(drop)
     }
 
     async fn audit(&self) -> Result<AuditDocument, UserError> {

@@ -46,7 +46,7 @@ async fn site() -> (RecordedStacks, PathBuf) {
     }
     recorded
         .states()
-        .set_freeze(true, "the database is being moved")
+        .begin_freeze("the database is being moved")
         .await
         .unwrap();
     let out = recorded.folder.path().join("site");

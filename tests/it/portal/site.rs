@@ -59,7 +59,7 @@ async fn the_site_shows_what_stands_and_one_change_rewrites_only_its_pages() {
             StackResult::Failed,
         )
         .await;
-    recorded.states().set_freeze(true, "the fair").await.unwrap();
+    recorded.states().begin_freeze("the fair").await.unwrap();
 
     let said = recorded.build(&out);
     assert!(said.contains("2 stacks: 2 read"), "{said}");

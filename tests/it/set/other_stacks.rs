@@ -137,10 +137,9 @@ async fn a_random_literal_changes_its_own_stacks_alone() {
         {
             continue;
         }
-        let is_shared = literal.place == EditPlace::Base;
         let named = [literal.stack.clone()].into();
         // What the schema refuses is refused, and changes nothing.
-        let Ok(change) = editor.finish(&named, is_shared).await else {
+        let Ok(change) = editor.finish(&named, literal.place).await else {
             continue;
         };
         konverge::ops::set::write(&run, repository.path(), &change.files).unwrap();

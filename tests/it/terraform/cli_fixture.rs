@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use konverge_base::model::StackId;
 use konverge_state::{
-    DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateStore,
+    DocumentWriter, IDENTITY_VARIABLE, RepositoryId, SealScope, Sealer, StateStore,
     store::{self, StoreOptions},
 };
 use konverge_terraform::STATE;
@@ -237,8 +237,8 @@ impl Place {
             run: "observer".to_owned(),
             actor: "test".to_owned(),
         };
-        let states =
-            StateStore::open(store, RepositoryId::new(ID), writer).with_sealer(Some(self.key.clone()), false);
+        let states = StateStore::open(store, RepositoryId::new(ID), writer)
+            .with_sealer(Some(self.key.clone()), SealScope::Values);
         let stack: StackId = "shop/prod".parse().unwrap();
         let Some(found) = states.load(&stack).await.unwrap() else {
             return Value::Null;

@@ -140,12 +140,10 @@ impl SecretTemplate {
         Ok(Some(Self { parts }))
     }
 
-    /// The text that stands for the value while it is planned. `is_json`: the server parses the value.
-    pub fn stand_in(&self, is_json: bool) -> String {
-        match is_json {
-            true => format!("{}{self}{}", JSON_STAND_IN.0, JSON_STAND_IN.1),
-            false => self.to_string(),
-        }
+    /// What stands for the value while it is planned, where the server parses the value as JSON. Elsewhere the text of
+    /// the template does.
+    pub fn json_stand_in(&self) -> String {
+        format!("{}{self}{}", JSON_STAND_IN.0, JSON_STAND_IN.1)
     }
 
     /// The template of a stand-in, or of a text as written.

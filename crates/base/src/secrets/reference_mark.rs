@@ -65,7 +65,7 @@ mod tests {
         let in_json = SecretTemplate::parse("ref+db://pay#/password")
             .unwrap()
             .unwrap()
-            .stand_in(true);
+            .json_stand_in();
         assert_eq!(mark(&in_json), mark("ref+db://pay#/password"));
     }
 }

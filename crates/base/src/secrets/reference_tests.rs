@@ -144,11 +144,11 @@ fn a_reference_is_written_as_it_was_read() {
         let template = SecretTemplate::parse(text).unwrap().unwrap();
         assert_eq!(template.to_string(), text);
         assert_eq!(
-            SecretTemplate::from_stand_in(&template.stand_in(true)),
+            SecretTemplate::from_stand_in(&template.json_stand_in()),
             Some(template.clone())
         );
         assert_eq!(
-            SecretTemplate::from_stand_in(&template.stand_in(false)),
+            SecretTemplate::from_stand_in(&template.to_string()),
             Some(template)
         );
     }

@@ -9,6 +9,7 @@ pub mod policy_config;
 mod policy_fixture;
 pub(crate) mod policy_people;
 pub(crate) mod policy_refusal;
+pub(crate) mod pull_head;
 pub(crate) mod review_gate;
 pub(crate) mod review_overrides;
 pub(crate) mod reviews;

@@ -13,6 +13,7 @@ use crate::{
     policy::{
         active_policies::{Archive, CommitPolicy, ReviewedPolicies},
         overrides, policy_refusal,
+        pull_head::PullHead,
     },
     trust::{
         authority::{DispatchApprovers, Task},
@@ -162,14 +163,14 @@ impl PolicyCheck {
     async fn policies(
         &self,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<Arc<CommitPolicy>>, UserError> {
         let mut policies = vec![Arc::clone(&self.own)];
         policies.extend(
             pulls
                 .iter()
-                .flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &plan.id)),
+                .flat_map(|pull| self.reviewed.reviewed_for(pull.number, &plan.id)),
         );
         let of_head = agreed.filter(|agreed| agreed.until.is_none());
         if let (Some(agreed), Some((_, head))) = (of_head, &self.applied) {
@@ -200,10 +201,10 @@ impl PolicyCheck {
     pub(crate) async fn preview_sets(
         &self,
         document: &Arc<StackDocument>,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
     ) -> Vec<PolicyFinding> {
         let pulls = pulls.iter();
-        let proposed = pulls.flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &document.stack.id));
+        let proposed = pulls.flat_map(|pull| self.reviewed.reviewed_for(pull.number, &document.stack.id));
         let versions = std::iter::once(Arc::clone(&self.own)).chain(proposed);
         let versions: Vec<_> = versions.map(|policy| policy.sets.clone()).collect();
         self.evaluator.findings(&versions, document).await
@@ -216,7 +217,7 @@ impl PolicyCheck {
     pub(crate) async fn drift(
         &self,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<DriftPolicy, UserError> {
         let policies = self.policies(plan, pulls, agreed).await?;
@@ -246,7 +247,7 @@ impl PolicyCheck {
     pub(crate) async fn findings(
         &self,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
         if plan.summary.changed() == 0 {
@@ -267,7 +268,7 @@ impl PolicyCheck {
     pub(crate) async fn findings_with_sets(
         &self,
         proposed: &ProposedPlan<'_>,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
         given: GivenDigests<'_>,
     ) -> Result<(Vec<PolicyFinding>, ActiveSets), UserError> {
@@ -335,7 +336,7 @@ impl PolicyCheck {
         &self,
         policy: &CommitPolicy,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
         let rules = &self.rules(policy, plan)?;
@@ -345,7 +346,7 @@ impl PolicyCheck {
             Some(agreed) => self.digest_approvals(rules, plan, pulls, agreed).await?,
             None => Vec::new(),
         };
-        let teams = self.teams((rules, codeowners), plan, pulls, &given).await?;
+        let teams = self.teams(rules, codeowners, plan, pulls, &given).await?;
         let needs_approval = needs_approval(rules);
         let mut facts = PolicyFacts {
             stage: self.stage,
@@ -378,8 +379,8 @@ impl PolicyCheck {
             return Ok(policy::evaluate(rules, plan, &facts));
         }
         let mut findings = BTreeSet::new();
-        for (pull, head) in pulls {
-            let mut approvals = self.approvals(*pull, head).await?;
+        for pull in pulls {
+            let mut approvals = self.approvals(pull).await?;
             approvals.extend(given.iter().cloned());
             let facts = PolicyFacts {
                 approvals: &approvals,
@@ -395,7 +396,7 @@ impl PolicyCheck {
     pub(crate) async fn grounds(
         &self,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Authorization {
         if plan.summary.changed() == 0 {
@@ -404,7 +405,7 @@ impl PolicyCheck {
         // The findings used them before.
         let rules = &self.rules(&self.own, plan).unwrap_or_default();
         let mut reviewed = Vec::new();
-        for (number, head) in pulls {
+        for PullHead { number, head } in pulls {
             let reviewers = match self.people.approvals(*number).await {
                 Ok(approvals) => {
                     let of_head = approvals.into_iter().filter(|approval| approval.commit == *head);

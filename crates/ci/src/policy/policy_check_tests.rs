@@ -5,13 +5,13 @@ use super::*;
 use crate::{
     policy::{
         active_policies::ReviewScope,
-        policy_fixture::{archive, check, commit, plan, policy},
+        policy_fixture::{archive, check, commit, plan, policy, pull_head},
     },
     trust::reviewers::KnownPeople,
 };
 
 /// The rules that deny.
-async fn denied(check: &PolicyCheck, plan: &StackPlan, pulls: &[(u64, CommitId)]) -> Vec<String> {
+async fn denied(check: &PolicyCheck, plan: &StackPlan, pulls: &[PullHead]) -> Vec<String> {
     let findings = check.findings(plan, pulls, None).await.unwrap();
     let denied = findings
         .into_iter()
@@ -28,10 +28,21 @@ async fn each_policy_under_which_it_was_reviewed_must_be_satisfied() {
     let mut reviewed = ReviewedPolicies::default();
     reviewed.add(7, ReviewScope::All, strict);
     let free = free.with_reviewed(reviewed);
-    let pulls = [(7, commit('a'))];
+    let pulls = [pull_head()];
     assert_eq!(denied(&free, &deletes, &pulls).await, ["policy.max_destructive"]);
     // Of another pull request it does not count.
-    assert!(denied(&free, &deletes, &[(8, commit('a'))]).await.is_empty());
+    assert!(
+        denied(
+            &free,
+            &deletes,
+            &[PullHead {
+                number: 8,
+                ..pull_head()
+            }]
+        )
+        .await
+        .is_empty()
+    );
     assert_eq!(
         free.drift(&deletes, &pulls, None).await.unwrap(),
         DriftPolicy::Stop
@@ -56,7 +67,7 @@ async fn an_approval_counts_on_the_last_head_by_somebody_else_who_may_write() {
         };
         check("policy: {approvals: 1}\n", known)
     };
-    let pulls = [(7, commit('a'))];
+    let pulls = [pull_head()];
     for (check, rules) in [
         (approved_by("bob", 'a', Permission::Write, false), vec![]),
         (
@@ -92,7 +103,7 @@ async fn the_record_names_the_reviewers_of_the_last_head_and_who_gave_the_digest
         commits: vec![(commit('e'), commit('f'), vec!["dora"], false)],
         ..KnownPeople::default()
     };
-    let pulls = [(7, commit('a'))];
+    let pulls = [pull_head()];
     let update = plan(&[Action::Update]);
     let grounds = check("", known()).grounds(&update, &pulls, Some(agreed)).await;
     let [pull] = &grounds.pull_requests[..] else {

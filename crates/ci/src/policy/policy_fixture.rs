@@ -20,6 +20,7 @@ use crate::{
     policy::{
         active_policies::{Archive, CommitPolicy, ReviewedPolicies},
         policy_check::PolicyCheck,
+        pull_head::PullHead,
     },
     trust::{
         authority::DispatchApprovers,
@@ -41,6 +42,14 @@ impl Notes for NoNotes {
 /// `aaaa…`.
 pub(crate) fn commit(name: char) -> CommitId {
     name.to_string().repeat(40).parse().unwrap()
+}
+
+/// Pull request 7, at the commit `aaaa…`.
+pub(crate) fn pull_head() -> PullHead {
+    PullHead {
+        number: 7,
+        head: commit('a'),
+    }
 }
 
 /// A policy of a commit, by what `konverge.yaml` says.

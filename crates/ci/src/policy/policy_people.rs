@@ -11,13 +11,14 @@ use crate::{
         active_policies::CommitPolicy,
         overrides::{OverrideReasons, Overrides},
         policy_check::{Agreed, GivenDigests, PolicyCheck, needs_approval},
+        pull_head::PullHead,
         review_overrides,
     },
     trust::{authority::DispatchApprovers, contributors::Contributors},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{CommitId, Digest, plan::StackPlan, review::ReviewRecord},
+    model::{Digest, plan::StackPlan, review::ReviewRecord},
 };
 use konverge_github::Permission;
 use konverge_policy::{self as policy, Approval, CodeOwners, EffectivePolicy, Role, Teams};
@@ -27,7 +28,7 @@ impl PolicyCheck {
     pub(super) async fn overrides(
         &self,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         policies: &[Arc<CommitPolicy>],
         given: GivenDigests<'_>,
     ) -> Result<Overrides, UserError> {
@@ -51,7 +52,7 @@ impl PolicyCheck {
             let givers: OverrideReasons = givers.collect();
             by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
         }
-        let of_plan = |record: &&&ReviewRecord| pulls.contains(&(record.pull_request, record.head.clone()));
+        let of_plan = |record: &&&ReviewRecord| pulls.contains(&PullHead::of_record(record));
         let mut remarks = BTreeSet::new();
         for record in given.records.iter().filter(of_plan) {
             let found = review_overrides::in_reviews(&self.people, record).await?;
@@ -85,7 +86,7 @@ impl PolicyCheck {
         &self,
         mut people: BTreeSet<String>,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         covered: Agreed<'_>,
     ) -> Result<BTreeSet<String>, UserError> {
         if people.is_empty() {
@@ -93,7 +94,7 @@ impl PolicyCheck {
         }
         let behind = self.contributors(plan, covered).await?;
         people.retain(|login| !behind.contains(login));
-        for (pull, _) in pulls {
+        for PullHead { number: pull, .. } in pulls {
             let behind = self.people.pull_contributors(*pull).await?;
             people.retain(|login| !behind.contains(login));
             if behind.unknown.is_some() {
@@ -114,11 +115,7 @@ impl PolicyCheck {
     }
 
     /// The users who gave digests to the run, without the authors of the pull requests.
-    pub(crate) async fn digest_givers(
-        &self,
-        pulls: &[(u64, CommitId)],
-        ask_environment: bool,
-    ) -> Vec<String> {
+    pub(crate) async fn digest_givers(&self, pulls: &[PullHead], ask_environment: bool) -> Vec<String> {
         let (mut logins, asked) = match &self.agreeing {
             DispatchApprovers::Starter { login, .. } => (vec![login.clone()], ask_environment),
             DispatchApprovers::Environment => (Vec::new(), true),
@@ -134,7 +131,7 @@ impl PolicyCheck {
         }
         let authors: Vec<_> = pulls
             .iter()
-            .filter_map(|(pull, _)| self.authors.get(pull))
+            .filter_map(|pull| self.authors.get(&pull.number))
             .collect();
         logins.retain(|login| !authors.iter().any(|author| author.eq_ignore_ascii_case(login)));
         logins.sort();
@@ -166,7 +163,7 @@ impl PolicyCheck {
         &self,
         rules: &EffectivePolicy,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         agreed: Agreed<'_>,
     ) -> Result<Vec<Approval>, UserError> {
         let logins = self.digest_givers(pulls, needs_approval(rules)).await;
@@ -179,7 +176,7 @@ impl PolicyCheck {
             .filter(|login| behind.contains(login))
             .cloned()
             .collect();
-        for (pull, _) in pulls.iter().filter(|_| needs_approval(rules)) {
+        for PullHead { number: pull, .. } in pulls.iter().filter(|_| needs_approval(rules)) {
             let behind = self.people.pull_contributors(*pull).await?;
             own.extend(logins.iter().filter(|login| behind.contains(login)).cloned());
         }
@@ -229,16 +226,16 @@ impl PolicyCheck {
         })
     }
 
-    pub(crate) async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, UserError> {
+    pub(crate) async fn approvals(&self, pull: &PullHead) -> Result<Vec<Approval>, UserError> {
         let mut approvals = Vec::new();
-        for given in self.people.approvals(pull).await? {
-            let on_last_head = given.commit == *head;
+        for given in self.people.approvals(pull.number).await? {
+            let on_last_head = given.commit == pull.head;
             // An approval of an older head never counts.
             let (role, own) = match on_last_head {
                 true => (
                     self.role(&given.reviewer).await?,
                     self.people
-                        .pull_contributors(pull)
+                        .pull_contributors(pull.number)
                         .await?
                         .contains(&given.reviewer),
                 ),
@@ -257,9 +254,10 @@ impl PolicyCheck {
     /// The members of the teams in the rules, among the people concerned. A rule reports a team that cannot be read.
     pub(crate) async fn teams(
         &self,
-        (rules, codeowners): (&EffectivePolicy, Option<&CodeOwners>),
+        rules: &EffectivePolicy,
+        codeowners: Option<&CodeOwners>,
         plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
+        pulls: &[PullHead],
         agreeing: &[Approval],
     ) -> Result<Teams, UserError> {
         let file = policy::owned_file(plan);
@@ -278,8 +276,8 @@ impl PolicyCheck {
         }
         let mut people = BTreeSet::from([self.actor.clone()]);
         people.extend(agreeing.iter().map(|approval| approval.reviewer.clone()));
-        for (pull, head) in pulls {
-            people.extend(self.approvals(*pull, head).await?.into_iter().map(|a| a.reviewer));
+        for pull in pulls {
+            people.extend(self.approvals(pull).await?.into_iter().map(|a| a.reviewer));
         }
         Ok(self.people.teams(names, &people).await)
     }
@@ -294,7 +292,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::policy_fixture::{check, commit, plan, policy},
+        policy::policy_fixture::{check, commit, plan, policy, pull_head},
         trust::reviewers::KnownPeople,
     };
 
@@ -324,7 +322,7 @@ mod tests {
                     .with_authors(authors.into_iter().collect())
             }
         };
-        let pulls = [(7, commit('a'))];
+        let pulls = [pull_head()];
         let (here, job) = (Some("production"), DispatchApprovers::Environment);
         for (check, ask, givers) in [
             (of(starter("ada"), here, None), false, vec!["ada"]),
@@ -370,7 +368,7 @@ mod tests {
             let people = logins(&["ada", "bob", "carol", "dora", "eve"]);
             let plan = plan(&[Action::Update]);
             check
-                .without_contributors(people, &plan, &[(7, commit('a'))], covered)
+                .without_contributors(people, &plan, &[pull_head()], covered)
                 .await
                 .unwrap()
         };
@@ -400,7 +398,7 @@ mod tests {
         };
         let check = check("", known);
         let plan = plan(&[Action::Update]);
-        let pulls = [(7, commit('a'))];
+        let pulls = [pull_head()];
         check
             .overrides(&plan, &pulls, &[Arc::new(policy)], given)
             .await
@@ -500,7 +498,7 @@ mod tests {
                 ..KnownPeople::default()
             };
             let approvals = check("", known)
-                .digest_approvals(&rules, &plan, &[(7, commit('a'))], covered)
+                .digest_approvals(&rules, &plan, &[pull_head()], covered)
                 .await
                 .unwrap();
             assert_eq!(approvals.len(), 3);
@@ -533,7 +531,7 @@ mod tests {
             pulls: vec![(7, vec!["carol", "bob"], false)],
             ..KnownPeople::default()
         };
-        let approvals = check("", known).approvals(7, &commit('a')).await.unwrap();
+        let approvals = check("", known).approvals(&pull_head()).await.unwrap();
         let seen: Vec<_> = approvals
             .iter()
             .map(|approval| {
@@ -579,9 +577,9 @@ mod tests {
                 ..EffectivePolicy::default()
             };
             let check = check("", known());
-            let pulls = [(7, commit('a'))];
+            let pulls = [pull_head()];
             check
-                .teams((&rules, Some(&owners)), &plan, &pulls, &given)
+                .teams(&rules, Some(&owners), &plan, &pulls, &given)
                 .await
                 .unwrap()
         };

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use crate::policy::{
     policy_check::{Agreed, GivenDigests, PolicyCheck},
     policy_refusal,
+    pull_head::PullHead,
     unreviewed::{another_difference, describe_all, naming, refusal},
 };
 use konverge_base::{
@@ -176,7 +177,7 @@ impl ReviewGate {
                     .iter()
                     .any(|s| s.id == plan.id && !s.units.is_empty())
             })
-            .map(|record| (record.pull_request, record.head.clone()))
+            .map(|record| PullHead::of_record(record))
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
@@ -184,8 +185,10 @@ impl ReviewGate {
             true => ReviewedUnits::from_unrecorded(&plan.id, records.iter().copied()),
             false => ReviewedUnits::from_records(&plan.id, records.iter().copied()),
         }
-        .with_last_writes(past.last_writes.clone())
-        .following_rotation(self.policy_check.follows_rotation());
+        .with_last_writes(past.last_writes.clone());
+        if self.policy_check.follows_rotation() {
+            reviewed = reviewed.following_rotation();
+        }
         let mut decisions = Decisions::default();
         let agreed = self.approvals.contains(&plan.digest).then_some(covered);
         if agreed.is_some() {

@@ -1,9 +1,10 @@
 //! The errors for what was not reviewed, or not as it is now.
 
+use crate::policy::pull_head::PullHead;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        CommitId, Digest,
+        Digest,
         plan::StackPlan,
         review::{ReviewUnit, stack_units},
     },
@@ -45,8 +46,8 @@ pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError
 }
 
 /// Adds the pull requests whose changes a rule stops to its error.
-pub(crate) fn naming(mut refusal: UserError, pulls: &[(u64, CommitId)]) -> UserError {
-    let numbers: Vec<_> = pulls.iter().map(|(number, _)| format!("#{number}")).collect();
+pub(crate) fn naming(mut refusal: UserError, pulls: &[PullHead]) -> UserError {
+    let numbers: Vec<_> = pulls.iter().map(|pull| format!("#{}", pull.number)).collect();
     if !numbers.is_empty() {
         refusal
             .message

@@ -7,6 +7,7 @@ use crate::{
     apply_lane::ApplyTarget,
     job::Job,
     policy::policy_check::{Agreed, PolicyCheck},
+    policy::pull_head::PullHead,
 };
 use konverge_base::{
     error::UserError,
@@ -84,9 +85,7 @@ impl ApprovalGate<'_> {
             let shows = |next: &NextPlan| record.stacks.iter().any(|stack| stack.id == next.plan.id);
             plans.iter().any(shows)
         });
-        let pulls: BTreeSet<_> = records
-            .map(|record| (record.pull_request, record.head.clone()))
-            .collect();
+        let pulls: BTreeSet<_> = records.map(PullHead::of_record).collect();
         let pulls: Vec<_> = pulls.into_iter().collect();
         let mut people: BTreeSet<String> = check.digest_givers(&pulls, true).await.into_iter().collect();
         for next in plans {

@@ -20,21 +20,27 @@ use konverge_base::secrets::Secrets;
 
 const ALGORITHM: &str = "RSA-OAEP-256";
 
+/// Where an RSA key is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AzureKeyPlace {
+    /// The address of the vault.
+    pub vault: String,
+    /// The name of the key.
+    pub name: String,
+}
+
 /// An RSA key of a vault.
 pub struct AzureKey {
-    /// The vault.
-    address: String,
-    name: String,
+    place: AzureKeyPlace,
     login: AzureLogin,
     client: BearerClient,
 }
 
 impl AzureKey {
     /// `secrets` learns the tokens of logins.
-    pub fn new((address, name): (String, String), login: AzureLogin, secrets: Secrets) -> Self {
+    pub fn new(place: AzureKeyPlace, login: AzureLogin, secrets: Secrets) -> Self {
         Self {
-            address,
-            name,
+            place,
             login,
             client: BearerClient::new(secrets),
         }
@@ -64,7 +70,10 @@ impl AzureKey {
         version: &str,
         value: &str,
     ) -> Result<Zeroizing<String>, SecretProblem> {
-        let url = with_version(url_of(&self.address, &["keys", &self.name, version, operation])?);
+        let url = with_version(url_of(
+            &self.place.vault,
+            &["keys", &self.place.name, version, operation],
+        )?);
         let mut request = json!({"alg": ALGORITHM, "value": value});
         let answer = self.client.post(&url, &self.token().await?, &request).await;
         zeroize_json(&mut request);
@@ -75,7 +84,7 @@ impl AzureKey {
     }
 
     async fn token(&self) -> Result<String, SecretProblem> {
-        let scope = scope_of(&self.address);
+        let scope = scope_of(&self.place.vault);
         self.client.token(|| self.login.token(scope)).await
     }
 }
@@ -84,7 +93,7 @@ impl AzureKey {
 impl KeyService for AzureKey {
     /// Wraps with the newest version of the key. RSA takes no context, so its digest is wrapped with the secret.
     async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
-        let url = url_of(&self.address, &["keys", &self.name])?;
+        let url = url_of(&self.place.vault, &["keys", &self.place.name])?;
         let about = self.client.get(&with_version(url), &self.token().await?).await?;
         let id = about["key"]["kid"].as_str().unwrap_or_default();
         let version = id.rsplit('/').next().filter(|version| is_version(version));

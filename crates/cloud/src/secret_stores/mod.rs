@@ -39,7 +39,7 @@ pub use aws_client::AwsSettings;
 pub use aws_kms::AwsKmsKey;
 pub use aws_parameters::AwsParametersStore;
 pub use aws_secrets::AwsSecretsStore;
-pub use azure_kms::AzureKey;
+pub use azure_kms::{AzureKey, AzureKeyPlace};
 pub use azure_secrets::AzureSecretsStore;
 pub use env::EnvStore;
 pub use error::{SecretProblem, SecretStoreError};
@@ -51,7 +51,7 @@ pub use sops::{RevisionFiles, SopsKey, SopsStore};
 pub use sops_copy::{SopsCommon, SopsFileMark, SopsText};
 pub use vault::{KvVersion, VaultSettings, VaultStore};
 pub use vault_client::{VaultLogin, VaultServer};
-pub use vault_transit::VaultTransitKey;
+pub use vault_transit::{TransitKeyPlace, VaultTransitKey};
 
 /// What is read of a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{
-    AwsKmsKey, AzureKey, FetchedSecret, GoogleKmsKey, SecretDocument, SecretProblem, SecretQuery,
-    SecretRights, SecretStore, VaultTransitKey,
+    AwsKmsKey, AzureKey, AzureKeyPlace, FetchedSecret, GoogleKmsKey, SecretDocument, SecretProblem,
+    SecretQuery, SecretRights, SecretStore, TransitKeyPlace, VaultTransitKey,
     sops_file::{OWN_PATH, SopsDataKey, SopsFile, open_age},
 };
 use konverge_base::model::{Digest, masked_value::FILE_VERSION};
@@ -28,10 +28,10 @@ pub enum SopsKey {
     AwsKms(String, AwsKmsKey),
     /// A key of Google Cloud KMS, with its name.
     GoogleKms(String, GoogleKmsKey),
-    /// A key of a Key Vault, with the address of the vault and its name.
-    AzureKeyVault((String, String), AzureKey),
-    /// A key of a transit engine, with its mount and its name.
-    VaultTransit((String, String), VaultTransitKey),
+    /// A key of a Key Vault.
+    AzureKeyVault(AzureKeyPlace, AzureKey),
+    /// A key of a transit engine.
+    VaultTransit(TransitKeyPlace, VaultTransitKey),
 }
 
 /// The files of SOPS as a store.
@@ -82,9 +82,9 @@ impl SopsStore {
                         },
                     ) if own == arn => service.unwrap_with(wrapped, context).await,
                     (
-                        SopsKey::VaultTransit((own_mount, own_key), service),
+                        SopsKey::VaultTransit(own, service),
                         SopsDataKey::VaultTransit { mount, key, wrapped },
-                    ) if own_mount == mount && own_key == key => {
+                    ) if own.mount == *mount && own.key == *key => {
                         service.unwrap_without_context(wrapped).await
                     }
                     (SopsKey::GoogleKms(own, service), SopsDataKey::GoogleKms { name, wrapped })
@@ -93,14 +93,14 @@ impl SopsStore {
                         service.unwrap_without_context(wrapped).await
                     }
                     (
-                        SopsKey::AzureKeyVault((own_vault, own_name), service),
+                        SopsKey::AzureKeyVault(own, service),
                         SopsDataKey::AzureKeyVault {
                             vault,
                             name,
                             version,
                             wrapped,
                         },
-                    ) if own_vault == vault && own_name == name => {
+                    ) if own.vault == *vault && own.name == *name => {
                         service.unwrap_without_context(version, wrapped).await
                     }
                     _ => continue,

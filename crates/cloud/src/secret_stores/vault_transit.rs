@@ -14,19 +14,26 @@ use super::{
 };
 use konverge_base::secrets::Secrets;
 
+/// Where a key of a transit engine is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransitKeyPlace {
+    /// The path of the engine.
+    pub mount: String,
+    /// The name of the key.
+    pub key: String,
+}
+
 /// A key of a transit engine that encrypts and authenticates: `aes256-gcm96` or `chacha20-poly1305`.
 pub struct VaultTransitKey {
-    mount: String,
-    key: String,
+    place: TransitKeyPlace,
     client: VaultClient,
 }
 
 impl VaultTransitKey {
     /// `secrets` learns the tokens of logins.
-    pub fn new((mount, key): (String, String), server: VaultServer, secrets: Secrets) -> Self {
+    pub fn new(place: TransitKeyPlace, server: VaultServer, secrets: Secrets) -> Self {
         Self {
-            mount,
-            key,
+            place,
             client: VaultClient::new(server, secrets),
         }
     }
@@ -46,7 +53,7 @@ impl VaultTransitKey {
     /// Asks as an apply, or else as a preview: the role of applies does not trust the job of a preview, which has
     /// to read states, too.
     async fn post(&self, operation: &str, request: &Value) -> Result<Value, SecretProblem> {
-        let path = format!("{}/{operation}/{}", self.mount, self.key);
+        let path = format!("{}/{operation}/{}", self.place.mount, self.place.key);
         let answer = match self.client.post(&path, request, SecretRights::Values).await {
             Err(SecretProblem::Login { .. }) if self.client.has_preview_role() => {
                 self.client.post(&path, request, SecretRights::Versions).await

@@ -314,7 +314,11 @@ fn place(
                 ..reference.clone()
             })
         });
-        let text = with_versions.map_or_else(|never| match never {}, |text| text.stand_in(is_json));
+        let Ok(template) = with_versions;
+        let text = match is_json {
+            true => template.json_stand_in(),
+            false => template.to_string(),
+        };
         encoded(text.as_bytes(), is_text)
     };
     place.leaf = leaf("");

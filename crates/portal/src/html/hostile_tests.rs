@@ -266,7 +266,7 @@ fn pages_of_a_person(overview: &Overview, view: &StackDetails) -> Vec<(&'static 
     vec![
         ("account", account(&person, &[("operator", HOSTILE)], "token")),
         ("audit", audit(&document)),
-        ("operations", operations(view, true, "token")),
+        ("operations", operations(view, Some("token"))),
         ("freeze", freeze(overview, true, "token")),
         ("answered", answered(&answer, 3)),
     ]

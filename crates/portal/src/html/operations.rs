@@ -13,8 +13,8 @@ use konverge_report::escape;
 /// The longest reason that a form takes.
 const LONGEST_REASON: u32 = 500;
 
-/// The operations on a stack. `may_operate`: the person may ask for them.
-pub fn operations(view: &StackDetails, may_operate: bool, csrf: &str) -> String {
+/// The operations on a stack. `csrf` is the token of the forms; without one the person may only look.
+pub fn operations(view: &StackDetails, csrf: Option<&str>) -> String {
     let id = view.row.id.as_str();
     let main = html! {
         p { a href="index.html" { "Back to " (line(id)) } }
@@ -22,9 +22,9 @@ pub fn operations(view: &StackDetails, may_operate: bool, csrf: &str) -> String 
             "The portal has no credential of GitHub, of a cluster or of a cloud. A request leads to the page at GitHub where you do it "
             "under your own name, and is recorded in the " a href={ "../../" (site_path::AUDIT) } { "audit" } "."
         }
-        @if !may_operate { p.notice { "You may see this stack. Operations need the role `operator` for it." } }
-        @else {
-            @for operation in PortalOperation::OF_A_STACK {
+        @match csrf {
+            None => p.notice { "You may see this stack. Operations need the role `operator` for it." },
+            Some(csrf) => @for operation in PortalOperation::OF_A_STACK {
                 @match operation {
                     PortalOperation::Unlock => (unlock(view, csrf)),
                     PortalOperation::Approve => (form(operation, csrf, html! {
@@ -36,7 +36,7 @@ pub fn operations(view: &StackDetails, may_operate: bool, csrf: &str) -> String 
                     PortalOperation::Restore if view.row.drift.is_none() => {},
                     _ => (form(operation, csrf, html! {})),
                 }
-            }
+            },
         }
     };
     Page {
@@ -78,8 +78,9 @@ fn reason() -> Markup {
     html! { label.search { "Reason " input name="reason" required maxlength=(LONGEST_REASON) autocomplete="off"; } }
 }
 
-/// The page that stops all applies, and lets them run again.
-pub fn freeze(overview: &Overview, may_freeze: bool, csrf: &str) -> String {
+/// The page that stops all applies, and lets them run again. `csrf` is the token of its form; without one the person may
+/// only look.
+pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
     let operation = match overview.freeze {
         Some(_) => PortalOperation::Unfreeze,
         None => PortalOperation::Freeze,
@@ -93,12 +94,12 @@ pub fn freeze(overview: &Overview, may_freeze: bool, csrf: &str) -> String {
             None => p { "Applies are not frozen." },
         }
         p.facts { "Every apply reads the freeze before it touches a stack. A stack that is being applied ends as usual." }
-        @if !may_freeze { p.notice { "The freeze holds for all stacks. It needs the role `operator` for `**`." } }
-        @else {
-            form.filter method="post" action=(operation.key()) {
+        @match csrf {
+            None => p.notice { "The freeze holds for all stacks. It needs the role `operator` for `**`." },
+            Some(csrf) => form.filter method="post" action=(operation.key()) {
                 (token(csrf)) (reason())
                 button type="submit" { (operation.words()) }
-            }
+            },
         }
     };
     Page {

@@ -8,7 +8,8 @@ use serde_json::json;
 use super::*;
 use crate::{
     AppliedState, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview, OverviewRow,
-    SearchIndex, SearchNames, StackCondition, StackDetails, StateDifference, StoppedView, Writer, site_path,
+    SearchIndex, SearchNames, StackCondition, StackDetails, StateAtSerial, StateDifference, StoppedView,
+    Writer, site_path,
 };
 use konverge_base::model::{
     Digest, RepoPath,
@@ -228,7 +229,10 @@ fn sample_pages() {
         (site_path::stack(&view.row.id), stack(&page)),
         (
             format!("{stack_folder}/11-12.html"),
-            difference(&StateDifference::between((11, &old), (12, &new))),
+            difference(&StateDifference::between(
+                StateAtSerial::new(11, &old),
+                StateAtSerial::new(12, &new),
+            )),
         ),
     ] {
         let file = folder.join(path);

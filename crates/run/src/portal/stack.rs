@@ -15,7 +15,8 @@ use konverge_base::{
     secrets::mask_terraform,
 };
 use konverge_portal::{
-    HistoryDocument, HistoryRow, LeaseView, StackCondition, StackDetails, StackIndex, StateDifference,
+    HistoryDocument, HistoryRow, LeaseView, StackCondition, StackDetails, StackIndex, StateAtSerial,
+    StateDifference,
 };
 use konverge_state::{Holder, StateError, Versioned};
 
@@ -123,8 +124,8 @@ pub async fn read_stack(
         };
         if let Some(later) = later.take() {
             differences.push(StateDifference::between(
-                (document.serial, &document.state),
-                (later.serial, &later.state),
+                StateAtSerial::new(document.serial, &document.state),
+                StateAtSerial::new(later.serial, &later.state),
             ));
         }
         later = with_differences.then_some(document);
@@ -148,8 +149,8 @@ pub async fn read_difference(
 ) -> Result<Option<StateDifference>, UserError> {
     match futures::try_join!(load(backend, id, from), load(backend, id, to)) {
         Ok((old, new)) => Ok(Some(StateDifference::between(
-            (from, &old.state),
-            (to, &new.state),
+            StateAtSerial::new(from, &old.state),
+            StateAtSerial::new(to, &new.state),
         ))),
         Err(StateError::Missing(_)) => Ok(None),
         Err(error) => Err(error.into()),

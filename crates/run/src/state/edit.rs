@@ -59,8 +59,17 @@ async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T,
     Ok(value)
 }
 
+/// What [`push`] asks of the newest document of the stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewestDocument {
+    /// It is the one that was pulled.
+    AsPulled,
+    /// It may be one that cannot be read, and is replaced.
+    MayBeDamaged,
+}
+
 /// Writes a pulled (and possibly edited) state back. It must belong to this repository and stack, and nobody
-/// may have written since it was pulled. `over_damaged` replaces a newest document that cannot be read.
+/// may have written since it was pulled.
 ///
 /// # Errors
 /// One of these conditions is not met; somebody holds the lease; errors of the store.
@@ -69,7 +78,7 @@ pub async fn push(
     repository: &str,
     stack: &StackId,
     pulled: PulledState,
-    over_damaged: bool,
+    newest: NewestDocument,
 ) -> Result<u64, UserError> {
     let refuse = |text: String| UserError::new(ErrorKind::State, text);
     if pulled.version != 1 {
@@ -91,6 +100,7 @@ pub async fn push(
         ))
         .hint("`konverge state move FROM TO` renames a stack"));
     }
+    let over_damaged = newest == NewestDocument::MayBeDamaged;
     let mut options = LeaseOptions {
         over_damaged,
         ..over_lost_documents()

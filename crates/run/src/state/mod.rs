@@ -13,7 +13,7 @@ mod rollback;
 
 pub use doctor::{IndexCheck, StateFinding, doctor};
 pub use edit::move_waiting;
-pub use edit::{forget, move_to, push, rebind, unlock};
+pub use edit::{NewestDocument, forget, move_to, push, rebind, unlock};
 pub use import::{ImportRequest, Imported, LeftOut, import};
 pub use import_workspace::{ImportedWorkspace, import_workspace};
 pub(crate) use read::mask_recorded;

@@ -5,7 +5,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::StackId,
 };
-use konverge_state::{IDENTITY_VARIABLE, LeaseOptions, Sealer, StateError, StateStore};
+use konverge_state::{IDENTITY_VARIABLE, LeaseOptions, SealScope, Sealer, StateError, StateStore};
 
 /// What was encrypted anew.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ pub async fn rekey(
             Err(error) => return Err(error.into()),
         };
         let sealer = Sealer::with_data_keys(age, identity, &keys)?;
-        states = states.with_sealer(Some(sealer), true);
+        states = states.with_sealer(Some(sealer), SealScope::Documents);
     } else if new_key {
         return Err(UserError::new(
             ErrorKind::Usage,

@@ -7,7 +7,7 @@ use konverge_base::model::{
     authorization::Authorization, state::JournalEntry,
 };
 use konverge_state::{
-    Sealer, StateError, WriteReason,
+    SealScope, Sealer, StateError, WriteReason,
     store::{Key, MemoryStore, Store, StoreOptions},
 };
 
@@ -150,8 +150,8 @@ async fn the_hash_key_is_made_once() {
 #[tokio::test]
 async fn sealed_states_hide_what_they_hold() {
     let store = Arc::new(MemoryStore::default());
-    let sealed =
-        states(Arc::clone(&store) as Arc<dyn Store>, "1").with_sealer(Some(Sealer::generate()), true);
+    let sealed = states(Arc::clone(&store) as Arc<dyn Store>, "1")
+        .with_sealer(Some(Sealer::generate()), SealScope::Documents);
     let lease = sealed.acquire(&stack(), short()).await.unwrap();
     lease.journal(vec![intent("hunter222")]).await.unwrap();
     lease.commit(with(&["hunter222"], "x"), &[]).await.unwrap();

@@ -11,7 +11,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use konverge_cloud::secret_stores::{KeyService, SecretProblem};
 use konverge_state::{
-    DataKeys, NamedKeyService, Sealer, Sealing, StateError, StateStore,
+    DataKeys, NamedKeyService, SealScope, Sealer, Sealing, StateError, StateStore,
     store::{Created, Key, MemoryStore, Store, StoreError},
 };
 use zeroize::Zeroizing;
@@ -122,7 +122,7 @@ fn with_services(store: Arc<dyn Store>, services: &[&Arc<Service>]) -> StateStor
 
 fn sealed(states: StateStore, keys: &DataKeys) -> StateStore {
     let sealer = Sealer::with_data_keys(&[], None, keys).unwrap();
-    states.with_sealer(Some(sealer), true)
+    states.with_sealer(Some(sealer), SealScope::Documents)
 }
 
 async fn commit(states: &StateStore, name: &str) {
@@ -326,7 +326,7 @@ async fn commit_nothing(states: &StateStore) {
 #[tokio::test]
 async fn without_a_key_nothing_that_must_be_encrypted_is_written() {
     let store = Arc::new(MemoryStore::default());
-    let states = states(Arc::clone(&store) as Arc<dyn Store>, "1").with_sealer(None, true);
+    let states = states(Arc::clone(&store) as Arc<dyn Store>, "1").with_sealer(None, SealScope::Documents);
     assert!(matches!(states.hash_key().await, Err(StateError::Sealed { .. })));
     let lease = states.acquire(&stack(), short()).await.unwrap();
     let error = lease.commit(with(&["a"], "a"), &[]).await.unwrap_err();

@@ -1,0 +1,22 @@
+//! The revision of a pull request that was reviewed.
+
+use konverge_base::model::{CommitId, review::ReviewRecord};
+
+/// A pull request at a commit: what its preview showed, and what was reviewed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PullHead {
+    /// The number of the pull request.
+    pub number: u64,
+    /// Its last head.
+    pub head: CommitId,
+}
+
+impl PullHead {
+    /// The revision of which a preview wrote a record.
+    pub(crate) fn of_record(record: &ReviewRecord) -> Self {
+        Self {
+            number: record.pull_request,
+            head: record.head.clone(),
+        }
+    }
+}
