@@ -141,8 +141,8 @@ async fn argo_cd_takes_a_stack_over_delivers_it_and_gives_it_back() {
     check_life(Tool::Argocd).await;
 }
 
-/// The objects `a` and `old` of Konverge, whose first delivery is killed between the push and the wait.
-async fn first_delivery_is_killed(tool: Tool) -> (Stage, Vec<Value>) {
+/// The objects `a` and `old` of Konverge, which a controller delivers from now on.
+async fn first_delivery(tool: Tool) -> (Stage, Vec<Value>) {
     let stage = Stage::new(tool).await;
     let (a, old) = (
         stage.config_map("a", json!({"x": "1"})),
@@ -153,27 +153,28 @@ async fn first_delivery_is_killed(tool: Tool) -> (Stage, Vec<Value>) {
     stage.configure(Some(tool.word()));
     let documents = stage.delivery();
     stage.install(&documents).await;
-    let run = stage.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
-    eventually("the artifact is pushed", LIMIT, || stage.digest()).await;
-    run.signal(SIGKILL);
-    run.wait();
-    assert_eq!(stage.managers("a").await, only(tool.manager()));
     (stage, documents)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_delivery_that_did_not_end_is_not_taken_for_done() {
-    let (stage, documents) = first_delivery_is_killed(Tool::Argocd).await;
-    let command = ["apply", "shop/dev", "--yes", "--output", "json"];
-    let run = stage.shop.konverge(&command).start();
-    let mut inventory = BTreeMap::new();
-    stage.deliver(&documents, None, &mut inventory).await;
-    let outcome = tokio::task::spawn_blocking(|| run.wait())
+async fn a_first_delivery_that_failed_is_not_taken_for_done() {
+    let (stage, documents) = first_delivery(Tool::Argocd).await;
+    // Nobody delivers: each apply says so, also that after the push.
+    stage.configure_with(Some("argocd"), "1s");
+    for _ in 0..2 {
+        let failed = stage.apply();
+        assert_ne!(failed.code, Some(0), "{}", said(&failed));
+        assert!(said(&failed).contains("did not deliver"), "{}", said(&failed));
+    }
+    stage.configure(Some("argocd"));
+    let run = stage.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
+    stage.deliver(&documents, None, &mut BTreeMap::new()).await;
+    tokio::task::spawn_blocking(|| run.wait())
         .await
         .unwrap()
         .expect(0);
-    let stacks = outcome.json()["stacks"].clone();
-    assert_eq!(stacks[0]["result"], "applied", "{stacks}");
+    // It is done now: nobody delivers again.
+    stage.configure_with(Some("argocd"), "1s");
     assert_eq!(
         stage.shop.ends(&["apply", "shop/dev"], 0),
         [("shop/dev".to_owned(), "unchanged".to_owned())]
@@ -182,13 +183,17 @@ async fn a_first_delivery_that_did_not_end_is_not_taken_for_done() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_controller_never_had_is_deleted_by_konverge() {
-    let (stage, documents) = first_delivery_is_killed(Tool::Flux).await;
-    let killed = stage.digest().await;
+    let (stage, documents) = first_delivery(Tool::Flux).await;
+    let run = stage.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
+    let killed = eventually("the artifact is pushed", LIMIT, || stage.digest()).await;
+    run.signal(SIGKILL);
+    run.wait();
+    assert_eq!(stage.managers("a").await, only(Tool::Flux.manager()));
     stage.wants(&[stage.config_map("a", json!({"x": "1"}))]);
     let run = stage.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
     // `old` is in no artifact that the controller delivers, so it does not delete it.
     let mut inventory = BTreeMap::new();
-    stage.deliver(&documents, killed.as_deref(), &mut inventory).await;
+    stage.deliver(&documents, Some(&killed), &mut inventory).await;
     tokio::task::spawn_blocking(|| run.wait())
         .await
         .unwrap()

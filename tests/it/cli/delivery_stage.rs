@@ -126,12 +126,17 @@ impl Stage {
 
     /// Commits `konverge.yaml`.
     pub(super) fn configure(&self, deliver: Option<&str>) {
+        self.configure_with(deliver, "90s");
+    }
+
+    /// The same, with how long an apply waits for the controller.
+    pub(super) fn configure_with(&self, deliver: Option<&str>, ready_timeout: &str) {
         let rule = deliver.map(|tool| json!({"match": "apps/shop/*", "deliver": tool}));
         let config = json!({
             "version": 1,
             "clusters": {"test": {}},
             "state": {"lease": {"term": "5s", "wait": "60s"}},
-            "apply": {"ready_timeout": "90s"},
+            "apply": {"ready_timeout": ready_timeout},
             "delivery": {"registry": format!("oci://{}/acme", self.registry.host()), "namespace": self.controller_ns},
             "terraform": {
                 "binary": terraform::binary(),

@@ -1,6 +1,7 @@
 //! What an Application of Argo CD says.
 
-use serde_json::{Value, json};
+use konverge_base::model::masked_value::object;
+use serde_json::Value;
 
 use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
@@ -60,9 +61,11 @@ fn rendering_problem(source: &Value) -> Option<DeliveryProblem> {
             "set `spec.source.path: .`: the artifact is read from its root",
         ));
     }
-    // As `konverge export argocd` writes it.
-    let directory = json!({"recurse": true, "include": "manifests/*"});
-    (source["directory"] != directory).then(|| {
+    // As `konverge export argocd` writes it. Argo CD adds settings without content.
+    let wanted = object([("recurse", true.into()), ("include", "manifests/*".into())]);
+    let mut directory = source["directory"].as_object().cloned().unwrap_or_default();
+    directory.retain(|_, setting| !is_empty(setting));
+    (directory != wanted).then(|| {
         DeliveryProblem::new(
             "`spec.source.directory` does not read exactly the manifests of the artifact",
             "set `spec.source.directory: {recurse: true, include: manifests/*}`, and nothing else in it",
@@ -118,6 +121,7 @@ pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     const OURS: &str = "oci://r/acme/a";
 
