@@ -126,12 +126,17 @@ impl Stage {
 
     /// Commits `konverge.yaml`.
     pub(super) fn configure(&self, deliver: Option<&str>) {
+        self.configure_with(deliver, "90s");
+    }
+
+    /// The same, with how long an apply waits for the controller.
+    pub(super) fn configure_with(&self, deliver: Option<&str>, ready_timeout: &str) {
         let rule = deliver.map(|tool| json!({"match": "apps/shop/*", "deliver": tool}));
         let config = json!({
             "version": 1,
             "clusters": {"test": {}},
             "state": {"lease": {"term": "5s", "wait": "60s"}},
-            "apply": {"ready_timeout": "90s"},
+            "apply": {"ready_timeout": ready_timeout},
             "delivery": {"registry": format!("oci://{}/acme", self.registry.host()), "namespace": self.controller_ns},
             "terraform": {
                 "binary": terraform::binary(),
@@ -191,8 +196,8 @@ impl Stage {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap();
             documents.extend(yaml::documents(&text).unwrap());
         }
-        for document in &mut documents {
-            document["metadata"]["namespace"] = json!(self.controller_ns);
+        for document in &documents {
+            assert_eq!(document["metadata"]["namespace"], self.controller_ns.as_str());
         }
         documents
     }
