@@ -68,6 +68,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         ci::link_page(&context.run(), &address, part).await?;
         return Ok(0);
     }
+    let tests = args.tests || is_on(context, "KONVERGE_TESTS")?;
+    if tests && part != ShardMode::Whole {
+        let what =
+            "the stack tests of a change are not dealt out: KONVERGE_TESTS and a shard exclude each other";
+        return Err(UserError::new(ErrorKind::Usage, what)
+            .hint("remove `--shard` and KONVERGE_SHARD from the job with the tests"));
+    }
     let options = CiOptions {
         live: live.map(Into::into),
         part,
@@ -103,7 +110,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     // The result of the run must be published on GitHub.
     run.begin_writes()?;
-    let ended = match args.tests || is_on(context, "KONVERGE_TESTS")? {
+    let ended = match tests {
         true => ci::run_tests(&run, &options, &JobTester).await?,
         false => ci::run(&run, &options).await?,
     };

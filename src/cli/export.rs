@@ -15,6 +15,7 @@ use konverge_base::{
     model::StackId,
     secrets::without_secrets,
 };
+use konverge_config::{DeliveryConfig, DeliveryTool};
 use konverge_export::{
     ChartOptions, DeliverySource, Document, ExportTarget, Exported, LeaveOut, Loss, stack_slug,
 };
@@ -90,7 +91,7 @@ enum LeftOutKind {
 
 impl Args {
     /// The target of a stack. Only with its folder is the path in the source known.
-    fn target(&self, stack: &StackId) -> Result<ExportTarget, UserError> {
+    fn target(&self, stack: &StackId, delivery: &DeliveryConfig) -> Result<ExportTarget, UserError> {
         let wrong = |what: &str| Err(UserError::new(ErrorKind::Usage, what));
         if self.tool != Tool::Helm && (self.name.is_some() || self.chart_version.is_some()) {
             return wrong("`--name` and `--chart-version` are for `konverge export helm`");
@@ -98,6 +99,10 @@ impl Args {
         if !matches!(self.tool, Tool::Argocd | Tool::Flux) && self.source.is_some() {
             return wrong("`--source` is for `konverge export argocd` and `flux`");
         }
+        let controller = match self.tool {
+            Tool::Argocd => DeliveryTool::Argocd,
+            _ => DeliveryTool::Flux,
+        };
         let source = self.source.as_ref().map(|url| {
             let folder = self.path.as_deref().unwrap_or(".").trim_matches('/');
             DeliverySource {
@@ -109,6 +114,7 @@ impl Args {
                     (false, "" | ".") => stack_slug(stack),
                     (false, folder) => format!("{folder}/{}", stack_slug(stack)),
                 },
+                namespace: delivery.namespace(controller).to_owned(),
             }
         });
         Ok(match self.tool {
@@ -159,7 +165,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         terraform: args.leave_out.contains(&LeftOutKind::Terraform),
         secrets: args.leave_out.contains(&LeftOutKind::Secrets),
     };
-    let (stacks, mut failures) = compiled(args, context).await?;
+    let CompiledStacks {
+        stacks,
+        mut failures,
+        delivery,
+    } = compiled(args, context).await?;
     export::check_names(stacks.iter().map(|stack| &stack.id))?;
     let given = [
         (args.name.is_some(), "--name"),
@@ -179,7 +189,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         for note in &stack.spec.notes {
             context.note(&format!("{}: warning: {}", stack.id, log(&without_secrets(note))));
         }
-        let target = args.target(&stack.id)?;
+        let target = args.target(&stack.id, &delivery)?;
         let exported = match export::wrap(stack, &target, leave_out) {
             Ok(exported) => exported,
             Err(failure) => {
@@ -211,9 +221,14 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Err(last)
 }
 
-type Compiled = (Vec<CompiledStack>, Vec<(StackId, UserError)>);
+/// The stacks to export, those that do not compile, and where their controllers are.
+struct CompiledStacks {
+    stacks: Vec<CompiledStack>,
+    failures: Vec<(StackId, UserError)>,
+    delivery: DeliveryConfig,
+}
 
-async fn compiled(args: &Args, context: &CliContext) -> Result<Compiled, UserError> {
+async fn compiled(args: &Args, context: &CliContext) -> Result<CompiledStacks, UserError> {
     let run = context.run();
     if let Some(file) = &args.spec {
         let spec = compiler::read_spec_file(&run.dir.join(file))?;
@@ -221,14 +236,16 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<Compiled, UserErr
         let id = StackId::new(None, "spec", &name).map_err(|error| {
             UserError::new(ErrorKind::Usage, error.to_string()).hint("give the file a name without spaces")
         })?;
-        return Ok((
-            vec![CompiledStack {
-                id,
-                commit: None,
-                spec,
-            }],
-            Vec::new(),
-        ));
+        let stack = CompiledStack {
+            id,
+            commit: None,
+            spec,
+        };
+        return Ok(CompiledStacks {
+            stacks: vec![stack],
+            failures: Vec::new(),
+            delivery: DeliveryConfig::default(),
+        });
     }
     let request = OpenRequest {
         selection: args.stacks.selection(),
@@ -262,7 +279,11 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<Compiled, UserErr
             Err(failure) => failures.push((stack.id.clone(), failure)),
         }
     }
-    Ok((compiled, failures))
+    Ok(CompiledStacks {
+        stacks: compiled,
+        failures,
+        delivery: workspace.config.delivery.clone(),
+    })
 }
 
 fn summary(exported: &Exported, place: &str) -> String {

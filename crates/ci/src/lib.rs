@@ -7,7 +7,7 @@
 //! | `workflow_run` of a pull request from outside | `preview` of its Specs, by this repository's own job |
 //! | `push` to the default branch | `apply`: apply what was reviewed, or what an environment's reviewers approved |
 //! | `workflow_dispatch` with `approve` | `apply`, with those digests approved; `restore` if they stand for drift |
-//! | `schedule` in a job with `on-schedule: apply` | `apply` |
+//! | `schedule` in a job with `KONVERGE_ON_SCHEDULE: apply` | `apply` |
 //! | other `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 //!

@@ -20,12 +20,8 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     let (base, content) = sides(job, event).await?;
     let authority = &job.authority;
     let untrusted = authority.trust == Trust::Untrusted;
-    let power = match &authority.branch {
-        Some(branch) => branch.tip.clone(),
-        // The tip of the base branch: the first parent of the test merge is newer than the event.
-        None if event.merge_commit.as_ref() == Some(&content) => base.clone(),
-        None => event.base.clone(),
-    };
+    let branch = authority.branch.as_ref().map(|branch| &branch.tip);
+    let power = power(branch, event, (&base, &content)).clone();
     if let (Some(into), false) = (authority.elsewhere(), untrusted) {
         job.run.notes.note(&format!(
             "note: this pull request targets `{into}`, not `{}`. Merging it applies nothing, so the preview compares Specs only",
@@ -43,6 +39,21 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
         into: authority.elsewhere().map(str::to_owned),
     };
     show(job, &subject, &Publisher::new(job)).await
+}
+
+/// The commit that grants permissions: the tip of the default branch, or without it that of the base branch. The author
+/// chooses the merge base, so it grants nothing.
+pub(super) fn power<'c>(
+    branch: Option<&'c CommitId>,
+    event: &'c PullRequestEvent,
+    (base, content): (&'c CommitId, &CommitId),
+) -> &'c CommitId {
+    match branch {
+        Some(tip) => tip,
+        // The first parent of the test merge is newer than the event.
+        None if event.merge_commit.as_ref() == Some(content) => base,
+        None => &event.base,
+    }
 }
 
 /// The commits to compare: the test merge with its first parent, if it belongs to this head; otherwise the
@@ -147,5 +158,39 @@ async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Resul
         Ok(common) => Ok(event.refuse_checkout_on(&common)?),
         Err(GitError::NoMergeBase(..)) => Ok(()),
         Err(error) => Err(shallow(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(digit: char) -> CommitId {
+        digit.to_string().repeat(40).parse().unwrap()
+    }
+
+    #[test]
+    fn the_merge_base_grants_nothing() {
+        let (event_base, head, merge, older, tip) =
+            (commit('1'), commit('2'), commit('3'), commit('4'), commit('5'));
+        let event = PullRequestEvent {
+            action: "opened".to_owned(),
+            base_changed: false,
+            number: 1,
+            author: "octocat".to_owned(),
+            base: event_base.clone(),
+            base_branch: "release".to_owned(),
+            default_branch: "main".to_owned(),
+            head: head.clone(),
+            head_branch: "a".to_owned(),
+            merge_commit: Some(merge.clone()),
+            from_fork: false,
+            dependabot: false,
+            merged: false,
+        };
+        assert_eq!(power(Some(&tip), &event, (&older, &head)), &tip);
+        // Without the test merge `older` is the merge base, which the author chooses.
+        assert_eq!(power(None, &event, (&older, &head)), &event_base);
+        assert_eq!(power(None, &event, (&older, &merge)), &older);
     }
 }

@@ -157,9 +157,9 @@ async fn test(
     tester: &dyn StackTester,
 ) -> Result<TestedStacks, UserError> {
     let (base, content) = preview_events::sides(job, event).await?;
-    let power = job.authority.branch.as_ref().map_or(&base, |branch| &branch.tip);
+    let branch = job.authority.branch.as_ref().map(|branch| &branch.tip);
     let sides = PreviewCommits {
-        power: power.clone(),
+        power: preview_events::power(branch, event, (&base, &content)).clone(),
         base,
         content,
     };

@@ -54,12 +54,14 @@ pub fn workflows(source: &dyn Source) -> Vec<Value> {
 
 /// The jobs that apply, each with its workflow and its name.
 fn apply_jobs(workflows: &[Value]) -> impl Iterator<Item = (&Value, &str, &Value)> {
-    let applying = workflows.iter().filter(|workflow| applies(workflow));
-    let jobs = applying.flat_map(|workflow| {
+    let jobs = workflows.iter().flat_map(|workflow| {
         let jobs = workflow["jobs"].as_object().into_iter().flatten();
         jobs.map(move |(name, job)| (workflow, name.as_str(), job))
     });
-    jobs.filter(|(_, _, job)| runs_konverge(job) && may_apply(job))
+    jobs.filter(|(workflow, _, job)| {
+        let applies = may_start(workflow, job, "push") || applies_on_schedule(workflow, job);
+        runs_konverge(job) && applies
+    })
 }
 
 /// The permission that starts the workflows of `apply.hooks`.
@@ -133,15 +135,18 @@ pub fn describe(uncovered: &[String]) -> Option<String> {
 
 /// Returns true if a job runs `konverge ci`, by a step or through our reusable workflow for shards.
 pub fn runs_konverge(job: &Value) -> bool {
-    let ours = |uses: &Value, what: &str| uses.as_str().is_some_and(|uses| uses.starts_with(what));
-    let run = |step: &Value| {
-        step["run"]
-            .as_str()
-            .is_some_and(|run| run.contains("konverge ci"))
-    };
     let shards = "konverge/konverge/.github/workflows/preview-shards.yml@";
-    ours(&job["uses"], shards)
-        || steps(job).any(|step| ours(&step["uses"], "konverge/konverge@") || run(step))
+    has_text(&job["uses"], |uses| uses.starts_with(shards)) || steps(job).any(is_konverge)
+}
+
+/// Returns true if a step runs `konverge ci`.
+fn is_konverge(step: &Value) -> bool {
+    has_text(&step["uses"], |uses| uses.starts_with("konverge/konverge@"))
+        || has_text(&step["run"], |run| run.contains("konverge ci"))
+}
+
+fn has_text(value: &Value, is_it: impl Fn(&str) -> bool) -> bool {
+    value.as_str().is_some_and(is_it)
 }
 
 /// The steps of a job.
@@ -149,33 +154,37 @@ pub fn steps(job: &Value) -> impl Iterator<Item = &Value> {
     job["steps"].as_array().into_iter().flatten()
 }
 
-/// Returns true if a push starts the workflow.
-fn applies(workflow: &Value) -> bool {
-    match &workflow["on"] {
-        Value::String(event) => event == "push",
-        Value::Array(events) => events.iter().any(|event| event == "push"),
-        Value::Object(events) => events.contains_key("push"),
+/// Returns true if an event may start the job: the workflow has it, and the job's `if` names it, or there is none.
+fn may_start(workflow: &Value, job: &Value, event: &str) -> bool {
+    let is_heard = match &workflow["on"] {
+        Value::String(only) => only == event,
+        Value::Array(events) => events.iter().any(|one| one == event),
+        Value::Object(events) => events.contains_key(event),
         _ => false,
-    }
+    };
+    let condition = job["if"].as_str().unwrap_or_default();
+    // A job for one of several schedules has `github.event.schedule == '…'`.
+    is_heard
+        && (condition.is_empty()
+            || condition.contains(&format!("'{event}'"))
+            || (event == "schedule" && condition.contains("github.event.schedule")))
 }
 
-/// Returns true if a push may start the job: its `if` names that event, or there is none.
-fn may_apply(job: &Value) -> bool {
-    let condition = job["if"].as_str().unwrap_or_default();
-    condition.is_empty() || condition.contains("'push'")
+/// Returns true if a job applies on a schedule (`KONVERGE_ON_SCHEDULE: apply`); otherwise it checks for drift then.
+pub fn applies_on_schedule(workflow: &Value, job: &Value) -> bool {
+    let says = |place: &Value| {
+        let task = place["env"]["KONVERGE_ON_SCHEDULE"].as_str()?;
+        Some(task.trim() == "apply")
+    };
+    // The variable of a step hides that of its job, which hides that of the workflow.
+    let outer = says(job).or_else(|| says(workflow)).unwrap_or(false);
+    let mut ours = steps(job).filter(|step| is_konverge(step));
+    may_start(workflow, job, "schedule") && ours.any(|step| says(step).unwrap_or(outer))
 }
 
 /// The environments that a job applies; `None` if it applies all, or if they cannot be determined.
 fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
-    let step = steps(job).find(|step| {
-        let is_action = step["uses"]
-            .as_str()
-            .is_some_and(|uses| uses.starts_with("konverge/konverge@"));
-        is_action
-            || step["run"]
-                .as_str()
-                .is_some_and(|run| run.contains("konverge ci"))
-    })?;
+    let step = steps(job).find(|step| is_konverge(step))?;
     let variable = |place: &Value| {
         place["env"]["KONVERGE_FOR_ENVIRONMENT"]
             .as_str()
@@ -276,5 +285,55 @@ mod tests {
         for given in ["", "permissions: write-all\n", "permissions: {actions: write}\n"] {
             assert_eq!(lacking(hooks, given), [""; 0], "{given}");
         }
+    }
+
+    #[test]
+    fn a_job_that_applies_on_a_schedule_applies() {
+        let (dev, prod) = (
+            "KONVERGE_FOR_ENVIRONMENT: dev",
+            "KONVERGE_FOR_ENVIRONMENT: production",
+        );
+        let jobs = |task: &str| {
+            format!(
+                "on: {{push: {{}}, schedule: [{{cron: '* * * * *'}}]}}\njobs:\n  apply:\n    if: github.event_name == 'push'\n    env: {{{dev}}}\n    steps: [{{run: konverge ci}}]\n  rollouts:\n    if: github.event_name == 'schedule'\n    env: {{{prod}}}\n    steps: [{{run: konverge ci, env: {{KONVERGE_ON_SCHEDULE: {task}}}}}]\n"
+            )
+        };
+        assert_eq!(uncovered(&jobs("apply")), ["a/lab (no environment)"]);
+        assert_eq!(uncovered(&jobs("drift")).len(), 2);
+        let one = "github.event.schedule == '* * * * *'";
+        let by_time = jobs("apply").replace("github.event_name == 'schedule'", one);
+        assert_eq!(uncovered(&by_time), ["a/lab (no environment)"]);
+
+        let hooks = "apply: {hooks: {workflows: [{when: post, stacks: '**', workflow: smoke.yml}]}}";
+        let lacking = |workflow: &str| {
+            let workflow = yaml::from_str(workflow).unwrap();
+            jobs_without_hook_permission(&Config::parse(hooks).unwrap(), &[workflow])
+        };
+        let (variable, ours) = (
+            "env: {KONVERGE_ON_SCHEDULE: apply}",
+            "steps: [{run: konverge ci}]",
+        );
+        for (workflow, job, steps) in [
+            (
+                "",
+                "",
+                "steps: [{run: konverge ci, env: {KONVERGE_ON_SCHEDULE: apply}}]",
+            ),
+            ("", variable, ours),
+            (variable, "", ours),
+        ] {
+            let text = format!(
+                "on: schedule\npermissions: {{contents: read}}\n{workflow}\njobs:\n  rollouts:\n    {job}\n    {steps}\n"
+            );
+            assert_eq!(lacking(&text), ["rollouts"], "{text}");
+            assert_eq!(lacking(&text.replace("apply}", "drift}")), [""; 0], "{text}");
+            assert_eq!(
+                lacking(&text.replace("on: schedule", "on: workflow_dispatch")),
+                [""; 0],
+                "{text}"
+            );
+        }
+        let hidden = "on: schedule\npermissions: {}\nenv: {KONVERGE_ON_SCHEDULE: apply}\njobs:\n  drift:\n    env: {KONVERGE_ON_SCHEDULE: drift}\n    steps: [{run: konverge ci}]\n";
+        assert_eq!(lacking(hidden), [""; 0]);
     }
 }

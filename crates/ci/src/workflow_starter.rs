@@ -104,15 +104,28 @@ impl WorkflowStarter for DefaultBranchWorkflows {
     ) -> Result<Option<UserError>, UserError> {
         let mut pauses = Pauses::until(timeout);
         // GitHub shows a run late.
-        let appears_until = Instant::now() + timeout.min(SEARCH);
+        let appears_until = Instant::now() + SEARCH;
+        let waits_on = format!(
+            "the next apply waits for the same run; `timeout` of `{workflow}` in `apply.hooks.workflows` says how long"
+        );
         loop {
             let Some(found) = self.client.dispatched_run(run).await? else {
-                if Instant::now() < appears_until {
-                    pauses.next(&self.run).await?;
-                    continue;
+                if Instant::now() >= appears_until {
+                    let failure = UserError::new(ErrorKind::Github, format!("its run {run} was deleted"));
+                    return Ok(Some(failure.hint("the next apply starts it again")));
                 }
-                let failure = UserError::new(ErrorKind::Github, format!("its run {run} was deleted"));
-                return Ok(Some(failure.hint("the next apply starts it again")));
+                if pauses.are_over() {
+                    let what = format!("GitHub does not show its run {run} after {} s", timeout.as_secs());
+                    let deleted = format!(
+                        "a run that is not shown for {} s is deleted: a longer `timeout` waits for that",
+                        SEARCH.as_secs()
+                    );
+                    return Err(UserError::new(ErrorKind::Github, what)
+                        .hint(waits_on)
+                        .hint(deleted));
+                }
+                pauses.next(&self.run).await?;
+                continue;
             };
             let url = found.html_url.escape_debug();
             match found.conclusion.as_deref() {
@@ -127,9 +140,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                 None if pauses.are_over() => {
                     let what = format!("it has not ended after {} s: {url}", timeout.as_secs());
                     let failure = UserError::new(ErrorKind::Github, what);
-                    return Err(failure.hint(format!(
-                        "the next apply waits for the same run; `timeout` of `{workflow}` in `apply.hooks.workflows` says how long"
-                    )));
+                    return Err(failure.hint(waits_on));
                 }
                 None => {}
             }

@@ -42,6 +42,15 @@ pub struct DeliveryConfig {
 }
 
 impl DeliveryConfig {
+    /// The namespace of the controller's objects.
+    pub fn namespace(&self, tool: DeliveryTool) -> &str {
+        let default = match tool {
+            DeliveryTool::Argocd => "argocd",
+            DeliveryTool::Flux => "flux-system",
+        };
+        self.namespace.as_deref().unwrap_or(default)
+    }
+
     /// What is wrong: `is_used` says whether a rule delivers, `is_cluster` which clusters there are.
     pub(super) fn problem(
         &self,

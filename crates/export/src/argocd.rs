@@ -74,7 +74,7 @@ fn application(bundle: &Bundle, source: &DeliverySource) -> Value {
     json!({
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
-        "metadata": {"name": stack_slug(&bundle.stack), "namespace": "argocd"},
+        "metadata": {"name": stack_slug(&bundle.stack), "namespace": source.namespace},
         "spec": {
             "project": "default",
             "source": {

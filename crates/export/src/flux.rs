@@ -22,9 +22,6 @@ const OBEYED: [&str; 4] = [
     "kustomize.toolkit.fluxcd.io/force",
 ];
 
-/// The namespace of Flux itself.
-const NAMESPACE: &str = "flux-system";
-
 pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result<Exported, ExportError> {
     let mut refusals = unknown_values(bundle, &|_| false);
     refusals.extend(obeyed_annotations(bundle, &OBEYED));
@@ -58,7 +55,7 @@ fn delivery(bundle: &Bundle, source: &DeliverySource) -> Vec<Value> {
     let mut documents = vec![json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1",
         "kind": kind,
-        "metadata": {"name": slug, "namespace": NAMESPACE},
+        "metadata": {"name": slug, "namespace": source.namespace},
         "spec": {"interval": "5m", "url": source.url, "ref": reference},
     })];
     let mut before: Option<String> = None;
@@ -79,7 +76,7 @@ fn delivery(bundle: &Bundle, source: &DeliverySource) -> Vec<Value> {
         documents.push(json!({
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
             "kind": "Kustomization",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": source.namespace},
             "spec": spec,
         }));
     }

@@ -9,6 +9,8 @@ pub struct DeliverySource {
     pub revision: Option<String>,
     /// The folder of the files in it.
     pub path: String,
+    /// The namespace of the controller's objects.
+    pub namespace: String,
 }
 
 impl DeliverySource {

@@ -432,11 +432,14 @@ fn delivery_points_at_the_files_and_never_substitutes() {
         url: "https://x/deploy".to_owned(),
         revision: None,
         path: "deploy/shop-dev".to_owned(),
+        namespace: "delivery".to_owned(),
     };
     let flux = exported(&all, &ExportTarget::Flux(Some(source.clone()))).unwrap();
     let documents = yaml::documents(text(&flux, "delivery/flux.yaml")).unwrap();
     assert_eq!(documents[0]["kind"], "GitRepository");
     assert_eq!(documents[1]["spec"]["path"], "./deploy/shop-dev/manifests/000");
+    let in_namespace = |document: &Value| document["metadata"]["namespace"] == "delivery";
+    assert!(documents.iter().all(in_namespace), "{documents:?}");
     assert_eq!(
         documents[2]["spec"]["dependsOn"],
         json!([{"name": "shop-dev-000"}])
@@ -449,10 +452,12 @@ fn delivery_points_at_the_files_and_never_substitutes() {
     let argo = exported(&all, &ExportTarget::ArgoCd(Some(source))).unwrap();
     let application: Value = yaml::from_str(text(&argo, "delivery/application.yaml")).unwrap();
     assert_eq!(application["spec"]["source"]["path"], "deploy/shop-dev/.");
+    assert!(in_namespace(&application), "{application}");
     let artifact = DeliverySource {
         url: "oci://h/a".to_owned(),
         revision: Some("1".to_owned()),
         path: ".".to_owned(),
+        namespace: "flux-system".to_owned(),
     };
     let flux = exported(&all, &ExportTarget::Flux(Some(artifact))).unwrap();
     let documents = yaml::documents(text(&flux, "delivery/flux.yaml")).unwrap();

@@ -19,7 +19,7 @@ pub use object::object_ref::mark_owner;
 pub use plan::same_cluster::forget_clusters;
 
 /// Our name as a field manager.
-const FIELD_MANAGER: &str = "konverge";
+pub const FIELD_MANAGER: &str = "konverge";
 /// The annotation that names the owner of an object.
 const OWNER: &str = "konverge/stack";
 /// The annotation that forbids to delete or replace an object.

@@ -127,7 +127,9 @@ fn package_row(package: &ModelPackageChange, most: usize) -> Row {
     parts.push(word(match package.change {
         InputChange::Added => " is new",
         InputChange::Removed => " is removed",
-        InputChange::Modified if package.properties.is_empty() => " differs in its documentation",
+        InputChange::Modified if package.properties.is_empty() => {
+            " differs, but in no schema, property or check"
+        }
         InputChange::Modified => "",
     }));
     parts.extend(stack_parts(&package.stacks));
@@ -171,7 +173,7 @@ fn property_row(change: &ModelPropertyChange) -> Row {
     let mut parts = vec![word(verb)];
     match (&change.property, &change.check) {
         (Some(property), _) => parts.push(name(&format!("{}.{property}", change.schema))),
-        // The condition of a check says what its message says.
+        // The message of a check is enough: its condition is not shown.
         (None, Some(check)) => {
             parts.extend([word("the check "), name(&format!("{}: {check}", change.schema))]);
             return Row::new(parts);
@@ -220,7 +222,7 @@ pub(super) fn markdown(models: &[ModelChange], room: usize) -> String {
     format!("<details open><summary>{title}</summary>\n\n{body}\n</details>\n\n")
 }
 
-/// `generated schemas of 2 folders`.
+/// `generated schemas in 2 folders`.
 fn title(models: &[ModelChange]) -> String {
     format!("generated schemas in {}", labels::plural(models.len(), "folder"))
 }
@@ -260,5 +262,35 @@ fn add_lines(row: &Row, depth: usize, text: &mut String) {
     text.push('\n');
     for below in &row.below {
         add_lines(below, depth + 1, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::model::RepoPath;
+
+    /// An import, a rule of the schema or its documentation: which one is not known.
+    #[test]
+    fn a_package_without_known_differences_is_not_called_documentation() {
+        let package = ModelPackageChange {
+            package: RepoPath::normalize("base/pkg/a/v1").unwrap(),
+            change: InputChange::Modified,
+            properties: Vec::new(),
+            stacks: Vec::new(),
+        };
+        let model = ModelChange {
+            folder: RepoPath::normalize("base/pkg/a").unwrap(),
+            sources: Vec::new(),
+            record: None,
+            from_version: None,
+            to_version: None,
+            packages: vec![package],
+        };
+        let text = terminal(&[model], Style { color: false });
+        assert!(
+            text.contains("base/pkg/a/v1 differs, but in no schema, property or check"),
+            "{text}"
+        );
     }
 }

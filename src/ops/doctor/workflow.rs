@@ -13,7 +13,9 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     yaml,
 };
-use konverge_ci::workflow_coverage::{HOOK_PERMISSION, grants, permissions, runs_konverge, steps};
+use konverge_ci::workflow_coverage::{
+    HOOK_PERMISSION, applies_on_schedule, grants, permissions, runs_konverge, steps,
+};
 use konverge_config::Config;
 
 pub(super) const FOLDER: &str = ".github/workflows";
@@ -133,7 +135,8 @@ fn judge_job(
         .filter(|(event, _)| starts(event))
         .flat_map(|(_, needs)| needs.iter().copied())
         .collect();
-    needed.extend((has_hooks && starts("push")).then_some(HOOK_PERMISSION));
+    let applies = starts("push") || applies_on_schedule(workflow, job);
+    needed.extend((has_hooks && applies).then_some(HOOK_PERMISSION));
     if is_verdict(job) {
         needed.retain(|(key, _)| *key == "statuses");
     }
@@ -269,6 +272,14 @@ mod tests {
             fixes.contains("add `actions: write` to the job's `permissions`"),
             "{fixes}"
         );
+        let scheduled = "on: schedule\njobs:\n  rollouts:\n    env: {KONVERGE_ON_SCHEDULE: apply}\n    permissions: {contents: read, issues: write}\n    steps: [{run: konverge ci}]\n";
+        let found = looked_with(scheduled, hooks);
+        assert!(
+            found[0].says.ends_with("its token lacks actions: write"),
+            "{found:?}"
+        );
+        let drift = looked_with(&scheduled.replace("apply}", "drift}"), hooks);
+        assert_eq!(drift[0].verdict, ok, "{drift:?}");
         let granted = WORKFLOW.replace("issues: write", "issues: write\n      actions: write");
         let found = looked_with(&granted, hooks);
         assert!(found.iter().all(|finding| finding.verdict == ok), "{found:?}");

@@ -210,6 +210,19 @@ async fn a_pull_request_from_outside_runs_offline_tests_alone() {
     );
     stage.env = vec![("KONVERGE_TESTS", "yes".to_owned())];
     stage.push(&main, &main).outcome.check(64);
+    // A shard is not dropped in silence, right or wrong.
+    let (payload, trial) = stage.opened(9, "outside", "synchronize", "acme/konfig");
+    for (shard, why) in [
+        ("1/2", "KONVERGE_TESTS and a shard exclude each other"),
+        ("2/1", "`2/8` previews the second of eight shards"),
+    ] {
+        let variables = [("KONVERGE_TESTS", "true"), ("KONVERGE_SHARD", shard)];
+        stage.env = variables.map(|(name, value)| (name, value.to_owned())).into();
+        let refused = stage.preview(9, &payload, &trial);
+        refused.outcome.check(64);
+        let said = &refused.outcome.stderr;
+        assert!(said.contains(why), "{shard}: {said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -268,6 +268,27 @@ async fn a_run_that_github_shows_late_is_started_once() {
     assert_eq!(smoke.count(), 4);
 }
 
+/// GitHub shows a run later than the apply waits: it may not be taken for deleted, and not be started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_github_does_not_show_in_time_is_not_started_again() {
+    let mut stage = stage(&around("wf-hidden/*")).await;
+    stage.github.world(|world| {
+        world.workflows.get_mut("smoke.yml").unwrap().shown_late = 1000;
+    });
+    let unknown = merge(&mut stage, 7, "wf-hidden/dev", "one");
+    unknown.outcome.check(1);
+    let said = &unknown.outcome.stdout;
+    assert!(
+        said.contains("after 1 s") && said.contains("the next apply waits for the same run"),
+        "{said}"
+    );
+    stage.github.world(|world| {
+        world.runs.last_entry().unwrap().get_mut()["shown_late"] = json!(0);
+    });
+    stage.again().outcome.check(0);
+    assert_eq!(files(&stage), ["backup.yml", "smoke.yml"]);
+}
+
 /// The process is killed while it asks GitHub to start a workflow, before GitHub takes the request and after it: there is
 /// one run in the end.
 #[tokio::test(flavor = "multi_thread")]

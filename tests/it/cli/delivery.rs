@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use nix::sys::signal::Signal::SIGKILL;
+use serde_json::{Value, json};
 
 use super::delivery_stage::{LIMIT, Stage, Tool, only, said};
 use crate::support::{service::eventually, shop_monorepo::resource, terraform};
@@ -91,7 +92,7 @@ async fn check_life(tool: Tool) {
         stage.digest().await.filter(|digest| *digest != first)
     })
     .await;
-    run.signal(nix::sys::signal::Signal::SIGKILL);
+    run.signal(SIGKILL);
     run.wait();
     assert_eq!(stage.live("a").await.unwrap()["data"]["x"], "1");
     let second = stage.digest().await.unwrap();
@@ -138,6 +139,89 @@ async fn flux_takes_a_stack_over_delivers_it_and_gives_it_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn argo_cd_takes_a_stack_over_delivers_it_and_gives_it_back() {
     check_life(Tool::Argocd).await;
+}
+
+/// The objects `a` and `old` of Konverge, whose first delivery is killed between the push and the wait.
+async fn first_delivery_is_killed(tool: Tool) -> (Stage, Vec<Value>) {
+    let stage = Stage::new(tool).await;
+    let (a, old) = (
+        stage.config_map("a", json!({"x": "1"})),
+        stage.config_map("old", json!({})),
+    );
+    stage.wants(&[a, old]);
+    stage.apply().expect(0);
+    stage.configure(Some(tool.word()));
+    let documents = stage.delivery();
+    stage.install(&documents).await;
+    let run = stage.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
+    eventually("the artifact is pushed", LIMIT, || stage.digest()).await;
+    run.signal(SIGKILL);
+    run.wait();
+    assert_eq!(stage.managers("a").await, only(tool.manager()));
+    (stage, documents)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_delivery_that_did_not_end_is_not_taken_for_done() {
+    let (stage, documents) = first_delivery_is_killed(Tool::Argocd).await;
+    let command = ["apply", "shop/dev", "--yes", "--output", "json"];
+    let run = stage.shop.konverge(&command).start();
+    let mut inventory = BTreeMap::new();
+    stage.deliver(&documents, None, &mut inventory).await;
+    let outcome = tokio::task::spawn_blocking(|| run.wait())
+        .await
+        .unwrap()
+        .expect(0);
+    let stacks = outcome.json()["stacks"].clone();
+    assert_eq!(stacks[0]["result"], "applied", "{stacks}");
+    assert_eq!(
+        stage.shop.ends(&["apply", "shop/dev"], 0),
+        [("shop/dev".to_owned(), "unchanged".to_owned())]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_controller_never_had_is_deleted_by_konverge() {
+    let (stage, documents) = first_delivery_is_killed(Tool::Flux).await;
+    let killed = stage.digest().await;
+    stage.wants(&[stage.config_map("a", json!({"x": "1"}))]);
+    let run = stage.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
+    // `old` is in no artifact that the controller delivers, so it does not delete it.
+    let mut inventory = BTreeMap::new();
+    stage.deliver(&documents, killed.as_deref(), &mut inventory).await;
+    tokio::task::spawn_blocking(|| run.wait())
+        .await
+        .unwrap()
+        .expect(0);
+    assert!(stage.live("old").await.is_none());
+    assert_eq!(stage.live("a").await.unwrap()["data"], json!({"x": "1"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_push_that_was_refused_is_refused_again() {
+    let stage = Stage::new(Tool::Flux).await;
+    let a = stage.config_map("a", json!({"x": "1"}));
+    stage.wants(std::slice::from_ref(&a));
+    stage.apply().expect(0);
+    stage.configure(Some("flux"));
+    let documents = stage.delivery();
+    stage.install(&documents).await;
+    let other = format!("{}:live", stage.artifact());
+    stage.wants(&[stage.config_map("other", json!({}))]);
+    stage
+        .shop
+        .run(&["export", "flux", "shop/dev", "--rev", "HEAD", "--to", &other])
+        .expect(0);
+    stage.wants(std::slice::from_ref(&a));
+    for _ in 0..2 {
+        let refused = stage.apply();
+        assert_ne!(refused.code, Some(0));
+        assert!(
+            said(&refused).contains("which no apply of this stack pushed"),
+            "{}",
+            said(&refused)
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

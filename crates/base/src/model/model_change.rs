@@ -32,7 +32,7 @@ pub struct ModelPackageChange {
     pub package: RepoPath,
     /// Whether the package is new, gone or modified.
     pub change: InputChange,
-    /// What differs in a modified package, by schema; empty if only its documentation differs.
+    /// What differs in a modified package, by schema; empty if no schema, property or check differs.
     pub properties: Vec<ModelPropertyChange>,
     /// The stacks that import the package.
     pub stacks: Vec<StackId>,

@@ -1,15 +1,21 @@
 //! What an Application of Argo CD says.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::progress::{DeliveryProblem, DeliveryProgress};
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
+use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
 /// Why an Application does not deliver the artifact.
 pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
+    // Argo CD prefers them to `source`.
+    if application
+        .pointer("/spec/sources")
+        .is_some_and(|sources| !is_empty(sources))
+    {
+        return Some(DeliveryProblem::new(
+            "it reads `spec.sources`",
+            "remove them and set `spec.source`: the artifact is the only source",
+        ));
+    }
     let source = text(application, "/spec/source/repoURL");
     if source != artifact {
         return Some(DeliveryProblem::other_source(source, artifact));
@@ -20,6 +26,9 @@ pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<
             &format!("{source}:{revision}"),
             &format!("{artifact}:{tag}"),
         ));
+    }
+    if let Some(problem) = rendering_problem(&application["spec"]["source"]) {
+        return Some(problem);
     }
     let options = application
         .pointer("/spec/syncPolicy/syncOptions")
@@ -32,6 +41,33 @@ pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<
         ));
     }
     None
+}
+
+/// Why a source does not read the files of the artifact as they are.
+fn rendering_problem(source: &Value) -> Option<DeliveryProblem> {
+    for key in ["kustomize", "helm", "plugin", "chart"] {
+        if !is_empty(&source[key]) {
+            return Some(DeliveryProblem::new(
+                format!("`spec.source.{key}` changes the objects"),
+                "remove it: a review would not be of what is applied",
+            ));
+        }
+    }
+    let path = text(source, "/path");
+    if !matches!(path, "" | "." | "./") {
+        return Some(DeliveryProblem::new(
+            format!("it reads the folder `{}`", path.escape_debug()),
+            "set `spec.source.path: .`: the artifact is read from its root",
+        ));
+    }
+    // As `konverge export argocd` writes it.
+    let directory = json!({"recurse": true, "include": "manifests/*"});
+    (source["directory"] != directory).then(|| {
+        DeliveryProblem::new(
+            "`spec.source.directory` does not read exactly the manifests of the artifact",
+            "set `spec.source.directory: {recurse: true, include: manifests/*}`, and nothing else in it",
+        )
+    })
 }
 
 /// Returns true if it deletes what leaves the artifact. Who syncs by hand decides then.
@@ -82,13 +118,17 @@ pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     const OURS: &str = "oci://r/acme/a";
 
+    fn source() -> Value {
+        let directory = json!({"recurse": true, "include": "manifests/*"});
+        json!({"repoURL": OURS, "targetRevision": "live", "path": ".", "directory": directory})
+    }
+
     fn application() -> Value {
         json!({
-            "spec": {"source": {"repoURL": OURS, "targetRevision": "live"}, "syncPolicy": {"syncOptions": ["ServerSideApply=true"]}},
+            "spec": {"source": source(), "syncPolicy": {"syncOptions": ["ServerSideApply=true"]}},
             "status": {
                 "sync": {"status": "Synced", "revision": "sha256:1"},
                 "health": {"status": "Healthy"},
@@ -122,6 +162,52 @@ mod tests {
         assert!(prunes(&automated));
         automated["spec"]["syncPolicy"]["automated"] = json!({});
         assert!(!prunes(&automated));
+    }
+
+    #[test]
+    fn an_application_that_does_not_apply_the_files_as_they_are_is_refused() {
+        let with = |key: &str, value: Value| {
+            let mut one = application();
+            one["spec"]["source"][key] = value;
+            problem(&one, OURS, "live")
+        };
+        for (key, value) in [
+            ("kustomize", json!({"namePrefix": "a-"})),
+            ("helm", json!({"parameters": []})),
+            ("plugin", json!({"name": "kcl"})),
+            ("chart", json!("a")),
+            ("path", json!("other")),
+            ("path", json!("manifests")),
+            ("directory", json!(null)),
+            ("directory", json!({"recurse": true})),
+            ("directory", json!({"recurse": true, "include": "*"})),
+            (
+                "directory",
+                json!({"recurse": true, "include": "manifests/*", "exclude": "manifests/a.yaml"}),
+            ),
+            (
+                "directory",
+                json!({"recurse": true, "include": "manifests/*", "jsonnet": {"tlas": []}}),
+            ),
+        ] {
+            let found = with(key, value.clone()).unwrap_or_else(|| panic!("{key}: {value}"));
+            assert!(found.remedy.is_some(), "{key}");
+        }
+        for (key, value) in [
+            ("path", json!("")),
+            ("path", json!("./")),
+            ("kustomize", json!({})),
+        ] {
+            assert_eq!(with(key, value), None, "{key}");
+        }
+        let mut several = application();
+        several["spec"]["sources"] = json!([source(), {"repoURL": "https://example.com/x"}]);
+        assert!(
+            problem(&several, OURS, "live")
+                .unwrap()
+                .what
+                .contains("spec.sources")
+        );
     }
 
     #[test]

@@ -38,12 +38,38 @@ pub fn artifact(exported: &Exported) -> Artifact {
 /// The objects of a stack as they are delivered.
 pub(crate) struct DeliveredFiles {
     pub artifact: Artifact,
-    /// The files by path.
-    pub files: Vec<String>,
-    /// Each object with the values of its references.
-    pub objects: BTreeMap<ResourceId, Resource>,
+    exported: Exported,
+    wanted: Vec<Resource>,
     /// The objects with annotations that protect them from Konverge alone.
     pub unprotected: Vec<ResourceId>,
+}
+
+impl DeliveredFiles {
+    /// The files by path.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &String> {
+        self.exported.files.keys()
+    }
+
+    /// Each object with the values of its references, as the controller reads it: with what the export adds.
+    ///
+    /// # Errors
+    /// Internal: a file is not YAML.
+    pub(crate) fn objects(&self) -> Result<BTreeMap<ResourceId, Resource>, UserError> {
+        let wanted: BTreeMap<_, _> = self.wanted.iter().map(|one| (&one.id, one)).collect();
+        let mut objects = BTreeMap::new();
+        for object in self.exported.document.levels.iter().flatten() {
+            let text = self.exported.files.get(&object.file);
+            let text = text.map(|text| String::from_utf8_lossy(text)).unwrap_or_default();
+            let body = yaml::from_long_str(&text).map_err(|error| {
+                let what = format!("internal error: `{}` was not written as YAML: {error}", object.id);
+                UserError::new(ErrorKind::Internal, what)
+            })?;
+            if let Some(resource) = wanted.get(&object.id) {
+                objects.insert(object.id.clone(), resource.with(body));
+            }
+        }
+        Ok(objects)
+    }
 }
 
 /// The files of the objects of a stack. Their owner is marked as an apply marks it.
@@ -77,26 +103,10 @@ pub(crate) fn delivered_files(
         target: target.name(),
     })?;
     let exported = export(&bundle, &target)?;
-    let wanted: BTreeMap<_, _> = spec.resources.iter().map(|one| (&one.id, one)).collect();
-    let mut objects = BTreeMap::new();
-    for object in exported.document.levels.iter().flatten() {
-        // What the controller reads, with what the export adds.
-        let text = exported
-            .files
-            .get(&object.file)
-            .map(|text| String::from_utf8_lossy(text));
-        let body = yaml::from_long_str(&text.unwrap_or_default()).map_err(|error| {
-            let what = format!("internal error: `{}` was not written as YAML: {error}", object.id);
-            UserError::new(ErrorKind::Internal, what)
-        })?;
-        if let Some(resource) = wanted.get(&object.id) {
-            objects.insert(object.id.clone(), resource.with(body));
-        }
-    }
     Ok(DeliveredFiles {
-        objects,
         artifact: artifact(&exported),
-        files: exported.files.keys().cloned().collect(),
         unprotected: exported.document.unprotected.clone(),
+        exported,
+        wanted: spec.resources,
     })
 }

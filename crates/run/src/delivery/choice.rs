@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use konverge_base::{
     error::UserError,
+    interrupt::Interrupt,
     model::{ClusterName, StackId, state::StackState},
     secrets::Secrets,
 };
@@ -62,6 +63,7 @@ impl DeliveryChoice<'_> {
                     before,
                     login,
                     secrets: self.secrets.clone(),
+                    interrupt: Interrupt::new(self.run.cancel.clone()),
                 };
                 let delivered = DeliveredObjects::new(&kubernetes, delivery);
                 (delivered.check().await, Arc::new(delivered))

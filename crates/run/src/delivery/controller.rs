@@ -54,13 +54,9 @@ impl DeliveryTarget {
     ) -> Self {
         let name = stack_slug(stack);
         let delivery = &config.delivery;
-        let namespace = delivery.namespace.clone().unwrap_or_else(|| match tool {
-            DeliveryTool::Argocd => "argocd".to_owned(),
-            DeliveryTool::Flux => "flux-system".to_owned(),
-        });
         Self {
             tool,
-            namespace,
+            namespace: delivery.namespace(tool).to_owned(),
             cluster: delivery.cluster.as_ref().or(own).cloned(),
             artifact: format!("{}/{name}", delivery.registry.as_deref().unwrap_or_default()),
             tag: delivery.tag.clone().unwrap_or_else(|| TAG.to_owned()),
@@ -70,15 +66,8 @@ impl DeliveryTarget {
 
     /// Returns true if both are the same object of a controller.
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
-        let object = |one: &Self| {
-            (
-                one.tool,
-                one.name.clone(),
-                one.namespace.clone(),
-                one.cluster.clone(),
-            )
-        };
-        object(self) == object(other)
+        (self.tool, &self.name, &self.namespace, &self.cluster)
+            == (other.tool, &other.name, &other.namespace, &other.cluster)
     }
 
     /// The artifact with its tag.
@@ -87,6 +76,11 @@ impl DeliveryTarget {
     /// The configured address is not valid.
     pub(crate) fn reference(&self) -> Result<ArtifactReference, PublishError> {
         format!("{}:{}", self.artifact, self.tag).parse()
+    }
+
+    /// One content of the artifact, by its digest.
+    pub(crate) fn at(&self, digest: &str) -> String {
+        format!("{}:{}@{digest}", self.artifact, self.tag)
     }
 
     /// The name under which the controller applies fields.

@@ -2,11 +2,19 @@
 
 use serde_json::Value;
 
-use super::progress::{DeliveryProblem, DeliveryProgress};
+use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
+/// What a Kustomization must not have: it changes the objects, or where they go.
+const CHANGING: [&str; 8] = [
+    "patches",
+    "images",
+    "targetNamespace",
+    "namePrefix",
+    "nameSuffix",
+    "components",
+    "commonMetadata",
+    "kubeConfig",
+];
 
 /// Why an OCIRepository does not deliver the artifact.
 pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
@@ -59,11 +67,10 @@ pub(super) fn kustomization_problem(one: &Value) -> Option<DeliveryProblem> {
             ));
         }
     }
-    for key in ["patches", "images", "targetNamespace", "namePrefix", "nameSuffix"] {
-        let value = &one["spec"][key];
-        if !(value.is_null() || value == "" || value.as_array().is_some_and(Vec::is_empty)) {
+    for key in CHANGING {
+        if !is_empty(&one["spec"][key]) {
             return Some(DeliveryProblem::new(
-                format!("`spec.{key}` changes the objects"),
+                format!("`spec.{key}` changes the objects or where they go"),
                 "remove it: a review would not be of what is applied",
             ));
         }
@@ -232,5 +239,25 @@ mod tests {
         rewrites["spec"]["postBuild"] = json!({"substitute": {"a": "b"}});
         assert_eq!(kustomization_problem(&one), None);
         assert!(kustomization_problem(&rewrites).is_some());
+        for (key, value) in [
+            ("patches", json!([{"patch": "a"}])),
+            ("images", json!([{"name": "a", "newTag": "1"}])),
+            ("targetNamespace", json!("a")),
+            ("namePrefix", json!("a-")),
+            ("nameSuffix", json!("-a")),
+            ("components", json!(["../a"])),
+            ("commonMetadata", json!({"labels": {"a": "b"}})),
+            ("kubeConfig", json!({"secretRef": {"name": "a"}})),
+        ] {
+            let mut changes = one.clone();
+            changes["spec"][key] = value;
+            let what = kustomization_problem(&changes)
+                .unwrap_or_else(|| panic!("{key}"))
+                .what;
+            assert!(
+                what.contains(&format!("`spec.{key}` changes the objects or where they go")),
+                "{what}"
+            );
+        }
     }
 }

@@ -1,5 +1,23 @@
 //! What a controller says of a delivery: how far it is, and why its objects do not deliver a stack.
 
+use serde_json::Value;
+
+/// The text at a place of an object; empty if there is none.
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns true if a setting has no content.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(values) => values.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// How far a controller is with a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DeliveryProgress {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use konverge_base::{
     error::{ErrorKind, UserError},
+    interrupt::Interrupt,
     model::{
         ClusterName, ResourceId, StackId, masked_value,
         plan::{Action, ResourcePlan},
@@ -19,7 +20,7 @@ use konverge_cloud::RegistryLogin;
 use konverge_engine::runtime::{
     ApplySink, Granularity, Item, Needs, ObservedObject, PlannedResource, Preparation, Runtime, StackScope,
 };
-use konverge_kubernetes::Kubernetes;
+use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
 use konverge_publish::{PublishError, publish_in_place_of};
 
 use super::{
@@ -29,15 +30,14 @@ use super::{
     record::DeliveryRecord,
 };
 
-/// The field manager of Konverge itself.
-const OURS: &str = "konverge";
-
 /// Why an earlier delivery ends.
 pub(crate) const OTHER_RULE: &str = "konverge.yaml says otherwise now";
 pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
 
 /// The objects of one stack, which a controller applies from an artifact. One plan and its apply use it.
 pub(crate) struct DeliveredObjects {
+    /// With the field manager of Konverge: it deletes what the controller never had.
+    ours: Kubernetes,
     /// With the field manager that applies the objects now: the plan shows what follows from its fields.
     planner: Kubernetes,
     /// With the field manager of the controller.
@@ -48,6 +48,7 @@ pub(crate) struct DeliveredObjects {
     before: Option<DeliveryRecord>,
     login: Option<RegistryLogin>,
     secrets: Secrets,
+    pub(super) interrupt: Interrupt,
 }
 
 /// What a delivery is made of, besides its clusters.
@@ -57,6 +58,7 @@ pub(crate) struct Delivery {
     pub before: Option<DeliveryRecord>,
     pub login: Option<RegistryLogin>,
     pub secrets: Secrets,
+    pub interrupt: Interrupt,
 }
 
 impl DeliveredObjects {
@@ -67,12 +69,14 @@ impl DeliveredObjects {
             before,
             login,
             secrets,
+            interrupt,
         } = delivery;
         let planner = match &before {
             Some(before) => kubernetes.managed_by(before.target.field_manager()),
             None => kubernetes.clone(),
         };
         Self {
+            ours: kubernetes.clone(),
             planner,
             kubernetes: kubernetes.managed_by(target.field_manager()),
             stack,
@@ -80,6 +84,7 @@ impl DeliveredObjects {
             before,
             login,
             secrets,
+            interrupt,
         }
     }
 
@@ -106,16 +111,19 @@ impl DeliveredObjects {
         })
     }
 
-    /// The digest of the last delivery, if the tag stands at it for certain.
+    /// The digest of the last delivery, if the tag stands at it for certain and the controller was healthy at it.
     fn last_digest(&self) -> Option<&str> {
-        let before = self
-            .before
+        let before = self.before.as_ref();
+        before
+            .filter(|before| before.target == self.target)?
+            .settled_digest()
+    }
+
+    /// Returns true if the controller has delivered the stack before: then it deletes what leaves the artifact.
+    fn has_delivered(&self) -> bool {
+        self.before
             .as_ref()
-            .filter(|before| before.target == self.target)?;
-        match before.digests.as_slice() {
-            [only] => Some(only),
-            _ => None,
-        }
+            .is_some_and(|before| before.target.is_same_object(&self.target) && before.delivered.is_some())
     }
 
     fn files(&self, resources: Vec<Resource>) -> Result<DeliveredFiles, UserError> {
@@ -147,9 +155,10 @@ impl DeliveredObjects {
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
         let resources = items.iter().filter_map(|item| item.desired.clone());
         let files = self.files(resources.collect())?;
+        let objects = files.objects()?;
         let mut wanted = BTreeMap::new();
         for item in &mut items {
-            let object = files.objects.get(&item.id).cloned();
+            let object = objects.get(&item.id).cloned();
             wanted.extend(item.desired.take().map(|desired| (item.id.clone(), desired)));
             item.desired = object;
         }
@@ -157,7 +166,7 @@ impl DeliveredObjects {
         let planned = self.planner.plan(scope, items).await?.into_iter();
         let planned = planned.map(|answer| {
             let mut planned = answer?;
-            let Some(object) = files.objects.get(&planned.item.id) else {
+            let Some(object) = objects.get(&planned.item.id) else {
                 return Ok(planned);
             };
             if planned.public.action == Action::Replace {
@@ -177,11 +186,11 @@ impl DeliveredObjects {
         scope: &StackScope,
         items: Vec<Item>,
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
-        let planned = self.planner.plan(scope, items).await?;
-        if self.before.is_none() {
-            // The controller has never seen them.
-            return Ok(planned);
+        if !self.has_delivered() {
+            // The controller never had them.
+            return self.ours.plan(scope, items).await;
         }
+        let planned = self.planner.plan(scope, items).await?;
         let goes = |one: &Result<PlannedResource, UserError>| {
             one.as_ref().is_ok_and(|one| one.public.action == Action::Delete)
         };
@@ -220,7 +229,7 @@ impl DeliveredObjects {
         let mut resources = Vec::with_capacity(planned.len());
         for one in &planned {
             let wanted: &Option<Resource> = one.preparation.get()?;
-            if let Some(path) = leaked(&self.secrets, one) {
+            if let Some(path) = leaked(&self.secrets, one)? {
                 let what = format!(
                     "`{}` would carry a secret value into the artifact at `{path}`",
                     one.item.id
@@ -233,7 +242,7 @@ impl DeliveredObjects {
         let files = self.files(resources)?;
         let digest = files.artifact.digest();
         let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
-        if let Some(file) = objects.unread(files.files.iter()) {
+        if let Some(file) = objects.unread(files.paths()) {
             let what = format!("no Kustomization of {} reads `{file}`", self.target.title());
             return Err(UserError::new(ErrorKind::Policy, what).hint(format!(
                 "the stack has levels that are new: {}",
@@ -241,17 +250,22 @@ impl DeliveredObjects {
             )));
         }
         sink.fence().await?;
+        // Before anything is changed: a run that ends too early is not taken for a delivery.
+        let pushing = DeliveryRecord::pushing(self.before.as_ref(), &self.target, &digest);
+        if self.before.as_ref() != Some(&pushing) {
+            Self::record(&pushing, sink).await?;
+        }
         self.hand_over(&planned).await?;
-        self.push(&files, sink).await?;
+        self.push(&files).await?;
         self.wait_until_healthy(scope, &digest, &planned, sink).await?;
-        self.record(vec![digest], sink).await
+        Self::record(&DeliveryRecord::settled(&self.target, digest), sink).await
     }
 
     /// Gives the fields that Konverge, or an earlier controller, applied to the controller: it then removes what leaves
     /// the artifact, and nothing is deleted.
     async fn hand_over(&self, planned: &[PlannedResource]) -> Result<(), UserError> {
         let manager = self.target.field_manager();
-        let mut from = vec![OURS];
+        let mut from = vec![FIELD_MANAGER];
         from.extend(self.before.as_ref().map(|before| before.target.field_manager()));
         from.retain(|name| *name != manager);
         if self.last_digest().is_some() {
@@ -264,21 +278,10 @@ impl DeliveredObjects {
             .await
     }
 
-    /// Moves the tag. Before that the state says at which digests it may stand.
-    async fn push(&self, files: &DeliveredFiles, sink: &dyn ApplySink) -> Result<(), UserError> {
-        let digest = files.artifact.digest();
-        let before = self
-            .before
-            .as_ref()
-            .filter(|before| before.target.artifact == self.target.artifact);
-        let mut known = before.map(|before| before.digests.clone()).unwrap_or_default();
-        if known != [digest.clone()] {
-            let mut digests = known.clone();
-            digests.retain(|one| *one != digest);
-            digests.push(digest.clone());
-            self.record(digests, sink).await?;
-        }
-        known.push(digest);
+    /// Moves the tag. The state says already at which digests it may stand.
+    async fn push(&self, files: &DeliveredFiles) -> Result<(), UserError> {
+        let mut known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
+        known.push(files.artifact.digest());
         let reference = self.target.reference()?;
         match publish_in_place_of(&reference, &files.artifact, self.login.as_ref(), &known).await {
             Ok(_) => Ok(()),
@@ -292,11 +295,7 @@ impl DeliveredObjects {
         }
     }
 
-    async fn record(&self, digests: Vec<String>, sink: &dyn ApplySink) -> Result<(), UserError> {
-        let record = DeliveryRecord {
-            target: self.target.clone(),
-            digests,
-        };
+    async fn record(record: &DeliveryRecord, sink: &dyn ApplySink) -> Result<(), UserError> {
         let (key, value) = record.entry();
         sink.runtime_data(key, value).await
     }
@@ -352,7 +351,9 @@ pub(crate) async fn take_back(
     });
     let items: Vec<Item> = items.collect();
     let theirs = before.target.field_manager();
-    kubernetes.hand_over(&state.stack, &items, &[theirs], OURS).await
+    kubernetes
+        .hand_over(&state.stack, &items, &[theirs], FIELD_MANAGER)
+        .await
 }
 
 /// A change of the field manager alone is the controller's business.
@@ -391,9 +392,15 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
 
 /// The first path of an object whose value came from a secret: it is masked in the record, and the object alone does not
 /// say so.
-fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Option<String> {
-    let recorded = planned.recorded.as_ref()?;
-    let alone = mask_object(secrets, &planned.item.desired.as_ref()?.attributes);
+///
+/// # Errors
+/// The plan lacks the record or the object: then nobody knows.
+fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<String>, UserError> {
+    let (Some(recorded), Some(desired)) = (&planned.recorded, &planned.item.desired) else {
+        let what = format!("internal error: the plan of `{}` has no record", planned.item.id);
+        return Err(UserError::new(ErrorKind::Internal, what));
+    };
+    let alone = mask_object(secrets, &desired.attributes);
     let mut found = None;
     compare(
         &recorded.attributes.as_ref().clone().into(),
@@ -401,7 +408,7 @@ fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Option<String> {
         "",
         &mut found,
     );
-    found
+    Ok(found)
 }
 
 fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<String>) {
@@ -412,15 +419,17 @@ fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<Strin
         *found = Some(path.to_owned());
         return;
     }
-    match (recorded, alone) {
-        (Value::Object(one), Value::Object(other)) => {
-            for (key, value) in one {
-                let other = other.get(key).unwrap_or(&Value::Null);
+    // What the object alone lacks is null there: a secret in it is found.
+    match recorded {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let other = alone.get(key).unwrap_or(&Value::Null);
                 compare(value, other, &masked_value::join_path(path, key), found);
             }
         }
-        (Value::Array(one), Value::Array(other)) => {
-            for (at, (value, other)) in one.iter().zip(other).enumerate() {
+        Value::Array(items) => {
+            for (at, value) in items.iter().enumerate() {
+                let other = alone.get(at).unwrap_or(&Value::Null);
                 compare(value, other, &format!("{path}/{at}"), found);
             }
         }
@@ -482,9 +491,55 @@ impl Runtime for DeliveredObjects {
         if planned.iter().any(|one| one.item.desired.is_some()) {
             return self.deliver(scope, planned, sink).await;
         }
-        match self.before {
-            None => self.planner.apply(scope, planned, sink).await,
-            Some(_) => self.wait_until_gone(scope, planned, sink).await,
+        match self.has_delivered() {
+            false => self.ours.apply(scope, planned, sink).await,
+            true => self.wait_until_gone(scope, planned, sink).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::secrets::HashKey;
+    use serde_json::json;
+
+    /// An object, and what a plan recorded of it.
+    fn planned(desired: Option<Value>, recorded: Option<Value>) -> PlannedResource {
+        let id: ResourceId = "v1:ConfigMap:a:b".parse().unwrap();
+        let resource = |attributes| json!({"id": id, "type": "Kubernetes", "attributes": attributes});
+        let item = Item {
+            id: id.clone(),
+            cluster: None,
+            prior: None,
+            desired: desired.map(|one| serde_json::from_value(resource(one)).unwrap()),
+            needs: Needs::default(),
+        };
+        let stack: StackId = "a/dev".parse().unwrap();
+        let mut planned = PlannedResource::forgotten(&stack, item, RuntimeKind::Kubernetes, String::new());
+        planned.recorded = recorded.map(|one| serde_json::from_value(resource(one)).unwrap());
+        planned
+    }
+
+    #[test]
+    fn a_secret_value_is_found_and_a_plan_without_its_record_is_an_error() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let leaked = |desired: Value, recorded: Value| {
+            super::leaked(&secrets, &planned(Some(desired), Some(recorded))).unwrap()
+        };
+        let secret = masked_value::secret("1");
+        let data = json!({"data": {"v": "x"}});
+        assert_eq!(leaked(data.clone(), data.clone()), None);
+        for (recorded, path) in [
+            (json!({"data": {"v": secret}}), "/data/v"),
+            (json!({"data": {"v": {"of": [1, secret]}}}), "/data/v/of/1"),
+            (json!({"data": {"v": "x", "more": [secret]}}), "/data/more/0"),
+        ] {
+            assert_eq!(leaked(data.clone(), recorded).as_deref(), Some(path));
+        }
+        for unknown in [planned(Some(data.clone()), None), planned(None, Some(data))] {
+            let error = super::leaked(&secrets, &unknown).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Internal);
         }
     }
 }

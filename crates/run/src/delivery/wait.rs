@@ -1,9 +1,12 @@
 //! The wait for a controller: until it is healthy at the revision, and the objects are what was planned.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use konverge_base::{
     error::{ErrorKind, UserError},
+    interrupt::Interrupt,
     model::plan::{Action, ResourcePlan},
 };
 use konverge_engine::runtime::{
@@ -22,14 +25,16 @@ struct Patience {
     until: Instant,
     pause: Duration,
     failed_since: Option<Instant>,
+    interrupt: Interrupt,
 }
 
 impl Patience {
-    fn new(limit: Duration) -> Self {
+    fn new(limit: Duration, interrupt: &Interrupt) -> Self {
         Self {
             until: Instant::now() + limit,
             pause: PAUSES.0,
             failed_since: None,
+            interrupt: interrupt.clone(),
         }
     }
 
@@ -55,7 +60,7 @@ impl Patience {
                 UserError::new(ErrorKind::Interrupted, what).hint("run it again: it goes on with the wait")
             );
         }
-        tokio::time::sleep(self.pause).await;
+        self.interrupt.pause(self.pause.min(self.until - now)).await;
         self.pause = (self.pause * 2).min(PAUSES.1);
         Ok(())
     }
@@ -70,7 +75,7 @@ impl DeliveredObjects {
         planned: &[PlannedResource],
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
-        let mut patience = Patience::new(self.kubernetes.ready_timeout());
+        let mut patience = Patience::new(self.kubernetes.ready_timeout(), &self.interrupt);
         loop {
             let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
             let (failed, why) = match objects.progress(digest) {
@@ -140,7 +145,7 @@ impl DeliveredObjects {
         planned: Vec<PlannedResource>,
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
-        let mut patience = Patience::new(self.kubernetes.ready_timeout());
+        let mut patience = Patience::new(self.kubernetes.ready_timeout(), &self.interrupt);
         let mut left = planned;
         while !left.is_empty() {
             let items: Vec<Item> = left.iter().map(|one| one.item.clone()).collect();
@@ -191,5 +196,88 @@ fn difference(plan: &ResourcePlan) -> Option<String> {
             let paths: Vec<_> = paths.collect();
             Some(format!("`{}` is not as planned at {}", plan.id, paths.join(", ")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use konverge_base::model::{ResourceId, state::Recorded};
+    use serde_json::Value;
+    use tokio_util::sync::CancellationToken;
+
+    /// A run that only asks whether it must stop.
+    struct Asked(CancellationToken);
+
+    #[async_trait]
+    impl ApplySink for Asked {
+        fn progress(&self, _: &ResourceId, _: &str) {}
+
+        async fn record_written(&self, _: &ResourceId, _: Recorded) -> Result<(), UserError> {
+            Ok(())
+        }
+
+        async fn record_result(
+            &self,
+            _: &ResourceId,
+            _: Result<AppliedResource, UserError>,
+        ) -> Result<(), UserError> {
+            Ok(())
+        }
+
+        async fn runtime_data(&self, _: &str, _: Value) -> Result<(), UserError> {
+            Ok(())
+        }
+
+        fn cancelled(&self) -> bool {
+            self.0.is_cancelled()
+        }
+
+        async fn fence(&self) -> Result<(), UserError> {
+            Ok(())
+        }
+    }
+
+    fn over() -> UserError {
+        UserError::new(ErrorKind::Kubernetes, "the time is over")
+    }
+
+    /// A pause that is not cut short ends the test here.
+    async fn soon<T>(wait: impl Future<Output = T>) -> T {
+        let guard = Duration::from_secs(60);
+        tokio::time::timeout(guard, wait).await.expect("it ends early")
+    }
+
+    fn patience(limit: Duration, token: &CancellationToken) -> Patience {
+        let patience = Patience::new(limit, &Interrupt::new(token.clone()));
+        Patience {
+            pause: Duration::from_secs(600),
+            ..patience
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pause_ends_at_the_limit() {
+        let token = CancellationToken::new();
+        let sink = Asked(token.clone());
+        let mut patience = patience(Duration::from_millis(20), &token);
+        soon(patience.wait(false, &sink, over)).await.unwrap();
+        let error = soon(patience.wait(false, &sink, over)).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Kubernetes);
+    }
+
+    #[tokio::test]
+    async fn a_pause_ends_when_the_run_is_asked_to_stop() {
+        let token = CancellationToken::new();
+        let sink = Asked(token.clone());
+        let mut patience = patience(Duration::from_secs(600), &token);
+        // The pause is polled first.
+        let (waited, ()) =
+            soon(async { tokio::join!(biased; patience.wait(false, &sink, over), async { token.cancel() }) })
+                .await;
+        waited.unwrap();
+        let error = soon(patience.wait(false, &sink, over)).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Interrupted);
     }
 }
