@@ -124,6 +124,24 @@ impl Stage {
         stage
     }
 
+    /// Stops the process of the registry, or lets it go on. A stopped one takes connections and never answers.
+    pub(super) fn signal_registry(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.registry.pid().try_into().unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
+    /// Returns true if somebody is connected to the registry.
+    pub(super) fn registry_is_asked(&self) -> bool {
+        let host = self.registry.host();
+        let port: u16 = host.rsplit_once(':').unwrap().1.parse().unwrap();
+        let (to, established) = (format!("0100007F:{port:04X}"), "01");
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(2);
+            words.next() == Some(&to) && words.next() == Some(established)
+        })
+    }
+
     /// Commits `konverge.yaml`.
     pub(super) fn configure(&self, deliver: Option<&str>) {
         let rule = deliver.map(|tool| json!({"match": "apps/shop/*", "deliver": tool}));

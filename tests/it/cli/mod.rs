@@ -18,6 +18,7 @@ pub mod doctor_logins;
 pub mod empty_repository;
 pub mod example;
 pub mod export;
+pub mod export_argocd;
 pub mod export_targets;
 pub mod first_run;
 pub mod freeze;
