@@ -77,6 +77,13 @@ impl Tool {
         }
     }
 
+    async fn define(self, objects: &Objects) {
+        match self {
+            Self::Flux => define_flux(objects).await,
+            Self::Argocd => define_argocd(objects).await,
+        }
+    }
+
     pub(super) fn manager(self) -> &'static str {
         match self {
             Self::Flux => "kustomize-controller",
@@ -99,10 +106,7 @@ impl Stage {
     pub(super) async fn new(tool: Tool) -> Self {
         let cluster = cluster();
         let objects = Objects::of(cluster).await;
-        match tool {
-            Tool::Flux => define_flux(&objects).await,
-            Tool::Argocd => define_argocd(&objects).await,
-        }
+        tool.define(&objects).await;
         let stage = Self {
             tool,
             ns: cluster.namespace("delivered").await,
@@ -122,6 +126,13 @@ impl Stage {
         };
         stage.configure(None);
         stage
+    }
+
+    /// Another controller delivers from here on.
+    pub(super) async fn hand_to(&mut self, tool: Tool) {
+        tool.define(&self.objects).await;
+        self.tool = tool;
+        self.configure(Some(tool.word()));
     }
 
     /// Stops the process of the registry, or lets it go on. A stopped one takes connections and never answers.

@@ -11,6 +11,8 @@ pub mod check_goldens;
 pub mod check_policy;
 pub mod cores;
 pub mod delivery;
+pub mod delivery_hand_over;
+pub mod delivery_silence;
 mod delivery_stage;
 pub mod destroy;
 pub mod doctor;
