@@ -9,13 +9,14 @@ use std::{
 use konverge_base::{
     checkout::{self, Existing},
     error::{ErrorKind, UserError},
+    interrupt::Interrupt,
     model::{CommitId, StackId, spec::Spec},
 };
 use konverge_cloud::RegistryLogin;
 use konverge_export::{
     Bundle, BundleRequest, Document, ExportTarget, Exported, LeaveOut, export, stack_slug,
 };
-use konverge_publish::{ArtifactReference, Published, publish};
+use konverge_publish::{ArtifactReference, Published, RegistryClient};
 use konverge_report::json;
 use konverge_run::{RunContext, delivery, repository_root};
 
@@ -164,6 +165,7 @@ pub async fn push(
 ) -> Result<(Published, String), UserError> {
     let artifact = delivery::artifact(exported);
     let login = RegistryLogin::find(&run.env, &to.host);
-    let published = publish(to, &artifact, login.as_ref()).await?;
+    let registry = RegistryClient::new(login, Interrupt::new(run.cancel.clone()));
+    let published = registry.publish(to, &artifact).await?;
     Ok((published, artifact.digest()))
 }

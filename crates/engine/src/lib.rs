@@ -8,6 +8,7 @@
 //! (`plan_builder`).
 
 mod apply_order;
+mod delivered_secrets;
 mod engine_plan;
 mod executor;
 #[cfg(test)]

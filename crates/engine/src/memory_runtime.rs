@@ -245,6 +245,7 @@ impl MemoryRuntime {
             provisional: false,
             expected,
             sensitive: wanted.as_ref().map(passwords).unwrap_or_default(),
+            sensitive_places: Value::Null,
             preparation: Preparation::none(),
             item,
         })

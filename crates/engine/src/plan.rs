@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{
     RuntimeRegistry,
+    delivered_secrets::{self, SensitivePlaces},
     engine_plan::EnginePlan,
     hook_destroy, hook_plan, interrupted_replacement, normalize,
     ownership::{ClaimQuestion, ClaimedObject, OwnerClaim, question, resolve_claim},
@@ -82,6 +83,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         planned: drafts.iter().map(|_| None).collect(),
         expected: HashMap::new(),
         carried: PropagatedSecrets::default(),
+        sensitive_places: SensitivePlaces::default(),
         failures: PlanFailures::default(),
         stack: request.stack.clone(),
         begun: &request.state.begun,
@@ -286,6 +288,8 @@ struct PlanBuilder<'a> {
     expected: HashMap<ResourceId, (Value, bool)>,
     /// The secrets in those values.
     carried: PropagatedSecrets,
+    /// Where secrets are in resources, also those that are not known yet.
+    sensitive_places: SensitivePlaces,
     failures: PlanFailures,
     stack: StackId,
     begun: &'a BTreeMap<ResourceId, Replacement>,
@@ -348,9 +352,19 @@ impl PlanBuilder<'_> {
             true => &nothing,
             false => &self.carried,
         };
+        let recorded = planned.recorded.as_ref().filter(|_| draft.is_delivered());
+        let before = recorded.map(|recorded| Arc::clone(&recorded.attributes));
         carried.hide(&self.stack, &mut planned, draft.wanted.as_ref(), self.secrets);
+        if let (Some(before), Some(masked)) = (before, &planned.recorded)
+            && let Err(failure) = delivered_secrets::check_masked(&id, &before, &masked.attributes)
+        {
+            self.failures.own.insert(id, failure);
+            return;
+        }
         let mut planned = interrupted_replacement::as_agreed(self.begun, &self.stack, planned, self.secrets);
         self.carried.learn(planned.sensitive.clone());
+        self.sensitive_places
+            .learn(&id, std::mem::take(&mut planned.sensitive_places));
         if !self.scope.read.contains(&id) {
             (planned.expected, planned.sensitive) = (None, Vec::new());
         } else if let Some(expected) = &planned.expected {
@@ -408,6 +422,9 @@ impl PlanBuilder<'_> {
         let Some(wanted) = &draft.wanted else {
             return Ok(item);
         };
+        if draft.is_delivered() {
+            self.sensitive_places.check(wanted, &self.targets)?;
+        }
         let keep = |id: &ResourceId| draft.granularity == Granularity::Segment && inside.contains(id);
         let lookup = |id: &ResourceId| match self.expected.get(id) {
             Some((value, true)) => KnownValue::Settled(value),

@@ -38,6 +38,13 @@ pub(super) struct DraftNode {
     pub kind: RuntimeKind,
 }
 
+impl DraftNode {
+    /// Returns true for an object that a controller delivers.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.kind == RuntimeKind::Kubernetes && self.granularity == Granularity::Segment && !self.is_deletion
+    }
+}
+
 /// The drafts of the desired resources, in the order of the Spec, each with its stage.
 pub(super) fn wanted_drafts(
     request: &PlanRequest<'_>,
@@ -105,14 +112,11 @@ pub(super) fn wanted_drafts(
 /// # Errors
 /// A Terraform resource needs one of them.
 fn unite_delivered(drafts: &mut [DraftNode]) -> Result<(), UserError> {
-    let is_delivered = |draft: &DraftNode| {
-        draft.kind == RuntimeKind::Kubernetes && draft.granularity == Granularity::Segment
-    };
-    let Some(last) = drafts.iter().filter(|d| is_delivered(d)).map(|d| d.stage).max() else {
+    let Some(last) = drafts.iter().filter(|d| d.is_delivered()).map(|d| d.stage).max() else {
         return Ok(());
     };
-    for draft in drafts.iter().filter(|draft| !is_delivered(draft)) {
-        if let Some(&on) = draft.waits.iter().find(|&&on| is_delivered(&drafts[on])) {
+    for draft in drafts.iter().filter(|draft| !draft.is_delivered()) {
+        if let Some(&on) = draft.waits.iter().find(|&&on| drafts[on].is_delivered()) {
             let (id, object) = (&draft.item.id, &drafts[on].item.id);
             let what = format!("`{id}` needs `{object}`, which a controller delivers after Terraform");
             return Err(UserError::new(ErrorKind::Spec, what).hint(
@@ -120,7 +124,7 @@ fn unite_delivered(drafts: &mut [DraftNode]) -> Result<(), UserError> {
             ));
         }
     }
-    let delivered = drafts.iter_mut().filter(|draft| is_delivered(draft));
+    let delivered = drafts.iter_mut().filter(|draft| draft.is_delivered());
     delivered.for_each(|draft| draft.stage = last);
     Ok(())
 }

@@ -117,7 +117,7 @@ fn as_written_by_server(key: String) -> String {
 }
 
 /// Visits the texts of a resource: the path, whether a secret may stand there, and the text.
-fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &str)) {
+pub(super) fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &str)) {
     let is_object = resource.runtime == RuntimeKind::Kubernetes;
     let visited = rewrite_texts(&mut resource.attributes.clone(), &mut |place, text| {
         visit(place.path, place.is_secret && is_object, text);

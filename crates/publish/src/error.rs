@@ -1,9 +1,12 @@
 //! Why an artifact is not published.
 
+use std::time::Duration;
+
 use oci_client::errors::OciDistributionError;
 
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
+    interrupt::Stopped,
     model::text::visible,
 };
 
@@ -18,13 +21,32 @@ pub enum PublishError {
         /// The rule that it breaks.
         why: &'static str,
     },
-    /// The registry did not answer in time.
-    #[error("the registry `{host}` did not answer within {seconds} s")]
+    /// The registry, or a server that it names, did not answer.
+    #[error("the registry `{host}` did not take the artifact: `{}` did not answer within {} s", visible(.asked), .limit.as_secs_f64())]
+    Silent {
+        /// The registry.
+        host: String,
+        /// The server that did not answer.
+        asked: String,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// The push took too long, although there were answers.
+    #[error("the registry `{host}` did not take the artifact within {} s", .limit.as_secs_f64())]
     Slow {
         /// The registry.
         host: String,
         /// How long it had.
-        seconds: u64,
+        limit: Duration,
+    },
+    /// The run was asked to stop during the push.
+    #[error("the push to the registry `{host}` was stopped: {stopped}")]
+    Stopped {
+        /// The registry.
+        host: String,
+        /// What the run was asked.
+        #[source]
+        stopped: Stopped,
     },
     /// The registry refused a request, or could not be reached.
     #[error("the registry `{host}` did not take the artifact: {}", visible(&chain(.source)))]
@@ -60,17 +82,43 @@ impl From<PublishError> for UserError {
     fn from(error: PublishError) -> Self {
         let kind = match &error {
             PublishError::Reference { .. } => ErrorKind::Usage,
+            PublishError::Stopped { .. } => ErrorKind::Interrupted,
             _ => ErrorKind::Store,
         };
         let failure = Self::new(kind, error.to_string());
         match error {
             PublishError::Reference { .. } => failure.hint("write `oci://HOST/NAME:TAG`, with a tag of its own for each content"),
-            PublishError::Slow { .. } => failure.hint("run it again: what was pushed is not pushed twice"),
-            PublishError::Registry { .. } => failure
-                .hint("log in with `docker login`, or set KONVERGE_OCI_REGISTRY, KONVERGE_OCI_USERNAME and KONVERGE_OCI_PASSWORD"),
+            PublishError::Silent { asked, .. } => failure
+                .hint(format!("check that this machine reaches `{}`, then run it again", visible(&asked)))
+                .hint(RESUMES),
+            PublishError::Slow { .. } => failure
+                .hint("ask whoever runs the registry why it is slow, then run it again")
+                .hint(RESUMES),
+            PublishError::Stopped { .. } => failure.hint(format!("run it again: {RESUMES}")),
+            PublishError::Registry { source, .. } => failure.hint(remedy(&source)),
             PublishError::OtherContent { .. } => failure
                 .hint("push to another tag, such as one that holds the commit: a tag that changes would be a release that nobody reviewed"),
             PublishError::Lies { .. } => failure.hint("do not deploy from this registry until somebody has looked at it"),
+        }
+    }
+}
+
+const RESUMES: &str = "what the registry has already is not pushed twice";
+
+/// What to do about an answer, or about none.
+fn remedy(error: &OciDistributionError) -> &'static str {
+    match error {
+        OciDistributionError::RequestError(error) if error.is_redirect() => {
+            "the registry sends requests elsewhere again and again: check the host in the address"
+        }
+        OciDistributionError::RequestError(error) if error.is_connect() => {
+            "check the host and the port in the address, and that this machine reaches them"
+        }
+        OciDistributionError::DigestError(_) => {
+            "do not deploy from this registry until somebody has looked at it"
+        }
+        _ => {
+            "log in with `docker login`, or set KONVERGE_OCI_REGISTRY, KONVERGE_OCI_USERNAME and KONVERGE_OCI_PASSWORD"
         }
     }
 }

@@ -10,4 +10,4 @@ mod registry;
 pub use artifact::Artifact;
 pub use error::PublishError;
 pub use reference::ArtifactReference;
-pub use registry::{Published, publish, publish_in_place_of};
+pub use registry::{Published, RegistryClient, RegistryLimits};

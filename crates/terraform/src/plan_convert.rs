@@ -176,6 +176,7 @@ impl Segment<'_> {
             provisional: false,
             expected,
             sensitive: texts.unwrap_or_default(),
+            sensitive_places: sensitive.clone(),
             preparation: Preparation::new(SavedPlanToken(token.to_owned())),
         };
         (planned, ready)

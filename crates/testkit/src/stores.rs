@@ -257,4 +257,9 @@ impl Registry {
     pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.ports.nth(1))
     }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.service.pid()
+    }
 }

@@ -309,17 +309,44 @@ async fn terraform_goes_first_and_only_what_is_no_secret_goes_into_the_artifact(
         resource(&stage.config_map("reads", json!({ "v": value })))
     };
 
-    // A value that Terraform calls sensitive does not leave. Terraform's part is done and recorded.
+    // A value that Terraform calls sensitive does not leave. A preview says so, also if it is not known yet, and an apply
+    // changes nothing.
     let password = "the-password-that-no-artifact-holds";
-    let hidden = local("local_sensitive_file", "hidden", password);
-    stage.shop.wants(
-        "dev",
-        &[
-            hidden,
-            reads("local_sensitive_file:hidden.content"),
-            beside.clone(),
-        ],
-    );
+    let known = local("local_sensitive_file", "hidden", password);
+    let made = local("local_file", "made", "words");
+    let later = "$kusion_path.hashicorp:local:local_file:made.id";
+    let unknown = local("local_sensitive_file", "hidden", later);
+    let reader = reads("local_sensitive_file:hidden.content");
+    for wanted in [
+        vec![known, reader.clone(), beside.clone()],
+        vec![made, unknown, reader, beside.clone()],
+    ] {
+        stage.shop.wants("dev", &wanted);
+        let preview = stage.shop.run(&["preview", "shop/dev"]);
+        for refused in [preview, stage.apply()] {
+            assert_ne!(refused.code, Some(0));
+            let said = said(&refused);
+            assert!(
+                said.contains("would carry a secret value into the artifact at `/data/v`")
+                    && said.contains("from `hashicorp:local:local_sensitive_file:hidden`"),
+                "{said}"
+            );
+            assert!(!said.contains(password), "{said}");
+        }
+        assert_eq!(stage.digest().await, None);
+        assert!(!outside.path().join("hidden").exists() && !outside.path().join("made").exists());
+    }
+
+    // Terraform does not say that this value is sensitive, and its name does only when it is known: the apply stops before
+    // the push. Terraform's part is done and recorded.
+    let data = json!({
+        "id": "terraform:builtin:terraform_data:made", "type": "Terraform",
+        "attributes": {"input": {"password": password}},
+    });
+    let path = "$kusion_path.terraform:builtin:terraform_data:made.output.password";
+    let reader = resource(&stage.config_map("reads", json!({ "v": path })));
+    stage.shop.wants("dev", &[data, reader, beside.clone()]);
+    stage.shop.run(&["preview", "shop/dev"]).expect(0);
     let refused = stage.apply();
     assert_ne!(refused.code, Some(0));
     assert!(
@@ -329,7 +356,6 @@ async fn terraform_goes_first_and_only_what_is_no_secret_goes_into_the_artifact(
     );
     assert!(!said(&refused).contains(password));
     assert_eq!(stage.digest().await, None);
-    assert!(outside.path().join("hidden").exists());
 
     // What Terraform made is known at the push. Both objects are in one artifact, although one needs nothing of it.
     let file = local("local_file", "shown", "words");

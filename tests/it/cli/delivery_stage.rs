@@ -77,6 +77,13 @@ impl Tool {
         }
     }
 
+    async fn define(self, objects: &Objects) {
+        match self {
+            Self::Flux => define_flux(objects).await,
+            Self::Argocd => define_argocd(objects).await,
+        }
+    }
+
     pub(super) fn manager(self) -> &'static str {
         match self {
             Self::Flux => "kustomize-controller",
@@ -99,10 +106,7 @@ impl Stage {
     pub(super) async fn new(tool: Tool) -> Self {
         let cluster = cluster();
         let objects = Objects::of(cluster).await;
-        match tool {
-            Tool::Flux => define_flux(&objects).await,
-            Tool::Argocd => define_argocd(&objects).await,
-        }
+        tool.define(&objects).await;
         let stage = Self {
             tool,
             ns: cluster.namespace("delivered").await,
@@ -122,6 +126,31 @@ impl Stage {
         };
         stage.configure(None);
         stage
+    }
+
+    /// Another controller delivers from here on.
+    pub(super) async fn hand_to(&mut self, tool: Tool) {
+        tool.define(&self.objects).await;
+        self.tool = tool;
+        self.configure(Some(tool.word()));
+    }
+
+    /// Stops the process of the registry, or lets it go on. A stopped one takes connections and never answers.
+    pub(super) fn signal_registry(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.registry.pid().try_into().unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
+    /// Returns true if somebody is connected to the registry.
+    pub(super) fn registry_is_asked(&self) -> bool {
+        let host = self.registry.host();
+        let port: u16 = host.rsplit_once(':').unwrap().1.parse().unwrap();
+        let (to, established) = (format!("0100007F:{port:04X}"), "01");
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(2);
+            words.next() == Some(&to) && words.next() == Some(established)
+        })
     }
 
     /// Commits `konverge.yaml`.

@@ -442,3 +442,19 @@ async fn an_artifact_has_one_digest_and_a_tag_one_content() {
         nobody.stderr
     );
 }
+
+#[test]
+fn a_push_to_a_silent_registry_ends_with_a_stop_request() {
+    let folder = tempfile::tempdir().unwrap();
+    spec_file(
+        folder.path(),
+        "a",
+        &[resource("v1:ConfigMap:default:a", config("a", json!({})), &[])],
+    );
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("oci://{}/a/b:1", silent.local_addr().unwrap());
+    let run = export(folder.path(), &["argocd", "--spec", "a.json", "--to", &url]).start();
+    let (_connection, _) = silent.accept().unwrap();
+    run.signal(nix::sys::signal::Signal::SIGINT);
+    run.wait().expect(130);
+}

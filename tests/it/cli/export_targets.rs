@@ -128,7 +128,7 @@ async fn the_api_server_takes_what_is_written_for_kubevela_crossplane_and_flux()
 
 /// The Specs of the example, each resource in one stack. What refers to a bucket is left out. Each value of a Secret is
 /// one in clear, as after an apply.
-fn example_specs(example: &Repository) -> Vec<(String, Vec<Value>)> {
+pub(super) fn example_specs(example: &Repository) -> Vec<(String, Vec<Value>)> {
     let mut taken = BTreeSet::new();
     let mut stacks = Vec::new();
     for (path, golden) in support::compiler::folder(example.path()) {
@@ -161,6 +161,16 @@ fn example_specs(example: &Repository) -> Vec<(String, Vec<Value>)> {
     }
     assert!(stacks.len() >= 10, "{}", stacks.len());
     stacks
+}
+
+/// Removes the Secrets, which only a chart can carry, and what needs them.
+pub(super) fn without_secrets(resources: &mut Vec<Value>) {
+    resources.retain(|one| one["attributes"]["kind"] != "Secret");
+    let left: Vec<Value> = resources.iter().map(|one| one["id"].clone()).collect();
+    for one in resources {
+        let after = one["dependsOn"].as_array_mut().into_iter();
+        after.for_each(|after| after.retain(|id| left.contains(id)));
+    }
 }
 
 /// The values that a chart needs, as the Spec has them.
@@ -202,7 +212,7 @@ fn helm(part: &str, folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// An object without what each applier writes for itself, and what the server chooses.
-fn comparable(mut object: Value) -> Value {
+pub(super) fn comparable(mut object: Value) -> Value {
     const OWN: [&str; 5] = [
         "konverge/stack",
         "meta.helm.sh/release-name",
@@ -536,14 +546,7 @@ async fn flux_pulls_and_applies_what_an_apply_writes() {
     let (our_objects, their_objects) = (Objects::of(&ours).await, Objects::of(&theirs).await);
     let mut compared = 0;
     for (name, mut resources) in example_specs(&example) {
-        resources.retain(|one| one["attributes"]["kind"] != "Secret");
-        let left: Vec<Value> = resources.iter().map(|one| one["id"].clone()).collect();
-        for one in &mut resources {
-            let after = one["dependsOn"].as_array_mut();
-            after
-                .into_iter()
-                .for_each(|after| after.retain(|id| left.contains(id)));
-        }
+        without_secrets(&mut resources);
         if resources.is_empty() {
             continue;
         }

@@ -174,6 +174,9 @@ pub struct PlannedResource {
     /// The secret texts in `expected`, in every form in which a reference may read them: values that contain
     /// one are masked. Never print or store them.
     pub sensitive: Vec<String>,
+    /// The places in `expected` whose values the provider calls sensitive, also before they are known: `true`, or an
+    /// object or a list with the places below.
+    pub sensitive_places: Value,
     /// The runtime's own data for the apply; not masked.
     pub preparation: Preparation,
 }
@@ -195,6 +198,7 @@ impl PlannedResource {
             provisional: false,
             expected: None,
             sensitive: Vec::new(),
+            sensitive_places: Value::Null,
             preparation: Preparation::none(),
         }
     }

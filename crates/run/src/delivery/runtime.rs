@@ -21,7 +21,7 @@ use konverge_engine::runtime::{
     ApplySink, Granularity, Item, Needs, ObservedObject, PlannedResource, Preparation, Runtime, StackScope,
 };
 use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
-use konverge_publish::{PublishError, publish_in_place_of};
+use konverge_publish::{PublishError, RegistryClient};
 
 use super::{
     artifact::{DeliveredFiles, delivered_files},
@@ -283,7 +283,11 @@ impl DeliveredObjects {
         let mut known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
         known.push(files.artifact.digest());
         let reference = self.target.reference()?;
-        match publish_in_place_of(&reference, &files.artifact, self.login.as_ref(), &known).await {
+        let registry = RegistryClient::new(self.login.clone(), self.interrupt.clone());
+        match registry
+            .publish_in_place_of(&reference, &files.artifact, &known)
+            .await
+        {
             Ok(_) => Ok(()),
             Err(PublishError::OtherContent { reference, found, .. }) => {
                 let what = format!("`{reference}` is `{found}`, which no apply of this stack pushed");

@@ -1,0 +1,193 @@
+//! Checks that no sensitive value flows into an object that a controller delivers: everybody who reads its artifact would
+//! see the value. A plan says so, so that an apply touches nothing.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::secret_reference_check::each_text;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ResourceId, masked_value,
+        reference::{Reference, Targets},
+        spec::Resource,
+    },
+};
+
+/// The places of planned resources whose values their providers call sensitive.
+#[derive(Default)]
+pub(super) struct SensitivePlaces(HashMap<ResourceId, Value>);
+
+impl SensitivePlaces {
+    /// Keeps the places of a resource that others read.
+    pub(super) fn learn(&mut self, id: &ResourceId, places: Value) {
+        if holds_true(&places) {
+            self.0.insert(id.clone(), places);
+        }
+    }
+
+    /// Refuses a delivered object that reads one of the places, whether its value is known or not.
+    ///
+    /// # Errors
+    /// The first such reference.
+    pub(super) fn check(&self, object: &Resource, targets: &Targets) -> Result<(), UserError> {
+        let mut found = None;
+        if !self.0.is_empty() {
+            each_text(object, |path, _, text| {
+                // What cannot be read is an error elsewhere.
+                let reads = targets.scan(text).unwrap_or_default();
+                if let Some(read) = reads.iter().find(|read| self.hold(read)) {
+                    found.get_or_insert_with(|| (path.to_owned(), read.target.clone()));
+                }
+            });
+        }
+        match found {
+            None => Ok(()),
+            Some((path, from)) => Err(refusal(&object.id, &path, Some(&from))),
+        }
+    }
+
+    fn hold(&self, read: &Reference) -> bool {
+        let Some(mut mask) = self.0.get(&read.target) else {
+            return false;
+        };
+        for key in &read.path {
+            let below = match mask {
+                Value::Object(members) => members.get(key),
+                Value::Array(items) => match key.parse::<usize>() {
+                    Ok(index) => items.get(index),
+                    // Nobody knows which item it is.
+                    Err(_) => break,
+                },
+                _ => break,
+            };
+            match below {
+                Some(below) => mask = below,
+                None => return false,
+            }
+        }
+        holds_true(mask)
+    }
+}
+
+/// Refuses a delivered object of which a value was masked that came from another resource.
+///
+/// # Errors
+/// The first such value.
+pub(super) fn check_masked(
+    id: &ResourceId,
+    before: &Map<String, Value>,
+    masked: &Map<String, Value>,
+) -> Result<(), UserError> {
+    let mut members = masked.iter();
+    let path =
+        members.find_map(|(key, now)| newly_masked(before.get(key), now, &masked_value::join_path("", key)));
+    match path {
+        None => Ok(()),
+        Some(path) => Err(refusal(id, &path, None)),
+    }
+}
+
+fn newly_masked(before: Option<&Value>, now: &Value, path: &str) -> Option<String> {
+    match now {
+        _ if before == Some(now) => None,
+        _ if masked_value::is_secret(now) => Some(path.to_owned()),
+        Value::Object(map) => map.iter().find_map(|(key, now)| {
+            let before = before.and_then(|before| before.get(key));
+            newly_masked(before, now, &masked_value::join_path(path, key))
+        }),
+        Value::Array(items) => items.iter().enumerate().find_map(|(at, now)| {
+            let before = before.and_then(|before| before.get(at));
+            newly_masked(before, now, &format!("{path}/{at}"))
+        }),
+        _ => None,
+    }
+}
+
+fn refusal(id: &ResourceId, path: &str, from: Option<&ResourceId>) -> UserError {
+    let from = from.map(|from| format!(", from `{from}`")).unwrap_or_default();
+    let what = format!("`{id}` would carry a secret value into the artifact at `{path}`{from}");
+    UserError::new(ErrorKind::Secret, what)
+        .hint("write the value into a secret store, and let the cluster read it from there")
+}
+
+fn holds_true(mask: &Value) -> bool {
+    match mask {
+        Value::Bool(set) => *set,
+        Value::Array(items) => items.iter().any(holds_true),
+        Value::Object(map) => map.values().any(holds_true),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::model::spec::RuntimeKind;
+    use serde_json::json;
+
+    const FROM: &str = "hashicorp:local:local_file:f";
+
+    fn check(places: Value, text: &str) -> Result<(), String> {
+        let from: ResourceId = FROM.parse().unwrap();
+        let object = Resource {
+            id: "v1:ConfigMap:ns:a".parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: json!({"data": {"a/b": text}}).as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        };
+        let mut known = SensitivePlaces::default();
+        known.learn(&from, places);
+        let targets: Targets = [&from, &object.id].into_iter().collect();
+        known.check(&object, &targets).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn a_reference_to_a_sensitive_place_to_a_part_and_to_what_is_around_it_is_refused() {
+        let places = json!({"content": true, "block": [{"key": true, "id": false}], "tags": {}});
+        for read in [
+            "content",
+            "content.part",
+            "block",
+            "block[0]",
+            "block[0].key",
+            "block.key",
+        ] {
+            let refusal = check(places.clone(), &format!("u:$kusion_path.{FROM}.{read}@h")).unwrap_err();
+            assert!(
+                refusal.contains("`/data/a~1b`, from `hashicorp:local:local_file:f`"),
+                "{read}: {refusal}"
+            );
+        }
+        for read in ["id", "block[0].id", "block[1].key", "tags.content"] {
+            assert_eq!(
+                check(places.clone(), &format!("$kusion_path.{FROM}.{read}")),
+                Ok(()),
+                "{read}"
+            );
+        }
+        let all = check(json!(true), &format!("$kusion_path.{FROM}.id"));
+        assert!(all.is_err());
+        assert_eq!(
+            check(json!({"content": false}), &format!("$kusion_path.{FROM}.content")),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn a_value_that_was_masked_on_its_way_is_refused() {
+        let id: ResourceId = "v1:ConfigMap:ns:a".parse().unwrap();
+        let secret = masked_value::secret("1");
+        let masks = |before: Value, now: Value| {
+            let checked = check_masked(&id, before.as_object().unwrap(), now.as_object().unwrap());
+            checked.map_err(|error| error.message)
+        };
+        let before = json!({"a": ["x", {"b": "y"}], "own": secret});
+        assert_eq!(masks(before.clone(), before.clone()), Ok(()));
+        let refusal = masks(before, json!({"a": ["x", {"b": secret}], "own": secret})).unwrap_err();
+        assert!(refusal.contains("`/a/1/b`"), "{refusal}");
+    }
+}
