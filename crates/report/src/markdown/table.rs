@@ -325,7 +325,7 @@ mod tests {
         projects(&mut page, &view, Table::Projects).unwrap();
         let text = page.into_text();
         assert!(
-            text.contains("| shop | 1 | 2 to adopt (1 with changes) |"),
+            text.contains("| `shop` | 1 | 2 to adopt (1 with changes) |"),
             "{text}"
         );
     }
