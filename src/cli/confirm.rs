@@ -279,7 +279,6 @@ mod tests {
 
     fn stack(digest: &str, action: Action) -> StackPlan {
         let mut summary = Summary::default();
-        summary.count(action);
         let id: StackId = "a/dev".parse().unwrap();
         let resource = ResourcePlan::new(
             &id,
@@ -288,6 +287,7 @@ mod tests {
             action,
             Vec::new(),
         );
+        summary.count_resource(&resource);
         StackPlan {
             stack: RepoPath::root(),
             id,

@@ -188,6 +188,21 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// With a feature of `serde_json` that a dependency may turn on, the key of a map would hide the other keys.
+    #[test]
+    fn a_key_of_a_map_has_no_meaning() {
+        for key in ["RawValue", "Number"] {
+            let text = format!(r#"{{"$serde_json::private::{key}": "{{}}", "a": 1}}"#);
+            let read: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.as_object().unwrap().len(), 2, "{key}");
+            let copied: Value = serde_json::from_value(read.clone()).unwrap();
+            assert_eq!(
+                (&documents(&text).unwrap(), &copied),
+                (&vec![read.clone()], &read)
+            );
+        }
+    }
+
     #[test]
     fn a_second_document_is_told_in_words_for_its_author() {
         let error = from_str::<Value>("a: 1\n---\nb: 2\n").unwrap_err();

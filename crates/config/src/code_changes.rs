@@ -1,9 +1,9 @@
 //! `set` of `konverge.yaml`: which other repositories may ask for an edit, of which stacks and attributes.
 
-use globset::GlobBuilder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::stack_glob::{self, StackGlob};
 use konverge_base::model::RepoPath;
 
 /// Edits of the code that other repositories ask for by `repository_dispatch`.
@@ -30,10 +30,7 @@ pub struct SetRule {
 impl SetConfig {
     /// Returns true if a repository may set an attribute of the stack in a folder. Without an attribute: any one.
     pub fn allows(&self, repository: &str, folder: &RepoPath, path: Option<&str>) -> bool {
-        let is_in = |glob: &str| {
-            let glob = GlobBuilder::new(glob).literal_separator(true).build();
-            glob.is_ok_and(|glob| glob.compile_matcher().is_match(folder.as_str()))
-        };
+        let is_in = |glob: &str| StackGlob::compile(glob).is_some_and(|glob| glob.is_match(folder.as_str()));
         self.allow.iter().any(|rule| {
             // GitHub's names are case-insensitive.
             rule.from
@@ -46,7 +43,7 @@ impl SetConfig {
 
     pub(super) fn problem(&self) -> Option<(String, String)> {
         self.allow.iter().find_map(|rule| {
-            if let Err(error) = GlobBuilder::new(&rule.stacks).build() {
+            if let Err(error) = stack_glob::glob(&rule.stacks) {
                 let what = format!(
                     "set.allow: `{}` is not a glob: {error}",
                     rule.stacks.escape_debug()

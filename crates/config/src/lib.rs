@@ -54,6 +54,7 @@ pub use secrets::{
     Rotation, SecretAuthConfig, SecretAuthMethod, SecretRule, SecretStoreConfig, SecretStoreKind,
     SecretTarget, SecretsConfig,
 };
+pub use stack_glob::StackGlob;
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
     FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,

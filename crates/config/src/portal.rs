@@ -1,9 +1,10 @@
 //! `portal`: where its pages are written, who logs in to `konverge serve`, and what they may see and do there.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::stack_glob;
 use konverge_base::model::RepoPath;
 
 /// The glob of all stacks.
@@ -255,8 +256,7 @@ impl PortalConfig {
 }
 
 fn matcher(pattern: &str) -> Result<GlobMatcher, globset::Error> {
-    let glob = GlobBuilder::new(pattern).literal_separator(true).build()?;
-    Ok(glob.compile_matcher())
+    Ok(stack_glob::glob(pattern)?.compile_matcher())
 }
 
 fn login_problem(login: &PortalLogin) -> Option<(String, String)> {

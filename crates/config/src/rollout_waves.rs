@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{GlobSet, GlobSetBuilder};
 
-use super::{Config, RolloutConfig};
+use super::{Config, RolloutConfig, stack_glob};
 use konverge_base::model::RepoPath;
 
 /// Which rollout and which wave a folder belongs to. The globs of all waves are looked up together.
@@ -68,7 +68,7 @@ impl Config {
     fn rollout_globs(&self) -> Result<GlobSet, globset::Error> {
         let mut globs = GlobSetBuilder::new();
         for wave in self.rollouts.iter().flat_map(|rollout| &rollout.waves) {
-            globs.add(GlobBuilder::new(&wave.pattern).literal_separator(true).build()?);
+            globs.add(stack_glob::glob(&wave.pattern)?);
         }
         globs.build()
     }

@@ -1,27 +1,33 @@
-//! [`StackGlob`]: a glob for folders and identities of stacks, ready to be asked about many of them.
+//! [`StackGlob`]: a glob for folders and identities of stacks, and for other paths, ready to be asked about many of them.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobMatcher};
 
 /// A compiled glob: `*` stays inside one component, `**` crosses. One without wildcards is compared as text, because an
 /// automaton for each name of a long configuration takes seconds to build.
 #[derive(Debug, Clone)]
-pub(super) enum StackGlob {
+pub enum StackGlob {
+    /// Without wildcards.
     Text(String),
+    /// With wildcards.
     Glob(GlobMatcher),
+}
+
+/// The glob of a pattern for folders and identities.
+pub(super) fn glob(pattern: &str) -> Result<Glob, globset::Error> {
+    GlobBuilder::new(pattern).literal_separator(true).build()
 }
 
 impl StackGlob {
     /// `None` for an invalid glob, which matches nothing.
-    pub(super) fn compile(pattern: &str) -> Option<Self> {
+    pub fn compile(pattern: &str) -> Option<Self> {
         if !pattern.contains(['*', '?', '[', ']', '{', '}', '\\']) {
             return Some(Self::Text(pattern.to_owned()));
         }
-        let glob = GlobBuilder::new(pattern).literal_separator(true).build().ok()?;
-        Some(Self::Glob(glob.compile_matcher()))
+        Some(Self::Glob(glob(pattern).ok()?.compile_matcher()))
     }
 
     /// Returns true if it matches a folder or an identity.
-    pub(super) fn is_match(&self, text: &str) -> bool {
+    pub fn is_match(&self, text: &str) -> bool {
         match self {
             Self::Text(own) => own == text,
             Self::Glob(glob) => glob.is_match(text),
@@ -41,8 +47,7 @@ mod tests {
         ];
         for pattern in parts {
             assert!(matches!(StackGlob::compile(pattern), Some(StackGlob::Text(_))));
-            let library = GlobBuilder::new(pattern).literal_separator(true).build().unwrap();
-            let library = library.compile_matcher();
+            let library = glob(pattern).unwrap().compile_matcher();
             for text in parts {
                 let own = StackGlob::compile(pattern).unwrap();
                 assert_eq!(own.is_match(text), library.is_match(text), "{pattern:?} {text:?}");

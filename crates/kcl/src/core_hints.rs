@@ -2,6 +2,7 @@
 //! PyPI: the same program was run with each.
 
 use super::{DEFAULT_VERSION, KclDiagnostic};
+use konverge_base::model::kcl_modules::SYSTEM_MODULES;
 
 /// The cores that accept what one core refuses. Both ends are included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,25 +61,6 @@ const REMOVED: [(&str, &str, &str); 1] = [("module 'net'", "to_IP16", "0.11.2")]
 
 /// Modules that earlier cores lack, with the first core that has them.
 const MODULES: [(&str, &str); 1] = [("base32", "0.11.2")];
-
-/// System modules, whose names a folder may have.
-const SYSTEM_MODULES: [&str; 15] = [
-    "base32",
-    "base64",
-    "collection",
-    "crypto",
-    "datetime",
-    "file",
-    "json",
-    "manifests",
-    "math",
-    "net",
-    "regex",
-    "runtime",
-    "template",
-    "units",
-    "yaml",
-];
 
 /// The cores that do not give an error, if some do not.
 pub(super) fn range(diagnostic: &KclDiagnostic) -> Option<CoreRange> {

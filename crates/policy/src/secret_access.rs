@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use globset::GlobBuilder;
 use serde_json::{Map, Value};
 
 use konverge_base::{
@@ -17,7 +16,7 @@ use konverge_base::{
         rewrite_texts, why_never_secret,
     },
 };
-use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretTarget, SecretsConfig};
+use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretTarget, SecretsConfig, StackGlob};
 
 use super::{
     own_secret_store,
@@ -313,10 +312,7 @@ fn check(
 }
 
 fn is_allowed(store: &SecretStoreConfig, reader: SecretReader<'_>, path: &str) -> bool {
-    let matches = |glob: &str, text: &str| {
-        let glob = GlobBuilder::new(glob).literal_separator(true).build();
-        glob.is_ok_and(|glob| glob.compile_matcher().is_match(text))
-    };
+    let matches = |glob: &str, text: &str| StackGlob::compile(glob).is_some_and(|glob| glob.is_match(text));
     store.allow.iter().any(|rule| {
         // Not the identity: the files of a pull request choose it.
         matches(&rule.stacks, reader.folder.as_str()) && matches(&rule.paths, path)

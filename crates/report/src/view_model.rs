@@ -193,7 +193,7 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         view.failed_before += usize::from(plan.fails_as_before);
         let own: Vec<_> = plan.resources.iter().filter(|r| diff::touches(r)).collect();
         for resource in &own {
-            view.total.count(resource.action);
+            view.total.count_resource(resource);
         }
         if plan
             .resources

@@ -299,6 +299,7 @@ mod tests {
             serde_json::json!({"Is": "x"}),
             serde_json::json!({"Before": null, "After": {}}),
             serde_json::json!({"$serde_json::private::Number": "1", "a": true}),
+            serde_json::json!({"$serde_json::private::RawValue": "{}", "a": true}),
         ];
         for look in &looks {
             for other in looks.iter().map(Some).chain([None]) {

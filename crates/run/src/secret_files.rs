@@ -1,19 +1,17 @@
 //! The files of SOPS that a stack may refer to: each is an input of it. A reference that KCL computes is not known
 //! before the stack is compiled, so the rules of the store count.
 
-use globset::{GlobBuilder, GlobMatcher};
-
 use konverge_base::model::{
     RepoPath,
     digest::DigestBuilder,
     file_source::{BlobId, FileKind, Source},
     stack::Stack,
 };
-use konverge_config::{SecretStoreKind, SecretsConfig};
+use konverge_config::{SecretStoreKind, SecretsConfig, StackGlob};
 use konverge_repo::affected::WorkspaceInput;
 
-/// The files that the rules of the stores admit, by rule.
-pub(crate) struct SecretFiles(Vec<(GlobMatcher, Vec<(RepoPath, BlobId)>)>);
+/// The files that the rules of the stores admit, by rule. A rule is matched as when a reference is admitted.
+pub(crate) struct SecretFiles(Vec<(StackGlob, Vec<(RepoPath, BlobId)>)>);
 
 impl SecretFiles {
     /// The files of a revision.
@@ -21,7 +19,12 @@ impl SecretFiles {
         let stores = config.stores.values();
         let sops = stores.filter(|store| store.kind == SecretStoreKind::Sops);
         let rules = sops.flat_map(|store| &store.allow);
-        let rules = rules.filter_map(|rule| Some((matcher(&rule.stacks)?, matcher(&rule.paths)?)));
+        let rules = rules.filter_map(|rule| {
+            Some((
+                StackGlob::compile(&rule.stacks)?,
+                StackGlob::compile(&rule.paths)?,
+            ))
+        });
         Self(
             rules
                 .map(|(stacks, paths)| {
@@ -59,10 +62,4 @@ impl SecretFiles {
             digest: digest.finish(),
         })
     }
-}
-
-/// As the rules are matched when a reference is admitted.
-fn matcher(glob: &str) -> Option<GlobMatcher> {
-    let glob = GlobBuilder::new(glob).literal_separator(true).build().ok()?;
-    Some(glob.compile_matcher())
 }

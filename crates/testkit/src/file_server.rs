@@ -111,7 +111,7 @@ fn files_over_http(
         Method::GET if uri.query() == Some("list") => {
             let files = files.lock().expect("no panic while the lock is held");
             let below: Vec<_> = files.keys().filter_map(|file| file.strip_prefix(&name)).collect();
-            axum::Json(below).into_response()
+            crate::json_answer::Json(below).into_response()
         }
         Method::GET => match files.lock().expect("no panic while the lock is held").get(&name) {
             Some(body) => body.clone().into_response(),

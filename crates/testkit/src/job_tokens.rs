@@ -1,8 +1,10 @@
 //! GitHub's issuer of OIDC tokens for jobs: signs with a key of its own, and publishes it.
 
-use axum::{Json, Router, routing::get};
+use axum::{Router, routing::get};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, jwk::Jwk};
 use serde_json::{Value, json};
+
+use crate::json_answer::Json;
 
 /// A running issuer; ends with the runtime it was started on.
 pub struct JobTokens {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Router,
     body::Bytes,
     extract::State,
     http::{HeaderMap, Method, StatusCode, Uri},
@@ -21,6 +21,8 @@ use base64::{
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+
+use crate::json_answer::Json;
 
 pub const TOKEN: &str = "ya29.the-token-of-the-key-job";
 pub const ALIBABA: (&str, &str) = ("LTAIkeyclouds", "the-secret-of-the-alibaba-key");

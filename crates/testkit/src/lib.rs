@@ -31,6 +31,7 @@ pub mod golden;
 pub mod hiding;
 pub mod identities;
 pub mod job_tokens;
+pub mod json_answer;
 pub mod kcl;
 pub mod key_clouds;
 pub mod konfig_history;

@@ -7,13 +7,15 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Router,
     body::Bytes,
     extract::State,
     http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
+
+use crate::json_answer::Json;
 
 /// The OIDC token that GitHub gives the job, and the one that asks for it.
 const JOB_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.the-jobs-own.token";

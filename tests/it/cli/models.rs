@@ -379,7 +379,7 @@ async fn kinds_of_a_cluster_and_of_a_release_are_imported_with_what_they_use() {
         "io.k8s.api.apps.v1.DeploymentSpec": {"required": ["replicas"], "properties": {"replicas": {"type": "integer"}}}}});
     let served = axum::Router::new().route(
         "/release-1.34/api/openapi-spec/swagger.json",
-        axum::routing::get(move || async move { axum::Json(swagger) }),
+        axum::routing::get(move || async move { crate::support::json_answer::Json(swagger) }),
     );
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let mirror = format!("http://{}", listener.local_addr().unwrap());

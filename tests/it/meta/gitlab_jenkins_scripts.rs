@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Router,
     extract::State,
     http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
@@ -15,7 +15,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::docs::root;
-use crate::support::{ci_stage::Stage, process::Konverge};
+use crate::support::{ci_stage::Stage, json_answer::Json, process::Konverge};
 
 /// A forge: the comments of one pull request, each with its author, and who the token belongs to.
 #[derive(Clone, Default)]

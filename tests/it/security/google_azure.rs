@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Router,
     extract::State,
     http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
+    json_answer::Json,
     objects::Objects,
     process::Outcome,
     shop_monorepo::{Shop, resource},

@@ -72,7 +72,7 @@ pub struct Summary {
     pub delete: usize,
     /// To take over: they run already.
     pub adopt: usize,
-    /// How many of those to take over change a value too; of a report only.
+    /// How many of those to take over change a value too. Not in a plan, whose resources say it: who reports them counts it.
     #[serde(skip)]
     pub adopt_changed: usize,
     /// To remove from the state, and leave in place.
@@ -88,7 +88,7 @@ pub struct Summary {
 
 impl Summary {
     /// Adds one resource with this action.
-    pub fn count(&mut self, action: Action) {
+    fn count(&mut self, action: Action) {
         *match action {
             Action::Create => &mut self.create,
             Action::Update => &mut self.update,

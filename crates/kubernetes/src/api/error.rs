@@ -150,10 +150,13 @@ impl ApiError {
         };
         let failure = UserError::new(kind, format!("cluster `{cluster}`: {doing}: {self}"));
         match self {
-            Self::Network(reason) if reason.contains("certificate") => failure.hint(
+            // The words of rustls; the second ones are of an issuer with the same name and another key. Of an expired
+            // certificate, or one for another name, the message says it all.
+            Self::Network(reason) if reason.contains("UnknownIssuer") || reason.contains("BadSignature") => failure.hint(
                 "the server's certificate is not trusted: compare `certificate-authority-data` of the kubeconfig with the \
                  cluster's",
             ),
+            Self::Network(reason) if reason.contains("certificate") => failure,
             Self::Network(_) | Self::Deadline(_) => {
                 failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
             }
@@ -216,7 +219,18 @@ mod tests {
             let failure = ApiError::Network(reason.to_owned()).failure(&cluster, "discovering API resources");
             failure.hints.join(" ")
         };
-        assert!(hint("invalid peer certificate: UnknownIssuer").contains("`certificate-authority-data`"));
+        for untrusted in ["UnknownIssuer", "BadSignature"] {
+            let hint = hint(&format!("invalid peer certificate: {untrusted}"));
+            assert!(hint.contains("`certificate-authority-data`"), "{untrusted}");
+        }
+        for other in [
+            "invalid peer certificate: Expired",
+            "invalid peer certificate: certificate expired: verification time 1 (UNIX), but certificate is not valid after 0",
+            "invalid peer certificate: certificate not valid for name \"a\"; certificate is only valid for DnsName(\"b\")",
+            "invalid peer certificate: NotValidForName",
+        ] {
+            assert_eq!(hint(other), "", "{other}");
+        }
         assert!(hint("Connection refused").contains("reachable"));
     }
 

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// By `status.phase`. `None` for a phase of another version.
-pub(super) fn rollout(view: &ObjectView, related: &Related) -> Option<HealthVerdict> {
+pub(super) fn rollout(view: &ObjectView, related: &Related, manager: &str) -> Option<HealthVerdict> {
     if let Some(verdict) = unobserved(view, true) {
         return Some(verdict);
     }
@@ -20,7 +20,7 @@ pub(super) fn rollout(view: &ObjectView, related: &Related) -> Option<HealthVerd
             Some(missing) => HealthVerdict::progressing(missing.lowercase_words()),
             None => HealthVerdict::ready("waits for a change of its workloads"),
         },
-        "Disabled" => match is_of_spec(view, "/spec/disabled") {
+        "Disabled" => match is_of_spec(view, "/spec/disabled", manager) {
             true => HealthVerdict::suspended("disabled"),
             false => waits("somebody disabled it"),
         },

@@ -41,13 +41,13 @@ pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> Healt
     let view = ObjectView(object);
     let (group, kind) = (view.group(), view.text("/kind"));
     if let Some(verdict) = rules.evaluate(group, kind, object, related.now()) {
-        return progressive::with_promotion(verdict, group, kind, &view, related);
+        return progressive::with_promotion(verdict, (group, kind), &view, related, rules.field_manager());
     }
     if !view.text("/metadata/deletionTimestamp").is_empty() {
         return kstatus::terminating(&view);
     }
     builtin::evaluate(group, kind, &view, related)
-        .or_else(|| progressive::evaluate(group, kind, &view, related))
+        .or_else(|| progressive::evaluate((group, kind), &view, related, rules.field_manager()))
         .unwrap_or_else(|| kstatus::evaluate(&view, related))
 }
 
@@ -58,7 +58,7 @@ pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> H
     match rules.assertions(group, kind) {
         Some(assertions) => {
             let verdict = assertions.evaluate(object).await;
-            progressive::with_promotion(verdict, group, kind, &view, related)
+            progressive::with_promotion(verdict, (group, kind), &view, related, rules.field_manager())
         }
         None => evaluate(object, related, rules),
     }

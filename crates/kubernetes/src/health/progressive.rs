@@ -17,20 +17,21 @@ use super::{
 };
 use konverge_base::model::apply_result::{WaitReason, Waiting};
 
-/// The health of such a rollout. `None` for any other kind, and for what the conventions of custom resources say better.
+/// The health of such a rollout, whose Spec the field manager applies. `None` for any other kind, and for what the
+/// conventions of custom resources say better.
 pub(super) fn evaluate(
-    group: &str,
-    kind: &str,
+    (group, kind): (&str, &str),
     view: &ObjectView,
     related: &Related,
+    manager: &str,
 ) -> Option<HealthVerdict> {
     match (group, kind) {
-        ("argoproj.io", "Rollout") => argo_rollout(view),
+        ("argoproj.io", "Rollout") => argo_rollout(view, manager),
         ("flagger.app", "Canary") => canary(view),
         ("rollouts.kruise.io", "Rollout") => kruise_rollout(view),
-        ("apps.kruise.io", "CloneSet") => Some(pod_set(view, &CLONE_SET)),
-        ("apps.kusionstack.io", "CollaSet") => Some(pod_set(view, &COLLA_SET)),
-        ("rollout.kusionstack.io", "Rollout") => kusion_rollout::rollout(view, related),
+        ("apps.kruise.io", "CloneSet") => Some(pod_set(view, &CLONE_SET, manager)),
+        ("apps.kusionstack.io", "CollaSet") => Some(pod_set(view, &COLLA_SET, manager)),
+        ("rollout.kusionstack.io", "Rollout") => kusion_rollout::rollout(view, related, manager),
         ("rollout.kusionstack.io", "RolloutRun") => kusion_rollout::run(view),
         _ => None,
     }
@@ -39,15 +40,15 @@ pub(super) fn evaluate(
 /// The verdict of a rule of the user's. Such a rule can say that a rollout is suspended, and not what for.
 pub(super) fn with_promotion(
     verdict: HealthVerdict,
-    group: &str,
-    kind: &str,
+    (group, kind): (&str, &str),
     view: &ObjectView,
     related: &Related,
+    manager: &str,
 ) -> HealthVerdict {
     if verdict.health != Health::Suspended {
         return verdict;
     }
-    let own = evaluate(group, kind, view, related);
+    let own = evaluate((group, kind), view, related, manager);
     match own.map(|own| own.weight) {
         Some(WaitPolicy::Waiting(Waiting { until: None, .. })) => waits(&verdict.message),
         Some(WaitPolicy::Waiting(Waiting {
@@ -69,7 +70,7 @@ fn waits_until(until: Timestamp, why: &str) -> HealthVerdict {
 }
 
 /// By `status.phase`, which Argo Rollouts writes since 1.0.
-fn argo_rollout(view: &ObjectView) -> Option<HealthVerdict> {
+fn argo_rollout(view: &ObjectView, manager: &str) -> Option<HealthVerdict> {
     if let Some(verdict) = argo_unobserved(view) {
         return Some(verdict);
     }
@@ -85,7 +86,7 @@ fn argo_rollout(view: &ObjectView) -> Option<HealthVerdict> {
         });
     }
     if view.flag("/spec/paused") {
-        return Some(paused_by_spec(view));
+        return Some(paused_by_spec(view, manager));
     }
     if view.flag("/status/controllerPause") {
         // Somebody took the reason for the pause away, and the controller has not seen it.
@@ -231,12 +232,12 @@ const COLLA_SET: PodSetFields = PodSetFields {
     updated_revision: "/status/updatedRevision",
 };
 
-fn pod_set(view: &ObjectView, fields: &PodSetFields) -> HealthVerdict {
+fn pod_set(view: &ObjectView, fields: &PodSetFields, manager: &str) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, true) {
         return verdict;
     }
     if view.flag(fields.paused) {
-        return match is_of_spec(view, fields.paused) {
+        return match is_of_spec(view, fields.paused, manager) {
             true => HealthVerdict::suspended("paused"),
             false => waits("somebody paused it"),
         };
@@ -263,7 +264,7 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields) -> HealthVerdict {
         HealthVerdict::progressing(format!("{available} of {target} updated replicas available"))
     } else if old == 0 {
         HealthVerdict::ready(format!("{wanted} replicas"))
-    } else if is_of_spec(view, fields.partition) {
+    } else if is_of_spec(view, fields.partition, manager) {
         HealthVerdict::ready(format!(
             "{updated} of {wanted} replicas updated, as its partition says"
         ))
@@ -285,8 +286,8 @@ fn share(kept: &Value, all: i64) -> i64 {
     number.unwrap_or(0).clamp(0, all.max(0))
 }
 
-fn paused_by_spec(view: &ObjectView) -> HealthVerdict {
-    match is_of_spec(view, "/spec/paused") {
+fn paused_by_spec(view: &ObjectView, manager: &str) -> HealthVerdict {
+    match is_of_spec(view, "/spec/paused", manager) {
         true => HealthVerdict::suspended("paused"),
         false => waits("somebody paused it"),
     }
@@ -296,11 +297,12 @@ fn paused_by_spec(view: &ObjectView) -> HealthVerdict {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::HealthRules, *};
 
     fn judged(object: &Value) -> Option<HealthVerdict> {
         let view = ObjectView(object);
-        evaluate(view.group(), view.text("/kind"), &view, &Related::default())
+        let key = (view.group(), view.text("/kind"));
+        evaluate(key, &view, &Related::default(), crate::FIELD_MANAGER)
     }
 
     fn waiting(object: &Value) -> Option<Waiting> {
@@ -434,9 +436,42 @@ mod tests {
                 None,
                 "{object}"
             );
-            for (manager, operation) in [("kubectl-argo-rollouts", "Update"), ("konverge", "Update")] {
+            for (manager, operation) in [
+                ("kubectl-argo-rollouts", "Update"),
+                ("konverge", "Update"),
+                ("argocd-controller", "Apply"),
+            ] {
                 let by_other = paused(manager, operation, object.clone(), field.clone());
                 assert_eq!(by_other, promotion(), "{manager} {operation}: {object}");
+            }
+            // The controller of a delivery writes the Spec, and Argo CD may update instead of apply.
+            for (manager, operation, expected) in [
+                ("argocd-controller", "Update", None),
+                ("argocd-controller", "Apply", None),
+                ("kustomize-controller", "Apply", promotion()),
+                ("konverge", "Apply", promotion()),
+            ] {
+                let mut object = object.clone();
+                object["metadata"]["managedFields"] =
+                    json!([{"manager": manager, "operation": operation, "fieldsV1": {"f:spec": field}}]);
+                let rules = HealthRules::default().with_field_manager("argocd-controller");
+                let waits = |object: &Value| match super::super::evaluate(object, &Related::default(), &rules)
+                    .weight
+                {
+                    WaitPolicy::Waiting(waiting) => Some(waiting),
+                    _ => None,
+                };
+                assert_eq!(waits(&object), expected, "{manager} {operation}: {object}");
+                // Once it applies, its update is the change of a webhook.
+                let applied = json!({"manager": "argocd-controller", "operation": "Apply", "fieldsV1": {}});
+                let entries = object["metadata"]["managedFields"].as_array_mut().unwrap();
+                entries.push(applied);
+                let expected = if operation == "Update" {
+                    promotion()
+                } else {
+                    expected
+                };
+                assert_eq!(waits(&object), expected, "{manager} {operation}: {object}");
             }
         }
     }

@@ -22,15 +22,18 @@ pub(super) fn waits(why: &str) -> HealthVerdict {
     )
 }
 
-/// Returns true if we set a field, or if its manager is unknown.
-pub(super) fn is_of_spec(view: &ObjectView, field: &str) -> bool {
+/// Returns true if the field manager of the Spec set a field, or if its manager is unknown.
+pub(super) fn is_of_spec(view: &ObjectView, field: &str, manager: &str) -> bool {
     let path = field.replace('/', "/f:");
     let owners: Vec<_> = view
         .list("/metadata/managedFields")
         .filter(|entry| entry.at(&format!("/fieldsV1{path}")).is_some())
         .collect();
-    // A webhook's change of what we send is recorded as an update of ours.
-    let is_ours =
-        |entry: &ObjectView| entry.text("/manager") == FIELD_MANAGER && entry.text("/operation") == "Apply";
+    // A webhook's change of what a manager applies is recorded as its update. Argo CD updates, unless told otherwise.
+    let applied =
+        |entry: &ObjectView| entry.text("/manager") == manager && entry.text("/operation") == "Apply";
+    let applies =
+        manager == FIELD_MANAGER || view.list("/metadata/managedFields").any(|entry| applied(&entry));
+    let is_ours = |entry: &ObjectView| applied(entry) || (!applies && entry.text("/manager") == manager);
     owners.is_empty() || owners.iter().any(is_ours)
 }

@@ -20,6 +20,7 @@ use super::{
     lua,
     verdict::HealthVerdict,
 };
+use crate::FIELD_MANAGER;
 use konverge_base::error::{ErrorKind, UserError};
 
 const LUA_FILE: &str = "health.lua";
@@ -84,7 +85,7 @@ struct HealthRule {
 }
 
 /// The rules of one folder; empty by default. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct HealthRules {
     /// The most specific first.
     rules: Arc<[HealthRule]>,
@@ -92,6 +93,19 @@ pub struct HealthRules {
     own: Option<Arc<HealthRule>>,
     /// Runs the rules in KCL.
     core: Option<Arc<dyn Evaluate>>,
+    /// Who applies the Spec: what it pauses does not wait for promotion.
+    field_manager: &'static str,
+}
+
+impl Default for HealthRules {
+    fn default() -> Self {
+        Self {
+            rules: Arc::default(),
+            own: None,
+            core: None,
+            field_manager: FIELD_MANAGER,
+        }
+    }
 }
 
 impl HealthRules {
@@ -172,8 +186,7 @@ impl HealthRules {
         rules.sort_by_key(|rule| rule.pattern.matches('_').count());
         Ok(Self {
             rules: rules.into(),
-            own: None,
-            core: None,
+            ..Self::default()
         })
     }
 
@@ -184,6 +197,19 @@ impl HealthRules {
             core: Some(core),
             ..self
         }
+    }
+
+    /// The same rules for objects whose Spec another field manager applies.
+    #[must_use]
+    pub(crate) fn with_field_manager(self, field_manager: &'static str) -> Self {
+        Self {
+            field_manager,
+            ..self
+        }
+    }
+
+    pub(super) fn field_manager(&self) -> &'static str {
+        self.field_manager
     }
 
     /// The rules for one object with a `healthPolicy` of Kusion's: assertions in KCL, and their name for people.

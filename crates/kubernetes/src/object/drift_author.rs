@@ -4,36 +4,35 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::FIELD_MANAGER;
 use super::managed_fields;
 use konverge_base::model::{
     diff,
     plan::{ChangeOrigin, FieldChange},
 };
 
-/// The manager other than us that owns the value at a path of the object; the latest one if there are
+/// The manager other than our own that owns the value at a path of the object; the latest one if there are
 /// several. `path` is as in a plan, with items of keyed lists as `name=web`.
-pub(crate) fn owner(object: &Value, path: &str) -> Option<String> {
-    last_write(object, path).map(|(manager, _)| manager.to_owned())
+pub(crate) fn owner(object: &Value, path: &str, own: &str) -> Option<String> {
+    last_write(object, path, own).map(|(manager, _)| manager.to_owned())
 }
 
 /// That manager and the time of its last write (empty if unknown).
-fn last_write<'o>(object: &'o Value, path: &str) -> Option<(&'o str, &'o str)> {
+fn last_write<'o>(object: &'o Value, path: &str, own: &str) -> Option<(&'o str, &'o str)> {
     managed_fields::entries(object)
-        .filter(|entry| entry.manager != FIELD_MANAGER && entry.subresource != "status")
+        .filter(|entry| entry.manager != own && entry.subresource != "status")
         .filter(|entry| owns(entry.fields, object, path))
         .max_by(|a, b| a.time.cmp(b.time).then_with(|| b.manager.cmp(a.manager)))
         .map(|entry| (entry.manager, entry.time))
 }
 
 /// Who changed what since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at TIME`.
-pub(crate) fn blame_notes(live: &Value, changes: &[FieldChange]) -> Vec<String> {
+pub(crate) fn blame_notes(live: &Value, changes: &[FieldChange], own: &str) -> Vec<String> {
     let mut writes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for change in changes
         .iter()
         .filter(|change| matches!(change.origin, ChangeOrigin::Manager(_)))
     {
-        if let Some(write) = last_write(live, &change.path) {
+        if let Some(write) = last_write(live, &change.path, own) {
             writes.entry(write).or_default().push(&change.path);
         }
     }
@@ -111,16 +110,52 @@ mod tests {
             entry("kubectl-edit", "2", json!({"f:spec": {"f:replicas": {}, "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}}}}})),
             entry("args", "3", json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": {"f:args": {}}}}}))]},
             "spec": {"replicas": 3, "containers": [{"name": "web", "image": "x", "args": ["a"]}]}});
-        assert_eq!(owner(&object, "/spec/replicas").as_deref(), Some("kubectl-edit"));
         assert_eq!(
-            owner(&object, "/spec/containers/name=web/image").as_deref(),
+            owner(&object, "/spec/replicas", "konverge").as_deref(),
             Some("kubectl-edit")
         );
         assert_eq!(
-            owner(&object, "/spec/containers/name=web/args/0").as_deref(),
+            owner(&object, "/spec/containers/name=web/image", "konverge").as_deref(),
+            Some("kubectl-edit")
+        );
+        assert_eq!(
+            owner(&object, "/spec/containers/name=web/args/0", "konverge").as_deref(),
             Some("args")
         );
-        assert_eq!(owner(&object, "/spec/containers/name=log/image"), None);
-        assert_eq!(owner(&object, "/spec/paused"), None);
+        assert_eq!(
+            owner(&object, "/spec/containers/name=log/image", "konverge"),
+            None
+        );
+        assert_eq!(owner(&object, "/spec/paused", "konverge"), None);
+    }
+
+    #[test]
+    fn what_the_controller_of_a_delivery_wrote_is_not_blamed_on_it() {
+        let entry = |manager: &str, time: &str, fields: Value| json!({"manager": manager, "operation": "Apply", "time": time, "fieldsV1": fields});
+        let object = json!({"metadata": {"managedFields": [
+            entry("argocd-controller", "9", json!({"f:spec": {"f:replicas": {}, "f:paused": {}}})),
+            entry("kubectl-edit", "2", json!({"f:spec": {"f:replicas": {}}}))]},
+            "spec": {"replicas": 3, "paused": true}});
+        let change = |path: &str| FieldChange {
+            path: path.to_owned(),
+            from: None,
+            to: None,
+            origin: ChangeOrigin::Manager("x".to_owned()),
+        };
+        let changes = [change("/spec/replicas"), change("/spec/paused")];
+        let own = "argocd-controller";
+        assert_eq!(
+            owner(&object, "/spec/replicas", own).as_deref(),
+            Some("kubectl-edit")
+        );
+        assert_eq!(owner(&object, "/spec/paused", own), None);
+        assert_eq!(
+            blame_notes(&object, &changes, own),
+            ["`kubectl-edit` wrote /spec/replicas at 2"]
+        );
+        assert_eq!(
+            owner(&object, "/spec/paused", "konverge").as_deref(),
+            Some("argocd-controller")
+        );
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct DiffSides<'a> {
     pub admission: bool,
     /// The plain places with values of secrets.
     pub places: &'a SecretPlaces,
+    /// The field manager whose fields count as ours.
+    pub manager: &'a str,
 }
 
 /// The object for display and comparison: secrets are masked, and the server's own fields (status, versions,
@@ -96,7 +98,7 @@ pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
                 _ if as_wanted && sides.admission => ChangeOrigin::Admission,
                 _ if as_wanted => ChangeOrigin::Default,
                 // The desired value is the same as before: another manager changed it since.
-                (Some(wanted), Some(before)) if diff::same(wanted, before) => change_origin(sides.live, path),
+                (Some(wanted), Some(before)) if diff::same(wanted, before) => change_origin(sides, path),
                 (Some(_), _) | (None, Some(_)) => ChangeOrigin::Change,
                 (None, None) if holds_wanted(&desired, path) => ChangeOrigin::Change,
                 (None, None) if sides.admission => ChangeOrigin::Admission,
@@ -118,8 +120,8 @@ fn is_copy_of_the_object(path: &str) -> bool {
         .is_some_and(|name| is_last_applied(&name.replace("~1", "/")))
 }
 
-fn change_origin(live: &Value, path: &str) -> ChangeOrigin {
-    drift_author::owner(live, path).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
+fn change_origin(sides: &DiffSides<'_>, path: &str) -> ChangeOrigin {
+    drift_author::owner(sides.live, path, sides.manager).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
 }
 
 /// Returns true if the path is inside a desired list whose items have no paths of their own (a key with an
@@ -274,6 +276,7 @@ mod tests {
             shown: &shown,
             admission: false,
             places: &SecretPlaces::default(),
+            manager: "konverge",
         };
         let found = changes(&sides, &secrets);
         let from: Vec<_> = found.iter().filter_map(|change| change.from.clone()).collect();
@@ -307,6 +310,7 @@ mod tests {
                 shown: &becomes,
                 admission: false,
                 places: &SecretPlaces::default(),
+                manager: "konverge",
             },
             &secrets,
         );

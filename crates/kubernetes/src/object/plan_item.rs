@@ -134,10 +134,11 @@ impl PlanItem {
 
     /// The readiness rules for it.
     pub(crate) fn health_rules(&self, runtime: &Kubernetes) -> HealthRules {
-        let rules = &runtime.options.rules;
+        let rules = runtime.options.rules.clone();
+        let rules = rules.with_field_manager(runtime.options.field_manager);
         match &self.health_policy {
             Some(code) => rules.with_policy(&format!("the `healthPolicy` of {}", self.title()), code),
-            None => rules.clone(),
+            None => rules,
         }
     }
 

@@ -3,12 +3,11 @@
 use globset::GlobMatcher;
 use jiff::Timestamp;
 
-use super::rule::stack_glob;
 use konverge_base::model::{
     RepoPath,
     policy_finding::{Enforcement, PassedBy, PolicyFinding},
 };
-use konverge_config::PolicyExceptionConfig;
+use konverge_config::{PolicyExceptionConfig, StackGlob};
 
 /// One exception.
 #[derive(Debug)]
@@ -16,7 +15,7 @@ pub(super) struct Exception {
     set: String,
     rule: Option<String>,
     resource: GlobMatcher,
-    stacks: Option<GlobMatcher>,
+    stacks: Option<StackGlob>,
     until: Timestamp,
     until_text: String,
     reason: String,
@@ -39,7 +38,7 @@ impl Exception {
             Some(glob.compile_matcher())
         };
         let stacks = match &config.stacks {
-            Some(pattern) => Some(stack_glob(pattern)?),
+            Some(pattern) => Some(StackGlob::compile(pattern)?),
             None => None,
         };
         Some(Self {
@@ -70,7 +69,7 @@ impl Exception {
         of: ExceptedPlace<'_>,
         now: Timestamp,
     ) -> bool {
-        let is_named = |glob: &GlobMatcher| {
+        let is_named = |glob: &StackGlob| {
             finding
                 .stack
                 .as_ref()

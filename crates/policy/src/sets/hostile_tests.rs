@@ -5,7 +5,7 @@ use super::{
     PolicySet,
     tests::{config, document, file, pod, policy_on_pods, rego, said, secrets, wanted},
 };
-use konverge_base::model::policy_finding::Enforcement;
+use konverge_base::model::{plan::Action, policy_finding::Enforcement};
 
 fn error_of(text: &str) -> String {
     let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
@@ -249,11 +249,39 @@ fn a_map_is_a_map_whatever_its_first_key_is() {
         let document = super::tests::document(vec![wanted("v1:X:shop:x", object)]);
         let findings = rego("input: objects", &text).findings(&document, &secrets());
         assert_eq!(findings.len(), 1, "{function}");
+        assert_eq!(findings[0].message, "found", "{function}");
     }
     let is_valid =
         format!("package main\ndeny contains \"found\" if json.is_valid(`{{\"{NUMBER}\": \"x\"}}`)\n");
     let findings = rego("", &is_valid).findings(&document, &secrets());
     assert_eq!(findings[0].message, "found");
+}
+
+/// A null in what stays as it is makes no second evaluation: only in what is written, and in a Namespace.
+#[test]
+fn a_null_counts_where_a_policy_sees_it() {
+    let of = |kind: &str, action: Action| {
+        let object =
+            json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "creationTimestamp": null}});
+        let mut document = document(vec![wanted(&format!("v1:{kind}:a"), object)]);
+        document.resources[0].action = action;
+        super::input::without_nulls(&document)
+    };
+    for action in [Action::Unchanged, Action::Forget] {
+        assert!(of("ConfigMap", action).is_none(), "{action:?}");
+        let namespace = of("Namespace", action).unwrap();
+        let left = namespace.resources[0].after.as_ref().unwrap();
+        assert_eq!(left["metadata"], json!({"name": "a"}));
+    }
+    for action in [
+        Action::Create,
+        Action::Update,
+        Action::Adopt,
+        Action::Replace,
+        Action::Delete,
+    ] {
+        assert!(of("ConfigMap", action).is_some(), "{action:?}");
+    }
 }
 
 /// An API server drops a field that is null, so `has` is false there.

@@ -119,10 +119,20 @@ pub(super) fn terraform_plan(document: &StackDocument, without: &[&DocumentResou
     })
 }
 
-/// The document without the fields of Kubernetes objects that are null; `None` if there are none. An API server drops most of
-/// them before a policy sees the object, and keeps others, by the type of the field.
+/// The document without the fields of Kubernetes objects that are null; `None` if no policy sees one. An API server drops most
+/// of them before a policy sees the object, and keeps others, by the type of the field.
 pub(super) fn without_nulls(document: &StackDocument) -> Option<StackDocument> {
-    let is_object = |resource: &DocumentResource| resource.runtime == RuntimeKind::Kubernetes;
+    // About what stays there is no request; but a Namespace is `namespaceObject` in those about what is in it.
+    let is_namespace = |object: &Option<Value>| {
+        object
+            .as_ref()
+            .is_some_and(|object| object["kind"] == "Namespace")
+    };
+    let is_object = |resource: &DocumentResource| {
+        resource.runtime == RuntimeKind::Kubernetes
+            && (!matches!(resource.action, Action::Unchanged | Action::Forget)
+                || is_namespace(&resource.after))
+    };
     let has = |side: &Option<Value>| side.as_ref().is_some_and(has_null);
     let mut objects = document.resources.iter().filter(|resource| is_object(resource));
     if !objects.any(|object| has(&object.before) || has(&object.after)) {

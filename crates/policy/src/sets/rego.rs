@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globset::GlobMatcher;
 use regorus::{
     Engine, Value as RegoValue,
     unstable::{Rule, RuleHead},
@@ -24,7 +23,7 @@ use super::{
     rule::{FailedTest, MOST_DETAILS, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, bound},
 };
 use konverge_base::model::RepoPath;
-use konverge_config::RegoVersion;
+use konverge_config::{RegoVersion, StackGlob};
 
 /// The end of the names of files that hold tests.
 const TESTS: &str = "_test.rego";
@@ -58,7 +57,7 @@ impl RegoRules {
         files: &[PolicyFile],
         data: &[PolicyFile],
         version: RegoVersion,
-        packages: &[GlobMatcher],
+        packages: &[StackGlob],
     ) -> Result<Self, String> {
         let mut engine = new_engine(version);
         let mut mentions = Mentions::default();

@@ -29,7 +29,8 @@ pub(super) struct RegoDefinition {
 
 /// The definitions of the rules of a set.
 pub(super) struct Definitions {
-    /// An engine in which each definition is also a rule of its own.
+    /// An engine in which each definition is also a rule of its own. It is not evaluated before it is asked, as most sets do
+    /// not ask it: each of its few copies orders the statements once.
     pub engine: PreparedEngine,
     /// By the path of the rule.
     pub by_rule: BTreeMap<String, Vec<RegoDefinition>>,

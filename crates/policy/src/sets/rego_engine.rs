@@ -39,13 +39,13 @@ pub(super) fn new_engine(version: RegoVersion) -> Engine {
     engine
 }
 
-/// An engine whose rules are prepared. Its copies are kept from one stack to the next.
+/// An engine with all its rules. Its copies are kept from one stack to the next.
 pub(super) struct PreparedEngine {
     engine: Engine,
     spare: Mutex<Vec<Engine>>,
 }
 
-/// A copy of a prepared engine, for one stack.
+/// A copy of such an engine, for one stack.
 pub(super) struct LentEngine<'e> {
     of: &'e PreparedEngine,
     /// None after an error.
@@ -56,7 +56,7 @@ pub(super) struct LentEngine<'e> {
 }
 
 impl PreparedEngine {
-    /// Keeps an engine that was evaluated once: its copies keep the order of statements that it found.
+    /// Keeps an engine. An engine orders its statements when it is evaluated first, and its copies keep that order.
     pub(super) fn new(engine: Engine) -> Self {
         Self {
             engine,
@@ -132,9 +132,11 @@ impl LentEngine<'_> {
 
 impl Drop for LentEngine<'_> {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.take()
+        if let Some(mut engine) = self.engine.take()
             && self.data.is_none()
         {
+            // Another stack does not see this one's input, and its memory is free.
+            engine.set_input(RegoValue::Undefined);
             self.of.spare().push(engine);
         }
     }
@@ -201,4 +203,27 @@ pub(super) fn first_lines(text: &str) -> String {
         .filter(|line| !line.is_empty() && !line.starts_with('|'))
         .collect();
     bound(&lines.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stack_does_not_see_the_input_of_the_one_before() {
+        let mut engine = new_engine(RegoVersion::V1);
+        add_file(&mut engine, "p.rego", "package p\nseen := input.name\n").unwrap();
+        let prepared = PreparedEngine::new(engine);
+        let mut lent = prepared.lend();
+        lent.set_input(rego_value(&json!({"name": "a"})));
+        assert_eq!(lent.evaluate("data.p.seen").unwrap(), RegoValue::from("a"));
+        drop(lent);
+        assert_eq!(prepared.spare().len(), 1);
+        let mut lent = prepared.lend();
+        assert_eq!(lent.evaluate("data.p.seen").unwrap(), RegoValue::Undefined);
+        lent.set_input(rego_value(&json!({"name": "b"})));
+        assert_eq!(lent.evaluate("data.p.seen").unwrap(), RegoValue::from("b"));
+    }
 }

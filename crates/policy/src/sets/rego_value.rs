@@ -2,7 +2,7 @@
 //! stands in several places of an input is made once.
 //!
 //! The engine's own conversion takes a map whose first key is `$serde_json::private::Number` for a number, and that of
-//! `serde_json` one with `$serde_json::private::RawValue` for what its value says. So the author of a key could hide other keys.
+//! `serde_json` does so if a dependency turns on its `arbitrary_precision`. So the author of a key could hide other keys.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
 
 use konverge_base::model::{ResourceId, plan_document::DocumentResource};
@@ -158,10 +157,4 @@ fn cut(message: &str, longest: usize) -> String {
         None => message.to_owned(),
         Some((end, _)) => format!("{}…", &message[..end]),
     }
-}
-
-/// What a pattern for stacks matches: a folder or an identity.
-pub(super) fn stack_glob(pattern: &str) -> Option<GlobMatcher> {
-    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
-    glob.ok().map(|glob| glob.compile_matcher())
 }

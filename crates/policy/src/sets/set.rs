@@ -6,13 +6,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use globset::GlobMatcher;
-
 use super::{
     finding_mask::FindingMask,
-    rule::{
-        ENDED, FailedTest, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE, stack_glob,
-    },
+    rule::{ENDED, FailedTest, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE},
     set_rules::{SetRules, SetSource, UnreadableSet},
 };
 use konverge_base::{
@@ -25,7 +21,7 @@ use konverge_base::{
     },
     secrets::Secrets,
 };
-use konverge_config::{PolicyEnforcement, PolicySetConfig};
+use konverge_config::{PolicyEnforcement, PolicySetConfig, StackGlob};
 
 /// The maximum size of the files of a set in bytes.
 const LARGEST_SET: usize = 8 * 1024 * 1024;
@@ -36,7 +32,7 @@ pub struct PolicySet {
     enforce: PolicyEnforcement,
     /// Who may override a denial; empty: nobody.
     overriders: Vec<String>,
-    stacks: Option<GlobMatcher>,
+    stacks: Option<StackGlob>,
     /// What its rules are made of, or why there are none.
     source: Result<Arc<SetSource>, String>,
     /// The rules, once they were parsed in this process.
@@ -74,7 +70,7 @@ impl PolicySet {
                 (PolicyEnforcement::Override, Some(overriders)) => overriders.by.clone(),
                 _ => Vec::new(),
             },
-            stacks: config.stacks.as_deref().and_then(stack_glob),
+            stacks: config.stacks.as_deref().and_then(StackGlob::compile),
             source,
             parsed: OnceLock::new(),
             digest: digest.finish(),

@@ -14,13 +14,13 @@ use super::{
     possible_reads::Mentions,
     rego::{self, RegoRules},
     rego_value::rego_value,
-    rule::{FailedTest, PolicyFile, RuleFinding, RuleOutcome, stack_glob},
+    rule::{FailedTest, PolicyFile, RuleFinding, RuleOutcome},
 };
 use konverge_base::model::{
     plan_document::{DocumentResource, StackDocument},
     spec::RuntimeKind,
 };
-use konverge_config::{PolicyInput, PolicyLanguage, PolicySetConfig};
+use konverge_config::{PolicyInput, PolicyLanguage, PolicySetConfig, StackGlob};
 
 /// The stack size of the parser in bytes; only the used part is allocated.
 const PARSER_STACK: usize = 256 * 1024 * 1024;
@@ -143,7 +143,7 @@ fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) ->
                     ));
                 }
             }
-            let packages = config.packages.iter().filter_map(|glob| stack_glob(glob));
+            let packages = config.packages.iter().filter_map(|glob| StackGlob::compile(glob));
             let packages: Vec<_> = packages.collect();
             let rules = RegoRules::load(files, data, config.rego, &packages)?;
             Ok(Rules::Rego(Box::new(rules)))

@@ -201,7 +201,7 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
         row.failed += usize::from(failed);
         row.restored += restored;
         for (resource, _) in alone {
-            row.summary.count(resource.action);
+            row.summary.count_resource(resource);
         }
     }
     if projects.is_empty() {
@@ -273,4 +273,60 @@ pub(super) fn unchanged(
         },
         list.join(", ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use konverge_base::model::{
+        Digest, RepoPath,
+        plan::{Action, Basis, ChangeOrigin, FieldChange, StackPlan},
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_row_of_a_project_says_how_many_adoptions_change_a_value() {
+        let id = "shop/dev".parse().unwrap();
+        let adopted = |name: &str, changes: Vec<FieldChange>| {
+            let resource = format!("v1:ConfigMap:shop:{name}").parse().unwrap();
+            ResourcePlan::new(&id, resource, RuntimeKind::Kubernetes, Action::Adopt, changes)
+        };
+        let change = FieldChange {
+            path: "/data/a".to_owned(),
+            from: None,
+            to: None,
+            origin: ChangeOrigin::Change,
+        };
+        let resources = vec![adopted("a", vec![change]), adopted("b", Vec::new())];
+        let plan = StackPlan::new(RepoPath::root(), id.clone(), Basis::Live, resources);
+        let own: Vec<_> = plan.resources.iter().collect();
+        let view = PlanView {
+            stacks: vec![StackView {
+                plan: &plan,
+                affected: None,
+                grouped: vec![None; own.len()],
+                own,
+                wave: 0,
+            }],
+            groups: Vec::new(),
+            unchanged: Vec::new(),
+            drifted: Vec::new(),
+            total: Summary::default(),
+            restored: 0,
+            failed: 0,
+            failed_before: 0,
+            introduces: false,
+            planned: 1,
+            affected: 1,
+            all: 1,
+            digest: Digest::of_bytes(b""),
+        };
+        let mut page = BoundedWriter::new(10_000);
+        projects(&mut page, &view, Table::Projects).unwrap();
+        let text = page.into_text();
+        assert!(
+            text.contains("| `shop` | 1 | 2 to adopt (1 with changes) |"),
+            "{text}"
+        );
+    }
 }

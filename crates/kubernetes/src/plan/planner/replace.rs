@@ -68,6 +68,7 @@ impl ObjectPlanner<'_> {
                         shown: shown.as_ref().unwrap_or(&becomes),
                         admission: self.may_mutate(subject, of).await?,
                         places: &subject.places,
+                        manager: self.runtime.options.field_manager,
                     };
                     draft.changes = self.changes(&sides);
                     draft.truth = self.truth(item, subject, &sides);

@@ -132,9 +132,10 @@ impl ObjectPlanner<'_> {
             shown,
             admission: self.may_mutate(subject, asked.of).await?,
             places: &subject.places,
+            manager: self.runtime.options.field_manager,
         };
         let changes = self.changes(&sides);
-        let blame = drift_author::blame_notes(live, &changes);
+        let blame = drift_author::blame_notes(live, &changes, self.runtime.options.field_manager);
         let unchanged = changes.is_empty() && !asked.adopting && transfer.is_settled();
         let mut draft = match definition.filter(|_| !unchanged) {
             None => self.use_answer(&asked, &sides, changes, transfer, &answered),
@@ -412,6 +413,7 @@ impl ObjectPlanner<'_> {
             shown: shown.as_ref().unwrap_or(&becomes),
             admission: false,
             places: &subject.places,
+            manager: self.runtime.options.field_manager,
         };
         let changes = self.changes(&sides);
         let truth = self.truth(item, subject, &sides);
