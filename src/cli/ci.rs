@@ -70,8 +70,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     }
     let tests = args.tests || is_on(context, "KONVERGE_TESTS")?;
     if tests && part != ShardMode::Whole {
-        let what =
-            "the stack tests of a change are not dealt out: KONVERGE_TESTS and a shard exclude each other";
+        let what = "the stack tests of a change are not split: KONVERGE_TESTS and a shard exclude each other";
         return Err(UserError::new(ErrorKind::Usage, what)
             .hint("remove `--shard` and KONVERGE_SHARD from the job with the tests"));
     }
