@@ -92,7 +92,7 @@ impl From<PublishError> for UserError {
                 .hint(format!("check that this machine reaches `{}`, then run it again", visible(&asked)))
                 .hint(RESUMES),
             PublishError::Slow { .. } => failure
-                .hint("ask whoever runs the registry why it is slow, then run it again")
+                .hint("ask the people who run the registry why it is slow, then run it again")
                 .hint(RESUMES),
             PublishError::Stopped { .. } => failure.hint(format!("run it again: {RESUMES}")),
             PublishError::Registry { source, .. } => failure.hint(remedy(&source)),
