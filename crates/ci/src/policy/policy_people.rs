@@ -17,7 +17,7 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{CommitId, Digest, plan::StackPlan, review::ReviewRecord},
+    model::{CommitId, Digest, RepoPath, plan::StackPlan, review::ReviewRecord},
 };
 use konverge_github::Permission;
 use konverge_policy::{self as policy, Approval, CodeOwners, EffectivePolicy, Role, Teams};
@@ -67,7 +67,7 @@ impl PolicyCheck {
         let teams = self.people.teams(teams, &people).await;
         people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
         let people = self
-            .without_contributors(people, plan, pulls, given.covered)
+            .without_contributors(people, &plan.stack, pulls, given.covered)
             .await?;
         for logins in by_digest.values_mut() {
             logins.retain(|login, _| people.contains(login));
@@ -84,14 +84,14 @@ impl PolicyCheck {
     pub(crate) async fn without_contributors(
         &self,
         mut people: BTreeSet<String>,
-        plan: &StackPlan,
+        folder: &RepoPath,
         pulls: &[(u64, CommitId)],
         covered: Agreed<'_>,
     ) -> Result<BTreeSet<String>, UserError> {
         if people.is_empty() {
             return Ok(people);
         }
-        let behind = self.contributors(plan, covered).await?;
+        let behind = self.contributors(folder, covered).await?;
         people.retain(|login| !behind.contains(login));
         for (pull, _) in pulls {
             let behind = self.people.pull_contributors(*pull).await?;
@@ -171,7 +171,7 @@ impl PolicyCheck {
     ) -> Result<Vec<Approval>, UserError> {
         let logins = self.digest_givers(pulls, needs_approval(rules)).await;
         let behind = match needs_approval(rules) && !logins.is_empty() {
-            true => self.contributors(plan, agreed).await?,
+            true => self.contributors(&plan.stack, agreed).await?,
             false => Contributors::default(),
         };
         let mut own: Vec<_> = logins
@@ -193,10 +193,10 @@ impl PolicyCheck {
         Ok(approvals.collect())
     }
 
-    /// The contributors of the commits that a plan's digest covers.
+    /// The contributors of the commits that the digest of a stack's plan covers.
     pub(crate) async fn contributors(
         &self,
-        plan: &StackPlan,
+        folder: &RepoPath,
         agreed: Agreed<'_>,
     ) -> Result<Contributors, UserError> {
         let Some((branch, head)) = &self.applied else {
@@ -205,7 +205,7 @@ impl PolicyCheck {
         let head = agreed.until.unwrap_or(head);
         let behind = self
             .people
-            .commit_contributors(branch, agreed.since, head, plan.stack.as_str())
+            .commit_contributors(branch, agreed.since, head, folder.as_str())
             .await?;
         match &behind.unknown {
             None => Ok(behind),
@@ -370,7 +370,7 @@ mod tests {
             let people = logins(&["ada", "bob", "carol", "dora", "eve"]);
             let plan = plan(&[Action::Update]);
             check
-                .without_contributors(people, &plan, &[(7, commit('a'))], covered)
+                .without_contributors(people, &plan.stack, &[(7, commit('a'))], covered)
                 .await
                 .unwrap()
         };
@@ -463,7 +463,7 @@ mod tests {
             since: Some(&of_plan),
             until: None,
         };
-        let refusal = check("", known()).contributors(&plan, covered).await.unwrap_err();
+        let refusal = check("", known()).contributors(&plan.stack, covered).await.unwrap_err();
         assert_eq!(refusal.kind, ErrorKind::Policy);
         assert!(refusal.message.contains("who pushed fffffff"), "{refusal}");
         // A difference that is restored ends with the applied commit.
@@ -471,7 +471,7 @@ mod tests {
             since: Some(&since),
             until: Some(&until),
         };
-        let behind = check("", known()).contributors(&plan, restored).await.unwrap();
+        let behind = check("", known()).contributors(&plan.stack, restored).await.unwrap();
         assert!(behind.contains("bob") && !behind.contains("ada"));
         // A preview applies nothing.
         let preview = PolicyCheck {
@@ -479,7 +479,7 @@ mod tests {
             ..check("", known())
         };
         assert_eq!(
-            preview.contributors(&plan, covered).await.unwrap(),
+            preview.contributors(&plan.stack, covered).await.unwrap(),
             Contributors::default()
         );
     }

@@ -13,10 +13,10 @@ use konverge_base::model::{
 };
 use konverge_config::AtOnce;
 
-use super::{simulation_random_tests::Random, *};
+use super::{simulation_approvals_tests::{APPROVAL, SimulatedPlans}, simulation_random_tests::Random, *};
 
 pub(super) const WAVES: usize = 3;
-const STACKS: usize = 4;
+pub(super) const STACKS: usize = 4;
 const BAKE: Duration = Duration::from_secs(600);
 const START: i64 = 1_800_000_000;
 
@@ -24,11 +24,11 @@ fn commit_id(number: usize) -> CommitId {
     format!("{number:040x}").parse().unwrap()
 }
 
-fn number_of(commit: &CommitId) -> usize {
+pub(super) fn number_of(commit: &CommitId) -> usize {
     usize::from_str_radix(&commit.as_str()[36..], 16).unwrap()
 }
 
-fn wave_of(stack: usize) -> usize {
+pub(super) fn wave_of(stack: usize) -> usize {
     stack * WAVES / STACKS
 }
 
@@ -51,10 +51,15 @@ enum Todo {
 }
 
 /// A run of a commit.
-struct Run {
+pub(super) struct Run {
     head: usize,
     todo: Todo,
     failed: BTreeMap<StackId, String>,
+    pub(super) changed: BTreeSet<StackId>,
+    /// The plans that it made at the gate that began then.
+    pub(super) planned: Option<(ClockReading, BTreeMap<StackId, Digest>)>,
+    /// The digests that were given to it.
+    pub(super) given: Vec<Digest>,
     /// The number of the record that this run wrote, and the true time.
     wrote: Option<(u64, i64)>,
     /// The job of this environment alone; `None`: it applies and sees every stack.
@@ -66,27 +71,28 @@ struct Run {
 }
 
 pub(super) struct SimulatedWorld {
-    seed: u64,
-    random: Random,
+    pub(super) seed: u64,
+    pub(super) random: Random,
     /// The true time in seconds.
     time: i64,
     ids: Vec<StackId>,
     /// Of each commit, the commit that changed each stack last.
-    commits: Vec<[usize; STACKS]>,
+    pub(super) commits: Vec<[usize; STACKS]>,
     applied: Vec<Applied>,
     /// Of each stack, the version of each serial from 1.
     history: Vec<Vec<usize>>,
     pub(super) records: Vec<Rc<RolloutRecord>>,
-    rules: RolloutRules,
+    pub(super) rules: RolloutRules,
     /// A job for each of this many environments; 1: one job sees all stacks.
     environments: usize,
     /// Of each stack, the true time when a job saw it ready, since its last apply.
     seen_ready: [Option<i64>; STACKS],
     /// The contents with which a rollout failed, until somebody resumes.
     pub(super) undone: BTreeSet<(StackId, Option<Digest>)>,
+    pub(super) plans: SimulatedPlans,
     /// The commits of rollouts that began and have not failed since.
     allowed: BTreeSet<usize>,
-    calm: bool,
+    pub(super) calm: bool,
 }
 
 impl SimulatedWorld {
@@ -96,13 +102,18 @@ impl SimulatedWorld {
             name: "slo".to_owned(),
             deadline: Some(Duration::from_secs(900)),
         };
+        let approval = GateRules {
+            name: APPROVAL.to_owned(),
+            deadline: None,
+        };
         let wave = |random: &mut Random| WaveRules {
             at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
             bake: BAKE,
-            gates: if random.one_in(2) {
-                vec![gate.clone()]
-            } else {
-                Vec::new()
+            gates: match random.below(6) {
+                0..2 => vec![gate.clone()],
+                2 => vec![gate.clone(), approval.clone()],
+                3 => vec![approval.clone()],
+                _ => Vec::new(),
             },
         };
         let rules = RolloutRules {
@@ -131,6 +142,7 @@ impl SimulatedWorld {
             environments,
             seen_ready: [None; STACKS],
             undone: BTreeSet::new(),
+            plans: SimulatedPlans::default(),
             allowed: BTreeSet::new(),
             calm: false,
         }
@@ -148,11 +160,11 @@ impl SimulatedWorld {
     }
 
     /// The number in an id such as `s3/prod`.
-    fn index(&self, id: &StackId) -> usize {
+    pub(super) fn index(&self, id: &StackId) -> usize {
         usize::from(id.as_str().as_bytes()[1] - b'0')
     }
 
-    fn covers(&self, run: &Run, id: &StackId) -> bool {
+    pub(super) fn covers(&self, run: &Run, id: &StackId) -> bool {
         let own = self.index(id) % self.environments;
         run.environment.is_none_or(|environment| environment == own)
     }
@@ -170,7 +182,7 @@ impl SimulatedWorld {
     }
 
     /// Pending at a commit, without the stacks that have a newer one.
-    fn is_pending(&self, stack: usize, commit: usize) -> bool {
+    pub(super) fn is_pending(&self, stack: usize, commit: usize) -> bool {
         let (applied, wanted) = (self.applied[stack].version, self.commits[commit][stack]);
         applied != wanted && applied <= commit
     }
@@ -202,6 +214,7 @@ impl SimulatedWorld {
                 if self.records.len() as u64 + 1 == number {
                     self.note_phase(&record);
                     self.records.push(record.into());
+                    run.changed.clear();
                     run.wrote = Some((number, self.time));
                 }
                 true
@@ -266,6 +279,7 @@ impl SimulatedWorld {
                     self.allowed.insert(commit);
                 }
             }
+            RolloutPhase::Baking => self.check_applied(record),
             _ => {}
         }
     }
@@ -291,13 +305,14 @@ impl SimulatedWorld {
     }
 
     /// What the gate says.
-    fn gates(&mut self) -> BTreeMap<String, GateReading> {
+    fn gates(&mut self, run: &mut Run, record: &RolloutRecord) -> BTreeMap<String, GateReading> {
         let reading = match self.random.below(if self.calm { 1 } else { 8 }) {
             0..=4 => GateReading::Pass(String::new()),
             5 => GateReading::Fail(String::new()),
             _ => GateReading::Unclear(String::new()),
         };
-        BTreeMap::from([("slo".to_owned(), reading)])
+        let approval = self.approval(run, record).map(|reading| (APPROVAL.to_owned(), reading));
+        std::iter::once(("slo".to_owned(), reading)).chain(approval).collect()
     }
 
     fn look(&mut self, run: &mut Run) -> bool {
@@ -321,7 +336,7 @@ impl SimulatedWorld {
             }
             let is_measured = matches!(record.phase, RolloutPhase::Baking | RolloutPhase::Gate);
             let (health, gates) = match is_measured {
-                true => (Some(self.health(run, record)), self.gates()),
+                true => (Some(self.health(run, record)), self.gates(run, record)),
                 false => (None, BTreeMap::new()),
             };
             let wrote = run.wrote.filter(|(wrote, _)| wrote == number);
@@ -332,8 +347,10 @@ impl SimulatedWorld {
                     rules: Some(&self.rules),
                     pending: &pending,
                     failed: &run.failed,
+                    changed: &run.changed,
                     health: health.as_ref(),
                     gates: &gates,
+                    planned: run.planned.as_ref().filter(|(since, _)| *since == record.since).map(|(_, own)| own),
                     now,
                     watched,
                 },
@@ -432,6 +449,9 @@ impl SimulatedWorld {
             self.allowed.contains(&commit),
             "seed {seed}: {id} gets a commit that failed"
         );
+        if !self.passes_approval(run, record, id) {
+            return;
+        }
         if !self.calm && self.random.one_in(12) {
             run.failed.insert(id.clone(), "broken".to_owned());
             return;
@@ -441,7 +461,7 @@ impl SimulatedWorld {
 
     fn roll_back(&mut self, run: &mut Run, record: &RolloutRecord, id: &StackId) {
         let stack = self.index(id);
-        let before = record.waves[record.wave][id].before.unwrap();
+        let before = record.failing().find(|(other, _)| *other == id).and_then(|(_, one)| one.before).unwrap();
         if !self.calm && self.random.one_in(12) {
             run.failed.insert(id.clone(), "broken".to_owned());
             return;
@@ -467,6 +487,10 @@ impl SimulatedWorld {
         };
         let jumps = [0, 3600, -3600, 30 * 86400, -30 * 86400];
         let jump = self.random.below(jumps.len());
+        let given = match self.calm || self.random.one_in(2) {
+            true => self.plans.given.last().copied().into_iter().collect(),
+            false => Vec::new(),
+        };
         let environment = match self.environments {
             1 => None,
             count => Some(self.random.below(count)),
@@ -476,6 +500,9 @@ impl SimulatedWorld {
             environment,
             todo: Todo::Look,
             failed: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            planned: None,
+            given,
             wrote: None,
             skew: if self.calm { 0 } else { jumps[jump] },
             has_server: self.calm || !self.random.one_in(4),
@@ -523,6 +550,8 @@ impl SimulatedWorld {
                     let at = self.random.below(runs.len());
                     runs.remove(at);
                 }
+                13 => self.change_plan(),
+                14..=16 => self.approve(),
                 12 if !runs.is_empty() => {
                     let at = self.random.below(runs.len());
                     runs[at].skew += 86400;
@@ -544,6 +573,7 @@ impl SimulatedWorld {
         self.calm = true;
         for _ in 0..60 * self.environments {
             self.interfere(RolloutCommand::Resume);
+            self.approve();
             let mut run = self.start();
             while self.tick(&mut run) {
                 self.time += 30;

@@ -1,0 +1,49 @@
+//! What an approval stands for: the plans of the next wave. The jobs of several environments make them, each its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use konverge_base::model::{Digest, StackId, rollout::RolloutRecord};
+
+/// The plans of the next wave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextPlans {
+    /// Their digests.
+    pub digests: BTreeMap<StackId, Digest>,
+    /// The stacks that no job has planned yet.
+    pub missing: BTreeSet<StackId>,
+}
+
+impl NextPlans {
+    /// The plans in a record. A plan that this run made itself replaces the one in the record.
+    pub fn new(record: &RolloutRecord, own: Option<&BTreeMap<StackId, Digest>>) -> Self {
+        let mut plans = Self {
+            digests: BTreeMap::new(),
+            missing: BTreeSet::new(),
+        };
+        for id in record.waves.get(record.wave + 1).into_iter().flatten().map(|(id, _)| id) {
+            match own.and_then(|own| own.get(id)).or_else(|| record.planned.get(id)) {
+                Some(digest) => drop(plans.digests.insert(id.clone(), *digest)),
+                None => drop(plans.missing.insert(id.clone())),
+            }
+        }
+        plans
+    }
+
+    /// What somebody approves: this gate, this commit, these plans. `None`: a plan is missing.
+    pub fn approval(&self, record: &RolloutRecord, gate: &str) -> Option<Digest> {
+        self.missing.is_empty().then(|| {
+            Digest::of_json(&serde_json::json!({
+                "rollout": record.rollout, "commit": record.commit, "wave": record.wave, "gate": gate,
+                "began": record.since, "plans": self.digests,
+            }))
+        })
+    }
+
+    /// The stacks whose plan is another one than in a record.
+    pub(super) fn changed<'a>(&'a self, record: &'a RolloutRecord) -> impl Iterator<Item = &'a StackId> {
+        let is_other = |(id, digest): &(&StackId, &Digest)| {
+            record.planned.get(*id).is_some_and(|planned| planned != *digest)
+        };
+        self.digests.iter().filter(is_other).map(|(id, _)| id)
+    }
+}
