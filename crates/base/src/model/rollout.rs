@@ -145,9 +145,10 @@ impl RolloutRecord {
 
     /// The approved plans of the other waves.
     pub fn approved_otherwise(&self) -> BTreeMap<StackId, Digest> {
-        let mut approved = self.approved.clone();
-        self.current().for_each(|id| drop(approved.remove(id)));
-        approved
+        let own = self.waves.get(self.wave);
+        let is_own = |id: &StackId| own.is_some_and(|own| own.contains_key(id));
+        let others = self.approved.iter().filter(|(id, _)| !is_own(id));
+        others.map(|(id, plan)| (id.clone(), *plan)).collect()
     }
 
     /// The number of waves that have begun.

@@ -46,8 +46,10 @@ impl OwnPlans {
                 continue;
             }
             match plan_digest(lane.planning, &target).await {
-                Ok(digest) => drop(own.digests.insert(id.clone(), digest)),
-                Err(failure) => drop(own.failure.get_or_insert(format!("{id}: {}", failure.message))),
+                Ok(digest) => {
+                    own.digests.insert(id.clone(), digest);
+                }
+                Err(failure) => own.failure = Some(format!("{id}: {}", failure.message)),
             }
         }
         own

@@ -143,7 +143,7 @@ fn a_command_that_makes_no_sense_is_refused() {
     // What the next wave has got belongs to the rollout that follows.
     let aborted = command(&again, Abort, "", now()).unwrap();
     let next = started(&[("a/canary", 0, "two")], Some(&aborted)).unwrap();
-    assert!(next.waves[1].contains_key(&"a/prod".parse().unwrap()));
+    assert!(next.waves[1].contains_key(&"a/prod".parse::<StackId>().unwrap()));
     let untouched = RolloutRecord {
         begun: false,
         ..aborted

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use konverge_base::model::{Digest, StackId, rollout::RolloutRecord};
+use jiff::Timestamp;
+use konverge_base::model::{Digest, DigestBuilder, StackId, rollout::RolloutRecord};
 
 /// The plans of the next wave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,10 +21,14 @@ impl NextPlans {
             digests: BTreeMap::new(),
             missing: BTreeSet::new(),
         };
-        for id in record.waves.get(record.wave + 1).into_iter().flatten().map(|(id, _)| id) {
+        for (id, _) in record.waves.get(record.wave + 1).into_iter().flatten() {
             match own.and_then(|own| own.get(id)).or_else(|| record.planned.get(id)) {
-                Some(digest) => drop(plans.digests.insert(id.clone(), *digest)),
-                None => drop(plans.missing.insert(id.clone())),
+                Some(digest) => {
+                    plans.digests.insert(id.clone(), *digest);
+                }
+                None => {
+                    plans.missing.insert(id.clone());
+                }
             }
         }
         plans
@@ -31,12 +36,21 @@ impl NextPlans {
 
     /// What somebody approves: this gate, this commit, these plans. `None`: a plan is missing.
     pub fn approval(&self, record: &RolloutRecord, gate: &str) -> Option<Digest> {
-        self.missing.is_empty().then(|| {
-            Digest::of_json(&serde_json::json!({
-                "rollout": record.rollout, "commit": record.commit, "wave": record.wave, "gate": gate,
-                "began": record.since, "plans": self.digests,
-            }))
-        })
+        if !self.missing.is_empty() {
+            return None;
+        }
+        let mut digest = DigestBuilder::new("rollout-approval");
+        for name in [&record.rollout, record.commit.as_str(), gate] {
+            digest.part(name.as_bytes());
+        }
+        let began = [Some(record.since.local), record.since.server];
+        let began = began.map(|clock| clock.map_or(i128::MIN, Timestamp::as_nanosecond).to_be_bytes());
+        digest.part(began.as_flattened());
+        digest.part(&(record.wave as u64).to_be_bytes());
+        for (id, plan) in &self.digests {
+            digest.part(id.as_str().as_bytes()).part(plan.as_bytes());
+        }
+        Some(digest.finish())
     }
 
     /// The stacks whose plan is another one than in a record.

@@ -571,12 +571,16 @@ impl SimulatedWorld {
     /// Runs one after another, with clocks that are right.
     pub(super) fn calm_down(&mut self) {
         self.calm = true;
-        for _ in 0..60 * self.environments {
+        for round in 0..60 * self.environments {
             self.interfere(RolloutCommand::Resume);
             self.approve();
             let mut run = self.start();
             while self.tick(&mut run) {
                 self.time += 30;
+                // Plans change after their approval, and before they are applied.
+                if round < 30 && self.random.one_in(4) {
+                    self.change_plan();
+                }
             }
             self.time += 700;
             if self.changed(self.commits.len() - 1).is_empty()
