@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use konverge_base::model::{Digest, DigestBuilder, StackId, rollout::RolloutRecord};
+use konverge_base::model::{Digest, StackId, digest::DigestBuilder, rollout::RolloutRecord};
 
 /// The plans of the next wave.
 #[derive(Debug, Clone, PartialEq, Eq)]
