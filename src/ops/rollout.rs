@@ -165,9 +165,14 @@ pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
 
 /// What the gates of a wave ask people for, as the jobs of all environments planned the next wave.
 fn approvals(record: &RolloutRecord, config: &Config) -> String {
-    let rollout = config.rollouts.iter().find(|rollout| rollout.name == record.rollout);
+    let rollout = config
+        .rollouts
+        .iter()
+        .find(|rollout| rollout.name == record.rollout);
     let wave = rollout.and_then(|rollout| rollout.waves.get(record.wave));
-    let gates = wave.filter(|_| record.phase == RolloutPhase::Gate).map(|wave| &wave.gates);
+    let gates = wave
+        .filter(|_| record.phase == RolloutPhase::Gate)
+        .map(|wave| &wave.gates);
     let is_approval = |gate: &&String| config.gates.get(*gate).is_some_and(|gate| gate.approve.is_some());
     let plans = NextPlans::new(record, None);
     let line = |gate: &String| match plans.approval(record, gate) {
@@ -177,7 +182,12 @@ fn approvals(record: &RolloutRecord, config: &Config) -> String {
             format!("  gate {}: not planned yet: {}\n", log(gate), missing.join(", "))
         }
     };
-    gates.into_iter().flatten().filter(is_approval).map(line).collect()
+    gates
+        .into_iter()
+        .flatten()
+        .filter(is_approval)
+        .map(line)
+        .collect()
 }
 
 /// Pauses, resumes or aborts a rollout. Returns what it is now.

@@ -42,7 +42,9 @@ fn prepared(stage: &mut Stage, environment: &str, approve: &str) -> Konverge {
                 "repository": {"full_name": "acme/konfig", "default_branch": "main"}}),
         ),
     };
-    stage.prepared(&folder, event, &payload, &tip, "refs/heads/main").0
+    stage
+        .prepared(&folder, event, &payload, &tip, "refs/heads/main")
+        .0
 }
 
 fn job(stage: &mut Stage, environment: &str, approve: &str) -> Outcome {
@@ -107,7 +109,11 @@ async fn an_approval_is_for_the_plans_of_every_environment_and_no_other_plan_is_
     let first = digest(&whole.stdout).expect("it asks");
     assert_eq!(record(&stage).await.planned.len(), 2);
     let status = stage.konverge(["rollout", "status", "web"]).run();
-    assert!(status.stdout.contains(&format!("gate go: approve: {first}")), "{}", status.stdout);
+    assert!(
+        status.stdout.contains(&format!("gate go: approve: {first}")),
+        "{}",
+        status.stdout
+    );
 
     // The plan of one environment changes: what was shown before stands for nothing.
     stage.by_hand("vote-prod-us-other", Some("by hand")).await;
@@ -121,7 +127,12 @@ async fn an_approval_is_for_the_plans_of_every_environment_and_no_other_plan_is_
 
     // It is approved, and one environment is applied. Then the plan of the other one changes.
     let approved = job(&mut stage, "eu", &second);
-    assert_eq!(second_wave(&stage, "vote").await, ["one", "zero"], "{}", approved.stderr);
+    assert_eq!(
+        second_wave(&stage, "vote").await,
+        ["one", "zero"],
+        "{}",
+        approved.stderr
+    );
     stage.by_hand("vote-prod-us-other", Some("kept")).await;
     let stale = job(&mut stage, "us", &second);
     let says = "the approval counts no more: the plan of vote/prod-us has changed since";
@@ -129,13 +140,23 @@ async fn an_approval_is_for_the_plans_of_every_environment_and_no_other_plan_is_
     assert!(stale.stdout.contains(says), "{}", stale.stdout);
     assert_eq!(second_wave(&stage, "vote").await, ["one", "zero"]);
     let now = record(&stage).await;
-    assert_eq!((now.wave, now.phase, now.begun), (0, RolloutPhase::Gate, true), "{}", now.why);
+    assert_eq!(
+        (now.wave, now.phase, now.begun),
+        (0, RolloutPhase::Gate, true),
+        "{}",
+        now.why
+    );
 
     // The job that has nothing to do any more plans too. Then the rest is approved.
     let whole = job(&mut stage, "eu", "");
     let third = digest(&whole.stdout).expect("it asks again");
     let ran = job(&mut stage, "us", &third);
-    assert_eq!(second_wave(&stage, "vote").await, ["one", "one"], "{}", ran.stderr);
+    assert_eq!(
+        second_wave(&stage, "vote").await,
+        ["one", "one"],
+        "{}",
+        ran.stderr
+    );
     job(&mut stage, "eu", "");
     job(&mut stage, "us", "");
     assert_eq!(phase(&stage).await.1, RolloutPhase::Done);
@@ -165,7 +186,11 @@ async fn two_jobs_at_once_plan_one_wave_and_apply_what_was_approved() {
     for ran in &ran {
         ran.check(0);
         let unmatched = "this run found no plan";
-        assert!(!ran.stdout.contains(unmatched) && !ran.stderr.contains(unmatched), "{}", ran.stderr);
+        assert!(
+            !ran.stdout.contains(unmatched) && !ran.stderr.contains(unmatched),
+            "{}",
+            ran.stderr
+        );
     }
     for _ in 0..4 {
         if phase(&stage).await.1 == RolloutPhase::Done {

@@ -463,7 +463,10 @@ mod tests {
             since: Some(&of_plan),
             until: None,
         };
-        let refusal = check("", known()).contributors(&plan.stack, covered).await.unwrap_err();
+        let refusal = check("", known())
+            .contributors(&plan.stack, covered)
+            .await
+            .unwrap_err();
         assert_eq!(refusal.kind, ErrorKind::Policy);
         assert!(refusal.message.contains("who pushed fffffff"), "{refusal}");
         // A difference that is restored ends with the applied commit.
@@ -471,7 +474,10 @@ mod tests {
             since: Some(&since),
             until: Some(&until),
         };
-        let behind = check("", known()).contributors(&plan.stack, restored).await.unwrap();
+        let behind = check("", known())
+            .contributors(&plan.stack, restored)
+            .await
+            .unwrap();
         assert!(behind.contains("bob") && !behind.contains("ada"));
         // A preview applies nothing.
         let preview = PolicyCheck {

@@ -33,7 +33,11 @@ pub(super) struct OwnPlans {
 
 impl OwnPlans {
     /// Plans the stacks of the next wave that this job applies.
-    pub(super) async fn make(lane: HeadLane<'_>, scope: &EnvironmentScope<'_>, record: &RolloutRecord) -> Self {
+    pub(super) async fn make(
+        lane: HeadLane<'_>,
+        scope: &EnvironmentScope<'_>,
+        record: &RolloutRecord,
+    ) -> Self {
         let mut own = Self {
             wave: record.wave,
             since: record.since,
@@ -136,7 +140,10 @@ impl ApprovalGate<'_> {
         let jobs = stacks.into_iter().map(|(environment, stacks)| {
             let stacks = stacks.join(", ");
             match environment {
-                Some(name) => format!("the job of the environment {} must plan {stacks}", name.escape_debug()),
+                Some(name) => format!(
+                    "the job of the environment {} must plan {stacks}",
+                    name.escape_debug()
+                ),
                 None => format!("a job without `for-environment` must plan {stacks}"),
             }
         });

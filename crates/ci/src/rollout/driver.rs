@@ -25,9 +25,7 @@ use konverge_base::{
     },
 };
 use konverge_config::{Config, RolloutConfig};
-use konverge_policy::rollout::{
-    GateReading, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, step,
-};
+use konverge_policy::rollout::{GateReading, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, step};
 use konverge_run::{
     StateBackend, Target,
     apply::{self, Decisions},

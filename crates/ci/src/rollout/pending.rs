@@ -76,7 +76,10 @@ impl RolloutDriver<'_> {
     }
 
     /// The stacks of a rollout that do not have its commit.
-    pub(super) async fn pending_of(&mut self, record: &RolloutRecord) -> Result<BTreeSet<StackId>, UserError> {
+    pub(super) async fn pending_of(
+        &mut self,
+        record: &RolloutRecord,
+    ) -> Result<BTreeSet<StackId>, UserError> {
         self.look_up_applied(record).await?;
         let commit = &record.commit;
         let pending = self.lane(commit).pending.iter().map(|target| &target.id);
