@@ -174,7 +174,7 @@ async fn two_jobs_at_once_plan_one_wave_and_apply_what_was_approved() {
     let mut asked = None;
     for _ in 0..4 {
         let ran = both(&mut stage, "");
-        ran.iter().for_each(|ran| drop(ran.check(0)));
+        ran.iter().for_each(|ran| ran.check(0));
         asked = ran.iter().find_map(|ran| digest(&ran.stdout));
         if asked.is_some() {
             break;
@@ -196,7 +196,7 @@ async fn two_jobs_at_once_plan_one_wave_and_apply_what_was_approved() {
         if phase(&stage).await.1 == RolloutPhase::Done {
             break;
         }
-        both(&mut stage, &asked).iter().for_each(|ran| drop(ran.check(0)));
+        both(&mut stage, &asked).iter().for_each(|ran| ran.check(0));
     }
     assert_eq!(phase(&stage).await.1, RolloutPhase::Done);
     assert_eq!(second_wave(&stage, "twin").await, ["one", "one"]);

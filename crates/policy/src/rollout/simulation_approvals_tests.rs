@@ -44,7 +44,11 @@ impl SimulatedWorld {
     fn plan(&self, stack: usize, commit: usize) -> Digest {
         match self.is_pending(stack, commit) {
             true => {
-                let parts = [stack as u64, self.commits[commit][stack] as u64, self.plans.changes[stack]];
+                let parts = [
+                    stack as u64,
+                    self.commits[commit][stack] as u64,
+                    self.plans.changes[stack],
+                ];
                 Digest::of_bytes(parts.map(u64::to_be_bytes).as_flattened())
             }
             false => Self::nothing_to_do(stack),
@@ -79,7 +83,11 @@ impl SimulatedWorld {
         if !self.calm && self.random.one_in(16) {
             return Some(GateReading::Unapproved("a plan cannot be made".to_owned()));
         }
-        if run.planned.as_ref().is_none_or(|(since, _)| *since != record.since) {
+        if run
+            .planned
+            .as_ref()
+            .is_none_or(|(since, _)| *since != record.since)
+        {
             let commit = number_of(&record.commit);
             let own = record.waves.get(record.wave + 1).into_iter().flatten();
             let own = own.filter(|(id, _)| self.covers(run, id));
@@ -102,13 +110,25 @@ impl SimulatedWorld {
             run.changed.insert(id.clone());
             return false;
         }
-        let Some(before) = wave_of(stack).checked_sub(1).filter(|before| self.asks_for_approval(*before)) else {
+        let Some(before) = wave_of(stack)
+            .checked_sub(1)
+            .filter(|before| self.asks_for_approval(*before))
+        else {
             return true;
         };
         let wanted = (commit, before, approved);
-        let mut given = record.approvals.iter().filter_map(|digest| self.plans.approved.get(digest));
-        assert!(given.any(|given| *given == wanted), "seed {seed}: nobody approved the plan of {id} and of the others");
-        assert!(wanted.2.keys().eq(record.current()), "seed {seed}: the approval is not for the whole wave");
+        let mut given = record
+            .approvals
+            .iter()
+            .filter_map(|digest| self.plans.approved.get(digest));
+        assert!(
+            given.any(|given| *given == wanted),
+            "seed {seed}: nobody approved the plan of {id} and of the others"
+        );
+        assert!(
+            wanted.2.keys().eq(record.current()),
+            "seed {seed}: the approval is not for the whole wave"
+        );
         self.plans.applied.insert(id.clone(), plan);
         true
     }
@@ -118,12 +138,19 @@ impl SimulatedWorld {
         for (id, plan) in record.approved_now() {
             let is_applied = self.plans.applied.get(&id) == Some(&plan);
             let had_nothing_to_do = plan == Self::nothing_to_do(self.index(&id));
-            assert!(is_applied || had_nothing_to_do, "seed {}: another plan of {id} was applied than the approved one", self.seed);
+            assert!(
+                is_applied || had_nothing_to_do,
+                "seed {}: another plan of {id} was applied than the approved one",
+                self.seed
+            );
         }
     }
 
     /// Whether approved plans were applied, and whether an approval was asked again because a plan had changed.
     pub(super) fn approvals(&self) -> [bool; 2] {
-        [!self.plans.applied.is_empty(), self.records.iter().any(|record| record.begun)]
+        [
+            !self.plans.applied.is_empty(),
+            self.records.iter().any(|record| record.begun),
+        ]
     }
 }

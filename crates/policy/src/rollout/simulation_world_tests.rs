@@ -13,7 +13,11 @@ use konverge_base::model::{
 };
 use konverge_config::AtOnce;
 
-use super::{simulation_approvals_tests::{APPROVAL, SimulatedPlans}, simulation_random_tests::Random, *};
+use super::{
+    simulation_approvals_tests::{APPROVAL, SimulatedPlans},
+    simulation_random_tests::Random,
+    *,
+};
 
 pub(super) const WAVES: usize = 3;
 pub(super) const STACKS: usize = 4;
@@ -311,8 +315,12 @@ impl SimulatedWorld {
             5 => GateReading::Fail(String::new()),
             _ => GateReading::Unclear(String::new()),
         };
-        let approval = self.approval(run, record).map(|reading| (APPROVAL.to_owned(), reading));
-        std::iter::once(("slo".to_owned(), reading)).chain(approval).collect()
+        let approval = self
+            .approval(run, record)
+            .map(|reading| (APPROVAL.to_owned(), reading));
+        std::iter::once(("slo".to_owned(), reading))
+            .chain(approval)
+            .collect()
     }
 
     fn look(&mut self, run: &mut Run) -> bool {
@@ -350,7 +358,11 @@ impl SimulatedWorld {
                     changed: &run.changed,
                     health: health.as_ref(),
                     gates: &gates,
-                    planned: run.planned.as_ref().filter(|(since, _)| *since == record.since).map(|(_, own)| own),
+                    planned: run
+                        .planned
+                        .as_ref()
+                        .filter(|(since, _)| *since == record.since)
+                        .map(|(_, own)| own),
                     now,
                     watched,
                 },
@@ -461,7 +473,11 @@ impl SimulatedWorld {
 
     fn roll_back(&mut self, run: &mut Run, record: &RolloutRecord, id: &StackId) {
         let stack = self.index(id);
-        let before = record.failing().find(|(other, _)| *other == id).and_then(|(_, one)| one.before).unwrap();
+        let before = record
+            .failing()
+            .find(|(other, _)| *other == id)
+            .and_then(|(_, one)| one.before)
+            .unwrap();
         if !self.calm && self.random.one_in(12) {
             run.failed.insert(id.clone(), "broken".to_owned());
             return;

@@ -352,7 +352,9 @@ fn jobs_that_see_a_part_of_a_wave_measure_it_together() {
 
 /// The digests of plans, by stack.
 fn plans<const N: usize>(plans: [(&str, &str); N]) -> BTreeMap<StackId, Digest> {
-    plans.map(|(id, plan)| (id.parse().unwrap(), Digest::of_bytes(plan.as_bytes()))).into()
+    plans
+        .map(|(id, plan)| (id.parse().unwrap(), Digest::of_bytes(plan.as_bytes())))
+        .into()
 }
 
 /// A record at the gate before a wave of two environments.
@@ -389,8 +391,13 @@ fn noted(step: RolloutStep) -> RolloutRecord {
 fn an_approval_is_for_the_plans_of_all_environments() {
     let empty = before_two();
     let half = noted(job(&empty, [("a/prod", "one")], &[]));
-    assert_eq!((half.phase, half.since, &half.planned), (RolloutPhase::Gate, empty.since, &plans([("a/prod", "one")])));
-    let RolloutStep::Wait { reason, .. } = job(&half, [("a/prod", "one")], &[]) else { panic!() };
+    assert_eq!(
+        (half.phase, half.since, &half.planned),
+        (RolloutPhase::Gate, empty.since, &plans([("a/prod", "one")]))
+    );
+    let RolloutStep::Wait { reason, .. } = job(&half, [("a/prod", "one")], &[]) else {
+        panic!()
+    };
     assert_eq!(reason, WaitReason::Gate, "nobody can approve yet");
     let whole = noted(job(&half, [("b/prod", "one")], &[]));
     let shown = NextPlans::new(&whole, None).approval(&whole, "go").unwrap();
@@ -403,7 +410,10 @@ fn an_approval_is_for_the_plans_of_all_environments() {
         job(&whole, [], &[shown]),
     ] {
         let next = noted(step);
-        assert_eq!((next.wave, next.phase, &next.approved), (1, RolloutPhase::Applying, &expected));
+        assert_eq!(
+            (next.wave, next.phase, &next.approved),
+            (1, RolloutPhase::Applying, &expected)
+        );
         assert_eq!((next.approvals, next.planned.len()), (BTreeSet::from([shown]), 0));
     }
     // A plan has changed since: the record has the new one, and the digest stands for nothing.
@@ -443,15 +453,25 @@ fn a_plan_that_is_not_the_approved_one_brings_the_rollout_back_to_its_gate() {
     };
     let back = noted(seen.step(&applying));
     // Nothing failed, and what an earlier gate approved stays approved.
-    assert_eq!((back.wave, back.phase, back.begun, back.held.len()), (0, RolloutPhase::Gate, true, 0));
+    assert_eq!(
+        (back.wave, back.phase, back.begun, back.held.len()),
+        (0, RolloutPhase::Gate, true, 0)
+    );
     assert_eq!(back.approved, plans([("a/canary", "one")]));
     assert_eq!((back.planned.len(), back.ready.len()), (0, 0));
     assert!(back.why.contains("b/prod has changed"), "{}", back.why);
     // If it fails here, both waves get what they had; if another rollout begins, it begins with both.
-    seen.gates.insert("slo".to_owned(), GateReading::Fail("value = 1".to_owned()));
+    seen.gates
+        .insert("slo".to_owned(), GateReading::Fail("value = 1".to_owned()));
     let failed = noted(seen.step(&back));
     assert_eq!(failed.phase, RolloutPhase::RollingBack);
-    assert_eq!(seen.step(&failed), RolloutStep::RollBack(BTreeSet::from(["b/prod".parse().unwrap()])));
-    let before = RolloutRecord { begun: false, ..failed };
+    assert_eq!(
+        seen.step(&failed),
+        RolloutStep::RollBack(BTreeSet::from(["b/prod".parse().unwrap()]))
+    );
+    let before = RolloutRecord {
+        begun: false,
+        ..failed
+    };
     assert_eq!(next(seen.step(&before)), (0, RolloutPhase::Stopped));
 }
