@@ -38,7 +38,7 @@ pub(super) fn wave_of(stack: usize) -> usize {
 
 /// A stack as it is in the world.
 #[derive(Clone, Copy)]
-struct Applied {
+pub(super) struct Applied {
     /// The commit that changed it last, of what is applied.
     version: usize,
     serial: u64,
@@ -47,7 +47,7 @@ struct Applied {
 }
 
 /// What a run does next.
-enum Todo {
+pub(super) enum Todo {
     Look,
     Write(u64, Box<RolloutRecord>),
     Apply(u64, Rc<RolloutRecord>, Vec<StackId>),
@@ -56,46 +56,46 @@ enum Todo {
 
 /// A run of a commit.
 pub(super) struct Run {
-    head: usize,
-    todo: Todo,
-    failed: BTreeMap<StackId, String>,
+    pub(super) head: usize,
+    pub(super) todo: Todo,
+    pub(super) failed: BTreeMap<StackId, String>,
     pub(super) changed: BTreeSet<StackId>,
     /// The plans that it made at the gate that began then.
     pub(super) planned: Option<(ClockReading, BTreeMap<StackId, Digest>)>,
     /// The digests that were given to it.
     pub(super) given: Vec<Digest>,
     /// The number of the record that this run wrote, and the true time.
-    wrote: Option<(u64, i64)>,
+    pub(super) wrote: Option<(u64, i64)>,
     /// The job of this environment alone; `None`: it applies and sees every stack.
-    environment: Option<usize>,
+    pub(super) environment: Option<usize>,
     /// How wrong its clock is, in seconds.
-    skew: i64,
-    has_server: bool,
-    looks: usize,
+    pub(super) skew: i64,
+    pub(super) has_server: bool,
+    pub(super) looks: usize,
 }
 
 pub(super) struct SimulatedWorld {
     pub(super) seed: u64,
     pub(super) random: Random,
     /// The true time in seconds.
-    time: i64,
-    ids: Vec<StackId>,
+    pub(super) time: i64,
+    pub(super) ids: Vec<StackId>,
     /// Of each commit, the commit that changed each stack last.
     pub(super) commits: Vec<[usize; STACKS]>,
-    applied: Vec<Applied>,
+    pub(super) applied: Vec<Applied>,
     /// Of each stack, the version of each serial from 1.
-    history: Vec<Vec<usize>>,
+    pub(super) history: Vec<Vec<usize>>,
     pub(super) records: Vec<Rc<RolloutRecord>>,
     pub(super) rules: RolloutRules,
     /// A job for each of this many environments; 1: one job sees all stacks.
-    environments: usize,
+    pub(super) environments: usize,
     /// Of each stack, the true time when a job saw it ready, since its last apply.
-    seen_ready: [Option<i64>; STACKS],
+    pub(super) seen_ready: [Option<i64>; STACKS],
     /// The contents with which a rollout failed, until somebody resumes.
     pub(super) undone: BTreeSet<(StackId, Option<Digest>)>,
     pub(super) plans: SimulatedPlans,
     /// The commits of rollouts that began and have not failed since.
-    allowed: BTreeSet<usize>,
+    pub(super) allowed: BTreeSet<usize>,
     pub(super) calm: bool,
 }
 
@@ -113,10 +113,10 @@ impl SimulatedWorld {
         let wave = |random: &mut Random| WaveRules {
             at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
             bake: BAKE,
-            gates: match random.below(6) {
-                0..2 => vec![gate.clone()],
-                2 => vec![gate.clone(), approval.clone()],
-                3 => vec![approval.clone()],
+            gates: match random.below(8) {
+                0..3 => vec![gate.clone()],
+                3 => vec![gate.clone(), approval.clone()],
+                4 => vec![approval.clone()],
                 _ => Vec::new(),
             },
         };
@@ -191,7 +191,7 @@ impl SimulatedWorld {
         applied != wanted && applied <= commit
     }
 
-    fn changed(&self, commit: usize) -> BTreeMap<StackId, ChangedStack> {
+    pub(super) fn changed(&self, commit: usize) -> BTreeMap<StackId, ChangedStack> {
         let mut changed = BTreeMap::new();
         for stack in (0..STACKS).filter(|stack| self.is_pending(*stack, commit)) {
             let now = RolloutStack {
@@ -205,12 +205,12 @@ impl SimulatedWorld {
         changed
     }
 
-    fn newest(&self) -> Option<(u64, &Rc<RolloutRecord>)> {
+    pub(super) fn newest(&self) -> Option<(u64, &Rc<RolloutRecord>)> {
         Some((self.records.len() as u64, self.records.last()?))
     }
 
     /// One step of a run; `false`: it has ended.
-    fn tick(&mut self, run: &mut Run) -> bool {
+    pub(super) fn tick(&mut self, run: &mut Run) -> bool {
         match std::mem::replace(&mut run.todo, Todo::Look) {
             Todo::Look => self.look(run),
             Todo::Write(number, record) => {
@@ -246,7 +246,7 @@ impl SimulatedWorld {
     }
 
     /// The contents that a record brings.
-    fn contents(record: &RolloutRecord) -> BTreeSet<(StackId, Option<Digest>)> {
+    pub(super) fn contents(record: &RolloutRecord) -> BTreeSet<(StackId, Option<Digest>)> {
         record
             .stacks()
             .map(|(_, id, stack)| (id.clone(), stack.input))
@@ -492,122 +492,5 @@ impl SimulatedWorld {
         applied.at = self.time;
         self.seen_ready[stack] = None;
         self.history[stack].push(version);
-    }
-
-    fn start(&mut self) -> Run {
-        // A late trigger is of an older commit.
-        let newest = self.commits.len() - 1;
-        let head = match self.calm || !self.random.one_in(4) {
-            true => newest,
-            false => self.random.below(newest + 1),
-        };
-        let jumps = [0, 3600, -3600, 30 * 86400, -30 * 86400];
-        let jump = self.random.below(jumps.len());
-        let given = match self.calm || self.random.one_in(2) {
-            true => self.plans.given.last().copied().into_iter().collect(),
-            false => Vec::new(),
-        };
-        let environment = match self.environments {
-            1 => None,
-            count => Some(self.random.below(count)),
-        };
-        Run {
-            head,
-            environment,
-            todo: Todo::Look,
-            failed: BTreeMap::new(),
-            changed: BTreeSet::new(),
-            planned: None,
-            given,
-            wrote: None,
-            skew: if self.calm { 0 } else { jumps[jump] },
-            has_server: self.calm || !self.random.one_in(4),
-            looks: 0,
-        }
-    }
-
-    /// Somebody types a command.
-    fn interfere(&mut self, wanted: RolloutCommand) {
-        let now = ClockReading {
-            local: Timestamp::from_second(self.time).unwrap(),
-            server: None,
-        };
-        let Some((_, record)) = self.newest() else { return };
-        let commit = number_of(&record.commit);
-        let (has_stopped, is_over) = (record.phase == RolloutPhase::Stopped, record.phase.is_over());
-        if let Ok(next) = command(record, wanted, "by hand", now) {
-            if wanted == RolloutCommand::Resume && has_stopped {
-                let contents = Self::contents(&next);
-                self.undone.retain(|content| !contents.contains(content));
-                self.allowed.insert(commit);
-            }
-            if is_over {
-                self.undone.clear();
-            }
-            self.records.push(next.into());
-        }
-    }
-
-    pub(super) fn storm(&mut self) {
-        let mut runs: Vec<Run> = Vec::new();
-        for _ in 0..120 {
-            self.time += self.random.below(200) as i64;
-            match self.random.below(40) {
-                0 => self.push(),
-                1 => self.interfere(RolloutCommand::Pause),
-                2 | 3 => self.interfere(RolloutCommand::Resume),
-                4 if self.random.one_in(4) => self.interfere(RolloutCommand::Abort),
-                5..=9 if runs.len() < 3 => {
-                    let run = self.start();
-                    runs.push(run);
-                }
-                // A kill, between any two writes.
-                10 | 11 if !runs.is_empty() => {
-                    let at = self.random.below(runs.len());
-                    runs.remove(at);
-                }
-                13 => self.change_plan(),
-                14..=16 => self.approve(),
-                12 if !runs.is_empty() => {
-                    let at = self.random.below(runs.len());
-                    runs[at].skew += 86400;
-                }
-                _ if !runs.is_empty() => {
-                    let at = self.random.below(runs.len());
-                    let mut run = runs.remove(at);
-                    if self.tick(&mut run) {
-                        runs.push(run);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Runs one after another, with clocks that are right.
-    pub(super) fn calm_down(&mut self) {
-        self.calm = true;
-        for round in 0..60 * self.environments {
-            self.interfere(RolloutCommand::Resume);
-            self.approve();
-            let mut run = self.start();
-            while self.tick(&mut run) {
-                self.time += 30;
-                // Plans change after their approval, and before they are applied.
-                if round < 30 && self.random.one_in(4) {
-                    self.change_plan();
-                }
-            }
-            self.time += 700;
-            if self.changed(self.commits.len() - 1).is_empty()
-                && self.newest().is_none_or(|(_, record)| record.phase.is_over())
-            {
-                return;
-            }
-        }
-        let newest = self
-            .newest()
-            .map(|(number, record)| (number, record.phase, record.wave, record.why.clone()));
-        panic!("seed {}: no end: {newest:?}", self.seed);
     }
 }

@@ -343,7 +343,9 @@ impl RunningWave<'_> {
                 let changed = names(next.changed(self.record));
                 let why = match changed.is_empty() {
                     true => self.record.why.clone(),
-                    false => format!("an approval given before does not count: the plan of {changed} has changed"),
+                    false => {
+                        format!("an approval given before does not count: the plan of {changed} has changed")
+                    }
                 };
                 self.note(ready, next.digests, why)
             }
