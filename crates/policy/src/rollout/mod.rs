@@ -24,6 +24,8 @@ mod simulation_approvals_tests;
 #[cfg(test)]
 mod simulation_history_tests;
 #[cfg(test)]
+mod simulation_plans_tests;
+#[cfg(test)]
 mod simulation_random_tests;
 #[cfg(test)]
 mod simulation_tests;

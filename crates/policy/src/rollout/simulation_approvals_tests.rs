@@ -1,34 +1,16 @@
 //! Approvals in the simulation: plans that change by themselves, people who approve what the record shows, and what must hold
 //! when an approved plan is applied.
 
-use std::collections::BTreeMap;
-
 use konverge_base::model::{
     Digest, StackId,
     rollout::{RolloutPhase, RolloutRecord},
 };
 
 use super::{
-    simulation_world_tests::{Run, STACKS, SimulatedWorld, number_of, wave_of},
+    simulation_plans_tests::{APPROVAL, STACKS},
+    simulation_world_tests::{Run, SimulatedWorld, number_of, wave_of},
     *,
 };
-
-/// The gate that asks for an approval.
-pub(super) const APPROVAL: &str = "go";
-
-/// What one digest stands for: the commit, the wave before the approved one, and its plans.
-type ApprovedPlans = (usize, usize, BTreeMap<StackId, Digest>);
-
-/// The plans of stacks, and what people approved of them.
-#[derive(Default)]
-pub(super) struct SimulatedPlans {
-    /// How many times something else changed what each stack finds: its plan is another one then.
-    changes: [u64; STACKS],
-    approved: BTreeMap<Digest, ApprovedPlans>,
-    pub(super) given: Vec<Digest>,
-    /// Of each stack, the plan that was applied last after an approval.
-    applied: BTreeMap<StackId, Digest>,
-}
 
 impl SimulatedWorld {
     fn asks_for_approval(&self, wave: usize) -> bool {

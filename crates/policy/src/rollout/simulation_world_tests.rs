@@ -14,13 +14,12 @@ use konverge_base::model::{
 use konverge_config::AtOnce;
 
 use super::{
-    simulation_approvals_tests::{APPROVAL, SimulatedPlans},
+    simulation_plans_tests::{APPROVAL, STACKS, SimulatedPlans},
     simulation_random_tests::Random,
     *,
 };
 
 pub(super) const WAVES: usize = 3;
-pub(super) const STACKS: usize = 4;
 const BAKE: Duration = Duration::from_secs(600);
 const START: i64 = 1_800_000_000;
 
@@ -38,7 +37,7 @@ pub(super) fn wave_of(stack: usize) -> usize {
 
 /// A stack as it is in the world.
 #[derive(Clone, Copy)]
-pub(super) struct Applied {
+pub(super) struct SimulatedStack {
     /// The commit that changed it last, of what is applied.
     version: usize,
     serial: u64,
@@ -82,7 +81,7 @@ pub(super) struct SimulatedWorld {
     pub(super) ids: Vec<StackId>,
     /// Of each commit, the commit that changed each stack last.
     pub(super) commits: Vec<[usize; STACKS]>,
-    pub(super) applied: Vec<Applied>,
+    pub(super) applied: Vec<SimulatedStack>,
     /// Of each stack, the version of each serial from 1.
     pub(super) history: Vec<Vec<usize>>,
     pub(super) records: Vec<Rc<RolloutRecord>>,
@@ -110,15 +109,15 @@ impl SimulatedWorld {
             name: APPROVAL.to_owned(),
             deadline: None,
         };
-        let wave = |random: &mut Random| WaveRules {
-            at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
-            bake: BAKE,
-            gates: match random.below(8) {
-                0..3 => vec![gate.clone()],
-                3 => vec![gate.clone(), approval.clone()],
-                4 => vec![approval.clone()],
-                _ => Vec::new(),
-            },
+        let asks_people = random.one_in(4);
+        let wave = |random: &mut Random| {
+            let approval = (asks_people && random.one_in(2)).then(|| approval.clone());
+            let measured = random.one_in(2).then(|| gate.clone());
+            WaveRules {
+                at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
+                bake: BAKE,
+                gates: measured.into_iter().chain(approval).collect(),
+            }
         };
         let rules = RolloutRules {
             digest: Digest::of_bytes(b"rules"),
@@ -126,7 +125,7 @@ impl SimulatedWorld {
             rolls_back: random.one_in(2),
         };
         let environments = 1 + random.below(2);
-        let first = Applied {
+        let first = SimulatedStack {
             version: 0,
             serial: 1,
             at: START,
