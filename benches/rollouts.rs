@@ -122,8 +122,10 @@ async fn bench() {
                 rules: Some(&rules),
                 pending: &pending,
                 failed: &BTreeMap::new(),
+                changed: &BTreeSet::new(),
                 health: None,
                 gates: &BTreeMap::new(),
+                planned: None,
                 now,
                 watched: None,
             };

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::rollout::{ClockReading, RolloutRecord},
+    model::rollout::{ClockReading, RolloutPhase, RolloutRecord},
 };
 use konverge_config::Config;
-use konverge_policy::rollout::{RolloutCommand, RolloutCommandError, command};
+use konverge_policy::rollout::{NextPlans, RolloutCommand, RolloutCommandError, command};
 use konverge_repo::git::Repository;
 use konverge_report::{escape::log, plural};
 use konverge_run::{KeyUse, Planner, RunContext, StateBackend, Target, overdue_rollouts::overdue, state};
@@ -152,6 +152,7 @@ pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
     for (gate, said) in &record.measured {
         text.push_str(&format!("  gate {}: {}\n", log(gate), log(said)));
     }
+    text.push_str(&approvals(record, &config));
     if !record.held.is_empty() {
         text.push_str(&format!(
             "held: {} of what failed; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
@@ -160,6 +161,33 @@ pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
         ));
     }
     Ok(text)
+}
+
+/// What the gates of a wave ask people for, as the jobs of all environments planned the next wave.
+fn approvals(record: &RolloutRecord, config: &Config) -> String {
+    let rollout = config
+        .rollouts
+        .iter()
+        .find(|rollout| rollout.name == record.rollout);
+    let wave = rollout.and_then(|rollout| rollout.waves.get(record.wave));
+    let gates = wave
+        .filter(|_| record.phase == RolloutPhase::Gate)
+        .map(|wave| &wave.gates);
+    let is_approval = |gate: &&String| config.gates.get(*gate).is_some_and(|gate| gate.approve.is_some());
+    let plans = NextPlans::new(record, None);
+    let line = |gate: &String| match plans.approval(record, gate) {
+        Some(digest) => format!("  gate {}: approve: {digest}\n", log(gate)),
+        None => {
+            let missing: Vec<_> = plans.missing.iter().map(|id| log(id.as_str())).collect();
+            format!("  gate {}: not planned yet: {}\n", log(gate), missing.join(", "))
+        }
+    };
+    gates
+        .into_iter()
+        .flatten()
+        .filter(is_approval)
+        .map(line)
+        .collect()
 }
 
 /// Pauses, resumes or aborts a rollout. Returns what it is now.

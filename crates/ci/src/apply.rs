@@ -16,7 +16,7 @@ use crate::{
     publisher::Publisher,
     restore,
     result_counts::counts,
-    rollout::{self, GuardedTargets, HeadLane, RolloutEvent},
+    rollout::{self, GuardedTargets, HeadLane, RolloutEvent, RolloutRecords},
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
@@ -230,6 +230,7 @@ async fn apply_pending(
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let mut watch = Timings::start();
     let (backend, side) = open_head(job, head, &config).await?;
+    let records = RolloutRecords::load(&backend, &config).await;
     warn_of_overdue_drift(job, &backend, &config).await;
     for line in overdue_rollouts(&config, &backend).await {
         job.run.notes.note(&line);
@@ -286,7 +287,7 @@ async fn apply_pending(
         .iter()
         .filter(|stack| apply::has_succeeded(stack.result));
     let succeeded = succeeded.map(|stack| stack.id.clone()).collect();
-    let rollouts = rollout::run(job, &tip, lane, &scope, &split.by_rollout, succeeded).await;
+    let rollouts = rollout::run(job, &tip, lane, &scope, (records, &split.by_rollout), succeeded).await;
     decisions.extend(rollouts.decisions);
     report.stacks.extend(rollouts.outcomes);
     report.stacks.extend(split.refused);

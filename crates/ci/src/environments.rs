@@ -66,6 +66,11 @@ impl<'a> EnvironmentScope<'a> {
         environment_of(&self.rules, target).as_deref() == Some(environment)
     }
 
+    /// The environment whose job applies a stack.
+    pub(crate) fn environment(&self, target: &Target) -> Option<String> {
+        environment_of(&self.rules, target)
+    }
+
     /// Selects the stacks of the job among all that are pending. What comes after a stack of a rollout (`guarded`) is held
     /// back.
     ///

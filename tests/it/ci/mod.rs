@@ -42,6 +42,7 @@ pub mod publishing_failures;
 pub mod refused_stacks;
 pub mod request_counts;
 pub mod reviews;
+mod rollout_approvals;
 mod rollout_jobs;
 mod rollouts;
 pub mod run_summary;

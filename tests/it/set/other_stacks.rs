@@ -158,9 +158,9 @@ async fn a_random_literal_changes_its_own_stacks_alone() {
         let folder = &stack.project_folder;
         for id in &found {
             let other = revisions.head.layout.stack(&id.parse().unwrap()).unwrap();
-            let is_own = match is_shared {
-                true => other.project_folder == *folder,
-                false => other.id == literal.stack,
+            let is_own = match literal.place {
+                EditPlace::Base => other.project_folder == *folder,
+                EditPlace::Stack => other.id == literal.stack,
             };
             assert!(is_own, "{context}: {id} changed");
         }

@@ -31,9 +31,19 @@ pub struct RolloutRecord {
     /// Why it is so, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// The digests of the plans of the current wave, if somebody approved them: no other plan is applied.
+    /// The digests of the plans that somebody approved, of all stacks of a wave: no other plan of it is applied.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub approved: BTreeMap<StackId, Digest>,
+    /// The digests with which somebody approved them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub approvals: BTreeSet<Digest>,
+    /// The digests of the plans of the next wave while a gate asks for its approval. Each job writes those of its own
+    /// environment, and an approval is for all of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub planned: BTreeMap<StackId, Digest>,
+    /// The next wave has begun, and its approval is asked again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begun: bool,
     /// The stacks of the current wave that a job saw ready after the bake. Other jobs may not see them: those of other
     /// environments.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -125,6 +135,33 @@ impl RolloutRecord {
     /// The stacks of the current wave.
     pub fn current(&self) -> impl Iterator<Item = &StackId> {
         self.waves.get(self.wave).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// The approved plans of the current wave; empty: nobody has to approve them.
+    pub fn approved_now(&self) -> BTreeMap<StackId, Digest> {
+        let approved = |id| Some((StackId::clone(id), *self.approved.get(id)?));
+        self.current().filter_map(approved).collect()
+    }
+
+    /// The approved plans of the other waves.
+    pub fn approved_otherwise(&self) -> BTreeMap<StackId, Digest> {
+        let own = self.waves.get(self.wave);
+        let is_own = |id: &StackId| own.is_some_and(|own| own.contains_key(id));
+        let others = self.approved.iter().filter(|(id, _)| !is_own(id));
+        others.map(|(id, plan)| (id.clone(), *plan)).collect()
+    }
+
+    /// The number of waves that have begun.
+    pub fn begun_waves(&self) -> usize {
+        self.wave + 1 + usize::from(self.begun)
+    }
+
+    /// The stacks that get what they had before if the rollout fails now: those of the current wave, and of the next one
+    /// if it has begun.
+    pub fn failing(&self) -> impl Iterator<Item = (&StackId, &RolloutStack)> {
+        let (from, to) = (self.wave, self.begun_waves());
+        let stacks = self.stacks();
+        stacks.filter_map(move |(wave, id, stack)| (from..to).contains(&wave).then_some((id, stack)))
     }
 
     /// The stacks of all waves, with the number of the wave from 0.

@@ -18,7 +18,7 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{Digest, plan::StackPlan, review::ReviewRecord},
+    model::{Digest, RepoPath, plan::StackPlan, review::ReviewRecord},
 };
 use konverge_github::Permission;
 use konverge_policy::{self as policy, Approval, CodeOwners, EffectivePolicy, Role, Teams};
@@ -68,7 +68,7 @@ impl PolicyCheck {
         let teams = self.people.teams(teams, &people).await;
         people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
         let people = self
-            .without_contributors(people, plan, pulls, given.covered)
+            .without_contributors(people, &plan.stack, pulls, given.covered)
             .await?;
         for logins in by_digest.values_mut() {
             logins.retain(|login, _| people.contains(login));
@@ -85,14 +85,14 @@ impl PolicyCheck {
     pub(crate) async fn without_contributors(
         &self,
         mut people: BTreeSet<String>,
-        plan: &StackPlan,
+        folder: &RepoPath,
         pulls: &[PullHead],
         covered: Agreed<'_>,
     ) -> Result<BTreeSet<String>, UserError> {
         if people.is_empty() {
             return Ok(people);
         }
-        let behind = self.contributors(plan, covered).await?;
+        let behind = self.contributors(folder, covered).await?;
         people.retain(|login| !behind.contains(login));
         for PullHead { number: pull, .. } in pulls {
             let behind = self.people.pull_contributors(*pull).await?;
@@ -168,7 +168,7 @@ impl PolicyCheck {
     ) -> Result<Vec<Approval>, UserError> {
         let logins = self.digest_givers(pulls, needs_approval(rules)).await;
         let behind = match needs_approval(rules) && !logins.is_empty() {
-            true => self.contributors(plan, agreed).await?,
+            true => self.contributors(&plan.stack, agreed).await?,
             false => Contributors::default(),
         };
         let mut own: Vec<_> = logins
@@ -190,10 +190,10 @@ impl PolicyCheck {
         Ok(approvals.collect())
     }
 
-    /// The contributors of the commits that a plan's digest covers.
+    /// The contributors of the commits that the digest of a stack's plan covers.
     pub(crate) async fn contributors(
         &self,
-        plan: &StackPlan,
+        folder: &RepoPath,
         agreed: Agreed<'_>,
     ) -> Result<Contributors, UserError> {
         let Some((branch, head)) = &self.applied else {
@@ -202,7 +202,7 @@ impl PolicyCheck {
         let head = agreed.until.unwrap_or(head);
         let behind = self
             .people
-            .commit_contributors(branch, agreed.since, head, plan.stack.as_str())
+            .commit_contributors(branch, agreed.since, head, folder.as_str())
             .await?;
         match &behind.unknown {
             None => Ok(behind),
@@ -368,7 +368,7 @@ mod tests {
             let people = logins(&["ada", "bob", "carol", "dora", "eve"]);
             let plan = plan(&[Action::Update]);
             check
-                .without_contributors(people, &plan, &[pull_head()], covered)
+                .without_contributors(people, &plan.stack, &[pull_head()], covered)
                 .await
                 .unwrap()
         };
@@ -461,7 +461,10 @@ mod tests {
             since: Some(&of_plan),
             until: None,
         };
-        let refusal = check("", known()).contributors(&plan, covered).await.unwrap_err();
+        let refusal = check("", known())
+            .contributors(&plan.stack, covered)
+            .await
+            .unwrap_err();
         assert_eq!(refusal.kind, ErrorKind::Policy);
         assert!(refusal.message.contains("who pushed fffffff"), "{refusal}");
         // A difference that is restored ends with the applied commit.
@@ -469,7 +472,10 @@ mod tests {
             since: Some(&since),
             until: Some(&until),
         };
-        let behind = check("", known()).contributors(&plan, restored).await.unwrap();
+        let behind = check("", known())
+            .contributors(&plan.stack, restored)
+            .await
+            .unwrap();
         assert!(behind.contains("bob") && !behind.contains("ada"));
         // A preview applies nothing.
         let preview = PolicyCheck {
@@ -477,7 +483,7 @@ mod tests {
             ..check("", known())
         };
         assert_eq!(
-            preview.contributors(&plan, covered).await.unwrap(),
+            preview.contributors(&plan.stack, covered).await.unwrap(),
             Contributors::default()
         );
     }

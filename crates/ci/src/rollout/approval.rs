@@ -1,36 +1,82 @@
-//! The approval of the next wave: it is bound to the plans of its stacks as they are now.
+//! The approval of the next wave: it is bound to the plans of its stacks as they are now. A job plans the stacks of its own
+//! environment; the record has the plans of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lane::HeadLane;
 use crate::{
     apply_lane::ApplyTarget,
+    environments::EnvironmentScope,
     job::Job,
     policy::policy_check::{Agreed, PolicyCheck},
     policy::pull_head::PullHead,
 };
 use konverge_base::{
     error::UserError,
-    model::{CommitId, Digest, StackId, plan::StackPlan, rollout::RolloutRecord, state::StackState},
+    model::{
+        Digest, StackId,
+        rollout::{ClockReading, RolloutRecord},
+        state::StackState,
+    },
 };
 use konverge_config::GateApproval;
-use konverge_policy::rollout::GateReading;
+use konverge_policy::rollout::{GateReading, NextPlans};
 use konverge_run::{PlanStart, Planner, Target};
+
+/// The plans of the next wave that this run made at a gate. They are made once: an apply makes them again.
+pub(super) struct OwnPlans {
+    wave: usize,
+    since: ClockReading,
+    pub digests: BTreeMap<StackId, Digest>,
+    /// Why a plan could not be made.
+    failure: Option<String>,
+}
+
+impl OwnPlans {
+    /// Plans the stacks of the next wave that this job applies.
+    pub(super) async fn make(
+        lane: HeadLane<'_>,
+        scope: &EnvironmentScope<'_>,
+        record: &RolloutRecord,
+    ) -> Self {
+        let mut own = Self {
+            wave: record.wave,
+            since: record.since,
+            digests: BTreeMap::new(),
+            failure: None,
+        };
+        for (id, stack) in record.waves.get(record.wave + 1).into_iter().flatten() {
+            let target = lane.target(id, &stack.folder);
+            if !scope.covers(&target) {
+                continue;
+            }
+            match plan_digest(lane.planning, &target).await {
+                Ok(digest) => {
+                    own.digests.insert(id.clone(), digest);
+                }
+                Err(failure) => own.failure = Some(format!("{id}: {}", failure.message)),
+            }
+        }
+        own
+    }
+
+    /// Returns true if they were made at the gate of this record.
+    pub(super) fn is_of(&self, record: &RolloutRecord) -> bool {
+        (self.wave, self.since) == (record.wave, record.since)
+    }
+}
 
 /// A gate that asks people.
 pub(super) struct ApprovalGate<'a> {
     pub job: &'a Job,
     pub tip: &'a ApplyTarget<'a>,
     pub lane: HeadLane<'a>,
+    pub scope: &'a EnvironmentScope<'a>,
     pub record: &'a RolloutRecord,
     pub name: &'a str,
     pub approval: &'a GateApproval,
-}
-
-/// The plan of a stack of the next wave, and the commit that it has now.
-struct NextPlan {
-    plan: StackPlan,
-    since: Option<CommitId>,
+    /// What this run planned.
+    pub own: &'a OwnPlans,
 }
 
 impl ApprovalGate<'_> {
@@ -43,19 +89,20 @@ impl ApprovalGate<'_> {
     }
 
     async fn decide(&self) -> Result<(GateReading, Option<Digest>), UserError> {
-        let plans = self.plans().await?;
-        let digests: BTreeMap<StackId, Digest> = plans
-            .iter()
-            .map(|next| (next.plan.id.clone(), next.plan.digest))
-            .collect();
-        let digest = wave_digest(self.record, self.name, &digests);
+        if let Some(failure) = &self.own.failure {
+            return Ok((GateReading::Unapproved(failure.clone()), None));
+        }
+        let plans = NextPlans::new(self.record, Some(&self.own.digests));
+        let Some(digest) = plans.approval(self.record, self.name) else {
+            return Ok((GateReading::Unclear(self.not_planned(&plans.missing)), None));
+        };
         let by = self.approval.by.join(", ");
         if !self.tip.approved.digests.contains(&digest) {
             let what = format!("{by} must agree; start the workflow with `approve: {digest}`");
             return Ok((GateReading::Unapproved(what), None));
         }
         let check = self.lane.policy_check(self.job, self.tip)?;
-        let mut people: BTreeSet<String> = self.givers(&check, &plans).await?;
+        let mut people = self.givers(&check).await?;
         let teams = self.approval.by.iter().map(|name| name.trim_start_matches('@'));
         let teams = teams.filter(|name| name.contains('/'));
         let teams = check.people.teams(teams, &people).await;
@@ -67,7 +114,7 @@ impl ApprovalGate<'_> {
         };
         people.retain(named);
         let reading = match (people.is_empty(), teams.unreadable.first_key_value()) {
-            (false, _) => GateReading::Approved(digests),
+            (false, _) => GateReading::Approved(digest),
             (true, Some((team, why))) => {
                 GateReading::Unapproved(format!("the members of {team} cannot be read: {why}"))
             }
@@ -78,41 +125,64 @@ impl ApprovalGate<'_> {
         Ok((reading, Some(digest)))
     }
 
+    /// The stacks of the next wave.
+    fn targets(&self) -> impl Iterator<Item = Target> {
+        let next = self.record.waves.get(self.record.wave + 1).into_iter().flatten();
+        next.map(|(id, stack)| self.lane.target(id, &stack.folder))
+    }
+
+    /// Says which jobs must run before anybody can approve.
+    fn not_planned(&self, missing: &BTreeSet<StackId>) -> String {
+        let mut stacks: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
+        for target in self.targets().filter(|target| missing.contains(&target.id)) {
+            let of_environment = stacks.entry(self.scope.environment(&target)).or_default();
+            of_environment.push(target.id.to_string());
+        }
+        let jobs = stacks.into_iter().map(|(environment, stacks)| {
+            let stacks = stacks.join(", ");
+            match environment {
+                Some(name) => format!(
+                    "the job of the environment {} must plan {stacks}",
+                    name.escape_debug()
+                ),
+                None => format!("a job without `for-environment` must plan {stacks}"),
+            }
+        });
+        let jobs = jobs.collect::<Vec<_>>().join(", and ");
+        format!("{jobs} before wave {} can be approved", self.record.wave + 2)
+    }
+
     /// Who gave the digest, without those who took part in the change.
-    async fn givers(&self, check: &PolicyCheck, plans: &[NextPlan]) -> Result<BTreeSet<String>, UserError> {
+    async fn givers(&self, check: &PolicyCheck) -> Result<BTreeSet<String>, UserError> {
+        let targets: Vec<_> = self.targets().collect();
         let records = self.lane.reviews.records.iter();
         let records = records.filter(|record| {
-            let shows = |next: &NextPlan| record.stacks.iter().any(|stack| stack.id == next.plan.id);
-            plans.iter().any(shows)
+            let shows = |target: &Target| record.stacks.iter().any(|stack| stack.id == target.id);
+            targets.iter().any(shows)
         });
         let pulls: BTreeSet<_> = records.map(PullHead::of_record).collect();
         let pulls: Vec<_> = pulls.into_iter().collect();
         let mut people: BTreeSet<String> = check.digest_givers(&pulls, true).await.into_iter().collect();
-        for next in plans {
+        for target in &targets {
+            let since = match &self.lane.planning.backend {
+                Some(backend) => backend.states.load(&target.id).await?,
+                None => None,
+            };
+            let since = since.and_then(|prior| prior.state.commit);
             let covered = Agreed {
-                since: next.since.as_ref(),
+                since: since.as_ref(),
                 until: None,
             };
             people = check
-                .without_contributors(people, &next.plan, &pulls, covered)
+                .without_contributors(people, &target.folder, &pulls, covered)
                 .await?;
         }
         Ok(people)
     }
-
-    /// The plans of the next wave, as an apply would make them.
-    async fn plans(&self) -> Result<Vec<NextPlan>, UserError> {
-        let next = self.record.waves.get(self.record.wave + 1);
-        let mut plans = Vec::new();
-        for (id, stack) in next.into_iter().flatten() {
-            let target = self.lane.target(id, &stack.folder);
-            plans.push(plan(self.lane.planning, &target).await?);
-        }
-        Ok(plans)
-    }
 }
 
-async fn plan(planning: &Planner, target: &Target) -> Result<NextPlan, UserError> {
+/// The digest of the plan of a stack, as an apply would make it.
+async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, UserError> {
     let prior = match &planning.backend {
         Some(backend) => backend.states.load(&target.id).await?,
         None => None,
@@ -127,16 +197,5 @@ async fn plan(planning: &Planner, target: &Target) -> Result<NextPlan, UserError
         secrets: None,
     };
     let plan = planning.plan_from(target, wanted, start).await?;
-    Ok(NextPlan {
-        plan: plan.public().clone(),
-        since: state.commit,
-    })
-}
-
-/// What somebody approves: this gate, this commit, these plans.
-fn wave_digest(record: &RolloutRecord, gate: &str, plans: &BTreeMap<StackId, Digest>) -> Digest {
-    Digest::of_json(&serde_json::json!({
-        "rollout": record.rollout, "commit": record.commit, "wave": record.wave, "gate": gate,
-        "began": record.since, "plans": plans,
-    }))
+    Ok(plan.public().digest)
 }

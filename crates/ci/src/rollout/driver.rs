@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
-    approval::ApprovalGate,
+    approval::{ApprovalGate, OwnPlans},
     gates::{self, PrometheusNumbers},
     lane::{HeadLane, OlderLane},
     outcomes::{RolloutEvent, RolloutWait, carries, waiting_outcome},
@@ -21,13 +21,11 @@ use konverge_base::{
     model::{
         CommitId, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult, WaitReason},
-        rollout::{ClockReading, RolloutPhase, RolloutRecord, RolloutStack},
+        rollout::{ClockReading, RolloutPhase, RolloutRecord},
     },
 };
 use konverge_config::{Config, RolloutConfig};
-use konverge_policy::rollout::{
-    ChangedStack, GateReading, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, begin, step,
-};
+use konverge_policy::rollout::{GateReading, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, step};
 use konverge_run::{
     StateBackend, Target,
     apply::{self, Decisions},
@@ -59,6 +57,20 @@ pub(crate) struct EndedRollouts {
     pub waits: Vec<String>,
 }
 
+/// The records of rollouts. They are read before the pending stacks of a run are listed: what another run applied since is
+/// then seen by the number of a record.
+pub(crate) struct RolloutRecords(Result<BTreeMap<String, StoredRollout>, UserError>);
+
+impl RolloutRecords {
+    /// Reads them, if there are rollouts.
+    pub(crate) async fn load(backend: &StateBackend, config: &Config) -> Self {
+        Self(match config.rollouts.is_empty() {
+            true => Ok(BTreeMap::new()),
+            false => backend.states.rollouts().await.map_err(UserError::from),
+        })
+    }
+}
+
 /// Moves every rollout on. `succeeded` are the free stacks that this run applied. An error of a rollout is in the outcomes of
 /// its stacks.
 pub(crate) async fn run(
@@ -66,7 +78,7 @@ pub(crate) async fn run(
     tip: &ApplyTarget<'_>,
     head: HeadLane<'_>,
     scope: &EnvironmentScope<'_>,
-    guarded: &BTreeMap<String, Vec<(usize, Target)>>,
+    (records, guarded): (RolloutRecords, &BTreeMap<String, Vec<(usize, Target)>>),
     succeeded: BTreeSet<StackId>,
 ) -> EndedRollouts {
     let config = &head.planning.config;
@@ -79,10 +91,9 @@ pub(crate) async fn run(
         return EndedRollouts::default();
     };
     let mut ended = EndedRollouts::default();
-    let mut stored = match backend.states.rollouts().await {
+    let mut stored = match records.0 {
         Ok(stored) => stored,
-        Err(error) => {
-            let failure = UserError::from(error);
+        Err(failure) => {
             let targets = guarded.values().flatten().map(|(_, target)| target);
             let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, &failure));
             ended.outcomes.extend(failed);
@@ -104,12 +115,15 @@ pub(crate) async fn run(
             pending,
             succeeded: &succeeded,
             first: stored.get(&rollout.name).map_or(0, |stored| stored.number),
+            looked_up: stored.get(&rollout.name).map_or(0, |stored| stored.number),
             stored: stored.remove(&rollout.name),
             older: None,
             wrote: None,
             budget: &mut budget,
             had: BTreeMap::new(),
             failed: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            own_plans: None,
             outcomes: BTreeMap::new(),
             decisions: Decisions::default(),
             events: Vec::new(),
@@ -135,8 +149,10 @@ pub(super) struct RolloutDriver<'a> {
     pub(super) pending: &'a [(usize, Target)],
     pub(super) succeeded: &'a BTreeSet<StackId>,
     pub(super) stored: Option<StoredRollout>,
-    /// The number of the record at the start of the run.
+    /// The number of the record before the run listed its pending stacks.
     pub(super) first: u64,
+    /// The number of the record for which the pending stacks were looked up again.
+    pub(super) looked_up: u64,
     pub(super) older: Option<OlderLane>,
     /// When this run wrote the newest record, by number.
     pub(super) wrote: Option<(u64, Instant)>,
@@ -144,6 +160,9 @@ pub(super) struct RolloutDriver<'a> {
     /// The stacks that this run brought to a commit.
     pub(super) had: BTreeMap<StackId, CommitId>,
     pub(super) failed: BTreeMap<StackId, String>,
+    /// The stacks whose plan is not the approved one.
+    pub(super) changed: BTreeSet<StackId>,
+    pub(super) own_plans: Option<OwnPlans>,
     pub(super) outcomes: BTreeMap<StackId, StackOutcome>,
     pub(super) decisions: Decisions,
     pub(super) events: Vec<RolloutEvent>,
@@ -157,6 +176,7 @@ impl RolloutDriver<'_> {
                 return Ok(());
             }
             self.wait = None;
+            self.follow();
             let goes_on = match self.stored.clone() {
                 None => self.begin().await?,
                 Some(stored) => match self.next_step(&stored.record).await? {
@@ -179,7 +199,18 @@ impl RolloutDriver<'_> {
         Ok(())
     }
 
-    fn now(&self) -> ClockReading {
+    /// Takes over what the newest record says of this run's digests and plans.
+    fn follow(&mut self) {
+        let Some(StoredRollout { record, .. }) = &self.stored else {
+            return;
+        };
+        self.own_plans.take_if(|own| !own.is_of(record));
+        // Another job of the workflow may have gone on with a digest that was given to this one too.
+        let given = record.approvals.intersection(&self.tip.approved.digests);
+        self.decisions.matched.extend(given);
+    }
+
+    pub(super) fn now(&self) -> ClockReading {
         ClockReading {
             local: Timestamp::now(),
             server: self
@@ -191,7 +222,7 @@ impl RolloutDriver<'_> {
     }
 
     /// Writes the next record. If another run has written it, that one is read.
-    async fn write(&mut self, record: RolloutRecord) -> Result<(), UserError> {
+    pub(super) async fn write(&mut self, record: RolloutRecord) -> Result<(), UserError> {
         let before = self.stored.take();
         let number = before.as_ref().map_or(1, |stored| stored.number + 1);
         if self.backend.states.write_rollout(number, &record).await? {
@@ -218,69 +249,9 @@ impl RolloutDriver<'_> {
                 .extend(before.and_then(|before| RolloutEvent::of(&before.record, &record)));
             self.failed.clear();
         }
+        self.changed.clear();
         self.stored = self.backend.states.rollout(&self.rollout.name).await?;
         Ok(())
-    }
-
-    /// Starts the rollout of the head, if it changes stacks. Returns true if there is a new record.
-    async fn begin(&mut self) -> Result<bool, UserError> {
-        if self.pending.is_empty() {
-            return Ok(false);
-        }
-        let known = self.backend.states.known().await?;
-        // Since this run listed its pending stacks, another one may have applied some.
-        let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
-        let mut changed = BTreeMap::new();
-        for (wave, target) in self.pending {
-            if self.had.get(&target.id) == Some(self.head.head) {
-                continue;
-            }
-            // What this run applied is not in the index that it read.
-            let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
-            if is_old && self.has_head(target).await? {
-                self.had.insert(target.id.clone(), self.head.head.clone());
-                continue;
-            }
-            let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
-            let stack = RolloutStack {
-                folder: target.folder.clone(),
-                input: self.head.planning.input_digest(target)?,
-                before: serial.filter(|serial| *serial > 0),
-            };
-            changed.insert(target.id.clone(), ChangedStack { wave: *wave, stack });
-        }
-        let matcher = self.config.rollout_matcher();
-        let wave_of = |_: &StackId, stack: &RolloutStack| match matcher.wave_of(&stack.folder) {
-            Ok(Some((name, wave))) if name == self.rollout.name => Some(wave),
-            _ => None,
-        };
-        let prior = self.stored.as_ref().map(|stored| &stored.record);
-        let name = &self.rollout.name;
-        let begun = begin(
-            name,
-            self.head.head,
-            &self.rules,
-            &changed,
-            prior,
-            wave_of,
-            self.now(),
-        );
-        match begun {
-            Some(record) => self.write(record).await.map(|()| true),
-            None => Ok(false),
-        }
-    }
-
-    /// Returns true if a stack has the contents of the head by now.
-    async fn has_head(&self, target: &Target) -> Result<bool, UserError> {
-        let wanted = self.head.planning.input_digest(target)?;
-        let Some(now) = self.backend.states.load(&target.id).await? else {
-            return Ok(false);
-        };
-        Ok(match wanted {
-            Some(wanted) => now.state.input_digest == Some(wanted) && !now.was_interrupted(),
-            None => now.retired,
-        })
     }
 
     /// The lane of a commit; an older one is opened once.
@@ -307,7 +278,7 @@ impl RolloutDriver<'_> {
         self.open_lane(&record.commit).await?;
         let pending = match record.phase {
             RolloutPhase::RollingBack => WaveRollback::pending(self.backend, record, &self.failed).await?,
-            _ => self.pending_of(record),
+            _ => self.pending_of(record).await?,
         };
         let no_gates = BTreeMap::new();
         let next = step(record, &self.facts(&pending, None, &no_gates));
@@ -338,22 +309,13 @@ impl RolloutDriver<'_> {
             rules: Some(&self.rules),
             pending,
             failed: &self.failed,
+            changed: &self.changed,
             health,
             gates,
+            planned: self.own_plans.as_ref().map(|own| &own.digests),
             now: self.now(),
             watched: wrote.map(|(_, at)| at.elapsed()),
         }
-    }
-
-    /// The stacks of a rollout that do not have its commit.
-    fn pending_of(&self, record: &RolloutRecord) -> BTreeSet<StackId> {
-        let commit = &record.commit;
-        let pending = self.lane(commit).pending.iter().map(|target| &target.id);
-        let is_of_it = |id: &&StackId| record.waves.iter().any(|wave| wave.contains_key(*id));
-        pending
-            .filter(|id| is_of_it(id) && self.had.get(*id) != Some(commit))
-            .cloned()
-            .collect()
     }
 
     /// Whether the stacks of the wave are ready, of those whose environment is this job's.
@@ -383,19 +345,24 @@ impl RolloutDriver<'_> {
             let Some(gate) = self.config.gates.get(name) else {
                 continue;
             };
+            if gate.approve.is_some() && self.own_plans.is_none() {
+                self.own_plans = Some(OwnPlans::make(self.lane(&record.commit), self.scope, record).await);
+            }
             let reading = match (
                 gates::reading(&PrometheusNumbers(self.job), gate).await,
-                &gate.approve,
+                gate.approve.as_ref().zip(self.own_plans.as_ref()),
             ) {
                 (Some(reading), _) => reading,
-                (None, Some(approval)) => {
+                (None, Some((approval, own))) => {
                     let gate = ApprovalGate {
                         job: self.job,
                         tip: self.tip,
                         lane: self.lane(&record.commit),
+                        scope: self.scope,
                         record,
                         name,
                         approval,
+                        own,
                     };
                     let (reading, given) = gate.reading().await;
                     self.decisions.matched.extend(given);

@@ -24,12 +24,12 @@ pub(super) struct RolloutFence {
     pub rollout: String,
     /// The number of the record that this run follows.
     pub number: u64,
-    /// The plans that somebody approved; empty: nobody had to.
+    /// The plans of the wave that somebody approved; empty: nobody had to.
     pub approved: BTreeMap<StackId, Digest>,
     /// The stacks that were refused because the rollout has changed.
     pub moved: Mutex<BTreeSet<StackId>>,
     /// The stacks whose plan is not the approved one.
-    pub unapproved: Mutex<BTreeSet<StackId>>,
+    pub changed: Mutex<BTreeSet<StackId>>,
 }
 
 impl RolloutFence {
@@ -39,8 +39,8 @@ impl RolloutFence {
     }
 
     /// The stacks whose plan is not the approved one.
-    pub(super) fn unapproved(&self) -> BTreeSet<StackId> {
-        self.unapproved
+    pub(super) fn changed(&self) -> BTreeSet<StackId> {
+        self.changed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -64,7 +64,7 @@ impl Approver for RolloutFence {
         }
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.approved.is_empty() && self.approved.get(id) != Some(&proposed.plan.digest) {
-            self.unapproved
+            self.changed
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .insert(id.clone());
@@ -73,10 +73,7 @@ impl Approver for RolloutFence {
                 self.rollout
             );
             return Err(UserError::new(ErrorKind::Policy, what)
-                .hint(format!(
-                    "`konverge rollout resume {}` asks for the approval of today's plans",
-                    self.rollout
-                ))
+                .hint("the gate before the wave asks for an approval of today's plans")
                 .into());
         }
         self.inner.stack(proposed, past).await

@@ -8,11 +8,12 @@ mod gates;
 mod guarded;
 mod lane;
 mod outcomes;
+mod pending;
 mod preview;
 mod rollback;
 mod wave_apply;
 
-pub(crate) use driver::run;
+pub(crate) use driver::{RolloutRecords, run};
 pub(crate) use guarded::GuardedTargets;
 pub(crate) use lane::HeadLane;
 pub(crate) use outcomes::RolloutEvent;

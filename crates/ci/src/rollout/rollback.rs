@@ -56,7 +56,7 @@ impl WaveRollback<'_> {
         failed: &BTreeMap<StackId, String>,
     ) -> Result<BTreeSet<StackId>, UserError> {
         let mut pending = BTreeSet::new();
-        for (id, stack) in record.waves.get(record.wave).into_iter().flatten() {
+        for (id, stack) in record.failing() {
             let Some(before) = stack.before.filter(|_| !failed.contains_key(id)) else {
                 continue;
             };
@@ -80,7 +80,7 @@ impl WaveRollback<'_> {
     ) -> Result<(Vec<StackOutcome>, Decisions, BTreeMap<StackId, String>), UserError> {
         let record = &self.stored.record;
         let (mut outcomes, mut decisions, mut failed) = (Vec::new(), Decisions::default(), BTreeMap::new());
-        for (id, stack) in record.waves.get(record.wave).into_iter().flatten() {
+        for (id, stack) in record.failing() {
             let target = Target::forgotten(id.clone(), stack.folder.clone());
             if !stacks.contains(id) || !self.scope.covers(&target) {
                 continue;

@@ -44,9 +44,9 @@ impl RolloutDriver<'_> {
             backend: self.backend.clone(),
             rollout: self.rollout.name.clone(),
             number: stored.number,
-            approved: record.approved.clone(),
+            approved: record.approved_now(),
             moved: Mutex::default(),
-            unapproved: Mutex::default(),
+            changed: Mutex::default(),
         });
         let options = ApplyOptions {
             newer: lane.options.newer.clone(),
@@ -100,10 +100,10 @@ impl RolloutDriver<'_> {
         let mut goes_on = !newer.is_empty();
         self.had
             .extend(newer.into_keys().map(|id| (id, record.commit.clone())));
-        let (moved, unapproved) = (fence.moved(), fence.unapproved());
+        let (moved, changed) = (fence.moved(), fence.changed());
         for outcome in report.stacks {
             let id = outcome.id.clone();
-            if moved.contains(&id) {
+            if moved.contains(&id) || changed.contains(&id) {
                 continue;
             }
             let message = outcome.error.as_ref().map(|error| error.message.clone());
@@ -116,16 +116,15 @@ impl RolloutDriver<'_> {
                     self.failed.insert(id.clone(), message.unwrap_or_default());
                     goes_on = true;
                 }
-                StackResult::Stopped if unapproved.contains(&id) => {
-                    self.failed.insert(id.clone(), message.unwrap_or_default());
-                    goes_on = true;
-                }
                 // Nothing of it was changed, or it waits: the next run takes it up.
                 _ => {}
             }
             self.outcomes.insert(id, outcome);
         }
+        goes_on |= !changed.is_empty();
+        self.changed.extend(changed);
         if !moved.is_empty() {
+            self.changed.clear();
             self.stored = self.backend.states.rollout(&self.rollout.name).await?;
             return Ok(true);
         }

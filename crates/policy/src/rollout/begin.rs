@@ -56,7 +56,7 @@ pub fn begin(
     }
     let unfinished = prior.filter(|prior| prior.phase != RolloutPhase::Done);
     for (wave, id, stack) in unfinished.into_iter().flat_map(RolloutRecord::stacks) {
-        let is_begun = unfinished.is_some_and(|prior| wave <= prior.wave);
+        let is_begun = unfinished.is_some_and(|prior| wave < prior.begun_waves());
         let to = wave_of(id, stack).and_then(|wave| waves.get_mut(wave));
         if let Some(to) = to.filter(|_| is_begun && !changed.contains_key(id)) {
             to.insert(id.clone(), stack.clone());
@@ -73,6 +73,9 @@ pub fn begin(
         since: now,
         why: String::new(),
         approved: BTreeMap::new(),
+        approvals: BTreeSet::new(),
+        planned: BTreeMap::new(),
+        begun: false,
         ready: BTreeSet::new(),
         held: prior.map(|prior| prior.held.clone()).unwrap_or_default(),
         measured: BTreeMap::new(),

@@ -129,14 +129,25 @@ fn a_command_that_makes_no_sense_is_refused() {
         assert_eq!(command(record, wanted, "", now()), Err(error), "{wanted:?}");
     }
     // Plans that were approved must be approved again.
+    let both = started(&[("a/canary", 0, "one"), ("a/prod", 1, "one")], None).unwrap();
     let approved = RolloutRecord {
         wave: 1,
         approved: BTreeMap::from([("a/prod".parse().unwrap(), Digest::of_bytes(b"plan"))]),
-        ..in_phase(&first, RolloutPhase::Stopped)
+        ..in_phase(&both, RolloutPhase::Stopped)
     };
     let again = command(&approved, Resume, "", now()).unwrap();
     assert_eq!(
-        (again.wave, again.phase, again.approved.len()),
-        (0, RolloutPhase::Gate, 0)
+        (again.wave, again.phase, again.approved.len(), again.begun),
+        (0, RolloutPhase::Gate, 0, true)
     );
+    // What the next wave has got belongs to the rollout that follows.
+    let aborted = command(&again, Abort, "", now()).unwrap();
+    let next = started(&[("a/canary", 0, "two")], Some(&aborted)).unwrap();
+    assert!(next.waves[1].contains_key(&"a/prod".parse::<StackId>().unwrap()));
+    let untouched = RolloutRecord {
+        begun: false,
+        ..aborted
+    };
+    let next = started(&[("a/canary", 0, "two")], Some(&untouched)).unwrap();
+    assert_eq!(next.waves[1].len(), 0);
 }

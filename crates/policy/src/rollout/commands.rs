@@ -75,15 +75,17 @@ pub fn command(
 
 /// A stopped rollout applies its wave again. If its plans were approved, they must be approved again.
 fn resumed(record: &RolloutRecord, changed: RolloutRecord) -> RolloutRecord {
-    let (wave, phase) = match record.wave.checked_sub(1) {
-        Some(before) if !record.approved.is_empty() => (before, RolloutPhase::Gate),
-        _ => (record.wave, RolloutPhase::Applying),
+    let (wave, phase, begun) = match record.wave.checked_sub(1) {
+        Some(before) if !record.approved_now().is_empty() => (before, RolloutPhase::Gate, true),
+        _ => (record.wave, RolloutPhase::Applying, record.begun),
     };
     RolloutRecord {
         wave,
         phase,
         paused: false,
-        approved: Default::default(),
+        approved: record.approved_otherwise(),
+        planned: Default::default(),
+        begun,
         ready: Default::default(),
         held: record.held_without_own(),
         measured: Default::default(),

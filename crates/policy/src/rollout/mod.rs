@@ -5,6 +5,7 @@ mod begin;
 mod commands;
 mod elapsed;
 mod gate;
+mod next_plans;
 mod overdue;
 mod rules;
 mod step;
@@ -13,10 +14,17 @@ pub use begin::{ChangedStack, begin, is_held};
 pub use commands::{RolloutCommand, RolloutCommandError, command};
 pub use elapsed::{ElapsedTime, elapsed};
 pub use gate::{GateNumber, read_gate};
+pub use next_plans::NextPlans;
 pub use overdue::overdue_from;
 pub use rules::{GateRules, RolloutRules, WaveRules};
 pub use step::{GateReading, RolloutFacts, RolloutStep, StackReadiness, step};
 
+#[cfg(test)]
+mod simulation_approvals_tests;
+#[cfg(test)]
+mod simulation_history_tests;
+#[cfg(test)]
+mod simulation_plans_tests;
 #[cfg(test)]
 mod simulation_random_tests;
 #[cfg(test)]

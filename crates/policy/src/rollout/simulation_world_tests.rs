@@ -13,10 +13,13 @@ use konverge_base::model::{
 };
 use konverge_config::AtOnce;
 
-use super::{simulation_random_tests::Random, *};
+use super::{
+    simulation_plans_tests::{APPROVAL, STACKS, SimulatedPlans},
+    simulation_random_tests::Random,
+    *,
+};
 
 pub(super) const WAVES: usize = 3;
-const STACKS: usize = 4;
 const BAKE: Duration = Duration::from_secs(600);
 const START: i64 = 1_800_000_000;
 
@@ -24,17 +27,17 @@ fn commit_id(number: usize) -> CommitId {
     format!("{number:040x}").parse().unwrap()
 }
 
-fn number_of(commit: &CommitId) -> usize {
+pub(super) fn number_of(commit: &CommitId) -> usize {
     usize::from_str_radix(&commit.as_str()[36..], 16).unwrap()
 }
 
-fn wave_of(stack: usize) -> usize {
+pub(super) fn wave_of(stack: usize) -> usize {
     stack * WAVES / STACKS
 }
 
 /// A stack as it is in the world.
 #[derive(Clone, Copy)]
-struct Applied {
+pub(super) struct SimulatedStack {
     /// The commit that changed it last, of what is applied.
     version: usize,
     serial: u64,
@@ -43,7 +46,7 @@ struct Applied {
 }
 
 /// What a run does next.
-enum Todo {
+pub(super) enum Todo {
     Look,
     Write(u64, Box<RolloutRecord>),
     Apply(u64, Rc<RolloutRecord>, Vec<StackId>),
@@ -51,42 +54,48 @@ enum Todo {
 }
 
 /// A run of a commit.
-struct Run {
-    head: usize,
-    todo: Todo,
-    failed: BTreeMap<StackId, String>,
+pub(super) struct Run {
+    pub(super) head: usize,
+    pub(super) todo: Todo,
+    pub(super) failed: BTreeMap<StackId, String>,
+    pub(super) changed: BTreeSet<StackId>,
+    /// The plans that it made at the gate that began then.
+    pub(super) planned: Option<(ClockReading, BTreeMap<StackId, Digest>)>,
+    /// The digests that were given to it.
+    pub(super) given: Vec<Digest>,
     /// The number of the record that this run wrote, and the true time.
-    wrote: Option<(u64, i64)>,
+    pub(super) wrote: Option<(u64, i64)>,
     /// The job of this environment alone; `None`: it applies and sees every stack.
-    environment: Option<usize>,
+    pub(super) environment: Option<usize>,
     /// How wrong its clock is, in seconds.
-    skew: i64,
-    has_server: bool,
-    looks: usize,
+    pub(super) skew: i64,
+    pub(super) has_server: bool,
+    pub(super) looks: usize,
 }
 
 pub(super) struct SimulatedWorld {
-    seed: u64,
-    random: Random,
+    pub(super) seed: u64,
+    pub(super) random: Random,
     /// The true time in seconds.
-    time: i64,
-    ids: Vec<StackId>,
+    pub(super) time: i64,
+    pub(super) ids: Vec<StackId>,
     /// Of each commit, the commit that changed each stack last.
-    commits: Vec<[usize; STACKS]>,
-    applied: Vec<Applied>,
+    pub(super) commits: Vec<[usize; STACKS]>,
+    pub(super) applied: Vec<SimulatedStack>,
     /// Of each stack, the version of each serial from 1.
-    history: Vec<Vec<usize>>,
+    pub(super) history: Vec<Vec<usize>>,
     pub(super) records: Vec<Rc<RolloutRecord>>,
-    rules: RolloutRules,
+    pub(super) rules: RolloutRules,
     /// A job for each of this many environments; 1: one job sees all stacks.
-    environments: usize,
+    pub(super) environments: usize,
     /// Of each stack, the true time when a job saw it ready, since its last apply.
-    seen_ready: [Option<i64>; STACKS],
+    pub(super) seen_ready: [Option<i64>; STACKS],
     /// The contents with which a rollout failed, until somebody resumes.
     pub(super) undone: BTreeSet<(StackId, Option<Digest>)>,
+    pub(super) plans: SimulatedPlans,
     /// The commits of rollouts that began and have not failed since.
-    allowed: BTreeSet<usize>,
-    calm: bool,
+    pub(super) allowed: BTreeSet<usize>,
+    pub(super) calm: bool,
 }
 
 impl SimulatedWorld {
@@ -96,14 +105,19 @@ impl SimulatedWorld {
             name: "slo".to_owned(),
             deadline: Some(Duration::from_secs(900)),
         };
-        let wave = |random: &mut Random| WaveRules {
-            at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
-            bake: BAKE,
-            gates: if random.one_in(2) {
-                vec![gate.clone()]
-            } else {
-                Vec::new()
-            },
+        let approval = GateRules {
+            name: APPROVAL.to_owned(),
+            deadline: None,
+        };
+        let asks_people = random.one_in(4);
+        let wave = |random: &mut Random| {
+            let approval = (asks_people && random.one_in(2)).then(|| approval.clone());
+            let measured = random.one_in(2).then(|| gate.clone());
+            WaveRules {
+                at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
+                bake: BAKE,
+                gates: measured.into_iter().chain(approval).collect(),
+            }
         };
         let rules = RolloutRules {
             digest: Digest::of_bytes(b"rules"),
@@ -111,7 +125,7 @@ impl SimulatedWorld {
             rolls_back: random.one_in(2),
         };
         let environments = 1 + random.below(2);
-        let first = Applied {
+        let first = SimulatedStack {
             version: 0,
             serial: 1,
             at: START,
@@ -131,6 +145,7 @@ impl SimulatedWorld {
             environments,
             seen_ready: [None; STACKS],
             undone: BTreeSet::new(),
+            plans: SimulatedPlans::default(),
             allowed: BTreeSet::new(),
             calm: false,
         }
@@ -148,11 +163,11 @@ impl SimulatedWorld {
     }
 
     /// The number in an id such as `s3/prod`.
-    fn index(&self, id: &StackId) -> usize {
+    pub(super) fn index(&self, id: &StackId) -> usize {
         usize::from(id.as_str().as_bytes()[1] - b'0')
     }
 
-    fn covers(&self, run: &Run, id: &StackId) -> bool {
+    pub(super) fn covers(&self, run: &Run, id: &StackId) -> bool {
         let own = self.index(id) % self.environments;
         run.environment.is_none_or(|environment| environment == own)
     }
@@ -170,12 +185,12 @@ impl SimulatedWorld {
     }
 
     /// Pending at a commit, without the stacks that have a newer one.
-    fn is_pending(&self, stack: usize, commit: usize) -> bool {
+    pub(super) fn is_pending(&self, stack: usize, commit: usize) -> bool {
         let (applied, wanted) = (self.applied[stack].version, self.commits[commit][stack]);
         applied != wanted && applied <= commit
     }
 
-    fn changed(&self, commit: usize) -> BTreeMap<StackId, ChangedStack> {
+    pub(super) fn changed(&self, commit: usize) -> BTreeMap<StackId, ChangedStack> {
         let mut changed = BTreeMap::new();
         for stack in (0..STACKS).filter(|stack| self.is_pending(*stack, commit)) {
             let now = RolloutStack {
@@ -189,12 +204,12 @@ impl SimulatedWorld {
         changed
     }
 
-    fn newest(&self) -> Option<(u64, &Rc<RolloutRecord>)> {
+    pub(super) fn newest(&self) -> Option<(u64, &Rc<RolloutRecord>)> {
         Some((self.records.len() as u64, self.records.last()?))
     }
 
     /// One step of a run; `false`: it has ended.
-    fn tick(&mut self, run: &mut Run) -> bool {
+    pub(super) fn tick(&mut self, run: &mut Run) -> bool {
         match std::mem::replace(&mut run.todo, Todo::Look) {
             Todo::Look => self.look(run),
             Todo::Write(number, record) => {
@@ -202,6 +217,7 @@ impl SimulatedWorld {
                 if self.records.len() as u64 + 1 == number {
                     self.note_phase(&record);
                     self.records.push(record.into());
+                    run.changed.clear();
                     run.wrote = Some((number, self.time));
                 }
                 true
@@ -229,7 +245,7 @@ impl SimulatedWorld {
     }
 
     /// The contents that a record brings.
-    fn contents(record: &RolloutRecord) -> BTreeSet<(StackId, Option<Digest>)> {
+    pub(super) fn contents(record: &RolloutRecord) -> BTreeSet<(StackId, Option<Digest>)> {
         record
             .stacks()
             .map(|(_, id, stack)| (id.clone(), stack.input))
@@ -266,6 +282,7 @@ impl SimulatedWorld {
                     self.allowed.insert(commit);
                 }
             }
+            RolloutPhase::Baking => self.check_applied(record),
             _ => {}
         }
     }
@@ -291,13 +308,18 @@ impl SimulatedWorld {
     }
 
     /// What the gate says.
-    fn gates(&mut self) -> BTreeMap<String, GateReading> {
+    fn gates(&mut self, run: &mut Run, record: &RolloutRecord) -> BTreeMap<String, GateReading> {
         let reading = match self.random.below(if self.calm { 1 } else { 8 }) {
             0..=4 => GateReading::Pass(String::new()),
             5 => GateReading::Fail(String::new()),
             _ => GateReading::Unclear(String::new()),
         };
-        BTreeMap::from([("slo".to_owned(), reading)])
+        let approval = self
+            .approval(run, record)
+            .map(|reading| (APPROVAL.to_owned(), reading));
+        std::iter::once(("slo".to_owned(), reading))
+            .chain(approval)
+            .collect()
     }
 
     fn look(&mut self, run: &mut Run) -> bool {
@@ -321,7 +343,7 @@ impl SimulatedWorld {
             }
             let is_measured = matches!(record.phase, RolloutPhase::Baking | RolloutPhase::Gate);
             let (health, gates) = match is_measured {
-                true => (Some(self.health(run, record)), self.gates()),
+                true => (Some(self.health(run, record)), self.gates(run, record)),
                 false => (None, BTreeMap::new()),
             };
             let wrote = run.wrote.filter(|(wrote, _)| wrote == number);
@@ -332,8 +354,14 @@ impl SimulatedWorld {
                     rules: Some(&self.rules),
                     pending: &pending,
                     failed: &run.failed,
+                    changed: &run.changed,
                     health: health.as_ref(),
                     gates: &gates,
+                    planned: run
+                        .planned
+                        .as_ref()
+                        .filter(|(since, _)| *since == record.since)
+                        .map(|(_, own)| own),
                     now,
                     watched,
                 },
@@ -432,6 +460,9 @@ impl SimulatedWorld {
             self.allowed.contains(&commit),
             "seed {seed}: {id} gets a commit that failed"
         );
+        if !self.passes_approval(run, record, id) {
+            return;
+        }
         if !self.calm && self.random.one_in(12) {
             run.failed.insert(id.clone(), "broken".to_owned());
             return;
@@ -441,7 +472,11 @@ impl SimulatedWorld {
 
     fn roll_back(&mut self, run: &mut Run, record: &RolloutRecord, id: &StackId) {
         let stack = self.index(id);
-        let before = record.waves[record.wave][id].before.unwrap();
+        let before = record
+            .failing()
+            .find(|(other, _)| *other == id)
+            .and_then(|(_, one)| one.before)
+            .unwrap();
         if !self.calm && self.random.one_in(12) {
             run.failed.insert(id.clone(), "broken".to_owned());
             return;
@@ -456,108 +491,5 @@ impl SimulatedWorld {
         applied.at = self.time;
         self.seen_ready[stack] = None;
         self.history[stack].push(version);
-    }
-
-    fn start(&mut self) -> Run {
-        // A late trigger is of an older commit.
-        let newest = self.commits.len() - 1;
-        let head = match self.calm || !self.random.one_in(4) {
-            true => newest,
-            false => self.random.below(newest + 1),
-        };
-        let jumps = [0, 3600, -3600, 30 * 86400, -30 * 86400];
-        let jump = self.random.below(jumps.len());
-        let environment = match self.environments {
-            1 => None,
-            count => Some(self.random.below(count)),
-        };
-        Run {
-            head,
-            environment,
-            todo: Todo::Look,
-            failed: BTreeMap::new(),
-            wrote: None,
-            skew: if self.calm { 0 } else { jumps[jump] },
-            has_server: self.calm || !self.random.one_in(4),
-            looks: 0,
-        }
-    }
-
-    /// Somebody types a command.
-    fn interfere(&mut self, wanted: RolloutCommand) {
-        let now = ClockReading {
-            local: Timestamp::from_second(self.time).unwrap(),
-            server: None,
-        };
-        let Some((_, record)) = self.newest() else { return };
-        let commit = number_of(&record.commit);
-        let (has_stopped, is_over) = (record.phase == RolloutPhase::Stopped, record.phase.is_over());
-        if let Ok(next) = command(record, wanted, "by hand", now) {
-            if wanted == RolloutCommand::Resume && has_stopped {
-                let contents = Self::contents(&next);
-                self.undone.retain(|content| !contents.contains(content));
-                self.allowed.insert(commit);
-            }
-            if is_over {
-                self.undone.clear();
-            }
-            self.records.push(next.into());
-        }
-    }
-
-    pub(super) fn storm(&mut self) {
-        let mut runs: Vec<Run> = Vec::new();
-        for _ in 0..120 {
-            self.time += self.random.below(200) as i64;
-            match self.random.below(40) {
-                0 => self.push(),
-                1 => self.interfere(RolloutCommand::Pause),
-                2 | 3 => self.interfere(RolloutCommand::Resume),
-                4 if self.random.one_in(4) => self.interfere(RolloutCommand::Abort),
-                5..=9 if runs.len() < 3 => {
-                    let run = self.start();
-                    runs.push(run);
-                }
-                // A kill, between any two writes.
-                10 | 11 if !runs.is_empty() => {
-                    let at = self.random.below(runs.len());
-                    runs.remove(at);
-                }
-                12 if !runs.is_empty() => {
-                    let at = self.random.below(runs.len());
-                    runs[at].skew += 86400;
-                }
-                _ if !runs.is_empty() => {
-                    let at = self.random.below(runs.len());
-                    let mut run = runs.remove(at);
-                    if self.tick(&mut run) {
-                        runs.push(run);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Runs one after another, with clocks that are right.
-    pub(super) fn calm_down(&mut self) {
-        self.calm = true;
-        for _ in 0..60 * self.environments {
-            self.interfere(RolloutCommand::Resume);
-            let mut run = self.start();
-            while self.tick(&mut run) {
-                self.time += 30;
-            }
-            self.time += 700;
-            if self.changed(self.commits.len() - 1).is_empty()
-                && self.newest().is_none_or(|(_, record)| record.phase.is_over())
-            {
-                return;
-            }
-        }
-        let newest = self
-            .newest()
-            .map(|(number, record)| (number, record.phase, record.wave, record.why.clone()));
-        panic!("seed {}: no end: {newest:?}", self.seed);
     }
 }

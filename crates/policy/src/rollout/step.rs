@@ -14,6 +14,7 @@ use konverge_base::model::{
 
 use super::{
     elapsed::{ElapsedTime, elapsed},
+    next_plans::NextPlans,
     rules::{RolloutRules, WaveRules},
 };
 
@@ -29,11 +30,16 @@ pub struct RolloutFacts<'a> {
     pub pending: &'a BTreeSet<StackId>,
     /// Its stacks that this run tried, and that failed.
     pub failed: &'a BTreeMap<StackId, String>,
+    /// Its stacks whose plan is not the approved one: this run applied nothing of them.
+    pub changed: &'a BTreeSet<StackId>,
     /// Whether the stacks of the current wave are ready; `None`: nobody looked yet. This run cannot see one that is missing
     /// here: the job of its environment does.
     pub health: Option<&'a BTreeMap<StackId, StackReadiness>>,
     /// What the gates of the current wave say. One that is missing here was not asked.
     pub gates: &'a BTreeMap<String, GateReading>,
+    /// The plans of the next wave that this run made; `None`: no gate asked for its approval. The jobs of other environments
+    /// make the others.
+    pub planned: Option<&'a BTreeMap<StackId, Digest>>,
     /// The clocks.
     pub now: ClockReading,
     /// How long this process has seen the phase last, if it wrote the record itself.
@@ -56,8 +62,8 @@ pub enum StackReadiness {
 pub enum GateReading {
     /// It passes.
     Pass(String),
-    /// It passes for these plans of the next wave.
-    Approved(BTreeMap<StackId, Digest>),
+    /// Somebody approved with this digest, which stands for the plans of the next wave.
+    Approved(Digest),
     /// It does not pass.
     Fail(String),
     /// It does not say: no number, too little traffic, no answer.
@@ -162,17 +168,19 @@ fn measured(seen: &RolloutFacts<'_>) -> BTreeMap<String, String> {
     said.collect()
 }
 
+fn names<'a>(stacks: impl Iterator<Item = &'a StackId>) -> String {
+    stacks.map(StackId::as_str).collect::<Vec<_>>().join(", ")
+}
+
 fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
-    let failed = record.current().find_map(|id| Some((id, seen.failed.get(id)?)));
+    let stacks = || record.failing().map(|(id, _)| id);
+    let failed = stacks().find_map(|id| Some((id, seen.failed.get(id)?)));
     if let Some((id, why)) = failed {
         let why = format!("{}; {id} was not rolled back: {why}", record.why);
         return stop(record, seen, false, why);
     }
-    let todo: BTreeSet<_> = record
-        .current()
-        .filter(|id| seen.pending.contains(*id))
-        .cloned()
-        .collect();
+    let todo = stacks().filter(|id| seen.pending.contains(*id));
+    let todo: BTreeSet<_> = todo.cloned().collect();
     match todo.is_empty() {
         true => stop(
             record,
@@ -208,6 +216,9 @@ impl RunningWave<'_> {
             .find_map(|id| Some((id, self.seen.failed.get(id)?)));
         if let Some((id, why)) = failed {
             return self.fail(format!("the apply of {id} failed: {why}"));
+        }
+        if let Some(step) = self.ask_again() {
+            return step;
         }
         let size = self.record.current().count();
         let at_once = self.wave.at_once.map_or(size, |at_once| at_once.of(size));
@@ -256,7 +267,9 @@ impl RunningWave<'_> {
             Some(Unready::Seen(why)) if passed > bake + READY_DEADLINE => {
                 self.fail(format!("not ready after the bake: {why}"))
             }
-            Some(_) if self.sees_a_part() && ready != self.record.ready => self.note_ready(ready),
+            Some(_) if self.sees_a_part() && ready != self.record.ready => {
+                self.note(ready, self.record.planned.clone(), self.record.why.clone())
+            }
             Some(Unready::Seen(why) | Unready::Unseen(why)) => {
                 wait(WaitReason::Gate, None, format!("after the bake: {why}"))
             }
@@ -279,15 +292,22 @@ impl RunningWave<'_> {
         let ready = self.ready();
         if !self.record.ready.is_subset(&ready) {
             // Another job must not take it for ready any more.
-            return self.note_ready(ready);
+            return self.note(ready, self.record.planned.clone(), self.record.why.clone());
         }
-        let mut approved = BTreeMap::new();
+        let next = NextPlans::new(self.record, self.seen.planned);
+        let mut approvals = BTreeSet::new();
         let mut waits = Vec::new();
         for gate in &self.wave.gates {
             let name = &gate.name;
             match self.seen.gates.get(name) {
                 Some(GateReading::Pass(_)) => {}
-                Some(GateReading::Approved(plans)) => approved.clone_from(plans),
+                Some(GateReading::Approved(digest)) if next.approval(self.record, name) == Some(*digest) => {
+                    approvals.insert(*digest);
+                }
+                Some(GateReading::Approved(_)) => waits.push((
+                    WaitReason::Approval,
+                    format!("gate `{name}`: other plans were approved than those of now"),
+                )),
                 Some(GateReading::Fail(why)) => {
                     return self.fail(format!("gate `{name}` does not pass: {why}"));
                 }
@@ -318,10 +338,20 @@ impl RunningWave<'_> {
         }
         let reason = waits.iter().map(|(reason, _)| *reason).min();
         match reason {
-            None => self.next_wave(approved),
-            Some(_) if ready != self.record.ready => self.note_ready(ready),
+            None => self.next_wave(next, approvals),
+            Some(_) if ready != self.record.ready || next.digests != self.record.planned => {
+                let changed = names(next.changed(self.record));
+                let why = match changed.is_empty() {
+                    true => self.record.why.clone(),
+                    false => {
+                        format!("an approval given before does not count: the plan of {changed} has changed")
+                    }
+                };
+                self.note(ready, next.digests, why)
+            }
             Some(reason) => {
-                let why: Vec<_> = waits.into_iter().map(|(_, why)| why).collect();
+                let before = Some(self.record.why.clone()).filter(|why| !why.is_empty());
+                let why: Vec<_> = waits.into_iter().map(|(_, why)| why).chain(before).collect();
                 wait(reason, None, why.join("; "))
             }
         }
@@ -385,11 +415,32 @@ impl RunningWave<'_> {
         !self.record.current().all(is_seen)
     }
 
-    /// Writes down for the other jobs what is ready. The phase goes on.
-    fn note_ready(&self, ready: BTreeSet<StackId>) -> RolloutStep {
+    /// Writes down for the other jobs what is ready, and what the plans of the next wave are. The phase goes on.
+    fn note(&self, ready: BTreeSet<StackId>, planned: BTreeMap<StackId, Digest>, why: String) -> RolloutStep {
         advance(RolloutRecord {
             ready,
+            planned,
+            why,
             ..self.record.clone()
+        })
+    }
+
+    /// A plan is not the approved one. Nothing failed, and nothing more is applied: the gate before the wave asks again.
+    fn ask_again(&self) -> Option<RolloutStep> {
+        let before = self.record.wave.checked_sub(1)?;
+        let changed = names(self.record.current().filter(|id| self.seen.changed.contains(*id)));
+        (!changed.is_empty()).then(|| {
+            advance(RolloutRecord {
+                wave: before,
+                phase: RolloutPhase::Gate,
+                begun: true,
+                since: self.seen.now,
+                why: format!("the approval counts no more: the plan of {changed} has changed since"),
+                approved: self.record.approved_otherwise(),
+                planned: BTreeMap::new(),
+                ready: BTreeSet::new(),
+                ..self.record.clone()
+            })
         })
     }
 
@@ -406,6 +457,7 @@ impl RunningWave<'_> {
                 RolloutPhase::Gate => self.record.ready.clone(),
                 _ => BTreeSet::new(),
             },
+            planned: BTreeMap::new(),
             ..self.record.clone()
         })
     }
@@ -414,9 +466,13 @@ impl RunningWave<'_> {
         stop(self.record, self.seen, self.rules.rolls_back, why)
     }
 
-    fn next_wave(&self, approved: BTreeMap<StackId, Digest>) -> RolloutStep {
+    fn next_wave(&self, plans: NextPlans, approvals: BTreeSet<Digest>) -> RolloutStep {
         let next = self.record.wave + 1;
         let is_last = next == self.rules.waves.len();
+        let mut approved = self.record.approved.clone();
+        if !approvals.is_empty() {
+            approved.extend(plans.digests);
+        }
         advance(RolloutRecord {
             wave: if is_last { self.record.wave } else { next },
             phase: match is_last {
@@ -426,6 +482,9 @@ impl RunningWave<'_> {
             since: self.seen.now,
             why: String::new(),
             approved,
+            approvals: &self.record.approvals | &approvals,
+            planned: BTreeMap::new(),
+            begun: false,
             ready: BTreeSet::new(),
             held: match is_last {
                 true => self.record.held_without_own(),

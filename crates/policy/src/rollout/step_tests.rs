@@ -51,6 +51,9 @@ fn record(phase: RolloutPhase) -> RolloutRecord {
         since: reading(0),
         why: String::new(),
         approved: BTreeMap::new(),
+        approvals: BTreeSet::new(),
+        planned: BTreeMap::new(),
+        begun: false,
         ready: BTreeSet::new(),
         held: BTreeSet::new(),
         measured: BTreeMap::new(),
@@ -62,6 +65,8 @@ struct Seen {
     rules: RolloutRules,
     pending: BTreeSet<StackId>,
     failed: BTreeMap<StackId, String>,
+    changed: BTreeSet<StackId>,
+    planned: Option<BTreeMap<StackId, Digest>>,
     health: BTreeMap<StackId, StackReadiness>,
     gates: BTreeMap<String, GateReading>,
     now: i64,
@@ -75,6 +80,8 @@ impl Seen {
             rules: rules(),
             pending: BTreeSet::new(),
             failed: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            planned: None,
             health: ["a/canary", "b/canary"].map(ready).into(),
             gates: ["slo", "go"].map(pass).into(),
             now: 0,
@@ -86,8 +93,10 @@ impl Seen {
             rules: Some(&self.rules),
             pending: &self.pending,
             failed: &self.failed,
+            changed: &self.changed,
             health: Some(&self.health),
             gates: &self.gates,
+            planned: self.planned.as_ref(),
             now: reading(self.now),
             watched: None,
         };
@@ -339,4 +348,130 @@ fn jobs_that_see_a_part_of_a_wave_measure_it_together() {
         panic!("every stack has the commit")
     };
     assert_eq!(baking.ready, BTreeSet::new(), "a new bake is seen anew");
+}
+
+/// The digests of plans, by stack.
+fn plans<const N: usize>(plans: [(&str, &str); N]) -> BTreeMap<StackId, Digest> {
+    plans
+        .map(|(id, plan)| (id.parse().unwrap(), Digest::of_bytes(plan.as_bytes())))
+        .into()
+}
+
+/// A record at the gate before a wave of two environments.
+fn before_two() -> RolloutRecord {
+    let mut record = record(RolloutPhase::Gate);
+    let stack = record.waves[1].values().next().unwrap().clone();
+    record.waves[1].insert("b/prod".parse().unwrap(), stack);
+    record.ready = record.waves[0].keys().cloned().collect();
+    record
+}
+
+/// A job that makes these plans, and that was given these digests.
+fn job<const N: usize>(record: &RolloutRecord, made: [(&str, &str); N], given: &[Digest]) -> RolloutStep {
+    let mut seen = Seen::well();
+    let own = plans(made);
+    let reading = match NextPlans::new(record, Some(&own)).approval(record, "go") {
+        None => GateReading::Unclear("a job has not planned yet".to_owned()),
+        Some(digest) if given.contains(&digest) => GateReading::Approved(digest),
+        Some(digest) => GateReading::Unapproved(digest.to_string()),
+    };
+    seen.gates.insert("go".to_owned(), reading);
+    seen.planned = Some(own);
+    seen.step(record)
+}
+
+fn noted(step: RolloutStep) -> RolloutRecord {
+    match step {
+        RolloutStep::Advance(next) => *next,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_approval_is_for_the_plans_of_all_environments() {
+    let empty = before_two();
+    let half = noted(job(&empty, [("a/prod", "one")], &[]));
+    assert_eq!(
+        (half.phase, half.since, &half.planned),
+        (RolloutPhase::Gate, empty.since, &plans([("a/prod", "one")]))
+    );
+    let RolloutStep::Wait { reason, .. } = job(&half, [("a/prod", "one")], &[]) else {
+        panic!()
+    };
+    assert_eq!(reason, WaitReason::Gate, "nobody can approve yet");
+    let whole = noted(job(&half, [("b/prod", "one")], &[]));
+    let shown = NextPlans::new(&whole, None).approval(&whole, "go").unwrap();
+    assert!(is_wait(&job(&whole, [("b/prod", "one")], &[])));
+    // Either job goes on with it, and an environment without a stack of the wave too.
+    let expected = plans([("a/prod", "one"), ("b/prod", "one")]);
+    for step in [
+        job(&whole, [("a/prod", "one")], &[shown]),
+        job(&whole, [("b/prod", "one")], &[shown]),
+        job(&whole, [], &[shown]),
+    ] {
+        let next = noted(step);
+        assert_eq!(
+            (next.wave, next.phase, &next.approved),
+            (1, RolloutPhase::Applying, &expected)
+        );
+        assert_eq!((next.approvals, next.planned.len()), (BTreeSet::from([shown]), 0));
+    }
+    // A plan has changed since: the record has the new one, and the digest stands for nothing.
+    let changed = noted(job(&whole, [("b/prod", "two")], &[shown]));
+    assert_eq!((changed.wave, changed.phase), (0, RolloutPhase::Gate));
+    assert_eq!(changed.planned, plans([("a/prod", "one"), ("b/prod", "two")]));
+    assert!(changed.why.contains("b/prod has changed"), "{}", changed.why);
+    for step in [
+        job(&changed, [("a/prod", "one")], &[shown]),
+        job(&changed, [("b/prod", "two")], &[shown]),
+        job(&changed, [], &[shown]),
+    ] {
+        assert!(is_wait(&step), "{step:?}");
+    }
+    // A stack that is not of the next wave counts for nothing.
+    let other = job(&changed, [("b/prod", "two"), ("c/prod", "x")], &[]);
+    assert!(is_wait(&other), "{other:?}");
+    // A reading that is for other plans than those that the step sees does not pass.
+    let mut seen = Seen::well();
+    seen.gates.insert("go".to_owned(), GateReading::Approved(shown));
+    assert!(is_wait(&seen.step(&changed)));
+    assert!(is_wait(&seen.step(&half)));
+}
+
+#[test]
+fn a_plan_that_is_not_the_approved_one_brings_the_rollout_back_to_its_gate() {
+    let mut seen = Seen::well();
+    seen.rules.rolls_back = true;
+    seen.pending = BTreeSet::from(["b/prod".parse().unwrap()]);
+    seen.changed.clone_from(&seen.pending);
+    let applying = RolloutRecord {
+        wave: 1,
+        phase: RolloutPhase::Applying,
+        approved: plans([("a/canary", "one"), ("a/prod", "one"), ("b/prod", "one")]),
+        approvals: BTreeSet::from([Digest::of_bytes(b"given")]),
+        ..before_two()
+    };
+    let back = noted(seen.step(&applying));
+    // Nothing failed, and what an earlier gate approved stays approved.
+    assert_eq!(
+        (back.wave, back.phase, back.begun, back.held.len()),
+        (0, RolloutPhase::Gate, true, 0)
+    );
+    assert_eq!(back.approved, plans([("a/canary", "one")]));
+    assert_eq!((back.planned.len(), back.ready.len()), (0, 0));
+    assert!(back.why.contains("b/prod has changed"), "{}", back.why);
+    // If it fails here, both waves get what they had; if another rollout begins, it begins with both.
+    seen.gates
+        .insert("slo".to_owned(), GateReading::Fail("value = 1".to_owned()));
+    let failed = noted(seen.step(&back));
+    assert_eq!(failed.phase, RolloutPhase::RollingBack);
+    assert_eq!(
+        seen.step(&failed),
+        RolloutStep::RollBack(BTreeSet::from(["b/prod".parse().unwrap()]))
+    );
+    let before = RolloutRecord {
+        begun: false,
+        ..failed
+    };
+    assert_eq!(next(seen.step(&before)), (0, RolloutPhase::Stopped));
 }

@@ -131,9 +131,12 @@ impl EndedApply<'_> {
             state.commit.clone_from(&self.recorded.commit);
         }
         let is_same = *state == *self.recorded;
+        let known = prior.map(|prior| &prior.applied_reviews);
+        let is_known = |pull: &u64| known.is_some_and(|known| known.contains(pull));
+        let uses_nothing_new = self.used_pull_requests(well).iter().all(is_known);
         state.commit = commit;
         // What was restored is recorded, although the state says the same.
         let restored = self.options.restore && outcome.result == StackResult::Applied;
-        (is_same || never_there) && self.used_pull_requests(well).is_empty() && (well || is_told) && !restored
+        (is_same || never_there) && uses_nothing_new && (well || is_told) && !restored
     }
 }

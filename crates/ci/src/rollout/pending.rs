@@ -1,0 +1,111 @@
+//! The pending stacks of a rollout: with which it begins, and which of them another run has applied since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{driver::RolloutDriver, lane::HeadLane};
+use konverge_base::{
+    error::UserError,
+    model::{
+        StackId,
+        rollout::{RolloutRecord, RolloutStack},
+    },
+};
+use konverge_policy::rollout::{ChangedStack, begin};
+use konverge_run::Target;
+
+impl RolloutDriver<'_> {
+    /// Starts the rollout of the head, if it changes stacks. Returns true if there is a new record.
+    pub(super) async fn begin(&mut self) -> Result<bool, UserError> {
+        if self.pending.is_empty() {
+            return Ok(false);
+        }
+        let known = self.backend.states.known().await?;
+        // Since this run listed its pending stacks, another one may have applied some.
+        let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
+        let mut changed = BTreeMap::new();
+        for (wave, target) in self.pending {
+            if self.had.get(&target.id) == Some(self.head.head) {
+                continue;
+            }
+            // What this run applied is not in the index that it read.
+            let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
+            if is_old && self.has_commit(self.head, target).await? {
+                self.had.insert(target.id.clone(), self.head.head.clone());
+                continue;
+            }
+            let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
+            let stack = RolloutStack {
+                folder: target.folder.clone(),
+                input: self.head.planning.input_digest(target)?,
+                before: serial.filter(|serial| *serial > 0),
+            };
+            changed.insert(target.id.clone(), ChangedStack { wave: *wave, stack });
+        }
+        let matcher = self.config.rollout_matcher();
+        let wave_of = |_: &StackId, stack: &RolloutStack| match matcher.wave_of(&stack.folder) {
+            Ok(Some((name, wave))) if name == self.rollout.name => Some(wave),
+            _ => None,
+        };
+        let prior = self.stored.as_ref().map(|stored| &stored.record);
+        let name = &self.rollout.name;
+        let begun = begin(
+            name,
+            self.head.head,
+            &self.rules,
+            &changed,
+            prior,
+            wave_of,
+            self.now(),
+        );
+        match begun {
+            Some(record) => self.write(record).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns true if a stack has the contents of a commit by now.
+    async fn has_commit(&self, lane: HeadLane<'_>, target: &Target) -> Result<bool, UserError> {
+        let wanted = lane.planning.input_digest(target)?;
+        let Some(now) = self.backend.states.load(&target.id).await? else {
+            return Ok(false);
+        };
+        Ok(match wanted {
+            Some(wanted) => now.state.input_digest == Some(wanted) && !now.was_interrupted(),
+            None => now.retired,
+        })
+    }
+
+    /// The stacks of a rollout that do not have its commit.
+    pub(super) async fn pending_of(
+        &mut self,
+        record: &RolloutRecord,
+    ) -> Result<BTreeSet<StackId>, UserError> {
+        self.look_up_applied(record).await?;
+        let commit = &record.commit;
+        let pending = self.lane(commit).pending.iter().map(|target| &target.id);
+        let is_of_it = |id: &&StackId| record.waves.iter().any(|wave| wave.contains_key(*id));
+        let pending = pending.filter(|id| is_of_it(id) && self.had.get(*id) != Some(commit));
+        Ok(pending.cloned().collect())
+    }
+
+    /// If another run wrote the record, it may have applied stacks of the wave that this run has listed as pending.
+    async fn look_up_applied(&mut self, record: &RolloutRecord) -> Result<(), UserError> {
+        let number = self.stored.as_ref().map_or(0, |stored| stored.number);
+        let is_own = self.wrote.is_some_and(|(wrote, _)| wrote == number);
+        if is_own || std::mem::replace(&mut self.looked_up, number) == number {
+            return Ok(());
+        }
+        let lane = self.lane(&record.commit);
+        let is_of_wave = |target: &&Target| record.current().any(|id| *id == target.id);
+        let mut applied = Vec::new();
+        for target in lane.pending.iter().filter(is_of_wave) {
+            let is_known = self.had.get(&target.id) == Some(&record.commit);
+            if !is_known && self.has_commit(lane, target).await? {
+                applied.push(target.id.clone());
+            }
+        }
+        let commit = |id| (id, record.commit.clone());
+        self.had.extend(applied.into_iter().map(commit));
+        Ok(())
+    }
+}
