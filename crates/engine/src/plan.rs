@@ -288,7 +288,7 @@ struct PlanBuilder<'a> {
     expected: HashMap<ResourceId, (Value, bool)>,
     /// The secrets in those values.
     carried: PropagatedSecrets,
-    /// Where secrets are in resources, also those that are not known yet.
+    /// Where secrets are in resources, also unknown ones.
     sensitive_places: SensitivePlaces,
     failures: PlanFailures,
     stack: StackId,

@@ -339,9 +339,10 @@ async fn terraform_goes_first_and_only_what_is_no_secret_goes_into_the_artifact(
 
     // Terraform does not say that this value is sensitive, and its name does only when it is known: the apply stops before
     // the push. Terraform's part is done and recorded.
+    let token = "9xQ7-zL40-Wm3p-T8rK";
     let data = json!({
         "id": "terraform:builtin:terraform_data:made", "type": "Terraform",
-        "attributes": {"input": {"password": password}},
+        "attributes": {"input": {"password": token}},
     });
     let path = "$kusion_path.terraform:builtin:terraform_data:made.output.password";
     let reader = resource(&stage.config_map("reads", json!({ "v": path })));
@@ -354,7 +355,7 @@ async fn terraform_goes_first_and_only_what_is_no_secret_goes_into_the_artifact(
         "{}",
         said(&refused)
     );
-    assert!(!said(&refused).contains(password));
+    assert!(!said(&refused).contains(token));
     assert_eq!(stage.digest().await, None);
 
     // What Terraform made is known at the push. Both objects are in one artifact, although one needs nothing of it.

@@ -25,17 +25,22 @@ import (
 	"github.com/argoproj/argo-cd/v2/util/git"
 	"github.com/argoproj/argo-cd/v2/util/lua"
 	clustercache "github.com/argoproj/gitops-engine/pkg/cache"
-	"github.com/argoproj/gitops-engine/pkg/engine"
 	"github.com/argoproj/gitops-engine/pkg/sync"
 	synccommon "github.com/argoproj/gitops-engine/pkg/sync/common"
+	"github.com/argoproj/gitops-engine/pkg/utils/kube"
+	"github.com/argoproj/gitops-engine/pkg/utils/tracing"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 )
 
 // What Argo CD waits between two waves if nobody says otherwise.
 const betweenWaves = 2 * time.Second
+
+const betweenRounds = 200 * time.Millisecond
 
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -118,32 +123,55 @@ func apply(ctx context.Context, application *v1alpha1.Application, answer *apicl
 	}
 	keep := func(*unstructured.Unstructured, bool) (any, bool) { return nil, true }
 	live := clustercache.NewClusterCache(config, clustercache.SetPopulateResourceInfoHandler(keep))
-	controller := engine.NewEngine(config, live)
-	stop, err := controller.Run()
-	if err != nil {
+	if err := live.EnsureSynced(); err != nil {
 		return err
 	}
-	defer stop()
+	defer live.Invalidate()
 	isManaged := func(found *clustercache.Resource) bool {
 		return found.Resource != nil && found.Resource.GetLabels()[common.LabelKeyAppInstance] == application.Name
 	}
-	options := application.Spec.SyncPolicy.SyncOptions
-	results, err := controller.Sync(ctx, objects, isManaged, answer.Revision, application.Spec.Destination.Namespace,
-		sync.WithHealthOverride(lua.ResourceHealthOverrides{}),
-		sync.WithServerSideApply(options.HasOption(synccommon.SyncOptionServerSideApply)),
-		sync.WithServerSideApplyManager(common.ArgoCDSSAManager),
-		sync.WithSyncWaveHook(func(_ synccommon.SyncPhase, _ int, final bool) error {
-			if !final {
-				time.Sleep(betweenWaves)
-			}
-			return nil
-		}),
-	)
+	namespace, options := application.Spec.Destination.Namespace, application.Spec.SyncPolicy.SyncOptions
+	phase, message, started := synccommon.OperationRunning, "", metav1.Now()
+	var results []synccommon.ResourceSyncResult
+	// As in the controller, each round sees the live objects of its time.
+	for !phase.Completed() {
+		managed, err := live.GetManagedLiveObjs(objects, isManaged)
+		if err != nil {
+			return err
+		}
+		state := sync.Reconcile(objects, managed, namespace, live)
+		kubectl := &kube.KubectlCmd{Tracer: tracing.NopTracer{}, Log: klog.Background()}
+		round, end, err := sync.NewSyncContext(
+			answer.Revision, state, config, config, kubectl, namespace, live.GetOpenAPISchema(),
+			sync.WithInitialState(phase, message, results, started),
+			sync.WithHealthOverride(lua.ResourceHealthOverrides{}),
+			sync.WithOperationSettings(false, false, false, false),
+			sync.WithServerSideApply(options.HasOption(synccommon.SyncOptionServerSideApply)),
+			sync.WithServerSideApplyManager(common.ArgoCDSSAManager),
+			sync.WithSyncWaveHook(func(_ synccommon.SyncPhase, _ int, final bool) error {
+				if !final {
+					time.Sleep(betweenWaves)
+				}
+				return nil
+			}),
+		)
+		if err != nil {
+			return err
+		}
+		round.Sync()
+		phase, message, results = round.GetState()
+		end()
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", ctx.Err(), message)
+		case <-time.After(betweenRounds):
+		}
+	}
+	if !phase.Successful() {
+		err = fmt.Errorf("%s: %s", phase, message)
+	}
 	for _, result := range results {
 		fmt.Println(result.ResourceKey, result.Status, result.HookPhase, result.Message)
-		if result.Status == synccommon.ResultCodeSyncFailed {
-			err = fmt.Errorf("%s: %s", result.ResourceKey, result.Message)
-		}
 	}
 	return err
 }
