@@ -124,7 +124,11 @@ impl SimulatedWorld {
             waves: (0..WAVES).map(|_| wave(&mut random)).collect(),
             rolls_back: random.one_in(2),
         };
-        let environments = 1 + random.below(2);
+        // An approval is asked again if the plan of another environment has changed.
+        let environments = match asks_people && !random.one_in(4) {
+            true => 2,
+            false => 1 + random.below(2),
+        };
         let first = SimulatedStack {
             version: 0,
             serial: 1,
