@@ -130,6 +130,7 @@ pub(super) async fn plan(
         }
     }
     answers.finish_tasks(&planner, others).await?;
+    answers.say_once(&planner.namespace_notes());
     Ok(answers.finish(scope))
 }
 
@@ -180,6 +181,15 @@ impl Answers {
                 self.refusals.extend(refusal.map(|refusal| (place, refusal)));
                 planned
             }));
+        }
+    }
+
+    /// Leaves each of these notes at the first resource that has it.
+    fn say_once(&mut self, notes: &[String]) {
+        let mut said = HashSet::new();
+        for planned in self.planned.iter_mut().flatten().flatten() {
+            let own = &mut planned.public.notes;
+            own.retain(|note| !notes.contains(note) || said.insert(note.clone()));
         }
     }
 
