@@ -16,7 +16,10 @@ use konverge_base::{
     model::{ResourceId, StackId, plan::Plan},
     secrets::Secrets,
 };
-use konverge_report::{Style, escape::log_lines, terminal};
+use konverge_report::{
+    escape::log_lines,
+    terminal::{self, Style},
+};
 use konverge_run::redact;
 
 /// The context of one run.

@@ -130,7 +130,7 @@ pub(super) async fn plan(
         }
     }
     answers.finish_tasks(&planner, others).await?;
-    answers.say_once(&planner.namespace_notes());
+    answers.say_once(planner.namespace_notes());
     Ok(answers.finish(scope))
 }
 
@@ -184,12 +184,16 @@ impl Answers {
         }
     }
 
-    /// Leaves each of these notes at the first resource that has it.
-    fn say_once(&mut self, notes: &[String]) {
-        let mut said = HashSet::new();
+    /// Leaves each of these notes at the first resource that has it, and none that was said before.
+    fn say_once(&mut self, mut notes: Vec<(String, bool)>) {
         for planned in self.planned.iter_mut().flatten().flatten() {
-            let own = &mut planned.public.notes;
-            own.retain(|note| !notes.contains(note) || said.insert(note.clone()));
+            planned
+                .public
+                .notes
+                .retain(|note| match notes.iter_mut().find(|(known, _)| known == note) {
+                    Some((_, is_said)) => !std::mem::replace(is_said, true),
+                    None => true,
+                });
         }
     }
 

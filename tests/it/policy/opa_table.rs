@@ -220,7 +220,9 @@ fn page_file() -> PathBuf {
 /// The page with the refused rows of a table, one a line.
 fn page_of(page: &str, table: &str) -> String {
     let (above, _) = page.split_once(PAGE_HEAD).expect("the page has the rows");
-    let refused = table.lines().filter_map(|row| row.strip_suffix(" ``` | refused |"));
+    let refused = table
+        .lines()
+        .filter_map(|row| row.strip_suffix(" ``` | refused |"));
     let rows: String = refused
         .map(|row| {
             let row = row.trim_start_matches("| ``` ").replacen(" ``` | ``` ", " → ", 1);

@@ -21,7 +21,7 @@ use konverge_base::{
     },
     secrets::mask_object_at,
 };
-use konverge_engine::runtime::Item;
+use konverge_engine::runtime::{EarlierChange, Item};
 
 impl ObjectPlanner<'_> {
     pub(super) async fn create(&self, item: &Item, subject: &PlanItem) -> Result<DraftPlan, UserError> {
@@ -142,13 +142,24 @@ impl ObjectPlanner<'_> {
         format!("namespace `{namespace}` does not exist yet ({whose})")
     }
 
-    /// The notes that hold for all objects of a namespace: one of them is enough.
-    pub(in crate::plan) fn namespace_notes(&self) -> Vec<String> {
+    /// The notes that hold for all objects of a namespace, each with whether an earlier batch has it.
+    pub(in crate::plan) fn namespace_notes(&self) -> Vec<(String, bool)> {
         let absent = self.absent.lock().expect("no panic while the lock is held");
-        let notes = absent
-            .iter()
-            .map(|(_, namespace)| checked_in_default(&self.absence(namespace)));
-        notes.map(|note| self.runtime.secrets.mask(&note)).collect()
+        let notes = absent.iter().map(|(cluster, namespace)| {
+            let is_said = |earlier: &EarlierChange| {
+                let object = &earlier.resource.attributes;
+                earlier.creates
+                    && earlier.cluster.as_ref().is_none_or(|known| known == cluster)
+                    && object_ref::metadata(object, "namespace") == namespace
+                    && !object.values().any(masked_value::holds_unknown)
+            };
+            let note = checked_in_default(&self.absence(namespace));
+            (
+                self.runtime.secrets.mask(&note),
+                self.scope.pending.iter().any(is_said),
+            )
+        });
+        notes.collect()
     }
 }
 
