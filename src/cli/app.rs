@@ -255,6 +255,7 @@ fn context(cli: &Cli) -> CliContext {
         writes: Arc::default(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
         drawn: super::context::Spinner::default(),
+        shown_notes: super::context::ShownNotes::default(),
     }
 }
 

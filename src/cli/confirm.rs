@@ -23,7 +23,7 @@ use konverge_base::{
     },
     secrets::Secrets,
 };
-use konverge_report::{self as report, terminal::Style};
+use konverge_report as report;
 use konverge_run::{
     RunContext, Session, Target,
     apply::{
@@ -75,12 +75,7 @@ pub(super) async fn confirm_apply(
     let plan = konverge_run::preview::run(planning, targets, Some(&found))
         .await?
         .plan;
-    context.show(&report::terminal::plan(
-        &plan,
-        Style {
-            color: context.color_stderr(),
-        },
-    ));
+    context.show_plan(&plan);
     if matches!(what, ConfirmedAction::Apply { .. }) {
         for stack in &plan.stacks {
             for finding in manual_approver::findings(&planning.config, stack, &PriorState::default())? {

@@ -1,7 +1,7 @@
 //! The context of every command: where to print, in which colors, what is secret, whether to stop.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     io::{IsTerminal, Write},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
@@ -11,8 +11,15 @@ use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use super::{Global, global_args::ColorMode};
-use konverge_base::{error::UserError, secrets::Secrets};
-use konverge_report::{escape::log_lines, terminal};
+use konverge_base::{
+    error::UserError,
+    model::{ResourceId, StackId, plan::Plan},
+    secrets::Secrets,
+};
+use konverge_report::{
+    escape::log_lines,
+    terminal::{self, Style},
+};
 use konverge_run::redact;
 
 /// The context of one run.
@@ -32,7 +39,12 @@ pub struct CliContext {
     pub current_dir: PathBuf,
     /// What is drawn on the terminal; hidden while anything is printed.
     pub drawn: Spinner,
+    /// The notes of the plan that was shown: the progress does not repeat them.
+    pub shown_notes: ShownNotes,
 }
+
+/// Notes, each with its resource.
+pub(super) type ShownNotes = Arc<Mutex<HashSet<(StackId, ResourceId, String)>>>;
 
 /// The spinner, if there is one.
 pub(super) type Spinner = Arc<Mutex<Option<ProgressBar>>>;
@@ -84,6 +96,23 @@ impl CliContext {
     pub fn show(&self, text: &str) {
         let text = self.secrets.mask_finished(&ended(text));
         self.without_spinner(|| write_all(&mut std::io::stderr().lock(), &text));
+    }
+
+    /// Prints a plan to stderr, for a person who has to confirm it.
+    pub(super) fn show_plan(&self, plan: &Plan) {
+        let style = Style {
+            color: self.color_stderr(),
+        };
+        self.show(&terminal::plan(plan, style));
+        let mut shown = self.shown_notes.lock().unwrap_or_else(PoisonError::into_inner);
+        for (stack, resource) in plan
+            .stacks
+            .iter()
+            .flat_map(|stack| stack.resources.iter().map(move |resource| (&stack.id, resource)))
+        {
+            let notes = resource.notes.iter();
+            shown.extend(notes.map(|note| (stack.clone(), resource.id.clone(), note.clone())));
+        }
     }
 
     fn without_spinner(&self, print: impl FnOnce()) {

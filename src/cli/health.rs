@@ -10,11 +10,8 @@ use konverge_report::{escape::log, json};
 /// Arguments of `konverge health`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Rules are laid out as Argo CD's resource_customizations: DIR/<group>/<Kind>/health.lua, the core\n\
-                  group without its folder (DIR/Pod/health.lua), `_` in a folder's name for any text.\n\
-                  DIR/<group>/<Kind>/health.cel.yaml holds CEL instead: inProgress, failed, current.\n\
-                  DIR/<group>/<Kind>/health.k holds KCL: the object is `res`, an assertion that fails is still awaited,\n\
-                  `status` (Healthy, Progressing, Degraded, Suspended) and `message` say more.\n\n\
+    after_help = "A rule is DIR/<group>/<Kind>/health.lua (as in Argo CD's resource_customizations), health.cel.yaml or\n\
+                  health.k; of the core group DIR/Pod/health.lua. `_` in a folder's name stands for any text.\n\n\
                   Examples:\n  konverge health deployment.yaml\n  kubectl get deploy,rs,pods -n shop -o yaml | konverge health -"
 )]
 pub struct Args {

@@ -124,10 +124,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     for hint in &report.hints {
         context.note(&format!("hint: {hint}"));
     }
-    match report.cores.compiles_nothing() {
-        true => Err(nothing_compiles(&report.cores)),
-        false => Ok(0),
+    if report.cores.compiles_nothing() {
+        return Err(nothing_compiles(&report.cores));
     }
+    if let Some(next) = report.next {
+        context.note(&format!("hint: {next}"));
+    }
+    Ok(0)
 }
 
 /// The files are written, and still no command works: the last line of the output says so, as does the exit code.

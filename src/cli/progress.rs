@@ -94,6 +94,18 @@ impl CliContext {
     }
 }
 
+impl Screen {
+    /// Returns true for a note that the person has read in the plan.
+    fn was_shown(&self, event: &RunEvent) -> bool {
+        let RunEvent::ResourceNoted { stack, id, note } = event else {
+            return false;
+        };
+        let shown = self.context.shown_notes.lock();
+        let shown = shown.unwrap_or_else(PoisonError::into_inner);
+        shown.contains(&(stack.clone(), id.clone(), note.clone()))
+    }
+}
+
 impl EventSink for Screen {
     fn event(&self, event: RunEvent) {
         if let (Some(spinner), RunEvent::StepProgress { step, done, total }) = (&self.spinner, &event) {
@@ -102,6 +114,9 @@ impl EventSink for Screen {
                 spinner.set_message("");
             }
             spinner.set_prefix(step_text(*step, *done, *total));
+            return;
+        }
+        if self.was_shown(&event) {
             return;
         }
         let lines = self

@@ -30,8 +30,7 @@ use konverge_run::{
   konverge set storefront/prod --keep 94ee059335e587e501cc4bf90613e0814f00a7b08bc7c648fd865a2af6a22cc2 --pull-request
 
 A value is a literal of KCL: a text has quotes of its own, as in server.image='\"nginx:1.27\"'. Keys that are not
-plain words are quoted too: server.env.\"a-b\". The file of the stack that sets the attribute is edited; an attribute
-that only the base sets is added to it. If another stack's Spec would change, nothing is written."
+plain words are quoted too: server.env.\"a-b\". If another stack's Spec would change, nothing is written."
 )]
 pub struct Args {
     /// Stacks, by identity, folder, project or glob, and attributes with their values

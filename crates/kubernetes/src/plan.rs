@@ -130,6 +130,7 @@ pub(super) async fn plan(
         }
     }
     answers.finish_tasks(&planner, others).await?;
+    answers.say_once(planner.namespace_notes());
     Ok(answers.finish(scope))
 }
 
@@ -180,6 +181,19 @@ impl Answers {
                 self.refusals.extend(refusal.map(|refusal| (place, refusal)));
                 planned
             }));
+        }
+    }
+
+    /// Leaves each of these notes at the first resource that has it, and none that was said before.
+    fn say_once(&mut self, mut notes: Vec<(String, bool)>) {
+        for planned in self.planned.iter_mut().flatten().flatten() {
+            planned
+                .public
+                .notes
+                .retain(|note| match notes.iter_mut().find(|(known, _)| known == note) {
+                    Some((_, is_said)) => !std::mem::replace(is_said, true),
+                    None => true,
+                });
         }
     }
 

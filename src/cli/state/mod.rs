@@ -168,9 +168,8 @@ enum Action {
     /// Encrypt all states to the recipients that `state.encrypt_to` names now
     #[command(
         long_about = "Encrypt all states to the recipients that `state.encrypt_to` names now.\n\n\
-        What is encrypted to exactly these already is left as it is, so that a run that was stopped can be repeated. Run \
-        one at a time. A recipient that is to go is taken out of the list first; a key service that is new is added \
-        while an earlier recipient can still decrypt."
+        A run that was stopped can be repeated. Run one at a time. Remove a recipient from the list first; add a key \
+        service while an earlier recipient can still decrypt."
     )]
     Rekey {
         /// Make a new data key, although the present one is wrapped by the same keys

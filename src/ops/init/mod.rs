@@ -42,8 +42,10 @@ pub struct Report {
     pub tried: Vec<(String, Result<String, UserError>)>,
     /// The cores that were tried.
     pub cores: CoreTrials,
-    /// What to do next.
+    /// What is missing.
     pub hints: Vec<String>,
+    /// What to do next, if the stacks compile; `None` without a `kcl.mod`.
+    pub next: Option<&'static str>,
 }
 
 /// Examines the repository that contains a folder, tries which core compiles its stacks, and writes both files into its
@@ -88,6 +90,7 @@ pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Repor
         tried,
         cores,
         hints: hints(&survey, setup),
+        next: survey.layout.has_module.then(|| next_step(setup)),
     })
 }
 
@@ -196,20 +199,21 @@ fn hints(survey: &Survey, setup: &Setup) -> Vec<String> {
     }
     hints.extend(survey.apps.hint());
     hints.extend(setup.hint());
-    if setup.adopt {
-        hints.push(
+    hints
+}
+
+/// What to do with the files.
+fn next_step(setup: &Setup) -> &'static str {
+    match setup.adopt {
+        true => {
             "commit the files, open a pull request and merge it: the stacks are left alone. Then `konverge adopt --write` names \
              those that can be taken over unchanged"
-                .to_owned(),
-        );
-        return hints;
+        }
+        false => {
+            "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; nothing is \
+             applied until `state.url` is set, too"
+        }
     }
-    hints.push(
-        "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; nothing is \
-         applied until `state.url` is set, too"
-            .to_owned(),
-    );
-    hints
 }
 
 /// Tries the next command of a user.

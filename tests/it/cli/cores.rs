@@ -171,11 +171,20 @@ fn what_cannot_be_tried_is_said() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert_eq!(version_in(&repository), "0.13.2");
+    // The error is the last word: nobody is told to go on.
+    assert!(!said.contains("open a pull request"), "{said}");
+    let (_, last) = said.rsplit_once("error: ").unwrap();
+    assert!(
+        last.starts_with("the KCL core 0.13.2 compiles no stack"),
+        "{said}"
+    );
     // Where everything compiles nothing else is asked.
     let repository = konfigs::one_stack();
     let said = with_one_core(&repository, &["init"]).expect(0).stderr;
     assert!(
-        said.contains("1 of 1 compile") && !said.contains("not tried"),
+        said.contains("1 of 1 compile")
+            && !said.contains("not tried")
+            && said.contains("open a pull request"),
         "{said}"
     );
     // A machine without any core, and without permission to install one.

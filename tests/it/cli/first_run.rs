@@ -313,8 +313,12 @@ async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_sh
     let (ns, kubeconfig) = (cluster.namespace("answered").await, cluster.kubeconfig());
     let config = "version: 1\nclusters: {test: {}}\n";
     let shop = Shop::new(config, &[("KUBECONFIG", &kubeconfig)]);
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map", "namespace": ns}});
-    shop.wants("dev", &[resource(&map)]);
+    let map = |name: &str, namespace: &str| {
+        resource(
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}),
+        )
+    };
+    shop.wants("dev", &[map("map", &ns)]);
     let answered = |answer: &str| {
         let program = env!("CARGO_BIN_EXE_konverge");
         let arguments = ["-c", AT_A_TERMINAL, answer, program, "apply", "shop/dev"];
@@ -351,6 +355,20 @@ async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_sh
 
     let yes = answered("yes").expect(0).stdout;
     assert!(!yes.contains("is not `yes`"), "{yes}");
+    // Of a new namespace with two objects the plan says once that it does not exist, and the progress does not repeat it.
+    let new = format!("{ns}-new");
+    let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
+    shop.wants(
+        "dev",
+        &[
+            map("map", &ns),
+            resource(&space),
+            map("one", &new),
+            map("two", &new),
+        ],
+    );
+    let fresh = answered("yes").expect(0).stdout;
+    assert_eq!(fresh.matches("does not exist yet").count(), 1, "{fresh}");
     // Nothing to do is nothing to agree to.
     let nothing = shop.run(&["apply", "shop/dev"]).expect(0);
     assert!(

@@ -32,7 +32,12 @@ async fn a_slide_is_previewed_and_applied_like_the_spec_of_today() {
         notes.contains("does not exist yet (this plan creates it)") && !notes.contains("another stack"),
         "{notes}"
     );
-    let applied = run("apply", "slide.yaml").run().expect(0).json();
+    // Both objects of the new namespace share one note, in the preview and in the progress of the apply.
+    assert_eq!(notes.matches("does not exist yet").count(), 1, "{notes}");
+    let applied = run("apply", "slide.yaml").run().expect(0);
+    let progress = &applied.stderr;
+    assert_eq!(progress.matches("does not exist yet").count(), 1, "{progress}");
+    let applied = applied.json();
     assert_eq!(applied["stacks"][0]["result"], "applied", "{applied}");
 
     let objects = Objects::of(runs.cluster).await;

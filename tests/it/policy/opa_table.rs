@@ -203,11 +203,11 @@ fn row(expression: &str, theirs: &str, ours: &str) -> String {
     format!("| {} | {} | {shown} |\n", cell(expression), cell(theirs))
 }
 
-/// The head of the table, and of its part on the page.
-const HEADS: [&str; 2] = [
-    "| expression | OPA, by conftest | here |\n|---|---|---|\n",
-    "| expression | OPA, by conftest |\n|---|---|\n",
-];
+/// The head of the table.
+const HEAD: &str = "| expression | OPA, by conftest | here |\n|---|---|---|\n";
+
+/// The line above the refused rows on the page.
+const PAGE_HEAD: &str = "What is refused here, and what OPA gives, by conftest:\n\n```text\n";
 
 fn table_file() -> PathBuf {
     root().join("tests/golden/conftest.md")
@@ -217,12 +217,19 @@ fn page_file() -> PathBuf {
     root().join("docs/reference/rego.md")
 }
 
-/// The page with the refused rows of a table.
+/// The page with the refused rows of a table, one a line.
 fn page_of(page: &str, table: &str) -> String {
-    let (above, _) = page.split_once(HEADS[1]).expect("the page has the table");
-    let rows = table.lines().filter_map(|row| row.strip_suffix(" refused |"));
-    let rows: String = rows.map(|row| format!("{row}\n")).collect();
-    format!("{above}{}{rows}", HEADS[1])
+    let (above, _) = page.split_once(PAGE_HEAD).expect("the page has the rows");
+    let refused = table
+        .lines()
+        .filter_map(|row| row.strip_suffix(" ``` | refused |"));
+    let rows: String = refused
+        .map(|row| {
+            let row = row.trim_start_matches("| ``` ").replacen(" ``` | ``` ", " → ", 1);
+            format!("{}\n", row.replace("\\|", "|"))
+        })
+        .collect();
+    format!("{above}{PAGE_HEAD}{rows}```\n")
 }
 
 #[test]
@@ -253,7 +260,7 @@ fn no_expression_has_another_answer_than_conftest_s() {
 #[test]
 #[ignore = "needs conftest: `make test-all` runs it"]
 fn conftest_still_says_what_the_table_has() {
-    let mut table = HEADS[0].to_owned();
+    let mut table = HEAD.to_owned();
     for expression in EXPRESSIONS {
         table += &row(expression, &theirs(expression), &ours(expression));
     }

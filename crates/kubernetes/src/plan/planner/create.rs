@@ -21,7 +21,7 @@ use konverge_base::{
     },
     secrets::mask_object_at,
 };
-use konverge_engine::runtime::Item;
+use konverge_engine::runtime::{EarlierChange, Item};
 
 impl ObjectPlanner<'_> {
     pub(super) async fn create(&self, item: &Item, subject: &PlanItem) -> Result<DraftPlan, UserError> {
@@ -108,12 +108,7 @@ impl ObjectPlanner<'_> {
         definition: Option<&Definition>,
     ) -> Result<(), UserError> {
         let Some(of) = &subject.of else { return Ok(()) };
-        let namespace = subject.name.namespace.clone();
-        let whose = if self.namespaces.contains(&namespace) {
-            "this plan creates it"
-        } else {
-            "this stack does not create it: another stack must create it first"
-        };
+        let absence = self.absence(&subject.name.namespace);
         let mut name = subject.name.clone();
         name.namespace = "default".to_owned();
         name.name = scratch_name(&body);
@@ -127,20 +122,49 @@ impl ObjectPlanner<'_> {
         {
             Ok(answer) => {
                 draft.validated = Validation::Server;
-                draft.notes.push(format!(
-                    "namespace `{namespace}` does not exist yet ({whose}); checked by the server as if in `default`"
-                ));
+                draft.notes.push(checked_in_default(&absence));
                 draft.notes.extend(answer.warnings);
             }
             Err(error) if error_classify::cause(&error) == RefusalCause::Invalid && definition.is_none() => {
                 return Err(subject.refusal(&error));
             }
-            Err(_) => draft.notes.push(format!(
-                "namespace `{namespace}` does not exist yet ({whose}); not checked by the server"
-            )),
+            Err(_) => draft.notes.push(format!("{absence}; not checked by the server")),
         }
         Ok(())
     }
+
+    /// Says that a namespace does not exist yet, and who creates it.
+    fn absence(&self, namespace: &str) -> String {
+        let whose = match self.namespaces.iter().any(|wanted| wanted == namespace) {
+            true => "this plan creates it",
+            false => "this stack does not create it: another stack must create it first",
+        };
+        format!("namespace `{namespace}` does not exist yet ({whose})")
+    }
+
+    /// The notes that hold for all objects of a namespace, each with whether an earlier batch has it.
+    pub(in crate::plan) fn namespace_notes(&self) -> Vec<(String, bool)> {
+        let absent = self.absent.lock().expect("no panic while the lock is held");
+        let notes = absent.iter().map(|(cluster, namespace)| {
+            let is_said = |earlier: &EarlierChange| {
+                let object = &earlier.resource.attributes;
+                earlier.creates
+                    && earlier.cluster.as_ref().is_none_or(|known| known == cluster)
+                    && object_ref::metadata(object, "namespace") == namespace
+                    && !object.values().any(masked_value::holds_unknown)
+            };
+            let note = checked_in_default(&self.absence(namespace));
+            (
+                self.runtime.secrets.mask(&note),
+                self.scope.pending.iter().any(is_said),
+            )
+        });
+        notes.collect()
+    }
+}
+
+fn checked_in_default(absence: &str) -> String {
+    format!("{absence}; its objects are checked by the server as if in `default`")
 }
 
 /// A unique name, always the same for the same object.
