@@ -16,7 +16,7 @@ use crate::{
     publisher::Publisher,
     restore,
     result_counts::counts,
-    rollout::{self, GuardedTargets, HeadLane, RolloutEvent, RolloutRecords},
+    rollout::{self, GuardedTargets, HeadLane, PendingRollouts, RolloutEvent, RolloutRecords},
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
@@ -287,7 +287,11 @@ async fn apply_pending(
         .iter()
         .filter(|stack| apply::has_succeeded(stack.result));
     let succeeded = succeeded.map(|stack| stack.id.clone()).collect();
-    let rollouts = rollout::run(job, &tip, lane, &scope, (records, &split.by_rollout), succeeded).await;
+    let guarded = PendingRollouts {
+        records,
+        guarded: &split.by_rollout,
+    };
+    let rollouts = rollout::run(job, &tip, lane, &scope, guarded, succeeded).await;
     decisions.extend(rollouts.decisions);
     report.stacks.extend(rollouts.outcomes);
     report.stacks.extend(split.refused);

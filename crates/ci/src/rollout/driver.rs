@@ -71,6 +71,14 @@ impl RolloutRecords {
     }
 }
 
+/// What a run has to move on.
+pub(crate) struct PendingRollouts<'a> {
+    /// The records.
+    pub records: RolloutRecords,
+    /// The pending stacks of each rollout, with their wave from 0.
+    pub guarded: &'a BTreeMap<String, Vec<(usize, Target)>>,
+}
+
 /// Moves every rollout on. `succeeded` are the free stacks that this run applied. An error of a rollout is in the outcomes of
 /// its stacks.
 pub(crate) async fn run(
@@ -78,7 +86,7 @@ pub(crate) async fn run(
     tip: &ApplyTarget<'_>,
     head: HeadLane<'_>,
     scope: &EnvironmentScope<'_>,
-    (records, guarded): (RolloutRecords, &BTreeMap<String, Vec<(usize, Target)>>),
+    PendingRollouts { records, guarded }: PendingRollouts<'_>,
     succeeded: BTreeSet<StackId>,
 ) -> EndedRollouts {
     let config = &head.planning.config;

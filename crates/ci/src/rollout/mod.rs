@@ -13,7 +13,7 @@ mod preview;
 mod rollback;
 mod wave_apply;
 
-pub(crate) use driver::{RolloutRecords, run};
+pub(crate) use driver::{PendingRollouts, RolloutRecords, run};
 pub(crate) use guarded::GuardedTargets;
 pub(crate) use lane::HeadLane;
 pub(crate) use outcomes::RolloutEvent;
