@@ -267,7 +267,7 @@ fn pages_of_a_person(overview: &Overview, view: &StackDetails) -> Vec<(&'static 
         ("account", account(&person, &[("operator", HOSTILE)], "token")),
         ("audit", audit(&document)),
         ("operations", operations(view, Some("token"))),
-        ("freeze", freeze(overview, true, "token")),
+        ("freeze", freeze(overview, Some("token"))),
         ("answered", answered(&answer, 3)),
     ]
 }
