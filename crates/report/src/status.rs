@@ -277,7 +277,7 @@ mod tests {
                 stack("shop/prod", HeadStatus::Changed, vec![ready(), web]),
             ],
         };
-        let said = text(&status, false, Style::default());
+        let said = text(&status, StatusRows::NotReady, Style::default());
         let lines: Vec<_> = said.lines().collect();
         assert_eq!(
             lines[..7],
@@ -296,7 +296,7 @@ mod tests {
             said.ends_with("3 stacks: 1 applied and ready, 2 not.\n"),
             "{said}"
         );
-        let named = text(&status, true, Style::default());
+        let named = text(&status, StatusRows::All, Style::default());
         assert!(
             named.lines().nth(3).unwrap().starts_with("shop/dev   up to date"),
             "{named}"
@@ -319,7 +319,7 @@ mod tests {
         status
             .stacks
             .push(stack("shop/dev", HeadStatus::Unfinished, Vec::new()));
-        let said = text(&status, false, Style::default());
+        let said = text(&status, StatusRows::NotReady, Style::default());
         let lines: Vec<_> = said.lines().collect();
         assert!(
             lines[1].starts_with("shop/dev ") && lines[1].contains("last apply failed"),
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(lines[2], "40 stacks, such as p00/dev  never applied");
         // A run that was killed is not one that failed.
         status.stacks[40].pending = vec!["v1:ConfigMap:shop:web".parse().unwrap()];
-        let killed = text(&status, false, Style::default());
+        let killed = text(&status, StatusRows::NotReady, Style::default());
         assert!(
             killed.contains("running or interrupted") && !killed.contains("last apply failed"),
             "{killed}"
