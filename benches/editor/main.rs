@@ -63,6 +63,8 @@ fn main() {
     }
     let peak = peak(&editor.child);
     editor.end();
+    // A change of the shared file would make every stack an event.
+    git(&["checkout", "--quiet", "--force", "base"]);
     let mut watched = Watched::start(&program);
     rows.push((
         "`konverge watch`: an event after a save of one stack, 150 ms of it the pause after the last write"
