@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{
-    CompileRequest, KclDiagnostic, OLDEST_VERSION, core_hints, core_hints::CoreRange, language_hints,
+    KclDiagnostic, OLDEST_VERSION, core_hints, core_hints::CoreRange, language_hints,
     version::is_too_old,
 };
 use konverge_base::{
@@ -137,13 +137,13 @@ pub enum CoreReach {
 
 impl KclError {
     /// Why KCL refused the code, if every machine refuses it so for the same files. A package that another run removes
-    /// meanwhile looks like an import of nothing, so such errors count only for a `request` without fetched packages.
-    pub fn lasting_refusal(&self, request: &CompileRequest) -> Option<&[KclDiagnostic]> {
+    /// meanwhile looks like an import of nothing, so such errors count only without fetched `packages`.
+    pub fn lasting_refusal(&self, packages: &[(String, PathBuf)]) -> Option<&[KclDiagnostic]> {
         let Self::Code(diagnostics) = self else {
             return None;
         };
         let is_lasting = |one: &KclDiagnostic| {
-            !one.is_of_the_machine() && (request.packages.is_empty() || !one.is_missing_import())
+            !one.is_of_the_machine() && (packages.is_empty() || !one.is_missing_import())
         };
         let lasts = !diagnostics.is_empty() && diagnostics.iter().all(is_lasting);
         lasts.then_some(diagnostics.as_slice())

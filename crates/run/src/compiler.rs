@@ -479,7 +479,7 @@ async fn store(cache: &Cache, key: &Digest, request: &CompileRequest, result: &R
         Ok(compiled) => cache.put(key, compiled).await,
         Err(failure) => {
             let error = failure.room_error::<KclError>();
-            let refusal = error.and_then(|error| error.lasting_refusal(request));
+            let refusal = error.and_then(|error| error.lasting_refusal(&request.packages));
             if let Some(refusal) = refusal {
                 cache.put_refusal(key, refusal).await;
             }
