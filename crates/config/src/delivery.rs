@@ -16,6 +16,9 @@ pub enum DeliveryTool {
 }
 
 impl DeliveryTool {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Argocd, Self::Flux];
+
     /// The word for the tool.
     pub fn word(self) -> &'static str {
         match self {

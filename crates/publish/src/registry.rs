@@ -96,9 +96,41 @@ impl RegistryClient {
         artifact: &Artifact,
         ours: &[String],
     ) -> Result<Published, PublishError> {
-        let push = tokio::time::timeout(self.limits.push, self.push(reference, artifact, ours));
-        match self.interrupt.unless_silent(push).await {
-            Ok(Ok(pushed)) => pushed,
+        let push = async {
+            let tag = self.tag(reference).await?;
+            match tag.has(artifact, ours).await? {
+                true => Ok(Published::Unchanged),
+                false => tag.push(artifact).await.map(|()| Published::Pushed),
+            }
+        };
+        self.within_limit(reference, push).await
+    }
+
+    /// Checks that [`RegistryClient::publish_in_place_of`] may move the tag. Nothing is pushed.
+    ///
+    /// # Errors
+    /// As [`RegistryClient::publish`].
+    pub async fn check_tag(
+        &self,
+        reference: &ArtifactReference,
+        artifact: &Artifact,
+        ours: &[String],
+    ) -> Result<(), PublishError> {
+        let check = async {
+            let tag = self.tag(reference).await?;
+            tag.has(artifact, ours).await.map(|_| ())
+        };
+        self.within_limit(reference, check).await
+    }
+
+    async fn within_limit<T>(
+        &self,
+        reference: &ArtifactReference,
+        work: impl Future<Output = Result<T, PublishError>>,
+    ) -> Result<T, PublishError> {
+        let work = tokio::time::timeout(self.limits.push, work);
+        match self.interrupt.unless_silent(work).await {
+            Ok(Ok(done)) => done,
             Ok(Err(_)) => Err(PublishError::Slow {
                 host: reference.host.clone(),
                 limit: self.limits.push,
@@ -110,12 +142,8 @@ impl RegistryClient {
         }
     }
 
-    async fn push(
-        &self,
-        reference: &ArtifactReference,
-        artifact: &Artifact,
-        replaceable: &[String],
-    ) -> Result<Published, PublishError> {
+    /// Logs in at the registry of a tag.
+    async fn tag<'a>(&'a self, reference: &'a ArtifactReference) -> Result<Tag<'a>, PublishError> {
         let host = &reference.host;
         let client = Client::new(ClientConfig {
             protocol: match is_local_registry(host) {
@@ -129,46 +157,16 @@ impl RegistryClient {
         let auth = self.login.as_ref().map_or(RegistryAuth::Anonymous, |login| {
             RegistryAuth::Basic(login.user.clone(), login.password.clone())
         });
-        let refused = |error| self.refused(host, error);
         let image = Reference::with_tag(host.clone(), reference.name.clone(), reference.tag.clone());
         let login = client.auth(&image, &auth, RegistryOperation::Push).await;
-        login.map_err(refused)?;
-        let there = async || match client.pull_manifest_raw(&image, &auth, &[MANIFEST_TYPE]).await {
-            Ok((manifest, _)) => Ok(Some(manifest)),
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(refused(error)),
-        };
-        let ours = artifact.digest();
-        if let Some(found) = there().await? {
-            if found == artifact.manifest {
-                return Ok(Published::Unchanged);
-            }
-            let found = digest(&found);
-            if !replaceable.contains(&found) {
-                return Err(PublishError::OtherContent {
-                    reference: reference.to_string(),
-                    found,
-                    ours,
-                });
-            }
-        }
-        for part in [&artifact.config, &artifact.layer] {
-            let pushed = client.push_blob(&image, part.clone(), &digest(part)).await;
-            pushed.map_err(refused)?;
-        }
-        let kind = HeaderValue::from_static(MANIFEST_TYPE);
-        let pushed = client.push_manifest_raw(&image, artifact.manifest.clone(), kind);
-        pushed.await.map_err(refused)?;
-        // What a controller will pull is what counts.
-        let found = there().await?.map(|found| digest(&found)).unwrap_or_default();
-        match found == ours {
-            true => Ok(Published::Pushed),
-            false => Err(PublishError::Lies {
-                host: host.clone(),
-                found,
-                ours,
-            }),
-        }
+        login.map_err(|error| self.refused(host, error))?;
+        Ok(Tag {
+            registry: self,
+            reference,
+            client,
+            auth,
+            image,
+        })
     }
 
     fn refused(&self, host: &str, source: OciDistributionError) -> PublishError {
@@ -192,6 +190,83 @@ impl RegistryClient {
         PublishError::Registry {
             host: host.to_owned(),
             source: Box::new(source),
+        }
+    }
+}
+
+/// A tag in a registry that let us in.
+struct Tag<'a> {
+    registry: &'a RegistryClient,
+    reference: &'a ArtifactReference,
+    client: Client,
+    auth: RegistryAuth,
+    image: Reference,
+}
+
+impl Tag<'_> {
+    fn refused(&self, error: OciDistributionError) -> PublishError {
+        self.registry.refused(&self.reference.host, error)
+    }
+
+    /// The manifest at which it stands; `None` if it is missing.
+    async fn manifest(&self) -> Result<Option<Vec<u8>>, PublishError> {
+        let pulled = self
+            .client
+            .pull_manifest_raw(&self.image, &self.auth, &[MANIFEST_TYPE])
+            .await;
+        match pulled {
+            Ok((manifest, _)) => Ok(Some(manifest.to_vec())),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Returns true if it stands at the artifact already. Other content that must not be replaced is an error.
+    async fn has(&self, artifact: &Artifact, replaceable: &[String]) -> Result<bool, PublishError> {
+        let Some(found) = self.manifest().await? else {
+            return Ok(false);
+        };
+        if found == artifact.manifest {
+            return Ok(true);
+        }
+        let found = digest(&found);
+        match replaceable.contains(&found) {
+            true => Ok(false),
+            false => Err(PublishError::OtherContent {
+                reference: self.reference.to_string(),
+                found,
+                ours: artifact.digest(),
+            }),
+        }
+    }
+
+    async fn push(&self, artifact: &Artifact) -> Result<(), PublishError> {
+        let ours = artifact.digest();
+        for part in [&artifact.config, &artifact.layer] {
+            let pushed = self
+                .client
+                .push_blob(&self.image, part.clone(), &digest(part))
+                .await;
+            pushed.map_err(|error| self.refused(error))?;
+        }
+        let kind = HeaderValue::from_static(MANIFEST_TYPE);
+        let pushed = self
+            .client
+            .push_manifest_raw(&self.image, artifact.manifest.clone(), kind);
+        pushed.await.map_err(|error| self.refused(error))?;
+        // What a controller will pull is what counts.
+        let found = self
+            .manifest()
+            .await?
+            .map(|found| digest(&found))
+            .unwrap_or_default();
+        match found == ours {
+            true => Ok(()),
+            false => Err(PublishError::Lies {
+                host: self.reference.host.clone(),
+                found,
+                ours,
+            }),
         }
     }
 }

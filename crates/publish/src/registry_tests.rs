@@ -213,6 +213,31 @@ async fn a_tag_moves_only_from_what_the_caller_pushed() {
 }
 
 #[tokio::test]
+async fn a_check_of_a_tag_pushes_nothing_and_says_what_a_push_would() {
+    let artifact = Artifact::new(&BTreeMap::new(), &BTreeMap::new());
+    let client = RegistryClient::new(None, Interrupt::default()).within(PATIENT);
+    for (server, ours, is_free) in [
+        (registry(|_| missing()), Vec::new(), true),
+        (
+            registry(|_| send(200, OTHER)),
+            vec![digest(OTHER.as_bytes())],
+            true,
+        ),
+        (registry(|_| send(200, OTHER)), vec![digest(b"another")], false),
+    ] {
+        let reference = format!("oci://{}/acme/a:live", server.host).parse().unwrap();
+        match client.check_tag(&reference, &artifact, &ours).await {
+            Ok(()) => assert!(is_free),
+            Err(error) => assert!(
+                !is_free && matches!(error, PublishError::OtherContent { .. }),
+                "{error}"
+            ),
+        }
+        assert!(!server.got("PUT") && !server.got("POST"));
+    }
+}
+
+#[tokio::test]
 async fn a_registry_that_refuses_gets_nothing() {
     let server = registry(|_| send(403, "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"no\"}]}"));
     let error = push_to(&server.host, &[]).await.unwrap_err();

@@ -9,9 +9,9 @@ use crate::{
     OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{self, CompileCounts, Compiler},
-    delivery::DeliveryChoice,
+    delivery::{self, DeliveryChoice, has_objects},
     hook_file, kusion_releases,
-    logins::{LoginUse, Logins, StackLogin, StackLoginChoice},
+    logins::{LoginUse, Logins, StackLoginChoice},
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
@@ -281,18 +281,30 @@ impl Planner {
     /// A cloud refuses the login of the stack, or it has none for this.
     pub async fn runtimes_to_read(&self, target: &Target) -> Result<RuntimeRegistry, UserError> {
         match self.login(target, LoginUse::Preview)? {
-            StackLoginChoice::Job => Ok(self.runtimes_as(target, None).await?.0),
-            StackLoginChoice::Login(login) => Ok(self.runtimes_as(target, Some(&login)).await?.0),
             StackLoginChoice::NoPreview(why) => Err(no_identity(target, &why)),
+            login => Ok(self.runtimes_as(target, &login).await?.0),
         }
+    }
+
+    /// The clusters of a target, with the login of applies.
+    ///
+    /// # Errors
+    /// A cloud refuses the login of the stack.
+    pub(crate) async fn clusters_to_apply(&self, target: &Target) -> Result<Option<Kubernetes>, UserError> {
+        let login = self.login(target, LoginUse::Apply)?;
+        Ok(self.runtimes_as(target, &login).await?.1)
     }
 
     /// The runtimes of a target with a login. A refusal of the cloud stops the stack before anything is asked.
     async fn runtimes_as(
         &self,
         target: &Target,
-        login: Option<&Arc<StackLogin>>,
+        login: &StackLoginChoice,
     ) -> Result<(RuntimeRegistry, Option<Kubernetes>), UserError> {
+        let login = match login {
+            StackLoginChoice::Login(login) => Some(login),
+            _ => None,
+        };
         if let Some(login) = login {
             login.log_in().await?;
         }
@@ -381,10 +393,7 @@ impl Planner {
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
         }
-        let runtimes = match &login {
-            StackLoginChoice::Login(login) => self.runtimes_as(target, Some(login)).await?,
-            _ => self.runtimes_as(target, None).await?,
-        };
+        let runtimes = self.runtimes_as(target, &login).await?;
         // A controller is in the place of the Kubernetes runtime if one delivers the stack.
         let delivery = DeliveryChoice {
             run: &self.run,
@@ -396,6 +405,7 @@ impl Planner {
             is_apply: matches!((&purpose, &usage), (PlanPurpose::Apply, LoginUse::Apply)),
             state,
             cluster: cluster.as_ref(),
+            named: delivery::named_cluster(&wanted),
         };
         let runtimes = delivery.runtimes(runtimes).await?;
         let wanted = stack_secrets.admit(wanted)?;
@@ -571,11 +581,6 @@ fn no_identity(target: &Target, why: &str) -> UserError {
         format!("`{}` cannot be compared with what is live: {why}", target.id),
     )
     .hint("name one in konverge.yaml under `logins`, which reads and writes nothing: an apply alone gets `role`")
-}
-
-fn has_objects(spec: &Spec) -> bool {
-    let mut kinds = spec.resources.iter().map(|resource| resource.runtime);
-    kinds.any(|kind| kind == RuntimeKind::Kubernetes)
 }
 
 async fn compile_side(

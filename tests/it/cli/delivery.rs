@@ -123,7 +123,16 @@ async fn check_life(tool: Tool) {
     for document in &documents {
         stage.objects.delete(document).await;
     }
-    stage.wants(&[stage.config_map("a", json!({"y": "3"}))]);
+    // A plan that is refused changes nothing, not even who manages a field.
+    let a = stage.config_map("a", json!({"y": "3"}));
+    stage.wants(&[a.clone(), stage.config_map("wrong", json!({"not a key": "v"}))]);
+    let refused = stage.apply();
+    assert_ne!(refused.code, Some(0));
+    assert_eq!(stage.managers("a").await, only(tool.manager()));
+    // Killed before its first write. The next run takes the fields back.
+    stage.wants(&[a]);
+    stage.killed_at_first_write().await;
+    assert_eq!(stage.managers("a").await, only(tool.manager()));
     stage.apply().expect(0);
     assert_eq!(stage.managers("a").await, only("konverge"));
     assert_eq!(stage.uid("a").await, uid);
@@ -226,6 +235,8 @@ async fn a_first_push_that_was_refused_is_refused_again() {
             "{}",
             said(&refused)
         );
+        // Nothing was handed over to a controller that reads other content.
+        assert_eq!(stage.managers("a").await, only("konverge"));
     }
 }
 

@@ -37,6 +37,9 @@ async fn a_stack_goes_from_flux_to_argo_cd_without_a_deletion() {
     for document in &flux {
         stage.objects.delete(document).await;
     }
+    // Killed after the state names the other controller, and before a field is handed over.
+    stage.killed_at_first_write().await;
+    assert_eq!(stage.managers("a").await, only("kustomize-controller"));
     stage.apply_and_deliver(&argocd, &mut inventory).await.expect(0);
     assert_eq!(stage.managers("a").await, only("argocd-controller"));
     assert_eq!(stage.uid("a").await, uid);

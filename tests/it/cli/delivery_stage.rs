@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::export::files;
 use crate::support::{
     cluster::Cluster,
+    faulty_api_server::{Faults, Proxy},
     objects::{Objects, path},
     process::Outcome,
     service::eventually,
@@ -201,6 +202,19 @@ impl Stage {
         format!("{}/acme/shop-dev:live", self.registry.host())
             .parse()
             .unwrap()
+    }
+
+    /// Applies, and is killed at its first write in the cluster, which the server does not get.
+    pub(super) async fn killed_at_first_write(&self) {
+        let proxy = Proxy::start(cluster(), Faults::none()).await;
+        proxy.kill_at_write(1);
+        let apply = self.shop.konverge(&["apply", "shop/dev", "--yes"]);
+        let run = apply.env("KUBECONFIG", proxy.kubeconfig()).start();
+        tokio::time::timeout(LIMIT, proxy.killed())
+            .await
+            .expect("it writes");
+        run.signal(nix::sys::signal::Signal::SIGKILL);
+        tokio::task::spawn_blocking(|| run.wait()).await.unwrap();
     }
 
     /// The documents of the controller, as `konverge export` writes them.

@@ -102,6 +102,18 @@ impl Kubernetes {
         other
     }
 
+    /// Returns true if both names lead to the same server.
+    ///
+    /// # Errors
+    /// A cluster is unknown, or its credentials are unusable.
+    pub fn is_one_server(
+        &self,
+        one: Option<&ClusterName>,
+        other: Option<&ClusterName>,
+    ) -> Result<bool, UserError> {
+        Ok(one == other || self.cluster(one)?.server() == self.cluster(other)?.server())
+    }
+
     /// Reads the answer to one path of the API. `None` if the object or its kind is missing.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ pub(super) async fn apply(
 }
 
 /// The outcome of a stack that was not changed because of this error.
-fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
+pub(super) fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
     let result = match failure.kind.is_stop() {
         true => StackResult::Stopped,
         false => StackResult::Failed,
@@ -181,6 +181,7 @@ impl LeasedStack<'_> {
             serial: Some(serial),
             secrets,
         };
+        let ends_delivery = delivery::ends(planning.is_delivered(target), &wanted, &prior)?;
         let plan = plan_live(planning, target, wanted, start).await?;
         let past = prior_state(&prior, lease);
         let public = plan.public.clone();
@@ -230,6 +231,7 @@ impl LeasedStack<'_> {
             serial,
             secrets,
             late: &late,
+            ends_delivery,
         };
         let workflows = WorkflowHooks {
             config: &planning.config,

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::{consent::LateReview, journal::ApplyJournal, options::ApplyOptions, outcome::has_succeeded};
-use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan};
+use super::{
+    consent::LateReview, journal::ApplyJournal, one_stack::not_started, options::ApplyOptions,
+    outcome::has_succeeded,
+};
+use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, delivery};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         apply_result::{StackOutcome, StackResult},
-        plan::Action,
+        plan::{Action, ResourcePlan},
         spec::Spec,
     },
 };
-use konverge_engine::{self as engine, Applied, ApplyRequest, EnginePlan, Review as _};
+use konverge_engine::{self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, Review as _};
 
 /// The maximum number of rounds. What disappears every time has somebody who deletes it.
 const ROUNDS: usize = 3;
@@ -29,11 +32,17 @@ pub(super) struct ApplyRounds<'a> {
     pub secrets: Option<&'a StackSecrets>,
     /// Decides about what the approved plan did not show.
     pub late: &'a LateReview,
+    /// Whether no controller delivers the stack any more.
+    pub ends_delivery: bool,
 }
 
 impl ApplyRounds<'_> {
     /// Applies an approved plan. The outcome is that of all rounds together.
     pub(super) async fn run(&self, plan: EnginePlan) -> StackOutcome {
+        let plan = match self.take_back(plan).await {
+            Ok(plan) => plan,
+            Err(failure) => return not_started(self.target, &failure),
+        };
         let Applied {
             mut outcome,
             mut missing,
@@ -44,7 +53,7 @@ impl ApplyRounds<'_> {
                 let note = format!("note: {}: {}; it is planned again", outcome.id, error.message);
                 self.planning.run.notes.note(&note);
             }
-            let plan = match self.plan_again().await {
+            let plan = match self.plan_again(&[]).await {
                 Ok(plan) => plan,
                 Err(failure) => {
                     let what = format!("`{first}` disappeared during the apply, and was not put back");
@@ -59,15 +68,27 @@ impl ApplyRounds<'_> {
         outcome
     }
 
+    /// Takes the fields of a stack back whose delivery ends, and plans it again as their manager.
+    async fn take_back(&self, approved: EnginePlan) -> Result<EnginePlan, UserError> {
+        if !self.ends_delivery {
+            return Ok(approved);
+        }
+        self.journal.fence().await?;
+        if let Some(clusters) = self.planning.clusters_to_apply(self.target).await? {
+            delivery::take_back(&clusters, &self.journal.state().await).await?;
+        }
+        self.journal.record(delivery::ended()).await?;
+        Ok(*self.plan_again(&approved.public.resources).await?)
+    }
+
     async fn carry_out(&self, plan: EnginePlan) -> Applied {
         let Self {
             planning,
             target,
             options,
             journal,
-            serial: _,
-            secrets: _,
             late,
+            ..
         } = self;
         let config = &planning.config.apply;
         engine::apply(ApplyRequest {
@@ -82,8 +103,9 @@ impl ApplyRounds<'_> {
         .await
     }
 
-    /// Plans the stack again, from what is recorded by now. The plan is approved resource by resource.
-    async fn plan_again(&self) -> Result<Box<EnginePlan>, UserError> {
+    /// Plans the stack again, from what is recorded by now. The plan is approved resource by resource, but for what was
+    /// approved already.
+    async fn plan_again(&self, approved: &[ResourcePlan]) -> Result<Box<EnginePlan>, UserError> {
         self.planning.run.check_interrupted()?;
         let state = self.journal.state().await;
         let wanted = self.planning.spec(self.target).await?;
@@ -94,6 +116,9 @@ impl ApplyRounds<'_> {
         };
         let plan = plan_live(self.planning, self.target, wanted, start).await?;
         for late in plan.late_plans() {
+            if approved.contains(late.shown) {
+                continue;
+            }
             let mut recorded = state.resources.iter();
             let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
             match late.shown.action {

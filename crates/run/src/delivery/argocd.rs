@@ -5,17 +5,23 @@ use serde_json::Value;
 
 use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
+/// The sync options that write something else than the objects of the artifact.
+const CHANGING_OPTIONS: [&str; 2] = ["Replace=true", "RespectIgnoreDifferences=true"];
+/// The cluster of Argo CD itself, as a destination names it.
+const OWN_SERVER: &str = "https://kubernetes.default.svc";
+const OWN_NAME: &str = "in-cluster";
+
 /// Why an Application does not deliver the artifact.
 pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
-    // Argo CD prefers them to `source`.
-    if application
-        .pointer("/spec/sources")
-        .is_some_and(|sources| !is_empty(sources))
-    {
-        return Some(DeliveryProblem::new(
-            "it reads `spec.sources`",
-            "remove them and set `spec.source`: the artifact is the only source",
-        ));
+    // Argo CD prefers them to `source`, also if a hydrator is empty.
+    for key in ["sources", "sourceHydrator"] {
+        let other = &application["spec"][key];
+        if !is_empty(other) || other.is_object() {
+            return Some(DeliveryProblem::new(
+                format!("it reads `spec.{key}`"),
+                "remove it and set `spec.source`: the artifact is the only source",
+            ));
+        }
     }
     let source = text(application, "/spec/source/repoURL");
     if source != artifact {
@@ -41,7 +47,44 @@ pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<
             "set `ServerSideApply=true` under `spec.syncPolicy.syncOptions`",
         ));
     }
-    None
+    let option = CHANGING_OPTIONS.into_iter().find(|option| has(option))?;
+    Some(DeliveryProblem::new(
+        format!("its syncs have `{option}`, so a preview does not show what they write"),
+        "remove it from `spec.syncPolicy.syncOptions`",
+    ))
+}
+
+/// Why an Application sends the objects to another cluster than that of the stack. `is_own`: Argo CD runs in it. `cluster`
+/// is its name here, which the export may have written.
+pub(super) fn destination_problem(
+    application: &Value,
+    is_own: bool,
+    cluster: Option<&str>,
+) -> Option<DeliveryProblem> {
+    let server = text(application, "/spec/destination/server").trim_end_matches('/');
+    let name = text(application, "/spec/destination/name");
+    let names_own = match (server, name) {
+        (OWN_SERVER, "") | ("", OWN_NAME) => true,
+        ("", "") => false,
+        ("", name) => is_own && cluster == Some(name),
+        _ => false,
+    };
+    if names_own == is_own {
+        return None;
+    }
+    let remedy = match is_own {
+        true => {
+            "set `spec.destination.server: https://kubernetes.default.svc`; or set `delivery.cluster` in konverge.yaml, if Argo CD runs in another cluster"
+        }
+        false => "set `spec.destination` to the cluster of the stack: `delivery.cluster` is that of Argo CD",
+    };
+    Some(DeliveryProblem::new(
+        format!(
+            "its destination `{}` is not the cluster of the stack",
+            format!("{server}{name}").escape_debug()
+        ),
+        remedy,
+    ))
 }
 
 /// Why a source does not read the files of the artifact as they are.
@@ -162,6 +205,13 @@ mod tests {
             let what = with(pointer, value).unwrap();
             assert!(what.contains(said), "{what}");
         }
+        for option in CHANGING_OPTIONS {
+            let what = with(
+                "/spec/syncPolicy/syncOptions",
+                json!(["ServerSideApply=true", option]),
+            );
+            assert!(what.unwrap().contains(option));
+        }
         let mut automated = application();
         assert!(prunes(&automated));
         automated["spec"]["syncPolicy"]["automated"] = json!({});
@@ -204,14 +254,56 @@ mod tests {
         ] {
             assert_eq!(with(key, value), None, "{key}");
         }
-        let mut several = application();
-        several["spec"]["sources"] = json!([source(), {"repoURL": "https://example.com/x"}]);
-        assert!(
-            problem(&several, OURS, "live")
-                .unwrap()
-                .what
-                .contains("spec.sources")
-        );
+        for (key, value) in [
+            ("sources", json!([source(), {"repoURL": "https://example.com/x"}])),
+            (
+                "sourceHydrator",
+                json!({"drySource": {"repoURL": "https://example.com/x"}}),
+            ),
+            ("sourceHydrator", json!({})),
+        ] {
+            let mut other = application();
+            other["spec"][key] = value;
+            let what = problem(&other, OURS, "live").unwrap().what;
+            assert!(what.contains(&format!("spec.{key}")), "{what}");
+        }
+        let mut none = application();
+        (none["spec"]["sources"], none["spec"]["sourceHydrator"]) = (json!([]), json!(null));
+        assert_eq!(problem(&none, OURS, "live"), None);
+    }
+
+    #[test]
+    fn the_destination_is_the_cluster_of_the_stack() {
+        let own = [
+            json!({"server": "https://kubernetes.default.svc", "namespace": "a"}),
+            json!({"server": "https://kubernetes.default.svc/"}),
+            json!({"name": "in-cluster"}),
+        ];
+        let others = [
+            json!({"server": "https://west.example.com"}),
+            json!({"name": "east"}),
+        ];
+        let found = |destination: &Value, is_own: bool| {
+            let application = json!({"spec": {"destination": destination}});
+            destination_problem(&application, is_own, Some("west")).map(|problem| problem.what)
+        };
+        for one in own {
+            assert_eq!(found(&one, true), None, "{one}");
+            assert!(found(&one, false).is_some(), "{one}");
+        }
+        for one in others {
+            assert!(found(&one, true).is_some(), "{one}");
+            assert_eq!(found(&one, false), None, "{one}");
+        }
+        // As the export writes it for a stack whose objects name their cluster.
+        let named = json!({"name": "west"});
+        assert_eq!((found(&named, true), found(&named, false)), (None, None));
+        for nowhere in [
+            json!({}),
+            json!({"server": "https://kubernetes.default.svc", "name": "east"}),
+        ] {
+            assert!(found(&nowhere, true).is_some(), "{nowhere}");
+        }
     }
 
     #[test]

@@ -15,8 +15,9 @@ use konverge_kubernetes::Kubernetes;
 
 use super::{
     controller::DeliveryTarget,
+    end::{NO_OBJECTS, OTHER_RULE, check_released},
     record::DeliveryRecord,
-    runtime::{DeliveredObjects, Delivery, NO_OBJECTS, OTHER_RULE, check_released, take_back},
+    runtime::{DeliveredObjects, Delivery},
 };
 use crate::RunContext;
 
@@ -35,11 +36,13 @@ pub(crate) struct DeliveryChoice<'a> {
     pub state: &'a StackState,
     /// The cluster of the stack.
     pub cluster: Option<&'a ClusterName>,
+    /// The cluster that its objects name, if they name one.
+    pub named: Option<ClusterName>,
 }
 
 impl DeliveryChoice<'_> {
-    /// The runtimes, with the controller in the place of the Kubernetes runtime if one delivers the stack. An apply of a
-    /// stack that a controller delivered until now takes the fields of its objects back.
+    /// The runtimes, with the controller in the place of the Kubernetes runtime if one delivers the stack. Nothing is
+    /// written.
     ///
     /// # Errors
     /// The plan is applied, and the controller would not deliver the stack, or another one still does.
@@ -60,6 +63,7 @@ impl DeliveryChoice<'_> {
                 let delivery = Delivery {
                     stack: self.stack.clone(),
                     target,
+                    cluster: self.named.as_ref().or(self.cluster).cloned(),
                     before,
                     login,
                     secrets: self.secrets.clone(),
@@ -71,14 +75,8 @@ impl DeliveryChoice<'_> {
             (None, Some(before)) => {
                 let why = self.rule.map_or(OTHER_RULE, |_| NO_OBJECTS);
                 let released = check_released(&kubernetes, self.stack, &before, why).await;
-                let is_ours = self.is_apply && released.is_ok();
-                if is_ours {
-                    take_back(&kubernetes, self.state, &before).await?;
-                }
-                let runtime = match is_ours {
-                    true => kubernetes,
-                    false => kubernetes.managed_by(before.target.field_manager()),
-                };
+                // Its fields are taken back after the approval of an apply, and not here.
+                let runtime = kubernetes.managed_by(before.target.field_manager());
                 (released.map(|()| None), Arc::new(runtime))
             }
             (None, None) => return Ok(runtimes),

@@ -9,7 +9,7 @@ use konverge_base::{
 };
 use konverge_config::{Config, DeliveryTool};
 use konverge_export::stack_slug;
-use konverge_kubernetes::Kubernetes;
+use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
 use konverge_publish::{ArtifactReference, PublishError};
 
 use super::{
@@ -19,6 +19,23 @@ use super::{
 
 /// The tag that a controller follows.
 const TAG: &str = "live";
+
+fn field_manager(tool: DeliveryTool) -> &'static str {
+    match tool {
+        DeliveryTool::Argocd => "argocd-controller",
+        DeliveryTool::Flux => "kustomize-controller",
+    }
+}
+
+/// Everyone but `manager` who may apply the fields of a stack. A run that was killed says nothing of who applied them
+/// before.
+pub(super) fn managers_besides(manager: &str) -> Vec<&'static str> {
+    let controllers = DeliveryTool::ALL.map(field_manager);
+    let mut managers = vec![FIELD_MANAGER];
+    managers.extend(controllers);
+    managers.retain(|name| *name != manager);
+    managers
+}
 
 /// Which object of which controller delivers a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,10 +102,7 @@ impl DeliveryTarget {
 
     /// The name under which the controller applies fields.
     pub(crate) fn field_manager(&self) -> &'static str {
-        match self.tool {
-            DeliveryTool::Argocd => "argocd-controller",
-            DeliveryTool::Flux => "kustomize-controller",
-        }
+        field_manager(self.tool)
     }
 
     /// `Application \`argocd/shop-prod\``, for messages.
@@ -126,7 +140,7 @@ impl DeliveryTarget {
         kubernetes.read_path(self.cluster.as_ref(), &path).await
     }
 
-    /// The objects of the controller, which read the artifact of the stack.
+    /// The objects of the controller, which read the artifact of a stack. `cluster` is that of the stack's objects.
     ///
     /// # Errors
     /// They are missing, read something else, or would not do what the plan shows.
@@ -134,13 +148,16 @@ impl DeliveryTarget {
         &self,
         kubernetes: &Kubernetes,
         stack: &StackId,
+        cluster: Option<&ClusterName>,
     ) -> Result<ControllerObjects, UserError> {
         let Some(object) = self.object(kubernetes).await? else {
             let what = format!("{} is missing, so nobody would apply `{stack}`", self.title());
             return Err(UserError::new(ErrorKind::Kubernetes, what).hint(self.export_hint(stack)));
         };
+        let is_own = kubernetes.is_one_server(self.cluster.as_ref(), cluster)?;
         let problem = match self.tool {
-            DeliveryTool::Argocd => argocd::problem(&object, &self.artifact, &self.tag),
+            DeliveryTool::Argocd => argocd::problem(&object, &self.artifact, &self.tag)
+                .or_else(|| argocd::destination_problem(&object, is_own, cluster.map(ClusterName::as_str))),
             DeliveryTool::Flux => flux::source_problem(&object, &self.artifact, &self.tag),
         };
         if let Some(problem) = problem {
@@ -157,7 +174,7 @@ impl DeliveryTarget {
             return Err(UserError::new(ErrorKind::Kubernetes, what).hint(self.export_hint(stack)));
         }
         for one in &kustomizations {
-            if let Some(problem) = flux::kustomization_problem(one) {
+            if let Some(problem) = flux::kustomization_problem(one, is_own) {
                 let name = one["metadata"]["name"].as_str().unwrap_or_default();
                 let title = format!("Kustomization `{}/{name}`", self.namespace);
                 return Err(self.refusal(&title, &problem, stack));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
 /// What a Kustomization must not have: it changes the objects, or where they go.
-const CHANGING: [&str; 8] = [
+const CHANGING: [&str; 9] = [
     "patches",
     "images",
     "targetNamespace",
@@ -13,7 +13,8 @@ const CHANGING: [&str; 8] = [
     "nameSuffix",
     "components",
     "commonMetadata",
-    "kubeConfig",
+    "buildMetadata",
+    "ignore",
 ];
 
 /// Why an OCIRepository does not deliver the artifact.
@@ -32,11 +33,22 @@ pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Optio
             &format!("{artifact}:{tag}"),
         ));
     }
-    if let Some(media_type) = source.pointer("/spec/layerSelector/mediaType") {
-        return Some(DeliveryProblem::new(
-            format!("it selects layers of the type {media_type}"),
-            "remove `spec.layerSelector`: the artifact has one layer",
-        ));
+    for (key, remedy) in [
+        (
+            "layerSelector",
+            "remove it: the artifact has one layer, which must be extracted",
+        ),
+        (
+            "ignore",
+            "remove it: the controller would not see all files, and delete what it does not see",
+        ),
+    ] {
+        if !is_empty(&source["spec"][key]) {
+            return Some(DeliveryProblem::new(
+                format!("`spec.{key}` changes what is read"),
+                remedy,
+            ));
+        }
     }
     suspended(source)
 }
@@ -54,8 +66,26 @@ pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
     items.filter(reads).cloned().collect()
 }
 
-/// Why a Kustomization does not deliver what it reads.
-pub(super) fn kustomization_problem(one: &Value) -> Option<DeliveryProblem> {
+/// Why a Kustomization does not deliver what it reads. `is_own`: the controller runs in the cluster of the stack.
+pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<DeliveryProblem> {
+    if is_empty(&one["spec"]["kubeConfig"]) != is_own {
+        return Some(match is_own {
+            true => DeliveryProblem::new(
+                "`spec.kubeConfig` sends the objects to another cluster than that of the stack",
+                "remove it; or set `delivery.cluster` in konverge.yaml, if Flux runs in another cluster",
+            ),
+            false => DeliveryProblem::new(
+                "it has no `spec.kubeConfig`, so the objects would go to the cluster of Flux",
+                "set `spec.kubeConfig` to the cluster of the stack: `delivery.cluster` is that of Flux",
+            ),
+        });
+    }
+    if one["spec"]["force"] == true {
+        return Some(DeliveryProblem::new(
+            "`spec.force` deletes objects and creates them again, which no preview shows",
+            "remove it",
+        ));
+    }
     for (pointer, key) in [
         ("/spec/postBuild/substitute", "substitute"),
         ("/spec/postBuild/substituteFrom", "substituteFrom"),
@@ -201,6 +231,9 @@ mod tests {
             source(OURS, json!({"tag": "live", "digest": "sha256:0"})),
             source(OURS, json!({"semver": "*"})),
             json!({"spec": {"url": OURS, "ref": {"tag": "live"}, "suspend": true}}),
+            json!({"spec": {"url": OURS, "ref": {"tag": "live"}, "ignore": "manifests/001"}}),
+            json!({"spec": {"url": OURS, "ref": {"tag": "live"}, "layerSelector": {"operation": "copy"}}}),
+            json!({"spec": {"url": OURS, "ref": {"tag": "live"}, "layerSelector": {"mediaType": "a"}}}),
         ] {
             assert!(source_problem(&other, OURS, "live").is_some(), "{other}");
         }
@@ -237,8 +270,18 @@ mod tests {
         assert!(!reads(&one, "manifests/0001/a.yaml") && !reads(&one, "manifests/001/a.yaml"));
         let mut rewrites = one.clone();
         rewrites["spec"]["postBuild"] = json!({"substitute": {"a": "b"}});
-        assert_eq!(kustomization_problem(&one), None);
-        assert!(kustomization_problem(&rewrites).is_some());
+        assert_eq!(kustomization_problem(&one, true), None);
+        assert!(kustomization_problem(&rewrites, true).is_some());
+        let mut forced = one.clone();
+        forced["spec"]["force"] = json!(false);
+        assert_eq!(kustomization_problem(&forced, true), None);
+        forced["spec"]["force"] = json!(true);
+        assert!(
+            kustomization_problem(&forced, true)
+                .unwrap()
+                .what
+                .contains("spec.force")
+        );
         for (key, value) in [
             ("patches", json!([{"patch": "a"}])),
             ("images", json!([{"name": "a", "newTag": "1"}])),
@@ -247,17 +290,31 @@ mod tests {
             ("nameSuffix", json!("-a")),
             ("components", json!(["../a"])),
             ("commonMetadata", json!({"labels": {"a": "b"}})),
-            ("kubeConfig", json!({"secretRef": {"name": "a"}})),
+            ("buildMetadata", json!(["originAnnotations"])),
+            ("ignore", json!([{"paths": ["/data"]}])),
         ] {
             let mut changes = one.clone();
             changes["spec"][key] = value;
-            let what = kustomization_problem(&changes)
+            let what = kustomization_problem(&changes, true)
                 .unwrap_or_else(|| panic!("{key}"))
                 .what;
             assert!(
                 what.contains(&format!("`spec.{key}` changes the objects or where they go")),
                 "{what}"
             );
+        }
+    }
+
+    #[test]
+    fn a_controller_in_another_cluster_needs_a_kube_config_and_any_other_must_not_have_one() {
+        let here = kustomization("True", "");
+        let mut far = here.clone();
+        far["spec"]["kubeConfig"] = json!({"secretRef": {"name": "a"}});
+        assert_eq!(kustomization_problem(&here, true), None);
+        assert_eq!(kustomization_problem(&far, false), None);
+        for (one, is_own) in [(far, true), (here, false)] {
+            let what = kustomization_problem(&one, is_own).unwrap().what;
+            assert!(what.contains("spec.kubeConfig"), "{what}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod argocd;
 mod artifact;
 mod choice;
 mod controller;
+mod end;
 mod flux;
 mod progress;
 mod record;
@@ -14,4 +15,5 @@ mod wait;
 
 pub use artifact::artifact;
 pub(crate) use choice::DeliveryChoice;
-pub(crate) use record::forget;
+pub(crate) use end::{ends, has_objects, named_cluster, take_back};
+pub(crate) use record::{ended, forget};

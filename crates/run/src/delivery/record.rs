@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::state::StackState,
+    model::state::{JournalEntry, StackState},
 };
 
 use super::controller::DeliveryTarget;
@@ -87,9 +87,26 @@ impl DeliveryRecord {
     }
 }
 
+/// The journal's word that Konverge manages the fields of the objects again. A kill before it is made good by the next
+/// run, which takes them back once more.
+pub(crate) fn ended() -> JournalEntry {
+    JournalEntry::Runtime {
+        key: KEY.to_owned(),
+        value: Value::Null,
+    }
+}
+
 /// Removes the record: Konverge applies the objects again, or there are none.
 pub(crate) fn forget(state: &mut StackState) {
     state.runtime.remove(KEY);
+}
+
+/// The runtimes' data of a stack that was delivered.
+#[cfg(test)]
+pub(super) fn recorded() -> BTreeMap<String, Value> {
+    let record = DeliveryRecord::settled(&tests::target("oci://r/a"), "sha256:1".to_owned());
+    let (key, value) = record.entry();
+    [(key.to_owned(), value)].into()
 }
 
 #[cfg(test)]
@@ -97,7 +114,7 @@ mod tests {
     use super::*;
     use konverge_config::DeliveryTool;
 
-    fn target(artifact: &str) -> DeliveryTarget {
+    pub(super) fn target(artifact: &str) -> DeliveryTarget {
         DeliveryTarget {
             tool: DeliveryTool::Flux,
             name: "a".to_owned(),

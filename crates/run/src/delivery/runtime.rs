@@ -12,7 +12,7 @@ use konverge_base::{
         ClusterName, ResourceId, StackId, masked_value,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing},
-        state::{Recorded, StackState},
+        state::Recorded,
     },
     secrets::{Secrets, mask_object},
 };
@@ -20,19 +20,16 @@ use konverge_cloud::RegistryLogin;
 use konverge_engine::runtime::{
     ApplySink, Granularity, Item, Needs, ObservedObject, PlannedResource, Preparation, Runtime, StackScope,
 };
-use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
+use konverge_kubernetes::Kubernetes;
 use konverge_publish::{PublishError, RegistryClient};
 
 use super::{
     artifact::{DeliveredFiles, delivered_files},
-    controller::DeliveryTarget,
+    controller::{ControllerObjects, DeliveryTarget, managers_besides},
+    end::{OTHER_RULE, check_released},
     progress::DeliveryProgress,
     record::DeliveryRecord,
 };
-
-/// Why an earlier delivery ends.
-pub(crate) const OTHER_RULE: &str = "konverge.yaml says otherwise now";
-pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
 
 /// The objects of one stack, which a controller applies from an artifact. One plan and its apply use it.
 pub(crate) struct DeliveredObjects {
@@ -44,6 +41,8 @@ pub(crate) struct DeliveredObjects {
     pub(super) kubernetes: Kubernetes,
     pub(super) stack: StackId,
     pub(super) target: DeliveryTarget,
+    /// The cluster of the objects.
+    cluster: Option<ClusterName>,
     /// What the state says of the last delivery.
     before: Option<DeliveryRecord>,
     login: Option<RegistryLogin>,
@@ -55,6 +54,8 @@ pub(crate) struct DeliveredObjects {
 pub(crate) struct Delivery {
     pub stack: StackId,
     pub target: DeliveryTarget,
+    /// The cluster of the objects.
+    pub cluster: Option<ClusterName>,
     pub before: Option<DeliveryRecord>,
     pub login: Option<RegistryLogin>,
     pub secrets: Secrets,
@@ -66,6 +67,7 @@ impl DeliveredObjects {
         let Delivery {
             stack,
             target,
+            cluster,
             before,
             login,
             secrets,
@@ -81,6 +83,7 @@ impl DeliveredObjects {
             kubernetes: kubernetes.managed_by(target.field_manager()),
             stack,
             target,
+            cluster,
             before,
             login,
             secrets,
@@ -101,7 +104,7 @@ impl DeliveredObjects {
         {
             check_released(&self.kubernetes, &self.stack, before, OTHER_RULE).await?;
         }
-        let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+        let objects = self.objects().await?;
         let progress = self.last_digest().map(|digest| objects.progress(digest));
         Ok(match progress {
             Some(DeliveryProgress::Waiting(why) | DeliveryProgress::Failed(why)) => {
@@ -109,6 +112,12 @@ impl DeliveredObjects {
             }
             Some(DeliveryProgress::Healthy) | None => None,
         })
+    }
+
+    /// The objects of the controller.
+    pub(super) async fn objects(&self) -> Result<ControllerObjects, UserError> {
+        let cluster = self.cluster.as_ref();
+        self.target.objects(&self.kubernetes, &self.stack, cluster).await
     }
 
     /// The digest of the last delivery, if the tag stands at it for certain and the controller was healthy at it.
@@ -196,7 +205,7 @@ impl DeliveredObjects {
         };
         let mut problem = None;
         if planned.iter().any(goes) {
-            let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+            let objects = self.objects().await?;
             problem = (!objects.prunes()).then(|| {
                 let what = format!("{} does not delete what leaves the artifact", self.target.title());
                 UserError::new(ErrorKind::Policy, what).hint(
@@ -241,7 +250,7 @@ impl DeliveredObjects {
         }
         let files = self.files(resources)?;
         let digest = files.artifact.digest();
-        let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+        let objects = self.objects().await?;
         if let Some(file) = objects.unread(files.paths()) {
             let what = format!("no Kustomization of {} reads `{file}`", self.target.title());
             return Err(UserError::new(ErrorKind::Policy, what).hint(format!(
@@ -250,6 +259,8 @@ impl DeliveredObjects {
             )));
         }
         sink.fence().await?;
+        // A tag of somebody else is found before anything is changed.
+        self.check_tag(&files).await?;
         // Before anything is changed: a run that ends too early is not taken for a delivery.
         let pushing = DeliveryRecord::pushing(self.before.as_ref(), &self.target, &digest);
         if self.before.as_ref() != Some(&pushing) {
@@ -264,39 +275,37 @@ impl DeliveredObjects {
     /// Gives the fields that Konverge, or an earlier controller, applied to the controller: it then removes what leaves
     /// the artifact, and nothing is deleted.
     async fn hand_over(&self, planned: &[PlannedResource]) -> Result<(), UserError> {
-        let manager = self.target.field_manager();
-        let mut from = vec![FIELD_MANAGER];
-        from.extend(self.before.as_ref().map(|before| before.target.field_manager()));
-        from.retain(|name| *name != manager);
         if self.last_digest().is_some() {
             return Ok(());
         }
+        let manager = self.target.field_manager();
         let items = planned.iter().map(|one| &one.item);
         let items: Vec<Item> = items.filter(|item| item.prior.is_some()).cloned().collect();
         self.kubernetes
-            .hand_over(&self.stack, &items, &from, manager)
+            .hand_over(&self.stack, &items, &managers_besides(manager), manager)
             .await
+    }
+
+    fn registry(&self) -> RegistryClient {
+        RegistryClient::new(self.login.clone(), self.interrupt.clone())
+    }
+
+    /// Checks that the tag stands at a digest that an apply of the stack pushed, or is missing.
+    async fn check_tag(&self, files: &DeliveredFiles) -> Result<(), UserError> {
+        let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
+        let reference = self.target.reference()?;
+        let registry = self.registry();
+        let checked = registry.check_tag(&reference, &files.artifact, &known);
+        checked.await.map_err(not_moved)
     }
 
     /// Moves the tag. The state says already at which digests it may stand.
     async fn push(&self, files: &DeliveredFiles) -> Result<(), UserError> {
-        let mut known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
-        known.push(files.artifact.digest());
+        let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
         let reference = self.target.reference()?;
-        let registry = RegistryClient::new(self.login.clone(), self.interrupt.clone());
-        match registry
-            .publish_in_place_of(&reference, &files.artifact, &known)
-            .await
-        {
-            Ok(_) => Ok(()),
-            Err(PublishError::OtherContent { reference, found, .. }) => {
-                let what = format!("`{reference}` is `{found}`, which no apply of this stack pushed");
-                Err(UserError::new(ErrorKind::Policy, what).hint(
-                    "find out who pushed it: only the jobs of the default branch may. Delete the tag, and run again",
-                ))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let registry = self.registry();
+        let pushed = registry.publish_in_place_of(&reference, &files.artifact, &known);
+        pushed.await.map(|_| ()).map_err(not_moved)
     }
 
     async fn record(record: &DeliveryRecord, sink: &dyn ApplySink) -> Result<(), UserError> {
@@ -305,59 +314,17 @@ impl DeliveredObjects {
     }
 }
 
-/// Stops if the object of an earlier delivery is still there: the controller would undo what another one applies, or
-/// delete it.
-///
-/// # Errors
-/// It is there, or the cluster does not say.
-pub(crate) async fn check_released(
-    kubernetes: &Kubernetes,
-    stack: &StackId,
-    before: &DeliveryRecord,
-    why: &str,
-) -> Result<(), UserError> {
-    let earlier = &before.target;
-    if earlier.object(kubernetes).await?.is_none() {
-        return Ok(());
-    }
-    let what = format!("`{stack}` is delivered by {}, and {why}", earlier.title());
-    let how = match earlier.tool {
-        konverge_config::DeliveryTool::Argocd => format!(
-            "delete it without its objects, and run again: `argocd app delete {} --cascade=false`",
-            earlier.name
-        ),
-        konverge_config::DeliveryTool::Flux => {
-            "set `spec.deletionPolicy: Orphan` in its Kustomizations, delete them and the OCIRepository, and run again".to_owned()
+/// Why the tag is not moved.
+fn not_moved(error: PublishError) -> UserError {
+    match error {
+        PublishError::OtherContent { reference, found, .. } => {
+            let what = format!("`{reference}` is `{found}`, which no apply of this stack pushed");
+            UserError::new(ErrorKind::Policy, what).hint(
+                "find out who pushed it: only the jobs of the default branch may. Delete the tag, and run again",
+            )
         }
-    };
-    Err(UserError::new(ErrorKind::Policy, what).hint(how))
-}
-
-/// Makes Konverge the manager of the fields of a stack again, before it plans the objects.
-///
-/// # Errors
-/// A cluster cannot be reached, or refuses.
-pub(crate) async fn take_back(
-    kubernetes: &Kubernetes,
-    state: &StackState,
-    before: &DeliveryRecord,
-) -> Result<(), UserError> {
-    let objects = state
-        .resources
-        .iter()
-        .filter(|one| one.runtime == RuntimeKind::Kubernetes);
-    let items = objects.map(|recorded| Item {
-        id: recorded.id.clone(),
-        cluster: recorded.cluster.clone(),
-        prior: Some(recorded.clone()),
-        desired: None,
-        needs: Needs::default(),
-    });
-    let items: Vec<Item> = items.collect();
-    let theirs = before.target.field_manager();
-    kubernetes
-        .hand_over(&state.stack, &items, &[theirs], FIELD_MANAGER)
-        .await
+        error => error.into(),
+    }
 }
 
 /// A change of the field manager alone is the controller's business.

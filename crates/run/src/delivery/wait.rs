@@ -77,7 +77,7 @@ impl DeliveredObjects {
     ) -> Result<(), UserError> {
         let mut patience = Patience::new(self.kubernetes.ready_timeout(), &self.interrupt);
         loop {
-            let objects = self.target.objects(&self.kubernetes, &self.stack).await?;
+            let objects = self.objects().await?;
             let (failed, why) = match objects.progress(digest) {
                 DeliveryProgress::Healthy => match self.compare(scope, planned).await? {
                     Ok(applied) => {
