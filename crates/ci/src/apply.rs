@@ -36,7 +36,6 @@ use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
     apply::{self, Decisions, EndedRun, StoppedPlan},
-    overdue_rollouts::overdue_rollouts,
     redact,
 };
 
@@ -232,7 +231,7 @@ async fn apply_pending(
     let (backend, side) = open_head(job, head, &config).await?;
     let records = RolloutRecords::load(&backend, &config).await;
     warn_of_overdue_drift(job, &backend, &config).await;
-    for line in overdue_rollouts(&config, &backend).await {
+    for line in records.overdue(&config) {
         job.run.notes.note(&line);
     }
     let known = backend.states.known().await?;

@@ -172,19 +172,34 @@ fn may_start(workflow: &Value, job: &Value, event: &str) -> bool {
 
 /// Returns true if a job applies on a schedule (`KONVERGE_ON_SCHEDULE: apply`); otherwise it checks for drift then.
 pub fn applies_on_schedule(workflow: &Value, job: &Value) -> bool {
+    scheduled_applies(workflow, job).next().is_some()
+}
+
+/// The steps of a job that apply on a schedule.
+fn scheduled_applies<'a>(workflow: &Value, job: &'a Value) -> impl Iterator<Item = &'a Value> {
     let says = |place: &Value| {
         let task = place["env"]["KONVERGE_ON_SCHEDULE"].as_str()?;
         Some(task.trim() == "apply")
     };
     // The variable of a step hides that of its job, which hides that of the workflow.
     let outer = says(job).or_else(|| says(workflow)).unwrap_or(false);
-    let mut ours = steps(job).filter(|step| is_konverge(step));
-    may_start(workflow, job, "schedule") && ours.any(|step| says(step).unwrap_or(outer))
+    let is_heard = may_start(workflow, job, "schedule");
+    steps(job).filter(move |step| is_heard && is_konverge(step) && says(step).unwrap_or(outer))
 }
 
 /// The environments that a job applies; `None` if it applies all, or if they cannot be determined.
 fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
-    let step = steps(job).find(|step| is_konverge(step))?;
+    let applying: Vec<_> = match may_start(workflow, job, "push") {
+        true => steps(job).filter(|step| is_konverge(step)).collect(),
+        false => scheduled_applies(workflow, job).collect(),
+    };
+    let limits = applying.iter().map(|step| limits_of(workflow, job, step));
+    let limits: Vec<_> = limits.collect::<Option<_>>()?;
+    (!limits.is_empty()).then(|| limits.concat())
+}
+
+/// The environments that a step applies; `None` if it applies all, or if they cannot be determined.
+fn limits_of(workflow: &Value, job: &Value, step: &Value) -> Option<Vec<String>> {
     let variable = |place: &Value| {
         place["env"]["KONVERGE_FOR_ENVIRONMENT"]
             .as_str()
@@ -303,6 +318,22 @@ mod tests {
         let one = "github.event.schedule == '* * * * *'";
         let by_time = jobs("apply").replace("github.event_name == 'schedule'", one);
         assert_eq!(uncovered(&by_time), ["a/lab (no environment)"]);
+
+        // The environment is that of the step that applies, not that of the drift check before it.
+        let two = jobs("apply").replace(
+            "steps: [{run: konverge ci, env: {KONVERGE_ON_SCHEDULE: apply}}]",
+            "steps: [{run: konverge ci, env: {KONVERGE_FOR_ENVIRONMENT: lab}}, {run: konverge ci, env: {KONVERGE_ON_SCHEDULE: apply}}]",
+        );
+        assert_eq!(uncovered(&two), ["a/lab (no environment)"]);
+        let both = jobs("drift").replace(
+            "    steps: [{run: konverge ci}]\n  rollouts",
+            "    steps: [{run: konverge ci}, {run: konverge ci, env: {KONVERGE_FOR_ENVIRONMENT: production}}]\n  rollouts",
+        );
+        assert_eq!(
+            uncovered(&both),
+            ["a/lab (no environment)"],
+            "a push applies with both steps"
+        );
 
         let hooks = "apply: {hooks: {workflows: [{when: post, stacks: '**', workflow: smoke.yml}]}}";
         let lacking = |workflow: &str| {

@@ -3,8 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{
-    KclDiagnostic, OLDEST_VERSION, core_hints, core_hints::CoreRange, language_hints,
-    version::is_too_old,
+    KclDiagnostic, OLDEST_VERSION, core_hints, core_hints::CoreRange, language_hints, version::is_too_old,
 };
 use konverge_base::{
     checkout::Untrusted,

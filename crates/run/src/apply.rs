@@ -32,6 +32,7 @@ pub use konverge_engine::LatePlan;
 pub use options::{ApplyOptions, NewerCommitCheck};
 pub use outcome::stopped_outcome;
 pub use outcome::{ended_well, exit_code, has_succeeded, is_unbroken, only_waits};
+pub use rounds::plan_live;
 pub use workflow_hooks::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter};
 
 /// An apply that has ended.

@@ -28,7 +28,7 @@ pub fn trusted_folder(run: &RunContext) -> Option<PathBuf> {
     trusted.is_ok().then_some(folder)
 }
 
-/// True if a file can be written at a place, whose folders may be missing.
+/// Returns true if a file can be written at a place, whose folders may be missing.
 pub(crate) fn is_writable(place: &Path) -> bool {
     let folder = place.ancestors().skip(1).find(|above| above.exists());
     folder.is_some_and(|folder| folder.is_dir() && access(folder, AccessFlags::W_OK).is_ok())

@@ -1,6 +1,9 @@
 //! Rollouts that should have gone on long ago, for every run to say so.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
+use konverge_base::error::UserError;
 use konverge_config::Config;
 use konverge_policy::rollout::{RolloutRules, overdue_from};
 use konverge_report::escape;
@@ -13,14 +16,23 @@ pub async fn overdue_rollouts(config: &Config, backend: &StateBackend) -> Vec<St
     if config.rollouts.is_empty() {
         return Vec::new();
     }
-    match backend.states.rollouts().await {
+    let stored = backend.states.rollouts().await;
+    overdue_records(config, &stored.map_err(UserError::from))
+}
+
+/// As [`overdue_rollouts`], from the records that a run has read already, by the names of the rollouts.
+pub fn overdue_records(
+    config: &Config,
+    stored: &Result<BTreeMap<String, StoredRollout>, UserError>,
+) -> Vec<String> {
+    match stored {
         Ok(stored) => stored
             .values()
             .filter_map(|stored| overdue(config, stored))
             .collect(),
-        Err(error) => vec![format!(
+        Err(failure) => vec![format!(
             "warning: how far the rollouts are is unknown: {}",
-            escape::log(&error.to_string())
+            escape::log(&failure.message)
         )],
     }
 }

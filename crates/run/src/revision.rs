@@ -112,7 +112,8 @@ impl AnalysisCache {
     }
 
     /// Opens and saves the commit that is checked out, unless an earlier run saved it, this run opened a commit, or the
-    /// cache cannot be written. A working tree is derived from it, and cannot be saved itself. A failure only makes this run and the next one slower.
+    /// cache cannot be written. A working tree is derived from it, and cannot be saved itself. A failure only makes this run
+    /// and the next one slower.
     fn keep_checked_out(&self, repository: &Repository, config: &Config) {
         let Ok(commit) = repository.resolve("HEAD") else {
             return;

@@ -18,6 +18,7 @@ use tower::ServiceExt as _;
 use super::{tests::TwoStacks, *};
 use crate::{
     actions::{PortalRequest, UnlockResult},
+    operations::carry_out,
     session::{CookieSealer, PersonSession},
 };
 
@@ -550,4 +551,41 @@ fn an_answer_has_the_next_step_beside_its_other_keys() {
         text,
         r#"{"version":1,"operation":"drift-check","audit":"x","outcome":"done"}"#
     );
+}
+
+#[tokio::test]
+async fn an_operation_that_the_portal_does_not_do_itself_lifts_no_freeze_and_ends_no_lease() {
+    let stack = (
+        "shop/prod".parse().unwrap(),
+        konverge_base::model::RepoPath::root(),
+    );
+    for operation in PortalOperation::OF_A_STACK {
+        for stack in [None, Some(stack.clone())] {
+            if (operation, stack.is_some()) == (PortalOperation::Unlock, true) {
+                continue;
+            }
+            let request = PortalRequest {
+                operation,
+                stack,
+                input: konverge_portal::OperationInput {
+                    lease: Some("1-a".to_owned()),
+                    ..Default::default()
+                },
+                person: PortalPerson {
+                    issuer: "https://id.example".to_owned(),
+                    subject: "42".to_owned(),
+                    name: "Ada".to_owned(),
+                },
+                address: String::new(),
+                forwarded_for: None,
+            };
+            let recorded = Recorded::default();
+            assert!(
+                carry_out(&recorded, &request).await.is_err(),
+                "{}",
+                operation.key()
+            );
+            assert_eq!(*recorded.writes.lock().unwrap(), [""; 0]);
+        }
+    }
 }

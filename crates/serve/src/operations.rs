@@ -11,7 +11,10 @@ use axum::{
     routing::{get, post},
 };
 use bytes::Bytes;
-use konverge_base::model::{RepoPath, StackId};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, StackId},
+};
 use konverge_portal::{OperationAnswer, OperationInput, PortalOperation, RequestOutcome, html, next_step};
 use konverge_report::json;
 use serde::Deserialize;
@@ -234,21 +237,7 @@ impl Asking {
         request: &PortalRequest,
     ) -> Result<OperationAnswer, RequestError> {
         let audit = self.record(login, actions, request).await?;
-        let reason = request.input.reason.as_deref().unwrap_or_default();
-        let by = &request.person;
-        let done = match &request.stack {
-            Some((stack, _)) => {
-                let lease = request.input.lease.as_deref().unwrap_or_default();
-                within_deadline(actions.unlock(by, stack, lease, reason)).await
-            }
-            None => {
-                let written = match request.operation {
-                    PortalOperation::Freeze => within_deadline(actions.freeze(by, reason)).await,
-                    _ => within_deadline(actions.unfreeze(by, reason)).await,
-                };
-                written.map(|()| UnlockResult::Ended)
-            }
-        };
+        let done = within_deadline(carry_out(actions, request)).await;
         self.shared.forget().await;
         let error = match &done {
             Ok(UnlockResult::Ended) => None,
@@ -273,6 +262,27 @@ impl Asking {
                 hint: "load the page again".to_owned(),
             }),
         }
+    }
+}
+
+/// Does one of the few writes of the portal.
+pub(super) async fn carry_out(
+    actions: &dyn PortalActions,
+    request: &PortalRequest,
+) -> Result<UnlockResult, UserError> {
+    let reason = request.input.reason.as_deref().unwrap_or_default();
+    let by = &request.person;
+    match (request.operation, &request.stack) {
+        (PortalOperation::Unlock, Some((stack, _))) => {
+            let lease = request.input.lease.as_deref().unwrap_or_default();
+            actions.unlock(by, stack, lease, reason).await
+        }
+        (PortalOperation::Freeze, None) => actions.freeze(by, reason).await.map(|()| UnlockResult::Ended),
+        (PortalOperation::Unfreeze, None) => actions.unfreeze(by, reason).await.map(|()| UnlockResult::Ended),
+        (other, _) => Err(UserError::new(
+            ErrorKind::Internal,
+            format!("the portal itself does not do `{}`", other.key()),
+        )),
     }
 }
 

@@ -137,7 +137,7 @@ mod tests {
             approved: BTreeMap::new(),
             approvals: Default::default(),
             planned: BTreeMap::new(),
-            begun: false,
+            begun_waves: 1,
             ready: Default::default(),
             held: Default::default(),
             measured: BTreeMap::new(),

@@ -118,7 +118,7 @@ async fn an_approval_is_for_the_plans_of_every_environment_and_no_other_plan_is_
     // The plan of one environment changes: what was shown before stands for nothing.
     stage.by_hand("vote-prod-us-other", Some("by hand")).await;
     let changed = job(&mut stage, "us", &first);
-    let says = "an approval given before does not count: the plan of vote/prod-us has changed";
+    let says = "the plan of vote/prod-us has changed: an approval of the earlier plans does not count";
     assert!(changed.stderr.contains(says), "{}", changed.stderr);
     let second = digest(&changed.stdout).expect("it asks again");
     assert_ne!(first, second);
@@ -141,8 +141,8 @@ async fn an_approval_is_for_the_plans_of_every_environment_and_no_other_plan_is_
     assert_eq!(second_wave(&stage, "vote").await, ["one", "zero"]);
     let now = record(&stage).await;
     assert_eq!(
-        (now.wave, now.phase, now.begun),
-        (0, RolloutPhase::Gate, true),
+        (now.wave, now.phase, now.begun_waves),
+        (0, RolloutPhase::Gate, 2),
         "{}",
         now.why
     );

@@ -72,7 +72,7 @@ pub struct Summary {
     pub delete: usize,
     /// To take over: they run already.
     pub adopt: usize,
-    /// How many of those to take over change a value too. Not in a plan, whose resources say it: who reports them counts it.
+    /// How many of those to take over change a value too. Filled by reports; always 0 in a plan.
     #[serde(skip)]
     pub adopt_changed: usize,
     /// To remove from the state, and leave in place.

@@ -41,9 +41,8 @@ pub struct RolloutRecord {
     /// environment, and an approval is for all of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub planned: BTreeMap<StackId, Digest>,
-    /// The next wave has begun, and its approval is asked again.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub begun: bool,
+    /// The number of waves that have begun. It stays if the rollout goes back to an earlier wave.
+    pub begun_waves: usize,
     /// The stacks of the current wave that a job saw ready after the bake. Other jobs may not see them: those of other
     /// environments.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -144,24 +143,29 @@ impl RolloutRecord {
     }
 
     /// The approved plans of the other waves.
-    pub fn approved_otherwise(&self) -> BTreeMap<StackId, Digest> {
+    pub fn other_approvals(&self) -> BTreeMap<StackId, Digest> {
         let own = self.waves.get(self.wave);
         let is_own = |id: &StackId| own.is_some_and(|own| own.contains_key(id));
         let others = self.approved.iter().filter(|(id, _)| !is_own(id));
         others.map(|(id, plan)| (id.clone(), *plan)).collect()
     }
 
-    /// The number of waves that have begun.
-    pub fn begun_waves(&self) -> usize {
-        self.wave + 1 + usize::from(self.begun)
+    /// The stacks of the waves that have begun.
+    pub fn begun_stacks(&self) -> impl Iterator<Item = (&StackId, &RolloutStack)> {
+        self.waves.iter().take(self.begun_waves).flatten()
     }
 
-    /// The stacks that get what they had before if the rollout fails now: those of the current wave, and of the next one
-    /// if it has begun.
+    /// The stacks that get what they had before if the rollout fails now: those of the current wave, and of the later
+    /// ones that have begun.
     pub fn failing(&self) -> impl Iterator<Item = (&StackId, &RolloutStack)> {
-        let (from, to) = (self.wave, self.begun_waves());
-        let stacks = self.stacks();
-        stacks.filter_map(move |(wave, id, stack)| (from..to).contains(&wave).then_some((id, stack)))
+        let begun = self.waves.iter().take(self.begun_waves);
+        begun.skip(self.wave).flatten()
+    }
+
+    /// Returns true if another record is of the same time in the same phase: what a run saw of the one counts for the other.
+    pub fn is_in_phase_of(&self, other: &Self) -> bool {
+        (&self.commit, self.wave, self.phase, self.since)
+            == (&other.commit, other.wave, other.phase, other.since)
     }
 
     /// The stacks of all waves, with the number of the wave from 0.

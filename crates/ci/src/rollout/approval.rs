@@ -18,10 +18,11 @@ use konverge_base::{
         rollout::{ClockReading, RolloutRecord},
         state::StackState,
     },
+    secrets::Secrets,
 };
 use konverge_config::GateApproval;
 use konverge_policy::rollout::{GateReading, NextPlans};
-use konverge_run::{PlanStart, Planner, Target};
+use konverge_run::{PlanStart, Planner, Target, apply, redact};
 
 /// The plans of the next wave that this run made at a gate. They are made once: an apply makes them again.
 pub(super) struct OwnPlans {
@@ -54,7 +55,9 @@ impl OwnPlans {
                 Ok(digest) => {
                     own.digests.insert(id.clone(), digest);
                 }
-                Err(failure) => own.failure = Some(format!("{id}: {}", failure.message)),
+                Err(failure) => {
+                    own.failure = Some(format!("{id}: {}", masked(&failure, lane.planning.secrets())));
+                }
             }
         }
         own
@@ -84,7 +87,10 @@ impl ApprovalGate<'_> {
     pub(super) async fn reading(&self) -> (GateReading, Option<Digest>) {
         match self.decide().await {
             Ok(reading) => reading,
-            Err(failure) => (GateReading::Unapproved(failure.message), None),
+            Err(failure) => {
+                let why = masked(&failure, self.lane.planning.secrets());
+                (GateReading::Unapproved(why), None)
+            }
         }
     }
 
@@ -181,7 +187,12 @@ impl ApprovalGate<'_> {
     }
 }
 
-/// The digest of the plan of a stack, as an apply would make it.
+/// What an error says. The record keeps it in the store, and everybody sees it.
+fn masked(failure: &UserError, secrets: &Secrets) -> String {
+    redact::failure(failure, secrets).message
+}
+
+/// The digest of the plan of a stack, as an apply would make it. What an apply refuses cannot be approved.
 async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, UserError> {
     let prior = match &planning.backend {
         Some(backend) => backend.states.load(&target.id).await?,
@@ -196,6 +207,22 @@ async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, User
         serial: Some(serial),
         secrets: None,
     };
-    let plan = planning.plan_from(target, wanted, start).await?;
-    Ok(plan.public().digest)
+    let plan = apply::plan_live(planning, target, wanted, start).await?;
+    Ok(plan.public.digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use konverge_base::{error::ErrorKind, secrets::HashKey};
+
+    use super::*;
+
+    #[test]
+    fn what_the_record_says_of_a_plan_has_no_secret() {
+        let secrets = Secrets::new(HashKey::random());
+        secrets.learn("correct-horse-battery");
+        let failure = UserError::new(ErrorKind::Kubernetes, "refused: correct-horse-battery");
+        let said = masked(&failure, &secrets);
+        assert!(said.starts_with("refused: ") && !said.contains("horse"), "{said}");
+    }
 }

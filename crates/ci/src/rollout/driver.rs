@@ -29,6 +29,7 @@ use konverge_policy::rollout::{GateReading, RolloutFacts, RolloutRules, RolloutS
 use konverge_run::{
     StateBackend, Target,
     apply::{self, Decisions},
+    overdue_rollouts::overdue_records,
     stack_health,
 };
 use konverge_state::StoredRollout;
@@ -68,6 +69,11 @@ impl RolloutRecords {
             true => Ok(BTreeMap::new()),
             false => backend.states.rollouts().await.map_err(UserError::from),
         })
+    }
+
+    /// One line for each rollout that is overdue.
+    pub(crate) fn overdue(&self, config: &Config) -> Vec<String> {
+        overdue_records(config, &self.0)
     }
 }
 
@@ -253,12 +259,26 @@ impl RolloutDriver<'_> {
                 .run
                 .notes
                 .note(&format!("note: rollout {}: {what}", record.rollout));
+            let before = before.as_ref().map(|before| &before.record);
             self.events
-                .extend(before.and_then(|before| RolloutEvent::of(&before.record, &record)));
+                .extend(before.and_then(|before| RolloutEvent::of(before, &record, &self.failed)));
             self.failed.clear();
         }
+        self.read_newest(before.as_ref().map(|before| &before.record))
+            .await
+    }
+
+    /// Reads the newest record. What failed in another phase than this one does not fail it.
+    pub(super) async fn read_newest(&mut self, before: Option<&RolloutRecord>) -> Result<(), UserError> {
         self.changed.clear();
         self.stored = self.backend.states.rollout(&self.rollout.name).await?;
+        let newest = self.stored.as_ref().map(|stored| &stored.record);
+        if !newest
+            .zip(before)
+            .is_some_and(|(newest, before)| newest.is_in_phase_of(before))
+        {
+            self.failed.clear();
+        }
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use konverge_run::{
     StateBackend,
     apply::{ApprovedPlan, Approver, PriorState, ProposedPlan, Refusal},
 };
+use konverge_state::StateError;
 
 /// Approves what another approver approves, as long as the rollout is where this run found it.
 pub(super) struct RolloutFence {
@@ -26,7 +27,7 @@ pub(super) struct RolloutFence {
     pub number: u64,
     /// The plans of the wave that somebody approved; empty: nobody had to.
     pub approved: BTreeMap<StackId, Digest>,
-    /// The stacks that were refused because the rollout has changed.
+    /// The stacks that were refused because the rollout has changed, or because nobody knows whether it has.
     pub moved: Mutex<BTreeSet<StackId>>,
     /// The stacks whose plan is not the approved one.
     pub changed: Mutex<BTreeSet<StackId>>,
@@ -47,17 +48,26 @@ impl RolloutFence {
     }
 }
 
+/// Why a rollout is not known to be where a run found it. Then the stack waits: nothing of it has failed.
+fn why_moved(number: Result<u64, StateError>, followed: u64) -> Option<String> {
+    match number {
+        Ok(number) if number == followed => None,
+        Ok(_) => Some("was changed in the meantime".to_owned()),
+        Err(error) => Some(format!("cannot be read: {}", UserError::from(error).message)),
+    }
+}
+
 #[async_trait]
 impl Approver for RolloutFence {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let id = &proposed.plan.id;
         let number = self.backend.states.rollout_number(&self.rollout).await;
-        if number.map_err(UserError::from)? != self.number {
+        if let Some(why) = why_moved(number, self.number) {
             self.moved
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .insert(id.clone());
-            let what = format!("the rollout `{}` was changed in the meantime", self.rollout);
+            let what = format!("the rollout `{}` {why}", self.rollout);
             return Err(UserError::new(ErrorKind::Policy, what)
                 .hint("the next run sees what may go now")
                 .into());
@@ -77,5 +87,18 @@ impl Approver for RolloutFence {
                 .into());
         }
         self.inner.stack(proposed, past).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_rollout_that_is_known_to_be_the_same_lets_a_stack_go() {
+        assert_eq!(why_moved(Ok(7), 7), None);
+        for number in [Ok(8), Ok(6), Err(StateError::Missing("no answer".to_owned()))] {
+            assert!(why_moved(number, 7).is_some());
+        }
     }
 }

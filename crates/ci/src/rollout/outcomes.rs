@@ -1,5 +1,7 @@
 //! What a run says of stacks that may not go yet, and of rollouts that moved.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use konverge_base::{
@@ -24,23 +26,28 @@ pub(super) struct RolloutWait {
 pub(crate) struct RolloutEvent {
     /// What happened.
     pub topic: NotifyEvent,
-    /// The stacks of its wave.
+    /// The stacks that get what they had before, or would.
     pub stacks: Vec<(StackId, RepoPath)>,
 }
 
 impl RolloutEvent {
-    /// The event of a new record, if there is a notification for it.
-    pub(super) fn of(before: &RolloutRecord, after: &RolloutRecord) -> Option<Self> {
+    /// The event of a new record, if there is a notification for it. `failed` are the stacks that failed before it.
+    pub(super) fn of(
+        before: &RolloutRecord,
+        after: &RolloutRecord,
+        failed: &BTreeMap<StackId, String>,
+    ) -> Option<Self> {
+        let is_rolled_back = || !before.failing().any(|(id, _)| failed.contains_key(id));
         let topic = match (before.phase, after.phase) {
-            (RolloutPhase::RollingBack, RolloutPhase::Stopped) => NotifyEvent::RolledBack,
+            (RolloutPhase::RollingBack, RolloutPhase::Stopped) if is_rolled_back() => NotifyEvent::RolledBack,
             (RolloutPhase::Stopped, _) => return None,
             (_, RolloutPhase::Stopped | RolloutPhase::RollingBack) => NotifyEvent::RolloutFailed,
             _ => return None,
         };
-        let stacks = after.waves.get(after.wave).into_iter().flatten();
         Some(Self {
             topic,
-            stacks: stacks
+            stacks: after
+                .failing()
                 .map(|(id, stack)| (id.clone(), stack.folder.clone()))
                 .collect(),
         })
@@ -133,5 +140,68 @@ pub(super) fn waiting_outcome(
     StackOutcome {
         waiting: Some(waiting),
         ..apply::stopped_outcome(target, StackResult::Waiting, &said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use konverge_base::model::rollout::{ClockReading, RolloutStack};
+
+    use super::*;
+
+    fn record(phase: RolloutPhase) -> RolloutRecord {
+        let wave = |id: &str| {
+            let stack = RolloutStack {
+                folder: RepoPath::root(),
+                input: None,
+                before: None,
+            };
+            BTreeMap::from([(id.parse().unwrap(), stack)])
+        };
+        RolloutRecord {
+            rollout: "web".to_owned(),
+            commit: "a".repeat(40).parse().unwrap(),
+            rules: Digest::of_bytes(b"rules"),
+            waves: vec![wave("a/canary"), wave("a/eu"), wave("a/us")],
+            wave: 0,
+            phase,
+            paused: false,
+            since: ClockReading {
+                local: Timestamp::UNIX_EPOCH,
+                server: None,
+            },
+            why: String::new(),
+            approved: BTreeMap::new(),
+            approvals: BTreeSet::new(),
+            planned: BTreeMap::new(),
+            begun_waves: 2,
+            ready: BTreeSet::new(),
+            held: BTreeSet::new(),
+            measured: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn an_event_names_every_stack_that_is_rolled_back_and_a_failed_rollback_is_none() {
+        use RolloutPhase::{Applying, RollingBack, Stopped};
+        let event = |before, after, failed: &[&str]| {
+            let failed = failed.iter().map(|id| (id.parse().unwrap(), "no".to_owned()));
+            let event = RolloutEvent::of(&record(before), &record(after), &failed.collect())?;
+            let stacks = event.stacks.iter().map(|(id, _)| id.to_string());
+            Some((event.topic, stacks.collect::<Vec<_>>().join(" ")))
+        };
+        let told = |topic| Some((topic, "a/canary a/eu".to_owned()));
+        assert_eq!(
+            event(Applying, RollingBack, &["a/canary"]),
+            told(NotifyEvent::RolloutFailed)
+        );
+        assert_eq!(event(RollingBack, Stopped, &[]), told(NotifyEvent::RolledBack));
+        assert_eq!(
+            event(RollingBack, Stopped, &["a/eu"]),
+            told(NotifyEvent::RolloutFailed)
+        );
+        assert_eq!(event(Stopped, Applying, &[]), None);
     }
 }

@@ -88,7 +88,8 @@ impl RolloutDriver<'_> {
         Ok(pending.cloned().collect())
     }
 
-    /// If another run wrote the record, it may have applied stacks of the wave that this run has listed as pending.
+    /// If another run wrote the record, it may have applied stacks that this run has listed as pending: of every wave that has
+    /// begun, because the rollout may go back to an earlier one.
     async fn look_up_applied(&mut self, record: &RolloutRecord) -> Result<(), UserError> {
         let number = self.stored.as_ref().map_or(0, |stored| stored.number);
         let is_own = self.wrote.is_some_and(|(wrote, _)| wrote == number);
@@ -96,9 +97,9 @@ impl RolloutDriver<'_> {
             return Ok(());
         }
         let lane = self.lane(&record.commit);
-        let is_of_wave = |target: &&Target| record.current().any(|id| *id == target.id);
+        let begun: BTreeSet<_> = record.begun_stacks().map(|(id, _)| id).collect();
         let mut applied = Vec::new();
-        for target in lane.pending.iter().filter(is_of_wave) {
+        for target in lane.pending.iter().filter(|target| begun.contains(&target.id)) {
             let is_known = self.had.get(&target.id) == Some(&record.commit);
             if !is_known && self.has_commit(lane, target).await? {
                 applied.push(target.id.clone());

@@ -124,8 +124,7 @@ impl RolloutDriver<'_> {
         goes_on |= !changed.is_empty();
         self.changed.extend(changed);
         if !moved.is_empty() {
-            self.changed.clear();
-            self.stored = self.backend.states.rollout(&self.rollout.name).await?;
+            self.read_newest(Some(record)).await?;
             return Ok(true);
         }
         if !goes_on {

@@ -55,10 +55,9 @@ pub fn begin(
             .insert(id.clone(), changed.stack.clone());
     }
     let unfinished = prior.filter(|prior| prior.phase != RolloutPhase::Done);
-    for (wave, id, stack) in unfinished.into_iter().flat_map(RolloutRecord::stacks) {
-        let is_begun = unfinished.is_some_and(|prior| wave < prior.begun_waves());
+    for (id, stack) in unfinished.into_iter().flat_map(RolloutRecord::begun_stacks) {
         let to = wave_of(id, stack).and_then(|wave| waves.get_mut(wave));
-        if let Some(to) = to.filter(|_| is_begun && !changed.contains_key(id)) {
+        if let Some(to) = to.filter(|_| !changed.contains_key(id)) {
             to.insert(id.clone(), stack.clone());
         }
     }
@@ -75,7 +74,7 @@ pub fn begin(
         approved: BTreeMap::new(),
         approvals: BTreeSet::new(),
         planned: BTreeMap::new(),
-        begun: false,
+        begun_waves: 1,
         ready: BTreeSet::new(),
         held: prior.map(|prior| prior.held.clone()).unwrap_or_default(),
         measured: BTreeMap::new(),

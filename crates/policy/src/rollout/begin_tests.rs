@@ -132,20 +132,21 @@ fn a_command_that_makes_no_sense_is_refused() {
     let both = started(&[("a/canary", 0, "one"), ("a/prod", 1, "one")], None).unwrap();
     let approved = RolloutRecord {
         wave: 1,
+        begun_waves: 2,
         approved: BTreeMap::from([("a/prod".parse().unwrap(), Digest::of_bytes(b"plan"))]),
         ..in_phase(&both, RolloutPhase::Stopped)
     };
     let again = command(&approved, Resume, "", now()).unwrap();
     assert_eq!(
-        (again.wave, again.phase, again.approved.len(), again.begun),
-        (0, RolloutPhase::Gate, 0, true)
+        (again.wave, again.phase, again.approved.len(), again.begun_waves),
+        (0, RolloutPhase::Gate, 0, 2)
     );
     // What the next wave has got belongs to the rollout that follows.
     let aborted = command(&again, Abort, "", now()).unwrap();
     let next = started(&[("a/canary", 0, "two")], Some(&aborted)).unwrap();
     assert!(next.waves[1].contains_key(&"a/prod".parse::<StackId>().unwrap()));
     let untouched = RolloutRecord {
-        begun: false,
+        begun_waves: 1,
         ..aborted
     };
     let next = started(&[("a/canary", 0, "two")], Some(&untouched)).unwrap();

@@ -75,17 +75,16 @@ pub fn command(
 
 /// A stopped rollout applies its wave again. If its plans were approved, they must be approved again.
 fn resumed(record: &RolloutRecord, changed: RolloutRecord) -> RolloutRecord {
-    let (wave, phase, begun) = match record.wave.checked_sub(1) {
-        Some(before) if !record.approved_now().is_empty() => (before, RolloutPhase::Gate, true),
-        _ => (record.wave, RolloutPhase::Applying, record.begun),
+    let (wave, phase) = match record.wave.checked_sub(1) {
+        Some(before) if !record.approved_now().is_empty() => (before, RolloutPhase::Gate),
+        _ => (record.wave, RolloutPhase::Applying),
     };
     RolloutRecord {
         wave,
         phase,
         paused: false,
-        approved: record.approved_otherwise(),
+        approved: record.other_approvals(),
         planned: Default::default(),
-        begun,
         ready: Default::default(),
         held: record.held_without_own(),
         measured: Default::default(),

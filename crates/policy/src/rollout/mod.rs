@@ -22,6 +22,8 @@ pub use step::{GateReading, RolloutFacts, RolloutStep, StackReadiness, step};
 #[cfg(test)]
 mod simulation_approvals_tests;
 #[cfg(test)]
+mod simulation_failures_tests;
+#[cfg(test)]
 mod simulation_history_tests;
 #[cfg(test)]
 mod simulation_plans_tests;

@@ -34,7 +34,8 @@ impl NextPlans {
         plans
     }
 
-    /// What somebody approves: this gate, this commit, these plans. `None`: a plan is missing.
+    /// What somebody approves: the plans of the next wave, for this gate of this wave of this rollout with this commit, since
+    /// the gate asks. A pause, a resume or a phase that begins again makes another digest. `None`: a plan is missing.
     pub fn approval(&self, record: &RolloutRecord, gate: &str) -> Option<Digest> {
         if !self.missing.is_empty() {
             return None;

@@ -69,7 +69,7 @@ mod tests {
             approved: BTreeMap::new(),
             approvals: BTreeSet::new(),
             planned: BTreeMap::new(),
-            begun: false,
+            begun_waves: 1,
             ready: BTreeSet::new(),
             held: BTreeSet::new(),
             measured: BTreeMap::new(),

@@ -132,7 +132,9 @@ impl SimulatedWorld {
     pub(super) fn approvals(&self) -> [bool; 2] {
         [
             !self.plans.applied.is_empty(),
-            self.records.iter().any(|record| record.begun),
+            self.records
+                .iter()
+                .any(|record| record.begun_waves > record.wave + 1),
         ]
     }
 }

@@ -32,6 +32,7 @@ impl SimulatedWorld {
             environment,
             todo: Todo::Look,
             failed: BTreeMap::new(),
+            followed: None,
             changed: BTreeSet::new(),
             planned: None,
             given,

@@ -39,7 +39,7 @@ pub(super) fn wave_of(stack: usize) -> usize {
 #[derive(Clone, Copy)]
 pub(super) struct SimulatedStack {
     /// The commit that changed it last, of what is applied.
-    version: usize,
+    pub(super) version: usize,
     serial: u64,
     /// The true time of the last apply.
     at: i64,
@@ -58,6 +58,8 @@ pub(super) struct Run {
     pub(super) head: usize,
     pub(super) todo: Todo,
     pub(super) failed: BTreeMap<StackId, String>,
+    /// The record that it saw last.
+    pub(super) followed: Option<Rc<RolloutRecord>>,
     pub(super) changed: BTreeSet<StackId>,
     /// The plans that it made at the gate that began then.
     pub(super) planned: Option<(ClockReading, BTreeMap<StackId, Digest>)>,
@@ -90,6 +92,8 @@ pub(super) struct SimulatedWorld {
     pub(super) environments: usize,
     /// Of each stack, the true time when a job saw it ready, since its last apply.
     pub(super) seen_ready: [Option<i64>; STACKS],
+    /// Of each stack, the version that the newest rollout brought to it and did not roll back.
+    pub(super) brought: [Option<usize>; STACKS],
     /// The contents with which a rollout failed, until somebody resumes.
     pub(super) undone: BTreeSet<(StackId, Option<Digest>)>,
     pub(super) plans: SimulatedPlans,
@@ -148,6 +152,7 @@ impl SimulatedWorld {
             rules,
             environments,
             seen_ready: [None; STACKS],
+            brought: [None; STACKS],
             undone: BTreeSet::new(),
             plans: SimulatedPlans::default(),
             allowed: BTreeSet::new(),
@@ -184,7 +189,7 @@ impl SimulatedWorld {
         }
     }
 
-    fn version(&self, stack: usize, serial: u64) -> usize {
+    pub(super) fn version(&self, stack: usize, serial: u64) -> usize {
         self.history[stack][usize::try_from(serial).unwrap() - 1]
     }
 
@@ -266,6 +271,7 @@ impl SimulatedWorld {
             .map(|before| (before.phase, number_of(&before.commit)));
         match record.phase {
             RolloutPhase::RollingBack | RolloutPhase::Stopped => {
+                self.check_rolled_back(record);
                 self.undone.extend(contents());
                 self.allowed.remove(&commit);
             }
@@ -284,6 +290,7 @@ impl SimulatedWorld {
                         "seed {seed}: commit {commit} begins, and brings nothing but what failed"
                     );
                     self.allowed.insert(commit);
+                    self.check_carried(record);
                 }
             }
             RolloutPhase::Baking => self.check_applied(record),
@@ -332,6 +339,7 @@ impl SimulatedWorld {
         let newest = self.newest().map(|(number, record)| (number, Rc::clone(record)));
         let step = newest.as_ref().map(|(number, record)| {
             let commit = number_of(&record.commit);
+            self.forget_failures(run, record);
             let is_back = record.phase == RolloutPhase::RollingBack;
             // Loops, for this is the most of the test's time without an optimiser.
             let mut pending = BTreeSet::new();
@@ -468,10 +476,11 @@ impl SimulatedWorld {
             return;
         }
         if !self.calm && self.random.one_in(12) {
-            run.failed.insert(id.clone(), "broken".to_owned());
+            run.failed.insert(id.clone(), Self::broken(record));
             return;
         }
         self.set(stack, self.commits[commit][stack]);
+        self.brought[stack] = Some(self.commits[commit][stack]);
     }
 
     fn roll_back(&mut self, run: &mut Run, record: &RolloutRecord, id: &StackId) {
@@ -482,10 +491,11 @@ impl SimulatedWorld {
             .and_then(|(_, one)| one.before)
             .unwrap();
         if !self.calm && self.random.one_in(12) {
-            run.failed.insert(id.clone(), "broken".to_owned());
+            run.failed.insert(id.clone(), Self::broken(record));
             return;
         }
         self.set(stack, self.version(stack, before));
+        self.brought[stack] = None;
     }
 
     fn set(&mut self, stack: usize, version: usize) {

@@ -344,7 +344,9 @@ impl RunningWave<'_> {
                 let why = match changed.is_empty() {
                     true => self.record.why.clone(),
                     false => {
-                        format!("an approval given before does not count: the plan of {changed} has changed")
+                        format!(
+                            "the plan of {changed} has changed: an approval of the earlier plans does not count"
+                        )
                     }
                 };
                 self.note(ready, next.digests, why)
@@ -433,10 +435,9 @@ impl RunningWave<'_> {
             advance(RolloutRecord {
                 wave: before,
                 phase: RolloutPhase::Gate,
-                begun: true,
                 since: self.seen.now,
                 why: format!("the approval counts no more: the plan of {changed} has changed since"),
-                approved: self.record.approved_otherwise(),
+                approved: self.record.other_approvals(),
                 planned: BTreeMap::new(),
                 ready: BTreeSet::new(),
                 ..self.record.clone()
@@ -469,12 +470,13 @@ impl RunningWave<'_> {
     fn next_wave(&self, plans: NextPlans, approvals: BTreeSet<Digest>) -> RolloutStep {
         let next = self.record.wave + 1;
         let is_last = next == self.rules.waves.len();
+        let wave = if is_last { self.record.wave } else { next };
         let mut approved = self.record.approved.clone();
         if !approvals.is_empty() {
             approved.extend(plans.digests);
         }
         advance(RolloutRecord {
-            wave: if is_last { self.record.wave } else { next },
+            wave,
             phase: match is_last {
                 true => RolloutPhase::Done,
                 false => RolloutPhase::Applying,
@@ -484,7 +486,7 @@ impl RunningWave<'_> {
             approved,
             approvals: &self.record.approvals | &approvals,
             planned: BTreeMap::new(),
-            begun: false,
+            begun_waves: self.record.begun_waves.max(wave + 1),
             ready: BTreeSet::new(),
             held: match is_last {
                 true => self.record.held_without_own(),

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use konverge_base::model::{RepoPath, rollout::RolloutStack};
 use konverge_config::AtOnce;
 
-use super::{super::GateRules, *};
+use super::{
+    super::{GateRules, RolloutCommand, command},
+    *,
+};
 
 fn reading(second: i64) -> ClockReading {
     let at = Timestamp::from_second(1_800_000_000 + second).unwrap();
@@ -53,7 +56,7 @@ fn record(phase: RolloutPhase) -> RolloutRecord {
         approved: BTreeMap::new(),
         approvals: BTreeSet::new(),
         planned: BTreeMap::new(),
-        begun: false,
+        begun_waves: 1,
         ready: BTreeSet::new(),
         held: BTreeSet::new(),
         measured: BTreeMap::new(),
@@ -143,6 +146,7 @@ fn a_wave_applies_bakes_and_asks_its_gates() {
     );
     let last = RolloutRecord {
         wave: 1,
+        begun_waves: 2,
         ..record(RolloutPhase::Gate)
     };
     seen.health
@@ -420,7 +424,11 @@ fn an_approval_is_for_the_plans_of_all_environments() {
     let changed = noted(job(&whole, [("b/prod", "two")], &[shown]));
     assert_eq!((changed.wave, changed.phase), (0, RolloutPhase::Gate));
     assert_eq!(changed.planned, plans([("a/prod", "one"), ("b/prod", "two")]));
-    assert!(changed.why.contains("b/prod has changed"), "{}", changed.why);
+    // Nobody has approved anything yet.
+    assert_eq!(
+        changed.why,
+        "the plan of b/prod has changed: an approval of the earlier plans does not count"
+    );
     for step in [
         job(&changed, [("a/prod", "one")], &[shown]),
         job(&changed, [("b/prod", "two")], &[shown]),
@@ -446,6 +454,7 @@ fn a_plan_that_is_not_the_approved_one_brings_the_rollout_back_to_its_gate() {
     seen.changed.clone_from(&seen.pending);
     let applying = RolloutRecord {
         wave: 1,
+        begun_waves: 2,
         phase: RolloutPhase::Applying,
         approved: plans([("a/canary", "one"), ("a/prod", "one"), ("b/prod", "one")]),
         approvals: BTreeSet::from([Digest::of_bytes(b"given")]),
@@ -454,8 +463,8 @@ fn a_plan_that_is_not_the_approved_one_brings_the_rollout_back_to_its_gate() {
     let back = noted(seen.step(&applying));
     // Nothing failed, and what an earlier gate approved stays approved.
     assert_eq!(
-        (back.wave, back.phase, back.begun, back.held.len()),
-        (0, RolloutPhase::Gate, true, 0)
+        (back.wave, back.phase, back.begun_waves, back.held.len()),
+        (0, RolloutPhase::Gate, 2, 0)
     );
     assert_eq!(back.approved, plans([("a/canary", "one")]));
     assert_eq!((back.planned.len(), back.ready.len()), (0, 0));
@@ -470,8 +479,67 @@ fn a_plan_that_is_not_the_approved_one_brings_the_rollout_back_to_its_gate() {
         RolloutStep::RollBack(BTreeSet::from(["b/prod".parse().unwrap()]))
     );
     let before = RolloutRecord {
-        begun: false,
+        begun_waves: 1,
         ..failed
     };
     assert_eq!(next(seen.step(&before)), (0, RolloutPhase::Stopped));
+}
+
+/// Waves that have begun are not forgotten, however far the rollout goes back.
+#[test]
+fn a_wave_that_has_begun_belongs_to_the_rollout_until_it_ends() {
+    let mut seen = Seen::well();
+    let (middle, last) = (seen.rules.waves[0].clone(), seen.rules.waves[1].clone());
+    seen.rules.waves = vec![middle.clone(), middle, last];
+    seen.rules.rolls_back = true;
+    let mut third = record(RolloutPhase::Applying);
+    let stack = third.waves[1].values().next().unwrap().clone();
+    third.waves.push(
+        ["a/last", "b/last"]
+            .map(|id| (id.parse().unwrap(), stack.clone()))
+            .into(),
+    );
+    (third.wave, third.begun_waves) = (2, 3);
+    third.approved = plans([("a/prod", "one"), ("a/last", "one"), ("b/last", "one")]);
+    // `a/last` has the commit already, and the plan of `b/last` changes.
+    seen.pending = BTreeSet::from(["b/last".parse().unwrap()]);
+    seen.changed.clone_from(&seen.pending);
+    let second = noted(seen.step(&third));
+    assert_eq!((second.wave, second.begun_waves), (1, 3));
+    // The wave before loses the commit, and its plan changes too.
+    seen.pending.insert("a/prod".parse().unwrap());
+    let again = noted(seen.step(&second));
+    assert_eq!((again.wave, again.phase), (1, RolloutPhase::Applying));
+    seen.changed.insert("a/prod".parse().unwrap());
+    let first = noted(seen.step(&again));
+    // Or it fails there, and somebody resumes it.
+    let stopped = RolloutRecord {
+        phase: RolloutPhase::Stopped,
+        ..second
+    };
+    let resumed = command(&stopped, RolloutCommand::Resume, "", reading(0)).unwrap();
+    seen.pending.clear();
+    seen.changed.clear();
+    for back in [first, resumed] {
+        assert_eq!(
+            (back.wave, back.phase, back.begun_waves),
+            (0, RolloutPhase::Gate, 3)
+        );
+        let onward = noted(seen.step(&RolloutRecord {
+            ready: back.waves[0].keys().cloned().collect(),
+            ..back
+        }));
+        assert_eq!((onward.wave, onward.begun_waves), (1, 3));
+        let mut failing = Seen::well();
+        failing.rules = seen.rules.clone();
+        failing.failed.insert("a/prod".parse().unwrap(), "no".to_owned());
+        failing.pending = BTreeSet::from(["a/last".parse().unwrap()]);
+        let failed = noted(failing.step(&onward));
+        assert_eq!(failed.phase, RolloutPhase::RollingBack);
+        failing.failed.clear();
+        assert_eq!(
+            failing.step(&failed),
+            RolloutStep::RollBack(BTreeSet::from(["a/last".parse().unwrap()]))
+        );
+    }
 }

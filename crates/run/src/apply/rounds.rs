@@ -130,8 +130,11 @@ impl ApplyRounds<'_> {
     }
 }
 
-/// Plans against the cluster. A plan that must not be applied is an error.
-pub(super) async fn plan_live(
+/// Plans against the cluster, as an apply does.
+///
+/// # Errors
+/// No cluster is configured for the stack; the plan must not be applied; errors of the plan.
+pub async fn plan_live(
     planning: &Planner,
     target: &Target,
     wanted: Spec,
