@@ -12,7 +12,7 @@ const LIMIT: usize = 16;
 const LONGEST: usize = 35;
 
 /// All pages together have fewer words than this, as `wc -w` counts them: a new page has to make room, or say why not.
-const MOST_WORDS: usize = 67_000;
+const MOST_WORDS: usize = 67_500;
 
 /// The same without the pages and the sections of later capabilities: the aim that was set before these came.
 const MOST_EARLIER_WORDS: usize = 45_000;
