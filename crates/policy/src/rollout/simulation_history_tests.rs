@@ -87,7 +87,7 @@ impl SimulatedWorld {
                 0 => self.push(),
                 1 => self.interfere(RolloutCommand::Pause),
                 2 | 3 => self.interfere(RolloutCommand::Resume),
-                4 if self.random.one_in(2) => self.interfere(RolloutCommand::Abort),
+                4 if self.random.one_in(4) => self.interfere(RolloutCommand::Abort),
                 5..=9 if runs.len() < 3 => {
                     let run = self.start();
                     runs.push(run);
@@ -128,7 +128,7 @@ impl SimulatedWorld {
                 if round < 30 && self.random.one_in(4) {
                     self.change_plan();
                 }
-                if round < 30 && self.random.one_in(16) {
+                if round < 30 && self.random.one_in(64) {
                     self.edit();
                 }
             }

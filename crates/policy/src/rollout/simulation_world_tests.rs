@@ -116,7 +116,7 @@ impl SimulatedWorld {
         };
         let asks_people = random.one_in(4);
         let wave = |random: &mut Random| {
-            let approval = asks_people.then(|| approval.clone());
+            let approval = (asks_people && random.one_in(2)).then(|| approval.clone());
             let measured = random.one_in(2).then(|| gate.clone());
             WaveRules {
                 at_once: random.one_in(2).then_some(AtOnce::Percent(50)),
