@@ -7,7 +7,7 @@ use konverge_base::model::rollout::{RolloutPhase, RolloutRecord};
 
 use super::{
     simulation_plans_tests::STACKS,
-    simulation_world_tests::{Run, SimulatedWorld},
+    simulation_world_tests::{Run, SimulatedWorld, wave_of},
 };
 
 impl SimulatedWorld {
@@ -23,6 +23,17 @@ impl SimulatedWorld {
             assert!(
                 wave < record.wave || is_back,
                 "seed {}: {id} still has the commit after the rollback",
+                self.seed
+            );
+        }
+    }
+
+    /// What must hold of each record: the waves that brought something have begun.
+    pub(super) fn check_begun(&self, record: &RolloutRecord) {
+        for (at, brought) in self.brought.iter().enumerate() {
+            assert!(
+                brought.is_none() || wave_of(at) < record.begun_waves,
+                "seed {}: s{at} has the commit, and its wave has not begun",
                 self.seed
             );
         }

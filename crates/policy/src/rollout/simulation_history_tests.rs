@@ -1,7 +1,7 @@
 //! The history of a simulated world: runs that start, people who type commands, kills, and in the end runs one after another.
 
 use jiff::Timestamp;
-use konverge_base::model::rollout::{ClockReading, RolloutPhase};
+use konverge_base::model::rollout::{ClockReading, RolloutPhase, RolloutRecord};
 
 use super::{
     simulation_world_tests::{Run, SimulatedWorld, Todo, number_of},
@@ -65,6 +65,20 @@ impl SimulatedWorld {
         }
     }
 
+    /// Somebody edits the rules, and restores them later: a run has stopped the rollout.
+    fn edit(&mut self) {
+        let Some((_, record)) = self.newest().filter(|(_, record)| !record.phase.is_over()) else {
+            return;
+        };
+        if record.phase != RolloutPhase::RollingBack {
+            let stopped = RolloutRecord {
+                phase: RolloutPhase::Stopped,
+                ..(**record).clone()
+            };
+            self.records.push(stopped.into());
+        }
+    }
+
     pub(super) fn storm(&mut self) {
         let mut runs: Vec<Run> = Vec::new();
         for _ in 0..120 {
@@ -113,6 +127,9 @@ impl SimulatedWorld {
                 // Plans change after their approval, and before they are applied.
                 if round < 30 && self.random.one_in(4) {
                     self.change_plan();
+                }
+                if round < 30 && self.random.one_in(64) {
+                    self.edit();
                 }
             }
             self.time += 700;

@@ -31,8 +31,9 @@ pub(super) fn number_of(commit: &CommitId) -> usize {
     usize::from_str_radix(&commit.as_str()[36..], 16).unwrap()
 }
 
+/// The last wave has several stacks: it may be half applied when the rollout goes back.
 pub(super) fn wave_of(stack: usize) -> usize {
-    stack * WAVES / STACKS
+    stack.min(WAVES - 1)
 }
 
 /// A stack as it is in the world.
@@ -296,6 +297,7 @@ impl SimulatedWorld {
             RolloutPhase::Baking => self.check_applied(record),
             _ => {}
         }
+        self.check_begun(record);
     }
 
     /// Whether the stacks that a run sees are ready.
