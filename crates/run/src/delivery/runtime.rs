@@ -18,7 +18,7 @@ use konverge_base::{
 };
 use konverge_cloud::RegistryLogin;
 use konverge_engine::runtime::{
-    ApplySink, Granularity, Item, Needs, ObservedObject, PlannedResource, Preparation, Runtime, StackScope,
+    ApplySink, Granularity, Item, ObservedObject, PlannedResource, Preparation, Runtime, StackScope,
 };
 use konverge_kubernetes::Kubernetes;
 use konverge_publish::{PublishError, RegistryClient};
@@ -473,6 +473,7 @@ impl Runtime for DeliveredObjects {
 mod tests {
     use super::*;
     use konverge_base::secrets::HashKey;
+    use konverge_engine::runtime::Needs;
     use serde_json::json;
 
     /// An object, and what a plan recorded of it.
