@@ -99,8 +99,15 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
     if joined.len() <= room {
         return joined;
     }
-    sections(&alerts, |_| {
-        "> - too many to list here: see the job summary and the JSON result\n".to_owned()
+    sections(&alerts, |alerts| {
+        let failed = alerts
+            .iter()
+            .filter(|alert| matches!(alert.subject, Subject::Failed | Subject::FailedInPart));
+        let what = match failed.map(|alert| alert.count).sum() {
+            0 => String::new(),
+            stacks => format!("{} {}; ", labels::plural(stacks, "stack"), labels::FAILED),
+        };
+        format!("> - {what}too many to list here: see the job summary and the JSON result\n")
     })
 }
 
@@ -200,7 +207,7 @@ fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: us
     Alert {
         subject: Subject::Failed,
         line,
-        joined: format!("error {}", escape::code(&first_line(message))),
+        joined: format!("stacks {failed}: {}", escape::code(&first_line(message))),
         count,
     }
 }
