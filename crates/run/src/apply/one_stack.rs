@@ -7,7 +7,7 @@ use super::{
     ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
-    outcome::{has_succeeded, stopped_outcome},
+    outcome::{has_succeeded, not_started},
     rounds::{ApplyRounds, plan_live},
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
@@ -45,15 +45,6 @@ pub(super) async fn apply(
         Err(failure) => not_started(target, &failure),
     };
     (outcome, decisions)
-}
-
-/// The outcome of a stack that was not changed because of this error.
-pub(super) fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
-    let result = match failure.kind.is_stop() {
-        true => StackResult::Stopped,
-        false => StackResult::Failed,
-    };
-    stopped_outcome(target, result, failure)
 }
 
 async fn apply_stack(

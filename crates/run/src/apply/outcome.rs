@@ -25,6 +25,15 @@ pub fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError
     }
 }
 
+/// The outcome of a stack that was not changed because of this error.
+pub(super) fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
+    let result = match failure.kind.is_stop() {
+        true => StackResult::Stopped,
+        false => StackResult::Failed,
+    };
+    stopped_outcome(target, result, failure)
+}
+
 /// Returns true if every stack succeeded.
 pub fn ended_well(report: &ApplyReport) -> bool {
     report.stacks.iter().all(|stack| has_succeeded(stack.result))

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    consent::LateReview, journal::ApplyJournal, one_stack::not_started, options::ApplyOptions,
-    outcome::has_succeeded,
+    consent::LateReview,
+    journal::ApplyJournal,
+    options::ApplyOptions,
+    outcome::{has_succeeded, not_started},
 };
 use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, delivery};
 use konverge_base::{

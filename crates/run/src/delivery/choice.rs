@@ -75,7 +75,7 @@ impl DeliveryChoice<'_> {
             (None, Some(before)) => {
                 let why = self.rule.map_or(OTHER_RULE, |_| NO_OBJECTS);
                 let released = check_released(&kubernetes, self.stack, &before, why).await;
-                // Its fields are taken back after the approval of an apply, and not here.
+                // An apply makes Konverge the manager of its fields again, after its approval.
                 let runtime = kubernetes.managed_by(before.target.field_manager());
                 (released.map(|()| None), Arc::new(runtime))
             }
