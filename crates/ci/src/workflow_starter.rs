@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::job::Job;
 use konverge_base::{
     error::{ErrorKind, UserError},
+    interrupt::Interrupt,
     model::CommitId,
 };
 use konverge_github::{Client, DefaultBranch, DispatchedRun};
@@ -175,10 +176,8 @@ impl Pauses {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let pause = self.pause.min(left);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        tokio::select! {
-            () = run.cancel.cancelled() => run.check_interrupted(),
-            () = tokio::time::sleep(pause) => Ok(()),
-        }
+        Interrupt::new(run.cancel.clone()).pause(pause).await;
+        run.check_interrupted()
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct SensitivePlaces(HashMap<ResourceId, Value>);
 impl SensitivePlaces {
     /// Keeps the places of a resource that others read.
     pub(super) fn learn(&mut self, id: &ResourceId, places: Value) {
-        if holds_true(&places) {
+        if masked_value::holds_true(&places) {
             self.0.insert(id.clone(), places);
         }
     }
@@ -67,7 +67,7 @@ impl SensitivePlaces {
                 None => return false,
             }
         }
-        holds_true(mask)
+        masked_value::holds_true(mask)
     }
 }
 
@@ -110,15 +110,6 @@ fn refusal(id: &ResourceId, path: &str, from: Option<&ResourceId>) -> UserError 
     let what = format!("`{id}` would carry a secret value into the artifact at `{path}`{from}");
     UserError::new(ErrorKind::Secret, what)
         .hint("write the value into a secret store, and let the cluster read it from there")
-}
-
-fn holds_true(mask: &Value) -> bool {
-    match mask {
-        Value::Bool(set) => *set,
-        Value::Array(items) => items.iter().any(holds_true),
-        Value::Object(map) => map.values().any(holds_true),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -112,35 +112,21 @@ fn place(name: &str, number: u64) -> Key {
 mod tests {
     use std::sync::Arc;
 
-    use konverge_base::model::{
-        Digest,
-        rollout::{ClockReading, RolloutPhase},
-    };
+    use konverge_base::model::{Digest, rollout::ClockReading};
 
     use super::{super::fixture, *};
     use crate::store::{MemoryStore, Store};
 
     fn record(name: &str, wave: usize) -> RolloutRecord {
+        let since = ClockReading {
+            local: Timestamp::UNIX_EPOCH,
+            server: None,
+        };
+        let commit = "a".repeat(40).parse().unwrap();
+        let waves = vec![BTreeMap::new(), BTreeMap::new()];
         RolloutRecord {
-            rollout: name.to_owned(),
-            commit: "a".repeat(40).parse().unwrap(),
-            rules: Digest::of_bytes(b"rules"),
-            waves: vec![BTreeMap::new(), BTreeMap::new()],
             wave,
-            phase: RolloutPhase::Applying,
-            paused: false,
-            since: ClockReading {
-                local: Timestamp::UNIX_EPOCH,
-                server: None,
-            },
-            why: String::new(),
-            approved: BTreeMap::new(),
-            approvals: Default::default(),
-            planned: BTreeMap::new(),
-            begun_waves: 1,
-            ready: Default::default(),
-            held: Default::default(),
-            measured: BTreeMap::new(),
+            ..RolloutRecord::at_start(name, commit, Digest::of_bytes(b"rules"), waves, since)
         }
     }
 

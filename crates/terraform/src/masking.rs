@@ -36,7 +36,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
         && *sensitive == Value::Bool(true)
     {
         return match value {
-            _ if holds_true(unknown) => masked_value::unknown(),
+            _ if masked_value::holds_true(unknown) => masked_value::unknown(),
             Value::Null => Value::Null,
             secret => mark(secret, secrets),
         };
@@ -78,7 +78,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
                 .collect();
             Value::Object(all)
         }
-        Value::Null if unknown.is_object() && holds_true(unknown) => {
+        Value::Null if unknown.is_object() && masked_value::holds_true(unknown) => {
             overlay(&Value::Object(Map::new()), unknown, sensitive, secrets)
         }
         scalar => scalar.clone(),
@@ -204,15 +204,6 @@ pub(super) fn hide_alike(
                 *member = mask_object(clear, &nothing, &mask, secrets);
             }
         }
-    }
-}
-
-fn holds_true(mask: &Value) -> bool {
-    match mask {
-        Value::Bool(set) => *set,
-        Value::Array(items) => items.iter().any(holds_true),
-        Value::Object(map) => map.values().any(holds_true),
-        _ => false,
     }
 }
 

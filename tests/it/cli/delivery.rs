@@ -220,13 +220,7 @@ async fn a_first_push_that_was_refused_is_refused_again() {
     stage.configure(Some("flux"));
     let documents = stage.delivery();
     stage.install(&documents).await;
-    let other = format!("{}:live", stage.artifact());
-    stage.wants(&[stage.config_map("other", json!({}))]);
-    stage
-        .shop
-        .run(&["export", "flux", "shop/dev", "--rev", "HEAD", "--to", &other])
-        .expect(0);
-    stage.wants(std::slice::from_ref(&a));
+    stage.push_other_content(std::slice::from_ref(&a));
     for _ in 0..2 {
         let refused = stage.apply();
         assert_ne!(refused.code, Some(0));
@@ -282,13 +276,7 @@ async fn what_must_not_be_delivered_is_refused_before_the_push() {
     assert_eq!(stage.digest().await, None);
 
     // Somebody else has pushed to the tag.
-    let other = format!("{}:live", stage.artifact());
-    stage.wants(&[stage.config_map("other", json!({}))]);
-    stage
-        .shop
-        .run(&["export", "flux", "shop/dev", "--rev", "HEAD", "--to", &other])
-        .expect(0);
-    stage.wants(std::slice::from_ref(&a));
+    stage.push_other_content(std::slice::from_ref(&a));
     let refused = stage.apply();
     assert_ne!(refused.code, Some(0));
     assert!(

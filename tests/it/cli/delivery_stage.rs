@@ -198,6 +198,16 @@ impl Stage {
         format!("oci://{}/acme/shop-dev", self.registry.host())
     }
 
+    /// Somebody else pushes other content to the tag. The Spec is the one of `objects` again.
+    pub(super) fn push_other_content(&self, objects: &[Value]) {
+        let other = format!("{}:live", self.artifact());
+        self.wants(&[self.config_map("other", json!({}))]);
+        self.shop
+            .run(&["export", "flux", "shop/dev", "--rev", "HEAD", "--to", &other])
+            .expect(0);
+        self.wants(objects);
+    }
+
     fn reference(&self) -> Reference {
         format!("{}/acme/shop-dev:live", self.registry.host())
             .parse()

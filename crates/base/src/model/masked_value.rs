@@ -94,6 +94,16 @@ pub fn is_secret(value: &Value) -> bool {
     as_secret(value).is_some() || as_reference(value).is_some()
 }
 
+/// Returns true if any part of a provider's mask is set: `true` stands at each place that it calls sensitive or unknown.
+pub fn holds_true(mask: &Value) -> bool {
+    match mask {
+        Value::Bool(set) => *set,
+        Value::Array(items) => items.iter().any(holds_true),
+        Value::Object(map) => map.values().any(holds_true),
+        _ => false,
+    }
+}
+
 /// Returns true if any part of the value is a secret marker.
 pub fn holds_secret(value: &Value) -> bool {
     match value {

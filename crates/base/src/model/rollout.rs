@@ -131,12 +131,40 @@ pub struct ClockReading {
 }
 
 impl RolloutRecord {
+    /// The first record of a rollout: its first wave is being applied.
+    pub fn at_start(
+        rollout: &str,
+        commit: CommitId,
+        rules: Digest,
+        waves: Vec<BTreeMap<StackId, RolloutStack>>,
+        since: ClockReading,
+    ) -> Self {
+        Self {
+            rollout: rollout.to_owned(),
+            commit,
+            rules,
+            waves,
+            wave: 0,
+            phase: RolloutPhase::Applying,
+            paused: false,
+            since,
+            why: String::new(),
+            approved: BTreeMap::new(),
+            approvals: BTreeSet::new(),
+            planned: BTreeMap::new(),
+            begun_waves: 1,
+            ready: BTreeSet::new(),
+            held: BTreeSet::new(),
+            measured: BTreeMap::new(),
+        }
+    }
+
     /// The stacks of the current wave.
     pub fn current(&self) -> impl Iterator<Item = &StackId> {
         self.waves.get(self.wave).into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// The approved plans of the current wave; empty: nobody has to approve them.
+    /// The approved plans of the current wave. It is empty if nobody has to approve them.
     pub fn approved_now(&self) -> BTreeMap<StackId, Digest> {
         let approved = |id| Some((StackId::clone(id), *self.approved.get(id)?));
         self.current().filter_map(approved).collect()

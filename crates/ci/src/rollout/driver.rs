@@ -18,6 +18,7 @@ use super::{
 use crate::{apply_lane::ApplyTarget, environments::EnvironmentScope, job::Job};
 use konverge_base::{
     error::UserError,
+    interrupt::Interrupt,
     model::{
         CommitId, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult, WaitReason},
@@ -413,10 +414,7 @@ impl RolloutDriver<'_> {
             return false;
         }
         *self.budget -= left;
-        tokio::select! {
-            () = tokio::time::sleep(left) => {}
-            () = self.job.run.cancel.cancelled() => {}
-        }
+        Interrupt::new(self.job.run.cancel.clone()).pause(left).await;
         true
     }
 

@@ -145,8 +145,6 @@ pub(super) fn waiting_outcome(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use konverge_base::model::rollout::{ClockReading, RolloutStack};
 
     use super::*;
@@ -160,26 +158,16 @@ mod tests {
             };
             BTreeMap::from([(id.parse().unwrap(), stack)])
         };
+        let since = ClockReading {
+            local: Timestamp::UNIX_EPOCH,
+            server: None,
+        };
+        let commit = "a".repeat(40).parse().unwrap();
+        let waves = vec![wave("a/canary"), wave("a/eu"), wave("a/us")];
         RolloutRecord {
-            rollout: "web".to_owned(),
-            commit: "a".repeat(40).parse().unwrap(),
-            rules: Digest::of_bytes(b"rules"),
-            waves: vec![wave("a/canary"), wave("a/eu"), wave("a/us")],
-            wave: 0,
             phase,
-            paused: false,
-            since: ClockReading {
-                local: Timestamp::UNIX_EPOCH,
-                server: None,
-            },
-            why: String::new(),
-            approved: BTreeMap::new(),
-            approvals: BTreeSet::new(),
-            planned: BTreeMap::new(),
             begun_waves: 2,
-            ready: BTreeSet::new(),
-            held: BTreeSet::new(),
-            measured: BTreeMap::new(),
+            ..RolloutRecord::at_start("web", commit, Digest::of_bytes(b"rules"), waves, since)
         }
     }
 

@@ -1,6 +1,6 @@
 //! The start of a rollout: whether a change starts one, and with which stacks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use konverge_base::model::{
     CommitId, StackId,
@@ -62,22 +62,8 @@ pub fn begin(
         }
     }
     Some(RolloutRecord {
-        rollout: name.to_owned(),
-        commit: commit.clone(),
-        rules: rules.digest,
-        waves,
-        wave: 0,
-        phase: RolloutPhase::Applying,
-        paused: false,
-        since: now,
-        why: String::new(),
-        approved: BTreeMap::new(),
-        approvals: BTreeSet::new(),
-        planned: BTreeMap::new(),
-        begun_waves: 1,
-        ready: BTreeSet::new(),
         held: prior.map(|prior| prior.held.clone()).unwrap_or_default(),
-        measured: BTreeMap::new(),
+        ..RolloutRecord::at_start(name, commit.clone(), rules.digest, waves, now)
     })
 }
 

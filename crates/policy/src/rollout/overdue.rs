@@ -30,7 +30,7 @@ pub fn overdue_from(record: &RolloutRecord, rules: &RolloutRules) -> Option<Time
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use konverge_base::model::{Digest, rollout::ClockReading};
 
@@ -53,26 +53,14 @@ mod tests {
             }],
             rolls_back: false,
         };
+        let since = ClockReading {
+            local: Timestamp::UNIX_EPOCH,
+            server: None,
+        };
+        let commit = "a".repeat(40).parse().unwrap();
         let record = RolloutRecord {
-            rollout: "web".to_owned(),
-            commit: "a".repeat(40).parse().unwrap(),
-            rules: rules.digest,
-            waves: vec![BTreeMap::new()],
-            wave: 0,
             phase,
-            paused: false,
-            since: ClockReading {
-                local: Timestamp::UNIX_EPOCH,
-                server: None,
-            },
-            why: String::new(),
-            approved: BTreeMap::new(),
-            approvals: BTreeSet::new(),
-            planned: BTreeMap::new(),
-            begun_waves: 1,
-            ready: BTreeSet::new(),
-            held: BTreeSet::new(),
-            measured: BTreeMap::new(),
+            ..RolloutRecord::at_start("web", commit, rules.digest, vec![BTreeMap::new()], since)
         };
         let paused = RolloutRecord {
             paused: true,
