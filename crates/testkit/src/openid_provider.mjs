@@ -3,7 +3,7 @@
 // `/sign?sub=…&aud=…` answers with an ID token of the issuer; `iss`, `seconds`, `alg` and
 // `key=other` make one that must be refused.
 import { createServer } from 'node:http';
-import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import { createHmac, createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { pathToFileURL } from 'node:url';
 
 const [library, port, ...redirects] = process.argv.slice(2);
@@ -13,9 +13,15 @@ const people = {
   grace: { name: 'Grace Hopper', groups: ['shop'] },
   eve: { name: 'Eve', groups: ['strangers'] },
 };
-const pair = () => generateKeyPairSync('rsa', { modulusLength: 2048 });
-const [own, other] = [pair(), pair()];
-const jwk = { ...own.privateKey.export({ format: 'jwk' }), kid: 'one', use: 'sig', alg: 'RS256' };
+// The export of a key that was just generated can wait for ever in Node 20: it shares a lock with the generator, which
+// the garbage collector may hold. So keys go through PEM.
+const key = () => createPrivateKey(generateKeyPairSync('rsa', {
+  modulusLength: 2048,
+  publicKeyEncoding: { type: 'spki', format: 'pem' },
+  privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+}).privateKey);
+const [own, other] = [key(), key()];
+const jwk = { ...own.export({ format: 'jwk' }), kid: 'one', use: 'sig', alg: 'RS256' };
 
 const issuer = `http://127.0.0.1:${port}`;
 const provider = new Provider(issuer, {
@@ -52,10 +58,10 @@ function token(query) {
   if (alg === 'none') return `${text}.`;
   if (alg === 'HS256') {
     // The public key as the secret of an algorithm with one key.
-    const key = own.publicKey.export({ type: 'spki', format: 'pem' });
-    return `${text}.${createHmac('sha256', key).update(text).digest('base64url')}`;
+    const secret = createPublicKey(own).export({ type: 'spki', format: 'pem' });
+    return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`;
   }
-  const { privateKey } = query.get('key') === 'other' ? other : own;
+  const privateKey = query.get('key') === 'other' ? other : own;
   return `${text}.${sign('sha256', Buffer.from(text), privateKey).toString('base64url')}`;
 }
 
