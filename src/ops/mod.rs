@@ -9,6 +9,7 @@ pub mod demo;
 pub mod doctor;
 pub mod editor;
 pub mod export;
+mod file_events;
 pub mod github_matrix;
 pub mod graph;
 pub mod health;

@@ -8,6 +8,7 @@ use konverge_base::{
     model::{
         CommitId, RepoPath,
         affected::{Affected, AffectedStack, InputChange},
+        file_source::WrittenPaths,
         stack::Stack,
     },
 };
@@ -76,16 +77,16 @@ impl ComparedRevisions {
         self.head.with_source(&self.known, Arc::new(source))
     }
 
-    /// Reads the head again, derived from what is known of it. Returns the earlier one.
+    /// Reads the head again, which is a working tree, derived from what is known of it. Returns the earlier one.
     ///
     /// # Errors
     /// As [`ComparedRevisions::open`]; the earlier head stays.
     pub fn reopen_head(
         &mut self,
         repository: &Repository,
-        at: &RevisionSpec,
+        written: &WrittenPaths,
     ) -> Result<OpenRevision, UserError> {
-        let head = OpenRevision::open_knowing(&self.known, repository, at, None)?;
+        let head = self.head.after_writes(&self.known, repository, written)?;
         self.known.forget_earlier();
         head.layout.require_module()?;
         Ok(std::mem::replace(&mut self.head, head))

@@ -12,7 +12,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         CommitId, RepoPath,
-        file_source::{BlobId, FileKind, Listing, Source, TreeId},
+        file_source::{BlobId, FileKind, Listing, Source, TreeId, WrittenPaths},
         stack::Stack,
     },
 };
@@ -288,18 +288,37 @@ impl OpenRevision {
         Self::analyze(known, source, near, config)
     }
 
+    /// The working tree after writes, derived from an earlier revision of it.
+    ///
+    /// # Errors
+    /// It cannot be read, or its `konverge.yaml` is invalid.
+    pub fn after_writes(
+        &self,
+        known: &AnalysisCache,
+        repository: &Repository,
+        written: &WrittenPaths,
+    ) -> Result<Self, UserError> {
+        let source = repository.worktree_after(self.source.as_ref(), written)?;
+        let config = Config::load(source.as_ref())?;
+        Self::analyze(known, source, Some(self.as_known()), config)
+    }
+
     /// This revision with the contents of another source, which differs in a few files.
     pub(crate) fn with_source(
         &self,
         known: &AnalysisCache,
         source: Arc<dyn Source>,
     ) -> Result<Self, UserError> {
-        let near = CachedRevision {
+        Self::analyze(known, source, Some(self.as_known()), self.config.clone())
+    }
+
+    /// This revision as one that another is derived from.
+    fn as_known(&self) -> CachedRevision {
+        CachedRevision {
             is_earlier: false,
             rules: self.config.layout_rules(),
             analysis: Arc::clone(&self.analysis),
-        };
-        Self::analyze(known, source, Some(near), self.config.clone())
+        }
     }
 
     fn analyze(

@@ -14,7 +14,12 @@ use std::{
 use async_trait::async_trait;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, file_source::FileKind, lint::Diagnostic, stack::Stack},
+    model::{
+        RepoPath,
+        file_source::{FileKind, WrittenPaths},
+        lint::Diagnostic,
+        stack::Stack,
+    },
 };
 use konverge_lsp::{EditorView, EditorWorkspace, FileImpact, ResourceView, ShownText};
 use konverge_repo::{git::Repository, konfig::Changes};
@@ -22,6 +27,7 @@ use konverge_run::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, compil
 
 use super::{
     check::{self, CheckScope, FileScope},
+    file_events::FileEvents,
     selected_stacks::SelectedStacks,
 };
 use reached_stacks::ReachedStacks;
@@ -39,6 +45,8 @@ pub struct EditorSession {
 /// What is known between two messages.
 struct OpenedRepository {
     repository: Repository,
+    /// What is written in the working tree; `None` if the system cannot tell, so that all of it is read each time.
+    files: Option<FileEvents<'static>>,
     known: Arc<AnalysisCache>,
     view: SavedState,
     /// By the file that is edited.
@@ -111,8 +119,11 @@ impl OpenedRepository {
             ..run.clone()
         };
         let repository = Repository::discover(folder)?;
+        let ignores = repository.clone();
+        let files = FileEvents::start(repository.root(), move |path| ignores.ignores(path));
         let known = AnalysisCache::open(&run, &repository);
-        let head = open_head(&known, &repository)?;
+        let head = OpenRevision::open_knowing(&known, &repository, &RevisionSpec::Worktree, None)?;
+        head.layout.require_module()?;
         known.keep(&head);
         Ok(Self {
             view: SavedState {
@@ -122,14 +133,36 @@ impl OpenedRepository {
                 run,
             },
             repository,
+            files: files.ok(),
             known: Arc::new(known),
             reached: HashMap::new(),
         })
     }
 
-    fn refresh(&mut self) -> Result<bool, UserError> {
-        let head = open_head(&self.known, &self.repository)?;
+    /// The working tree, if something was written in it.
+    fn read_written(&mut self) -> Result<Option<OpenRevision>, UserError> {
+        let written = self.files.as_mut().and_then(|files| files.take_written().ok());
+        let written = written.unwrap_or(WrittenPaths::Unknown);
+        if matches!(&written, WrittenPaths::Known(paths) if paths.is_empty()) {
+            return Ok(None);
+        }
+        let before = &self.view.head;
+        let read = before.after_writes(&self.known, &self.repository, &written);
         self.known.forget_earlier();
+        let read = read.and_then(|head| {
+            head.layout.require_module()?;
+            Ok(Some(head))
+        });
+        if let (Err(_), Some(files)) = (&read, &mut self.files) {
+            files.lose_track();
+        }
+        read
+    }
+
+    fn refresh(&mut self) -> Result<bool, UserError> {
+        let Some(head) = self.read_written()? else {
+            return Ok(false);
+        };
         let before = &self.view.head;
         let changes = Changes::compute(before.analysis.tree(), head.analysis.tree());
         if changes.paths.is_empty() {
@@ -158,12 +191,6 @@ impl OpenedRepository {
 fn is_program(revision: &OpenRevision, file: &RepoPath) -> bool {
     let entry = revision.source.files().get(file);
     file.file_name().ends_with(".k") && entry.is_some_and(|entry| entry.kind == FileKind::File)
-}
-
-fn open_head(known: &AnalysisCache, repository: &Repository) -> Result<OpenRevision, UserError> {
-    let head = OpenRevision::open_knowing(known, repository, &RevisionSpec::Worktree, None)?;
-    head.layout.require_module()?;
-    Ok(head)
 }
 
 #[async_trait(?Send)]

@@ -1,6 +1,10 @@
 //! The files of one revision as data: what a git tree or the working tree holds, without a checkout.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use super::{CommitId, RepoPath};
 
@@ -78,6 +82,15 @@ pub struct EarlierFile {
     pub commit: CommitId,
 }
 
+/// What was written in a working tree since it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WrittenPaths {
+    /// These paths, and no others.
+    Known(BTreeSet<RepoPath>),
+    /// Anything may have been written.
+    Unknown,
+}
+
 /// A readable revision: the tree of a commit, or the working tree. `crates/repo/src/git/` creates it; `crates/repo/src/konfig/`, `crates/repo/src/affected/`
 /// and `crates/run/src/` read it.
 pub trait Source: Send + Sync {
@@ -96,6 +109,11 @@ pub trait Source: Send + Sync {
     /// The tree that the files come from. `None` for the working tree, and if files of submodules are among
     /// them.
     fn listing(&self) -> Option<Listing> {
+        None
+    }
+
+    /// The same working tree after writes; `None` if all of it must be read again.
+    fn after_writes(&self, _written: &BTreeSet<RepoPath>) -> Option<Arc<dyn Source>> {
         None
     }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use konverge_base::model::{
     CommitId, RepoPath,
-    file_source::{Listing, Source, TreeId},
+    file_source::{Listing, Source, TreeId, WrittenPaths},
 };
 
 /// A git repository on disk. Clones share their open handles.
@@ -226,10 +226,13 @@ impl Repository {
         })
     }
 
-    /// Returns true if git ignores a path that it does not know yet.
+    /// Returns true if git ignores a path that it does not know yet. It knows a folder by the files in it.
     pub fn ignores(&self, path: &RepoPath) -> bool {
         let ignored = self.handles.with(|git| {
-            let is_known = git.index()?.get_path(path.as_str().as_ref(), 0).is_some();
+            let mut index = git.index()?;
+            index.read(false)?;
+            let is_known = index.get_path(path.as_str().as_ref(), 0).is_some()
+                || index.find_prefix(format!("{path}/")).is_ok();
             Ok(!is_known && git.is_path_ignored(path.as_str())?)
         });
         ignored.unwrap_or(false)
@@ -280,6 +283,23 @@ impl Repository {
             return Err(GitError::Bare(self.root.display().to_string()));
         }
         Ok(Arc::new(WorktreeSource::read(&self.handles, &self.root)?))
+    }
+
+    /// The files of the working tree, of which an earlier state and what was written since are known. Only written files
+    /// are read, if nothing else can differ.
+    ///
+    /// # Errors
+    /// As [`Repository::worktree`].
+    pub fn worktree_after(
+        &self,
+        earlier: &dyn Source,
+        written: &WrittenPaths,
+    ) -> Result<Arc<dyn Source>, GitError> {
+        let derived = match written {
+            WrittenPaths::Known(paths) => earlier.after_writes(paths),
+            WrittenPaths::Unknown => None,
+        };
+        derived.map_or_else(|| self.worktree(), Ok)
     }
 
     /// Returns true if the working tree differs from `HEAD`, including untracked files.

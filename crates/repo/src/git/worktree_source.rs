@@ -1,14 +1,15 @@
 //! The files of the working tree, each with the id that git would give its content.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
+    ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use super::{
-    GitError, blobs::read_blob, earlier_files::earlier_files, object_ids::blob_id, pool::RepositoryPool,
-    submodules::graft_submodules, tree_walk::checked_name,
+    GitError, blobs::read_blob, earlier_files::earlier_files, index_stamp::IndexStamp, object_ids::blob_id,
+    pool::RepositoryPool, submodules::graft_submodules, tree_walk::checked_name,
 };
 use konverge_base::model::{
     CommitId, RepoPath,
@@ -22,6 +23,11 @@ pub(super) struct WorktreeSource {
     on_disk: HashMap<BlobId, PathBuf>,
     handles: Arc<RepositoryPool>,
     submodules: Vec<Arc<RepositoryPool>>,
+    root: PathBuf,
+    /// What git knew when the files were listed.
+    stamp: IndexStamp,
+    /// True if a sparse checkout leaves files out.
+    is_sparse: bool,
 }
 
 impl WorktreeSource {
@@ -31,7 +37,8 @@ impl WorktreeSource {
         let mut on_disk = HashMap::new();
         // A sparse checkout leaves these out: without a copy they are as in the index, not deleted.
         let mut left_out: HashSet<RepoPath> = HashSet::new();
-        handles.with(|git| {
+        let stamp = handles.with(|git| {
+            let stamp = IndexStamp::take(git);
             let mut index = git.index()?;
             index.read(false)?;
             for entry in index.iter() {
@@ -82,7 +89,7 @@ impl WorktreeSource {
                     files.insert(path.clone(), entry);
                 }
             }
-            Ok(())
+            Ok(stamp)
         })?;
         let mut listed: Vec<_> = files.into_iter().collect();
         let mut submodules = Vec::new();
@@ -92,7 +99,81 @@ impl WorktreeSource {
             on_disk,
             handles: Arc::clone(handles),
             submodules,
+            root: root.to_owned(),
+            stamp,
+            is_sparse: !left_out.is_empty(),
         })
+    }
+
+    /// The working tree after writes; `None` if only a whole listing tells what it is.
+    fn after(&self, written: &BTreeSet<RepoPath>) -> Result<Option<Self>, GitError> {
+        let is_known = !self.is_sparse && written.iter().all(|path| self.is_alone(path));
+        if !is_known {
+            return Ok(None);
+        }
+        let (mut files, mut on_disk) = (self.files.clone(), self.on_disk.clone());
+        let mut stale = HashSet::new();
+        let is_listed = self.handles.with(|git| {
+            if IndexStamp::take(git) != self.stamp {
+                return Ok(false);
+            }
+            let index = git.index()?;
+            for path in written {
+                stale.extend(files.remove(path).map(|entry| entry.blob));
+                let is_tracked = index.get_path(path.as_str().as_ref(), 0).is_some();
+                if !is_tracked && git.is_path_ignored(path.as_str())? {
+                    continue;
+                }
+                if let Some((entry, place)) = on_disk_entry(&self.root, path.as_str().as_bytes())? {
+                    on_disk.insert(entry.blob, place);
+                    files.insert(path.clone(), entry);
+                }
+            }
+            Ok(true)
+        })?;
+        if !is_listed {
+            return Ok(None);
+        }
+        // Another file may have the content that a written file had.
+        stale.retain(|blob| on_disk.remove(blob).is_some());
+        if !stale.is_empty() {
+            let same = files.iter().filter(|(_, entry)| stale.contains(&entry.blob));
+            on_disk.extend(same.map(|(path, entry)| (entry.blob, self.root.join(path.as_str()))));
+        }
+        Ok(Some(Self {
+            files,
+            on_disk,
+            handles: Arc::clone(&self.handles),
+            submodules: self.submodules.clone(),
+            root: self.root.clone(),
+            stamp: self.stamp.clone(),
+            is_sparse: false,
+        }))
+    }
+
+    /// Returns true if a write of this path decides about no other path: it neither is nor was a folder, lies in no other
+    /// repository, and says nothing about what git ignores or converts.
+    fn is_alone(&self, path: &RepoPath) -> bool {
+        if path.is_root() || matches!(path.file_name(), ".gitignore" | ".gitattributes" | ".gitmodules") {
+            return false;
+        }
+        let place = self.root.join(path.as_str());
+        let is_folder = std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_dir());
+        let below = format!("{path}/");
+        let was_folder = self
+            .files
+            .range::<str, _>((Bound::Included(below.as_str()), Bound::Unbounded))
+            .next()
+            .is_some_and(|(other, _)| other.as_str().starts_with(&below));
+        let is_submodule = |path: &RepoPath| {
+            let entry = self.files.get(path);
+            entry.is_some_and(|entry| entry.kind == FileKind::Submodule)
+        };
+        let is_elsewhere = path.ancestors().filter(|above| !above.is_root()).any(|above| {
+            above != *path
+                && (self.files.contains_key(&above) || self.root.join(above.as_str()).join(".git").exists())
+        });
+        !is_folder && !was_folder && !is_submodule(path) && !is_elsewhere
     }
 }
 
@@ -124,6 +205,11 @@ impl Source for WorktreeSource {
 
     fn commit(&self) -> Option<&CommitId> {
         None
+    }
+
+    fn after_writes(&self, written: &BTreeSet<RepoPath>) -> Option<Arc<dyn Source>> {
+        // The whole listing reports what cannot be read.
+        Some(Arc::new(self.after(written).ok()??))
     }
 
     fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {

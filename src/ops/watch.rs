@@ -1,17 +1,18 @@
 //! The `watch` use case: after each save the stacks that it affects, and how their Specs differ from the base. It writes
 //! nothing, and queries no cluster unless a live plan is asked for.
 
-mod file_events;
-
 use std::{collections::BTreeSet, slice};
 
-use super::spec_difference::{ComparedSides, SpecDifference};
-use file_events::FileEvents;
+use super::{
+    file_events::FileEvents,
+    spec_difference::{ComparedSides, SpecDifference},
+};
 use konverge_base::{
     error::UserError,
     model::{
         CommitId, RepoPath, StackId,
         affected::Affected,
+        file_source::WrittenPaths,
         plan::{Basis, Plan, StackPlan},
         watch_event::{WatchEvent, WatchEventKind},
     },
@@ -90,12 +91,13 @@ impl<'a> Watch<'a> {
     /// As [`Watch::first_event`]; the folder was removed.
     pub async fn next_event(&mut self) -> Result<WatchEvent, UserError> {
         loop {
-            self.files.wait().await?;
-            let (files, affected) = match self.read_again().await {
+            let written = self.files.wait().await?;
+            let (files, affected) = match self.read_again(&written).await {
                 Ok(Some(changed)) => changed,
                 Ok(None) => continue,
                 Err(failure) => {
                     self.run.check_interrupted()?;
+                    self.files.lose_track();
                     let base = self.opened.base();
                     return Ok(WatchEvent {
                         error: Some(redact::failure(&failure, &self.run.secrets).body()),
@@ -108,12 +110,12 @@ impl<'a> Watch<'a> {
     }
 
     /// The files that differ from the event before, with the stacks that they affect; `None` if none differs.
-    async fn read_again(&mut self) -> Result<Option<(Vec<RepoPath>, Affected)>, UserError> {
+    async fn read_again(
+        &mut self,
+        written: &WrittenPaths,
+    ) -> Result<Option<(Vec<RepoPath>, Affected)>, UserError> {
         let (run, repository) = (&self.run, self.repository);
-        let before = self
-            .opened
-            .revisions
-            .reopen_head(repository, &RevisionSpec::Worktree)?;
+        let before = self.opened.revisions.reopen_head(repository, written)?;
         let head = &self.opened.revisions.head;
         let changes = Changes::compute(before.analysis.tree(), head.analysis.tree());
         let mut files: Vec<_> = changes.paths.into_iter().collect();

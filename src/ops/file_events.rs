@@ -1,25 +1,28 @@
-//! Waits until files of a working tree are written, and until the writes are over.
+//! The paths that are written in a working tree: at once, or when the writes are over.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use nix::{
     errno::Errno,
-    sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor},
+    sys::{
+        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
+        inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor},
+    },
 };
 use tokio::{
-    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    sync::Notify,
     time::{Instant, timeout_at},
 };
 
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::RepoPath,
+    model::{RepoPath, file_source::WrittenPaths},
 };
 
 /// How long nothing may be written before an event is reported.
@@ -42,9 +45,41 @@ pub(super) enum FileEventError {
     /// The folder was removed.
     #[error("{} was removed while it was watched", .0.display())]
     Removed(PathBuf),
+    /// The system does not signal events.
+    #[error("file events cannot be awaited: {0}")]
+    Signal(Errno),
     /// The system ended the events.
     #[error("the system reports no more file events")]
     Ended,
+}
+
+/// A thread that signals the arrival of events. It ends with the process, or with the first event after the watch has ended.
+fn signal_arrivals(inotify: &Arc<Inotify>) -> Result<Arc<Notify>, Errno> {
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    // Once for new events, however many of the earlier ones are still unread.
+    let new_events = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
+    epoll.add(inotify, new_events)?;
+    let arrival = Arc::new(Notify::new());
+    let (watched, inotify): (Weak<Notify>, _) = (Arc::downgrade(&arrival), Arc::clone(inotify));
+    std::thread::spawn(move || {
+        let _open = inotify;
+        let mut events = [EpollEvent::empty()];
+        loop {
+            match epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return,
+            }
+            let Some(arrival) = watched.upgrade() else {
+                return;
+            };
+            arrival.notify_one();
+        }
+    });
+    Ok(arrival)
+}
+
+fn nothing() -> WrittenPaths {
+    WrittenPaths::Known(BTreeSet::new())
 }
 
 /// Tells whether a path is of no interest.
@@ -55,8 +90,11 @@ pub(super) struct FileEvents<'a> {
     root: PathBuf,
     is_ignored: IgnoreRule<'a>,
     inotify: Arc<Inotify>,
+    /// Signals that there are events.
+    arrival: Option<Arc<Notify>>,
     folders: HashMap<WatchDescriptor, PathBuf>,
-    events: UnboundedReceiver<InotifyEvent>,
+    /// What was written since it was last taken.
+    written: WrittenPaths,
 }
 
 impl<'a> FileEvents<'a> {
@@ -68,53 +106,84 @@ impl<'a> FileEvents<'a> {
         root: &Path,
         is_ignored: impl Fn(&RepoPath) -> bool + Send + Sync + 'a,
     ) -> Result<Self, FileEventError> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC).map_err(|source| FileEventError::Folder {
+        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+        let inotify = Inotify::init(flags).map_err(|source| FileEventError::Folder {
             folder: root.to_owned(),
             source,
         })?;
-        let inotify = Arc::new(inotify);
-        let (sender, events) = unbounded_channel();
-        let reader = Arc::clone(&inotify);
-        // It ends with the process, or with the first event after the watch has ended.
-        std::thread::spawn(move || {
-            while let Ok(events) = reader.read_events() {
-                if events.into_iter().any(|event| sender.send(event).is_err()) {
-                    return;
-                }
-            }
-        });
         let mut files = Self {
             root: root.to_owned(),
             is_ignored: Box::new(is_ignored),
-            inotify,
+            inotify: Arc::new(inotify),
+            arrival: None,
             folders: HashMap::new(),
-            events,
+            written: nothing(),
         };
         files.watch(root)?;
         Ok(files)
     }
 
-    /// Waits until files are written, and then until nothing was written for a moment.
+    /// What was written since the last call. A write that ended before this call is among it.
     ///
     /// # Errors
     /// The root was removed, or a new folder cannot be watched.
-    pub(super) async fn wait(&mut self) -> Result<(), FileEventError> {
-        loop {
-            let event = self.events.recv().await.ok_or(FileEventError::Ended)?;
-            if self.take(&event)? {
-                break;
-            }
+    pub(super) fn take_written(&mut self) -> Result<WrittenPaths, FileEventError> {
+        self.read()?;
+        match self.root.is_dir() {
+            true => Ok(std::mem::replace(&mut self.written, nothing())),
+            false => Err(FileEventError::Removed(self.root.clone())),
         }
+    }
+
+    /// Says that what was taken last could not be read: the next answer is that anything may have been written.
+    pub(super) fn lose_track(&mut self) {
+        self.written = WrittenPaths::Unknown;
+    }
+
+    /// Waits until files are written, and then until nothing was written for a moment. Returns what was written since the
+    /// last call.
+    ///
+    /// # Errors
+    /// As [`FileEvents::take_written`].
+    pub(super) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
+        let arrival = match &self.arrival {
+            Some(arrival) => Arc::clone(arrival),
+            None => Arc::clone(
+                self.arrival
+                    .insert(signal_arrivals(&self.inotify).map_err(FileEventError::Signal)?),
+            ),
+        };
+        while !self.next(&arrival).await? {}
         let last = Instant::now() + MOST;
         let mut until = Instant::now() + QUIET;
-        while let Ok(event) = timeout_at(until.min(last), self.events.recv()).await {
-            if self.take(&event.ok_or(FileEventError::Ended)?)? {
+        while let Ok(is_written) = timeout_at(until.min(last), self.next(&arrival)).await {
+            if is_written? {
                 until = Instant::now() + QUIET;
             }
         }
-        match self.root.is_dir() {
-            true => Ok(()),
-            false => Err(FileEventError::Removed(self.root.clone())),
+        self.take_written()
+    }
+
+    /// Waits for events. Returns true if one is of a file that may have changed.
+    async fn next(&mut self, arrival: &Notify) -> Result<bool, FileEventError> {
+        arrival.notified().await;
+        self.read()
+    }
+
+    /// Reads all events that there are. Returns true if one is of a file that may have changed.
+    fn read(&mut self) -> Result<bool, FileEventError> {
+        let mut is_written = false;
+        loop {
+            match self.inotify.read_events() {
+                Ok(events) => {
+                    for event in events {
+                        is_written |= self.take(&event)?;
+                    }
+                }
+                Err(Errno::EAGAIN) => return Ok(is_written),
+                Err(Errno::EINTR) => {}
+                Err(_) => return Err(FileEventError::Ended),
+            }
         }
     }
 
@@ -122,6 +191,7 @@ impl<'a> FileEvents<'a> {
     fn take(&mut self, event: &InotifyEvent) -> Result<bool, FileEventError> {
         // Events are missing.
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+            self.written = WrittenPaths::Unknown;
             self.watch(&self.root.clone())?;
             return Ok(true);
         }
@@ -136,6 +206,17 @@ impl<'a> FileEvents<'a> {
             Some(name) => folder.join(name),
             None => folder.clone(),
         };
+        // A folder becomes a repository of its own, or other files are ignored.
+        let decides = match path.file_name().and_then(|name| name.to_str()) {
+            Some(".git") => folder != &self.root,
+            Some(".gitignore") => !self.is_outside(&path),
+            _ => false,
+        };
+        if decides {
+            self.written = WrittenPaths::Unknown;
+            self.watch(&self.root.clone())?;
+            return Ok(true);
+        }
         if self.is_outside(&path) {
             return Ok(false);
         }
@@ -143,7 +224,17 @@ impl<'a> FileEvents<'a> {
         if event.mask.contains(AddWatchFlags::IN_ISDIR) && event.mask.intersects(appears) {
             self.watch(&path)?;
         }
+        match (self.inside(&path), &mut self.written) {
+            (Some(path), WrittenPaths::Known(written)) => drop(written.insert(path)),
+            _ => self.written = WrittenPaths::Unknown,
+        }
         Ok(true)
+    }
+
+    /// The path in the working tree; `None` for the root, and for a name that git cannot have here.
+    fn inside(&self, path: &Path) -> Option<RepoPath> {
+        let inside = path.strip_prefix(&self.root).ok()?.to_str()?;
+        RepoPath::normalize(inside).filter(|path| !path.is_root())
     }
 
     /// Returns true for `.git`, and for what git ignores.
@@ -191,7 +282,9 @@ impl From<FileEventError> for UserError {
                 "the system watches too many folders: raise the limit, for example \
                  `sysctl fs.inotify.max_user_watches=524288`"
             }
-            FileEventError::Folder { .. } => "`konverge affected --diff` compares once, without watching",
+            FileEventError::Folder { .. } | FileEventError::Signal(_) => {
+                "`konverge affected --diff` compares once, without watching"
+            }
             FileEventError::Removed(_) => "run `konverge watch` in a folder that exists",
             FileEventError::Ended => "run `konverge watch` again",
         };
@@ -202,64 +295,5 @@ impl From<FileEventError> for UserError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(root: &Path) -> FileEvents<'static> {
-        FileEvents::start(root, |path| path.as_str() == "target").unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_write_is_seen_at_any_depth_and_in_new_folders() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        fs::create_dir_all(root.join("a/b")).unwrap();
-        let mut events = of(&root);
-        fs::write(root.join("a/b/x.k"), "a = 1\n").unwrap();
-        events.wait().await.unwrap();
-        fs::create_dir_all(root.join("c/d")).unwrap();
-        events.wait().await.unwrap();
-        fs::write(root.join("c/d/x.k"), "a = 1\n").unwrap();
-        events.wait().await.unwrap();
-        fs::write(root.join("kcl.mod"), "").unwrap();
-        events.wait().await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn reading_and_ignored_folders_are_no_event() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        for inside in [".git", "target", "a"] {
-            fs::create_dir(root.join(inside)).unwrap();
-        }
-        fs::write(root.join("a/x.k"), "a = 1\n").unwrap();
-        let mut events = of(&root);
-        fs::write(root.join(".git/index"), "x").unwrap();
-        fs::write(root.join("target/x"), "x").unwrap();
-        fs::read(root.join("a/x.k")).unwrap();
-        fs::create_dir_all(root.join(".git/objects/aa")).unwrap();
-        // The last event is the only one that counts.
-        fs::write(root.join("a/y.k"), "a = 1\n").unwrap();
-        loop {
-            let event = events.events.recv().await.unwrap();
-            if events.take(&event).unwrap() {
-                assert_eq!(event.name.as_deref(), Some("y.k".as_ref()));
-                break;
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_root_that_is_removed_is_an_error_with_a_hint() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap().join("repository");
-        fs::create_dir(&root).unwrap();
-        let mut events = of(&root);
-        fs::remove_dir(&root).unwrap();
-        let failure = UserError::from(events.wait().await.unwrap_err());
-        assert!(
-            failure.message.contains("was removed") && !failure.hints.is_empty(),
-            "{failure:?}"
-        );
-    }
-}
+#[path = "file_events_tests.rs"]
+mod tests;

@@ -1,0 +1,39 @@
+//! [`IndexStamp`]: tells whether what git knows of a working tree changed, without reading it.
+
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
+
+/// The state of the files that decide which paths of a working tree are listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IndexStamp([Option<FileStamp>; 3]);
+
+/// The device-independent identity of a file's content, as far as the file system tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileStamp {
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl IndexStamp {
+    /// The present state.
+    pub(super) fn take(git: &git2::Repository) -> Self {
+        let common = git.commondir();
+        Self([
+            FileStamp::take(&git.path().join("index")),
+            FileStamp::take(&common.join("info/exclude")),
+            FileStamp::take(&common.join("config")),
+        ])
+    }
+}
+
+impl FileStamp {
+    /// `None` if there is no such file.
+    fn take(path: &Path) -> Option<Self> {
+        let meta = fs::metadata(path).ok()?;
+        Some(Self {
+            inode: meta.ino(),
+            bytes: meta.len(),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        })
+    }
+}
