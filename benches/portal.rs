@@ -1,6 +1,8 @@
 //! The portal of 5,000 stacks with 50 serials each, from MinIO on this machine: the overview read twice, all pages, the
 //! pages after one change, and `konverge serve` under 200 requests a second. Prints what it measures.
 //!
+//! The serials are applied in memory, stack by stack, and what the applies left is copied to MinIO.
+//!
 //! `cargo bench --bench portal`; needs `scripts/parts install minio`, some gigabytes of disk and half an hour. With two
 //! numbers, `cargo bench --bench portal -- 50 3`, it is of so many stacks and serials. `KONVERGE_BINARY` names another
 //! executable than the bench profile's.
@@ -31,7 +33,7 @@ use konverge_run::{
 };
 use konverge_state::{
     DocumentWriter, LeaseOptions, RepositoryId, StateStore,
-    store::{Store, StoreOptions, open},
+    store::{Key, MemoryStore, Store, StoreOptions, open},
 };
 use konverge_testkit::{
     git::Repository,
@@ -101,6 +103,31 @@ async fn apply(store: &Arc<dyn Store>, n: usize, round: usize) {
     lease.commit(state, &[]).await.unwrap();
 }
 
+/// All serials of one stack, as so many applies leave them.
+async fn record(store: Arc<dyn Store>, n: usize, serials: usize) {
+    let memory: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    for round in 0..serials {
+        apply(&memory, n, round).await;
+    }
+    for key in memory.list(&Key::from_components(&["stacks"])).await.unwrap() {
+        let content = memory.get(&key).await.unwrap().unwrap();
+        store.create(&key, content).await.unwrap();
+    }
+}
+
+/// Records all stacks, two cores at work.
+async fn record_all(store: &Arc<dyn Store>, stacks: usize, serials: usize) {
+    let started = Instant::now();
+    let work = stream::iter(0..stacks).map(|n| tokio::spawn(record(Arc::clone(store), n, serials)));
+    let mut done = work.buffer_unordered(24).enumerate();
+    while let Some((n, recorded)) = done.next().await {
+        recorded.unwrap();
+        if n % 500 == 499 {
+            println!("{} stacks recorded in {:?}", n + 1, started.elapsed());
+        }
+    }
+}
+
 async fn bench() {
     let (stacks, serials) = figures();
     let minio = Minio::start();
@@ -121,10 +148,7 @@ async fn bench() {
         minio.endpoint()
     );
     let store = open(&url, &options).await.unwrap();
-    for round in 0..serials {
-        let work: Vec<_> = (0..stacks).map(|n| apply(&store, n, round)).collect();
-        stream::iter(work).buffer_unordered(32).collect::<Vec<()>>().await;
-    }
+    record_all(&store, stacks, serials).await;
     let settle = async || {
         let states = states(&store);
         let rebuilt = states.rebuild_index().await.unwrap();
