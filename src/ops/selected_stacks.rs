@@ -5,7 +5,7 @@ use std::sync::Arc;
 use konverge_base::{error::UserError, model::stack::Stack};
 use konverge_repo::git::Repository;
 use konverge_run::{
-    ComparedRevisions, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, session,
+    AnalysisCache, ComparedRevisions, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, session,
 };
 
 /// An opened revision with selected stacks.
@@ -16,6 +16,8 @@ pub struct SelectedStacks {
     pub stacks: Vec<Stack>,
     /// What a change is compared with, where the stacks are those that it affects.
     pub base: Option<OpenRevision>,
+    /// What is learned of the files meanwhile. It is saved at the latest when it is dropped.
+    pub known: Arc<AnalysisCache>,
 }
 
 /// Opens the revision of a request and selects its stacks.
@@ -44,10 +46,11 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
     if let Some(shard) = request.shard {
         shard.keep(&mut stacks);
     }
-    let ComparedRevisions { head, base, .. } = revisions;
+    let ComparedRevisions { known, head, base } = revisions;
     Ok(SelectedStacks {
         workspace: Arc::new(head),
         stacks,
         base,
+        known: Arc::new(known),
     })
 }

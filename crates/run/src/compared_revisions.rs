@@ -17,7 +17,8 @@ use konverge_repo::git::{EditedSource, Repository};
 
 /// A head, and its base if there is one.
 pub struct ComparedRevisions {
-    known: AnalysisCache,
+    /// What the revisions are opened with.
+    pub known: AnalysisCache,
     /// The revision with the change.
     pub head: OpenRevision,
     /// The revision that it is compared with.

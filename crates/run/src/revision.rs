@@ -45,6 +45,8 @@ pub struct OpenRevision {
     pub analysis: Arc<Analysis>,
     /// What stacks of AppConfigurations are generated from.
     pub apps: AppStacks,
+    /// What is known of single files by content.
+    pub scans: Arc<ScanCache>,
 }
 
 /// The analysis cache: scan results by content, and opened revisions. Shared by the revisions of a run and
@@ -347,13 +349,18 @@ impl OpenRevision {
                     })?
             }
         };
-        let revision = Self::from_analysis(analysis, source, config);
+        let revision = Self::from_analysis(analysis, source, config, Arc::clone(&known.index));
         known.remember(layout_rules, &revision.analysis);
         Ok(revision)
     }
 
     /// Adds to an analysis what follows from the configuration.
-    fn from_analysis(analysis: Analysis, source: Arc<dyn Source>, config: Config) -> Self {
+    fn from_analysis(
+        analysis: Analysis,
+        source: Arc<dyn Source>,
+        config: Config,
+        scans: Arc<ScanCache>,
+    ) -> Self {
         let rules = config.rules();
         let apps = AppStacks::read(analysis.tree(), analysis.layout(), &config);
         let secret_files = SecretFiles::select(&config.secrets, source.as_ref());
@@ -367,6 +374,7 @@ impl OpenRevision {
             config,
             analysis,
             apps,
+            scans,
         }
     }
 
@@ -382,12 +390,13 @@ impl OpenRevision {
         };
         let tree = FileTreeView::new(Arc::clone(&self.source));
         let unchanged = Changes::compute(self.analysis.tree(), &tree);
-        let (layout, core, index) = (Arc::new(layout), self.config.kcl.core(), ScanCache::new());
-        let analysis = Analysis::after(&self.analysis, &unchanged, tree, layout, core, &index)?;
+        let (layout, core) = (Arc::new(layout), self.config.kcl.core());
+        let analysis = Analysis::after(&self.analysis, &unchanged, tree, layout, core, &self.scans)?;
         Ok(Self::from_analysis(
             analysis,
             Arc::clone(&self.source),
             self.config.clone(),
+            Arc::clone(&self.scans),
         ))
     }
 

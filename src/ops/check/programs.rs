@@ -10,7 +10,7 @@ use konverge_base::{
     },
 };
 use konverge_repo::{
-    affected::{Analysis, ScanCache},
+    affected::Analysis,
     konfig::{Layout, LayoutReader},
 };
 use konverge_run::OpenRevision;
@@ -41,5 +41,5 @@ pub(super) fn analyze(
     }
     let source = Arc::clone(&workspace.source);
     let core = workspace.config.kcl.core();
-    Ok(Analysis::new(source, layout, core, &ScanCache::new())?)
+    Ok(Analysis::new(source, layout, core, &workspace.scans)?)
 }

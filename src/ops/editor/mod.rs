@@ -47,7 +47,6 @@ struct OpenedRepository {
     repository: Repository,
     /// What is written in the working tree; `None` if the system cannot tell, so that all of it is read each time.
     files: Option<FileEvents<'static>>,
-    known: Arc<AnalysisCache>,
     view: SavedState,
     /// By the file that is edited.
     reached: HashMap<RepoPath, Option<Arc<ReachedStacks>>>,
@@ -84,7 +83,7 @@ impl EditorSession {
             None => return Ok(None),
             Some(opened) => match opened.reached.get(file) {
                 Some(reached) => return Ok(reached.clone()),
-                None => (Arc::clone(&opened.known), Arc::clone(&opened.view.head)),
+                None => (Arc::clone(&opened.view.known), Arc::clone(&opened.view.head)),
             },
         };
         // Without the lock, so that a check of many files delays no lens.
@@ -130,11 +129,11 @@ impl OpenedRepository {
                 compiler: Arc::new(Compiler::new(&run, &head.config)),
                 root: repository.root().to_owned(),
                 head: Arc::new(head),
+                known: Arc::new(known),
                 run,
             },
             repository,
             files: files.ok(),
-            known: Arc::new(known),
             reached: HashMap::new(),
         })
     }
@@ -146,9 +145,9 @@ impl OpenedRepository {
         if matches!(&written, WrittenPaths::Known(paths) if paths.is_empty()) {
             return Ok(None);
         }
-        let before = &self.view.head;
-        let read = before.after_writes(&self.known, &self.repository, &written);
-        self.known.forget_earlier();
+        let SavedState { head, known, .. } = &self.view;
+        let read = head.after_writes(known, &self.repository, &written);
+        known.forget_earlier();
         let read = read.and_then(|head| {
             head.layout.require_module()?;
             Ok(Some(head))
@@ -244,6 +243,7 @@ impl EditorWorkspace for EditorSession {
             workspace: Arc::clone(&view.head),
             stacks,
             base: None,
+            known: view.known,
         };
         let scope = CheckScope {
             files: FileScope::Stacks,

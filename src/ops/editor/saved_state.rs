@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use konverge_run::{OpenRevision, RunContext, compiler::Compiler};
+use konverge_run::{AnalysisCache, OpenRevision, RunContext, compiler::Compiler};
 
 /// The saved state. Work on another thread keeps its own, whatever is saved meanwhile.
 #[derive(Clone)]
@@ -11,6 +11,8 @@ pub(super) struct SavedState {
     pub(super) run: RunContext,
     /// The root of the repository.
     pub(super) root: PathBuf,
+    /// What the revisions are opened with.
+    pub(super) known: Arc<AnalysisCache>,
     /// The working tree at the last save.
     pub(super) head: Arc<OpenRevision>,
     /// Its workers live as long as the configuration stays.
