@@ -34,7 +34,7 @@ fn shown(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for page in pages() {
         for block in blocks(&fs::read_to_string(&page).unwrap(), "yaml") {
-            if block.starts_with("name:") && block.contains("\njobs:") {
+            if is_whole_workflow(&block) {
                 let name = page.file_stem().unwrap().to_string_lossy().into_owned();
                 files.push(folder.join(format!("{name}-{}.yml", files.len())));
                 fs::write(files.last().unwrap(), format!("{block}\n")).unwrap();
@@ -42,6 +42,12 @@ fn shown(folder: &Path) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// A workflow that the docs show whole. Pages leave out what a reader has already, with a comment in its place.
+fn is_whole_workflow(block: &str) -> bool {
+    let begins = ["name:", "on:"].iter().any(|key| block.starts_with(key));
+    begins && block.contains("\njobs:") && block.contains("steps:")
 }
 
 fn actionlint(files: &[PathBuf]) -> Outcome {
