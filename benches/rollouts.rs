@@ -23,7 +23,9 @@ use konverge_base::model::{
     rollout::{ClockReading, RolloutStack},
 };
 use konverge_config::Config;
-use konverge_policy::rollout::{ChangedStack, RolloutFacts, RolloutRules, RolloutStep, begin, step};
+use konverge_policy::rollout::{
+    ChangedStack, RolloutFacts, RolloutRules, RolloutStart, RolloutStep, begin, step,
+};
 use konverge_state::{
     DocumentWriter, RepositoryId, StateStore,
     store::{MemoryStore, Store},
@@ -93,15 +95,15 @@ async fn bench() {
     }
     for rollout in &config.rollouts {
         let rules = RolloutRules::from_config(rollout, &config.gates);
-        let record = begin(
-            &rollout.name,
-            &commit,
-            &rules,
-            &changed[&rollout.name],
-            None,
-            |_, _| None,
+        let start = RolloutStart {
+            name: &rollout.name,
+            commit: &commit,
+            rules: &rules,
+            changed: &changed[&rollout.name],
+            prior: None,
             now,
-        );
+        };
+        let record = begin(&start, |_, _| None);
         assert!(states.write_rollout(1, &record.unwrap()).await.unwrap());
     }
     let pending: BTreeSet<StackId> = stacks.iter().map(|(id, _)| id.clone()).collect();
@@ -129,7 +131,7 @@ async fn bench() {
                 now,
                 watched: None,
             };
-            if let RolloutStep::Apply(stacks) = step(&stored[&rollout.name].record, &facts) {
+            if let RolloutStep::Apply { stacks, .. } = step(&stored[&rollout.name].record, &facts) {
                 going += stacks.len();
             }
         }

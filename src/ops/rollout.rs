@@ -1,7 +1,7 @@
 //! The `rollout` use cases: how far rollouts are, and what a person does to one. They write the record that the next run of
 //! `konverge ci` finds, and apply nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -154,9 +154,11 @@ pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
     }
     text.push_str(&approvals(record, &config));
     if !record.held.is_empty() {
+        let contents = record.held.iter().map(|held| (&held.stack, held.input));
+        let contents: BTreeSet<_> = contents.collect();
         text.push_str(&format!(
             "held: {} of what failed; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
-            plural(record.held.len(), "change"),
+            plural(contents.len(), "change"),
             log(name)
         ));
     }

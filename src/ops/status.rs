@@ -245,7 +245,7 @@ async fn fill(
             status
                 .objects
                 .get_or_insert_default()
-                .extend(seen.into_iter().map(|(status, _)| status));
+                .extend(seen.into_iter().map(|seen| seen.status));
         }
     }
     Ok(())

@@ -29,20 +29,37 @@ async fn observed(planning: &Planner, target: &Target) -> Result<StackReadiness,
     else {
         return Ok(StackReadiness::Ready);
     };
-    let seen = observe(planning, target, &prior, RuntimeKind::Kubernetes).await?;
+    Ok(of_all(
+        observe(planning, target, &prior, RuntimeKind::Kubernetes).await?,
+    ))
+}
+
+/// The readiness of a stack, from its objects. Only what the Spec itself suspends is as it must be: what somebody else suspends
+/// waits for something, and a user's rule does not say for what.
+fn of_all(seen: Vec<SeenObject>) -> StackReadiness {
     let mut unready = None;
-    for (object, waiting) in seen {
-        let why = format!("{}: {}", object.id, object.message);
-        match object.health {
-            Health::Failed => return Ok(StackReadiness::Failed(why)),
+    for object in seen {
+        let why = format!("{}: {}", object.status.id, object.status.message);
+        match object.status.health {
+            Health::Failed => return StackReadiness::Failed(why),
             Health::Ready => {}
-            Health::Suspended if waiting.is_none() => {}
+            Health::Suspended if object.is_suspended_by_spec && object.waiting.is_none() => {}
             Health::Suspended | Health::Progressing | Health::Unknown => {
                 unready.get_or_insert(why);
             }
         }
     }
-    Ok(unready.map_or(StackReadiness::Ready, StackReadiness::Unready))
+    unready.map_or(StackReadiness::Ready, StackReadiness::Unready)
+}
+
+/// A recorded object as it is now.
+pub struct SeenObject {
+    /// Its health.
+    pub status: ObjectStatus,
+    /// What it waits for.
+    pub waiting: Option<Waiting>,
+    /// The Spec itself suspends it.
+    pub is_suspended_by_spec: bool,
 }
 
 /// The recorded objects of one runtime as they are now.
@@ -54,17 +71,68 @@ pub async fn observe(
     target: &Target,
     prior: &Versioned,
     kind: RuntimeKind,
-) -> Result<Vec<(ObjectStatus, Option<Waiting>)>, UserError> {
+) -> Result<Vec<SeenObject>, UserError> {
     let seen = observe_recorded(planning, target, &prior.state, kind).await?;
     let objects = seen.into_iter().map(|(item, seen)| {
         let (health, message) = seen.health;
-        let status = ObjectStatus {
-            id: item.id,
-            cluster: item.cluster,
-            health,
-            message,
-        };
-        (status, seen.waiting)
+        SeenObject {
+            status: ObjectStatus {
+                id: item.id,
+                cluster: item.cluster,
+                health,
+                message,
+            },
+            waiting: seen.waiting,
+            is_suspended_by_spec: seen.is_suspended_by_spec,
+        }
     });
     Ok(objects.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use konverge_base::model::apply_result::WaitReason;
+
+    use super::*;
+
+    fn object(health: Health, waits: bool, is_suspended_by_spec: bool) -> SeenObject {
+        let waiting = Waiting {
+            reason: WaitReason::Promotion,
+            until: None,
+            wave: None,
+        };
+        SeenObject {
+            status: ObjectStatus {
+                id: "example.com/v1:Thing:shop:web".parse().unwrap(),
+                cluster: None,
+                health,
+                message: "paused".to_owned(),
+            },
+            waiting: waits.then_some(waiting),
+            is_suspended_by_spec,
+        }
+    }
+
+    #[test]
+    fn a_stack_is_ready_if_nothing_of_it_waits_and_only_its_spec_suspends() {
+        let ready = || object(Health::Ready, false, false);
+        let of = |other: SeenObject| of_all(vec![ready(), other, ready()]);
+        assert_eq!(of(ready()), StackReadiness::Ready);
+        assert_eq!(of(object(Health::Suspended, false, true)), StackReadiness::Ready);
+        let why = "example.com/v1:Thing:shop:web: paused".to_owned();
+        for unready in [
+            object(Health::Suspended, false, false),
+            object(Health::Suspended, true, false),
+            object(Health::Suspended, true, true),
+            object(Health::Progressing, false, false),
+            object(Health::Unknown, false, true),
+        ] {
+            assert_eq!(of(unready), StackReadiness::Unready(why.clone()));
+        }
+        let failed = vec![
+            object(Health::Progressing, false, false),
+            object(Health::Failed, false, false),
+        ];
+        assert_eq!(of_all(failed), StackReadiness::Failed(why));
+    }
 }

@@ -67,6 +67,11 @@ impl StackOrder {
         Self { before }
     }
 
+    /// All stacks.
+    pub fn stacks(&self) -> impl Iterator<Item = &StackId> {
+        self.before.keys()
+    }
+
     /// The stacks that a stack waits for.
     pub fn before(&self, stack: &StackId) -> impl Iterator<Item = &StackId> {
         self.before.get(stack).into_iter().flatten()

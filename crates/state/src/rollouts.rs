@@ -15,6 +15,9 @@ use super::{
 };
 use crate::store::Key;
 
+/// How many records of a rollout are kept.
+const KEPT: u64 = 20;
+
 /// A record with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRollout {
@@ -58,9 +61,15 @@ impl StateStore {
     /// # Errors
     /// Errors of the store.
     pub async fn rollout_number(&self, name: &str) -> Result<u64, StateError> {
+        Ok(self.rollout_numbers(name).await?.last().copied().unwrap_or(0))
+    }
+
+    /// The numbers of the records of a rollout, sorted.
+    async fn rollout_numbers(&self, name: &str) -> Result<Vec<u64>, StateError> {
         let listed = self.store.list(&folder().child(name)).await?;
-        let numbers = listed.iter().filter_map(|key| key.last().parse().ok());
-        Ok(numbers.max().unwrap_or(0))
+        let mut numbers: Vec<u64> = listed.iter().filter_map(|key| key.last().parse().ok()).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 
     /// The newest record of a rollout.
@@ -74,15 +83,26 @@ impl StateStore {
         }
     }
 
-    /// Writes the record with this number. `false`: another run has written it.
+    /// Writes the record with this number, and deletes records of long ago. `false`: another run has written it.
     ///
     /// # Errors
     /// Errors of the store.
     pub async fn write_rollout(&self, number: u64, record: &RolloutRecord) -> Result<bool, StateError> {
         let key = place(&record.rollout, number);
         let letter = self.letter("rollout", &key, record)?;
-        let created = put(&*self.store, &key, &letter).await?;
-        Ok(matches!(created, CreateResult::Ours))
+        let CreateResult::Ours = put(&*self.store, &key, &letter).await? else {
+            return Ok(false);
+        };
+        let numbers = self.rollout_numbers(&record.rollout).await?;
+        let newest = numbers.last().copied().unwrap_or(number);
+        let old = numbers.iter().filter(|old| **old + KEPT <= newest);
+        for old in old {
+            if let Err(error) = self.store.delete(&place(&record.rollout, *old)).await {
+                tracing::debug!(%error, "an old record of a rollout could not be deleted");
+            }
+        }
+        // A run that slept for long finds its place free again. Others have written what follows, and deleted it since.
+        Ok(number + KEPT > newest)
     }
 
     async fn rollout_record(&self, name: &str, number: u64) -> Result<StoredRollout, StateError> {
@@ -156,11 +176,34 @@ mod tests {
         assert_eq!(numbers, [("web", 12), ("web-2", 1)]);
         assert_eq!(states.rollout_number("web").await.unwrap(), 12);
         assert_eq!(states.rollout_number("we").await.unwrap(), 0);
-        let place = place("web", 13);
+        let place = super::place("web", 13);
         store
             .create(&place, bytes::Bytes::from_static(b"{}"))
             .await
             .unwrap();
         assert!(states.rollouts().await.is_err(), "a damaged record is not a pass");
+    }
+
+    #[tokio::test]
+    async fn the_newest_records_are_kept_and_a_place_that_was_deleted_is_not_taken_again() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        assert!(states.write_rollout(1, &record("web-2", 0)).await.unwrap());
+        for number in 1..=50 {
+            assert!(states.write_rollout(number, &record("web", 0)).await.unwrap());
+        }
+        let numbers = states.rollout_numbers("web").await.unwrap();
+        assert_eq!(numbers, (31..=50).collect::<Vec<_>>());
+        // A run that read the record 7 long ago wants to go on from it.
+        assert!(!states.write_rollout(8, &record("web", 1)).await.unwrap());
+        assert_eq!(states.rollout_numbers("web").await.unwrap(), numbers);
+        assert!(!states.write_rollout(31, &record("web", 1)).await.unwrap());
+        let stored = states.rollout("web").await.unwrap().unwrap();
+        assert_eq!((stored.number, stored.record.wave), (50, 0));
+        assert_eq!(
+            states.rollout_number("web-2").await.unwrap(),
+            1,
+            "another rollout"
+        );
     }
 }

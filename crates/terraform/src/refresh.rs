@@ -107,6 +107,7 @@ pub(super) async fn observe(
                     live: None,
                     health: (Health::Unknown, error.to_string()),
                     waiting: None,
+                    is_suspended_by_spec: false,
                 };
             }
             let health = match (&live, book.in_flight.get(&item.id)) {
@@ -122,6 +123,7 @@ pub(super) async fn observe(
                 live,
                 health,
                 waiting: None,
+                is_suspended_by_spec: false,
             }
         })
         .collect())

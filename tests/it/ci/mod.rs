@@ -43,6 +43,7 @@ pub mod refused_stacks;
 pub mod request_counts;
 pub mod reviews;
 mod rollout_approvals;
+mod rollout_failures;
 mod rollout_jobs;
 mod rollouts;
 pub mod run_summary;

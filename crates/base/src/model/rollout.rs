@@ -47,8 +47,11 @@ pub struct RolloutRecord {
     /// environments.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ready: BTreeSet<StackId>,
-    /// Contents of stacks with which a rollout failed: a commit that brings nothing else starts no rollout, until somebody
-    /// resumes.
+    /// Since when jobs see stacks of the current wave unready after the bake. A job that sees one ready takes it out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unready_since: BTreeMap<StackId, ClockReading>,
+    /// Contents of stacks with which a rollout failed: they are not applied until a newer content of one of these stacks comes,
+    /// or somebody resumes.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub held: BTreeSet<HeldContent>,
     /// What the gates of the current wave said last.
@@ -63,6 +66,8 @@ pub struct HeldContent {
     pub stack: StackId,
     /// The digest of its inputs; `None`: its removal.
     pub input: Option<Digest>,
+    /// The commit of the rollout that failed. What failed together is lifted together.
+    pub commit: CommitId,
 }
 
 /// A stack of a rollout.
@@ -154,6 +159,7 @@ impl RolloutRecord {
             planned: BTreeMap::new(),
             begun_waves: 1,
             ready: BTreeSet::new(),
+            unready_since: BTreeMap::new(),
             held: BTreeSet::new(),
             measured: BTreeMap::new(),
         }
@@ -207,13 +213,15 @@ impl RolloutRecord {
         self.stacks().map(|(_, id, stack)| HeldContent {
             stack: id.clone(),
             input: stack.input,
+            commit: self.commit.clone(),
         })
     }
 
     /// What is held besides the contents that it brings: they are no failure any more.
     pub fn held_without_own(&self) -> BTreeSet<HeldContent> {
-        let own: BTreeSet<_> = self.contents().collect();
-        self.held.difference(&own).cloned().collect()
+        let own: BTreeMap<_, _> = self.stacks().map(|(_, id, stack)| (id, stack.input)).collect();
+        let is_own = |held: &&HeldContent| own.get(&held.stack) == Some(&held.input);
+        self.held.iter().filter(|held| !is_own(held)).cloned().collect()
     }
 
     /// `wave 2 of 3`.

@@ -12,7 +12,7 @@ use super::{
     approval::{ApprovalGate, OwnPlans},
     gates::{self, PrometheusNumbers},
     lane::{HeadLane, OlderLane},
-    outcomes::{RolloutEvent, RolloutWait, carries, waiting_outcome},
+    outcomes::{RolloutEvent, RolloutWait, carries, held_outcome, waiting_outcome},
     rollback::WaveRollback,
 };
 use crate::{apply_lane::ApplyTarget, environments::EnvironmentScope, job::Job};
@@ -26,7 +26,9 @@ use konverge_base::{
     },
 };
 use konverge_config::{Config, RolloutConfig};
-use konverge_policy::rollout::{GateReading, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, step};
+use konverge_policy::rollout::{
+    GateReading, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, held_stacks, step,
+};
 use konverge_run::{
     StateBackend, Target,
     apply::{self, Decisions},
@@ -200,7 +202,7 @@ impl RolloutDriver<'_> {
                         self.write(*next).await?;
                         true
                     }
-                    RolloutStep::Apply(stacks) => self.apply(&stored, &stacks).await?,
+                    RolloutStep::Apply { stacks, at_once } => self.apply(&stored, &stacks, at_once).await?,
                     RolloutStep::RollBack(stacks) => self.roll_back(&stored, &stacks).await?,
                     RolloutStep::Wait { reason, until, why } => {
                         self.sleep(RolloutWait { reason, until, why }).await
@@ -438,6 +440,15 @@ impl RolloutDriver<'_> {
         let mut outcomes = self.outcomes;
         // What waits for a later rollout is of the head.
         let mut queued = BTreeSet::new();
+        let mut inputs = BTreeMap::new();
+        for (_, target) in self.pending {
+            if self.had.get(&target.id) != Some(self.head.head)
+                && let Ok(input) = self.head.planning.input_digest(target)
+            {
+                inputs.insert(target.id.clone(), input);
+            }
+        }
+        let held = held_stacks(record, &inputs);
         for (_, target) in self.pending {
             let has_head = self.had.get(&target.id) == Some(self.head.head);
             if has_head || outcomes.contains_key(&target.id) {
@@ -446,10 +457,14 @@ impl RolloutDriver<'_> {
             let outcome = match (failure, record, self.head.planning.input_digest(target)) {
                 (Some(failure), ..) => apply::stopped_outcome(target, StackResult::Failed, failure),
                 (None, Some(record), Ok(input)) => {
-                    if !carries(record, &target.id, input) {
+                    let is_carried = carries(record, &target.id, input);
+                    if !is_carried {
                         queued.insert(target.id.clone());
                     }
-                    waiting_outcome(target, input, record, self.wait.as_ref())
+                    match held.contains(&target.id) && (!is_carried || record.phase.is_over()) {
+                        true => held_outcome(target, record),
+                        false => waiting_outcome(target, input, record, self.wait.as_ref()),
+                    }
                 }
                 (None, _, Err(failure)) => apply::stopped_outcome(target, StackResult::Failed, &failure),
                 (None, None, Ok(_)) => continue,

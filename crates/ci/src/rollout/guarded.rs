@@ -41,7 +41,9 @@ impl GuardedTargets {
         }
         let matcher = config.rollout_matcher();
         let empty = empty_waves(config, side);
-        let order = StackOrder::build(config, &pending)?;
+        let leaving = pending.iter().filter(|target| target.head.is_none());
+        let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
+        let order = StackOrder::build(config, &pending)?.taking_down(&leaving);
         let mut split = Self::default();
         for target in pending {
             match matcher.wave_of(&target.folder) {
@@ -64,12 +66,9 @@ impl GuardedTargets {
             }
         }
         split.refuse(&empty);
-        let cycles: BTreeMap<String, UserError> = split
-            .by_rollout
-            .iter()
-            .filter_map(|(rollout, targets)| Some((rollout.clone(), cycle(rollout, targets, &order)?)))
-            .collect();
-        split.refuse(&cycles);
+        while let Some(cycle) = WaveOrder::new(&split.by_rollout, &order).cycle() {
+            split.refuse(&cycle);
+        }
         Ok(split)
     }
 
@@ -117,29 +116,141 @@ fn empty_waves(config: &Config, side: &OpenRevision) -> BTreeMap<String, UserErr
     empty
 }
 
-/// The error if a stack of a wave must be applied after one of a later wave.
-fn cycle(rollout: &str, targets: &[(usize, Target)], order: &StackOrder) -> Option<UserError> {
-    let waves: BTreeMap<&StackId, usize> = targets.iter().map(|(wave, target)| (&target.id, *wave)).collect();
-    targets.iter().find_map(|(early, target)| {
-        let mut seen = BTreeSet::new();
-        let mut behind = vec![&target.id];
-        while let Some(id) = behind.pop() {
-            for first in order.before(id).filter(|first| seen.insert((*first).clone())) {
-                if let Some(late) = waves.get(first).filter(|late| *late > early) {
-                    let what = format!(
-                        "the rollout `{rollout}` and the `after` rules form a cycle: {} of wave {} comes after {first} of wave {}",
-                        target.id,
-                        early + 1,
-                        *late + 1
-                    );
-                    let failure = UserError::new(ErrorKind::Config, what);
-                    return Some(failure.hint("change the waves, or take the `after` rule out"));
+/// What must end before what, by the waves of all rollouts and by `after`.
+struct WaveOrder<'a> {
+    places: BTreeMap<&'a StackId, (&'a str, usize)>,
+    before: BTreeMap<WaveStep<'a>, Vec<WaveStep<'a>>>,
+}
+
+/// A stack, or the end of a wave of a rollout.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum WaveStep<'a> {
+    Stack(&'a StackId),
+    End(&'a str, usize),
+}
+
+impl<'a> WaveOrder<'a> {
+    fn new(by_rollout: &'a BTreeMap<String, Vec<(usize, Target)>>, order: &'a StackOrder) -> Self {
+        let mut wave_order = Self {
+            places: BTreeMap::new(),
+            before: BTreeMap::new(),
+        };
+        let before = &mut wave_order.before;
+        for (rollout, targets) in by_rollout {
+            let last = targets.iter().map(|(wave, _)| *wave).max().unwrap_or(0);
+            // A wave without pending stacks ends too, after those before it.
+            for wave in 1..=last {
+                let end = before.entry(WaveStep::End(rollout, wave)).or_default();
+                end.push(WaveStep::End(rollout, wave - 1));
+            }
+            for (wave, target) in targets {
+                wave_order.places.insert(&target.id, (rollout, *wave));
+                let end = before.entry(WaveStep::End(rollout, *wave)).or_default();
+                end.push(WaveStep::Stack(&target.id));
+                if let Some(earlier) = wave.checked_sub(1) {
+                    let stack = before.entry(WaveStep::Stack(&target.id)).or_default();
+                    stack.push(WaveStep::End(rollout, earlier));
                 }
-                behind.push(first);
             }
         }
-        None
-    })
+        for id in order.stacks() {
+            let stack = before.entry(WaveStep::Stack(id)).or_default();
+            stack.extend(order.before(id).map(WaveStep::Stack));
+        }
+        wave_order
+    }
+
+    /// The rollouts of a cycle, with their error: each of them would wait for ever.
+    fn cycle(&self) -> Option<BTreeMap<String, UserError>> {
+        let cycle = self.find()?;
+        // Where a stack of a rollout comes after another stack by the rules alone.
+        let stacks = cycle.iter().filter_map(|step| match step {
+            WaveStep::Stack(id) => Some((*id, *self.places.get(id)?)),
+            WaveStep::End(..) => None,
+        });
+        let stacks: Vec<_> = stacks.collect();
+        let rollouts: BTreeSet<&str> = stacks.iter().map(|(_, (rollout, _))| *rollout).collect();
+        let names: Vec<_> = rollouts.iter().map(|name| format!("`{name}`")).collect();
+        let with_name = |rollout: &str| match rollouts.len() {
+            1 => String::new(),
+            _ => format!(" of `{rollout}`"),
+        };
+        let mut says = Vec::new();
+        for (at, (id, (rollout, wave))) in stacks.iter().enumerate() {
+            let (first, (other, late)) = stacks[(at + 1) % stacks.len()];
+            if rollout != &other || late > *wave {
+                says.push(format!(
+                    "{id} of wave {}{} comes after {first} of wave {}{}",
+                    wave + 1,
+                    with_name(rollout),
+                    late + 1,
+                    with_name(other)
+                ));
+            }
+        }
+        // A cycle of `after` rules alone is refused with the order.
+        if rollouts.is_empty() {
+            return None;
+        }
+        let what = format!(
+            "the rollout{} {} and the `after` rules form a cycle: {}",
+            if names.len() == 1 { "" } else { "s" },
+            names.join(", "),
+            says.join(", and ")
+        );
+        let failure = || {
+            UserError::new(ErrorKind::Config, what.clone())
+                .hint("change the waves, or take the `after` rule out")
+        };
+        Some(
+            rollouts
+                .iter()
+                .map(|name| ((*name).to_owned(), failure()))
+                .collect(),
+        )
+    }
+
+    /// The steps of a cycle, each before the one that it waits for.
+    fn find(&self) -> Option<Vec<WaveStep<'a>>> {
+        let mut left: BTreeMap<_, usize> = self.before.iter().map(|(step, all)| (*step, all.len())).collect();
+        let mut after: BTreeMap<WaveStep<'_>, Vec<WaveStep<'_>>> = BTreeMap::new();
+        for (step, before) in &self.before {
+            for first in before {
+                after.entry(*first).or_default().push(*step);
+                left.entry(*first).or_default();
+            }
+        }
+        let mut free: Vec<_> = left
+            .iter()
+            .filter(|(_, count)| **count == 0)
+            .map(|(step, _)| *step)
+            .collect();
+        while let Some(done) = free.pop() {
+            left.remove(&done);
+            for step in after.get(&done).into_iter().flatten() {
+                if let Some(count) = left.get_mut(step) {
+                    *count -= 1;
+                    if *count == 0 {
+                        free.push(*step);
+                    }
+                }
+            }
+        }
+        // Each step that is left waits for another one that is left.
+        let mut path = vec![*left.keys().next()?];
+        loop {
+            let last = path.last()?;
+            let next = self
+                .before
+                .get(last)?
+                .iter()
+                .find(|first| left.contains_key(first))?;
+            if let Some(at) = path.iter().position(|step| step == next) {
+                return Some(path.split_off(at));
+            }
+            path.push(*next);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,27 +258,69 @@ mod tests {
     use super::*;
     use konverge_base::model::RepoPath;
 
+    fn target(name: &str) -> Target {
+        let folder = RepoPath::normalize(&format!("appops/{name}/prod")).unwrap();
+        Target::forgotten(format!("{name}/prod").parse().unwrap(), folder)
+    }
+
+    /// The error of each rollout in a cycle. Each rollout has two waves, of one stack each.
+    fn cycles(rollouts: &[(&str, [&str; 2])], rules: &str) -> Vec<(String, String)> {
+        let names = rollouts.iter().flat_map(|(_, waves)| waves).copied();
+        let all: Vec<_> = names.chain(["free"]).map(target).collect();
+        let config = Config::parse(&format!("stacks: [{rules}]\n")).unwrap();
+        let order = StackOrder::build(&config, &all).unwrap();
+        let by_rollout = rollouts.iter().map(|(name, [first, second])| {
+            let targets = vec![(0, target(first)), (2, target(second))];
+            ((*name).to_owned(), targets)
+        });
+        let by_rollout = by_rollout.collect();
+        let found = WaveOrder::new(&by_rollout, &order).cycle();
+        let said = found.into_iter().flatten();
+        said.map(|(name, error)| (name, error.message)).collect()
+    }
+
     #[test]
     fn an_early_wave_cannot_come_after_a_late_one_even_by_way_of_a_free_stack() {
-        let target = |name: &str| {
-            let folder = RepoPath::normalize(&format!("appops/{name}/prod")).unwrap();
-            Target::forgotten(format!("{name}/prod").parse().unwrap(), folder)
+        let web = [("web", ["a", "b"])];
+        let waves = |rules: &str| cycles(&web, rules);
+        assert!(waves("{match: 'b/prod', after: ['a/prod']}").is_empty());
+        let [(name, says)] = &waves("{match: 'a/prod', after: ['b/prod']}")[..] else {
+            panic!()
         };
-        let all = ["a", "b", "free"].map(target);
-        let waves = |rules: &str| {
-            let config = Config::parse(&format!("stacks: [{rules}]\n")).unwrap();
-            let order = StackOrder::build(&config, &all).unwrap();
-            cycle("web", &[(0, target("a")), (1, target("b"))], &order)
-        };
-        assert!(waves("{match: 'b/prod', after: ['a/prod']}").is_none());
-        let direct = waves("{match: 'a/prod', after: ['b/prod']}").unwrap();
+        assert_eq!(name, "web");
         assert!(
-            direct
-                .message
-                .contains("a/prod of wave 1 comes after b/prod of wave 2"),
-            "{direct}"
+            says.contains("a/prod of wave 1 comes after b/prod of wave 3"),
+            "{says}"
         );
         let by_way = "{match: 'a/prod', after: ['free/prod']}, {match: 'free/prod', after: ['b/prod']}";
-        assert!(waves(by_way).is_some());
+        assert_eq!(waves(by_way).len(), 1);
+    }
+
+    #[test]
+    fn two_rollouts_whose_waves_wait_for_each_other_form_a_cycle() {
+        let both = [("db", ["d1", "d2"]), ("web", ["w1", "w2"]), ("x", ["x1", "x2"])];
+        let across = "{match: 'd1/prod', after: ['w2/prod']}, {match: 'w1/prod', after: ['d2/prod']}";
+        let found = cycles(&both, across);
+        let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["db", "web"], "the third one is not in it");
+        for (_, says) in &found {
+            for part in [
+                "the rollouts `db`, `web` and the `after` rules form a cycle: ",
+                "d1/prod of wave 1 of `db` comes after w2/prod of wave 3 of `web`",
+                "w1/prod of wave 1 of `web` comes after d2/prod of wave 3 of `db`",
+            ] {
+                assert!(says.contains(part), "{says}");
+            }
+        }
+        // One of the two alone is an order.
+        assert!(cycles(&both, "{match: 'd1/prod', after: ['w2/prod']}").is_empty());
+        // Stacks of one wave may wait for each other in both directions.
+        assert!(
+            cycles(
+                &both,
+                "{match: 'd1/prod', after: ['w1/prod']}, {match: 'w2/prod', after: ['d2/prod']}"
+            )
+            .is_empty()
+        );
     }
 }

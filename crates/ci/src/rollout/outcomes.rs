@@ -60,6 +60,23 @@ pub(super) fn carries(record: &RolloutRecord, id: &StackId, input: Option<Digest
     stacks.any(|(_, other, stack)| other == id && stack.input == input)
 }
 
+/// The outcome of a pending stack with a content that failed in an earlier rollout.
+pub(super) fn held_outcome(target: &Target, record: &RolloutRecord) -> StackOutcome {
+    let name = &record.rollout;
+    let failure = UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "the rollout `{name}` failed with this change of {}, so it is not applied again",
+            target.id
+        ),
+    )
+    .hint("a merge that changes what failed starts a new rollout")
+    .hint(format!(
+        "`konverge rollout resume {name}` lets it be applied, once the rollout has ended"
+    ));
+    apply::stopped_outcome(target, StackResult::Stopped, &failure)
+}
+
 /// The outcome of a pending stack that this run did not apply, because of its rollout.
 pub(super) fn waiting_outcome(
     target: &Target,

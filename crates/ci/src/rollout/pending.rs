@@ -10,7 +10,7 @@ use konverge_base::{
         rollout::{RolloutRecord, RolloutStack},
     },
 };
-use konverge_policy::rollout::{ChangedStack, begin};
+use konverge_policy::rollout::{ChangedStack, RolloutStart, begin};
 use konverge_run::Target;
 
 impl RolloutDriver<'_> {
@@ -46,18 +46,15 @@ impl RolloutDriver<'_> {
             Ok(Some((name, wave))) if name == self.rollout.name => Some(wave),
             _ => None,
         };
-        let prior = self.stored.as_ref().map(|stored| &stored.record);
-        let name = &self.rollout.name;
-        let begun = begin(
-            name,
-            self.head.head,
-            &self.rules,
-            &changed,
-            prior,
-            wave_of,
-            self.now(),
-        );
-        match begun {
+        let start = RolloutStart {
+            name: &self.rollout.name,
+            commit: self.head.head,
+            rules: &self.rules,
+            changed: &changed,
+            prior: self.stored.as_ref().map(|stored| &stored.record),
+            now: self.now(),
+        };
+        match begin(&start, wave_of) {
             Some(record) => self.write(record).await.map(|()| true),
             None => Ok(false),
         }

@@ -27,9 +27,10 @@ impl RolloutDriver<'_> {
         &mut self,
         stored: &StoredRollout,
         stacks: &BTreeSet<StackId>,
+        at_once: usize,
     ) -> Result<bool, UserError> {
         let record = &stored.record;
-        let (targets, why) = self.applicable(record, stacks)?;
+        let (targets, why) = self.applicable(record, stacks, at_once)?;
         if targets.is_empty() {
             self.wait = Some(RolloutWait {
                 reason: WaitReason::Wave,
@@ -60,30 +61,30 @@ impl RolloutDriver<'_> {
         self.take(record, report, &fence).await
     }
 
-    /// The stacks that this job may apply now, and why it may not apply the others.
+    /// The stacks that this job may apply now, and why it may not apply the others. Every job chooses the same stacks, and
+    /// applies its own of them: so no more than `at_once` go, whatever jobs run.
     fn applicable(
         &self,
         record: &RolloutRecord,
         stacks: &BTreeSet<StackId>,
+        at_once: usize,
     ) -> Result<(Vec<Target>, String), UserError> {
         let lane = self.lane(&record.commit);
         let leaving = lane.pending.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
         let order = StackOrder::build(self.config, lane.pending)?.taking_down(&leaving);
-        let is_done = |id: &StackId| {
-            stacks.contains(id) || self.succeeded.contains(id) || self.had.get(id) == Some(&record.commit)
-        };
-        let mut why = "another job applies its stacks".to_owned();
-        let mut targets = Vec::new();
-        for target in lane.pending.iter().filter(|target| stacks.contains(&target.id)) {
-            let first = order.before(&target.id).find(|first| !is_done(first));
-            match first {
-                Some(first) => why = format!("{first} must be applied before {} and is pending", target.id),
-                None if self.scope.covers(target) => targets.push(target.clone()),
-                None => {}
-            }
-        }
-        Ok((targets, why))
+        let is_done = |id: &StackId| self.succeeded.contains(id) || self.had.get(id) == Some(&record.commit);
+        let (chosen, blocked) = first_in_order(&order, stacks, is_done, at_once);
+        let targets = lane.pending.iter().filter(|target| chosen.contains(&target.id));
+        let targets: Vec<_> = targets
+            .filter(|target| self.scope.covers(target))
+            .cloned()
+            .collect();
+        let why = blocked.filter(|_| chosen.is_empty());
+        Ok((
+            targets,
+            why.unwrap_or_else(|| "another job applies its stacks".to_owned()),
+        ))
     }
 
     /// Takes over what an apply did. Returns true if something came of it.
@@ -166,5 +167,77 @@ impl RolloutDriver<'_> {
             });
         }
         Ok(goes_on)
+    }
+}
+
+/// The first `at_once` stacks in the order of `after`, and why the first of the others must wait. A stack goes if all that come
+/// before it are done, or go with it.
+fn first_in_order(
+    order: &StackOrder,
+    stacks: &BTreeSet<StackId>,
+    is_done: impl Fn(&StackId) -> bool,
+    at_once: usize,
+) -> (BTreeSet<StackId>, Option<String>) {
+    let levels = order.waves();
+    let mut sorted: Vec<_> = stacks.iter().collect();
+    sorted.sort_by_key(|id| (levels.get(*id), *id));
+    let mut chosen = BTreeSet::new();
+    let mut blocked = None;
+    for id in sorted {
+        let first = order
+            .before(id)
+            .find(|first| !chosen.contains(*first) && !is_done(first));
+        match first {
+            Some(first) => {
+                blocked.get_or_insert_with(|| format!("{first} must be applied before {id} and is pending"));
+            }
+            None if chosen.len() < at_once => {
+                chosen.insert(id.clone());
+            }
+            None => {}
+        }
+    }
+    (chosen, blocked)
+}
+
+#[cfg(test)]
+mod tests {
+    use konverge_base::model::RepoPath;
+    use konverge_config::Config;
+
+    use super::*;
+
+    #[test]
+    fn a_number_at_once_is_taken_in_the_order_of_after() {
+        let target = |name: &str| {
+            let folder = RepoPath::normalize(&format!("appops/{name}/prod")).unwrap();
+            Target::forgotten(format!("{name}/prod").parse().unwrap(), folder)
+        };
+        let all = ["a", "b", "c", "free"].map(target);
+        let rules =
+            "stacks: [{match: 'a/prod', after: ['b/prod']}, {match: 'c/prod', after: ['free/prod']}]\n";
+        let order = StackOrder::build(&Config::parse(rules).unwrap(), &all).unwrap();
+        let chosen = |left: &[&str], done: &[&str], at_once| {
+            let ids = |names: &[&str]| -> BTreeSet<StackId> {
+                names
+                    .iter()
+                    .map(|name| format!("{name}/prod").parse().unwrap())
+                    .collect()
+            };
+            let done = ids(done);
+            let (chosen, why) = first_in_order(&order, &ids(left), |id| done.contains(id), at_once);
+            let chosen: Vec<_> = chosen.iter().map(StackId::as_str).collect();
+            (chosen.join(" "), why)
+        };
+        assert_eq!(chosen(&["a", "b"], &[], 1).0, "b/prod");
+        assert_eq!(chosen(&["a"], &["b"], 1).0, "a/prod");
+        assert_eq!(chosen(&["a", "b"], &[], 2).0, "a/prod b/prod");
+        // What is blocked from outside of the wave takes no place.
+        let says = "free/prod must be applied before c/prod and is pending";
+        assert_eq!(
+            chosen(&["b", "c"], &[], 2),
+            ("b/prod".to_owned(), Some(says.to_owned()))
+        );
+        assert_eq!(chosen(&["b", "c"], &["free"], 2).0, "b/prod c/prod");
     }
 }

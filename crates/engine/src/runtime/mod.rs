@@ -145,6 +145,8 @@ pub struct ObservedObject {
     pub health: (Health, String),
     /// What it waits for that nobody but somebody outside of its cluster does.
     pub waiting: Option<Waiting>,
+    /// The Spec itself suspends it. It does what it must.
+    pub is_suspended_by_spec: bool,
 }
 
 /// A planned resource: what is shown, and what the runtime needs to execute exactly that.

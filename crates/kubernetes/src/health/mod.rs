@@ -51,6 +51,24 @@ pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> Healt
         .unwrap_or_else(|| kstatus::evaluate(&view, related))
 }
 
+/// Returns true if the Spec itself suspends an object: by the built-in rule of its kind, or with `spec.suspend` for a kind
+/// without one. A user's rule can say that an object is suspended, and not by whom.
+pub fn is_suspended_by_spec(object: &Value, rules: &HealthRules) -> bool {
+    let view = ObjectView(object);
+    let (group, kind) = (view.group(), view.text("/kind"));
+    let (related, manager) = (Related::default(), rules.field_manager());
+    if let Some(own) = progressive::evaluate((group, kind), &view, &related, manager) {
+        return own.health == Health::Suspended && !matches!(own.weight, WaitPolicy::Waiting(_));
+    }
+    let own = builtin::evaluate(group, kind, &view, &related);
+    let field = match kind {
+        "Deployment" => "/spec/paused",
+        _ => "/spec/suspend",
+    };
+    let is_suspended = own.map_or(view.flag(field), |own| own.health == Health::Suspended);
+    is_suspended && promotion::is_of_spec(&view, field, manager)
+}
+
 /// As [`evaluate`], including rules in KCL.
 pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);

@@ -42,6 +42,48 @@ fn built_in_rules_say_what_the_table_says() {
 }
 
 #[test]
+fn only_a_field_of_the_spec_suspends_an_object_on_purpose() {
+    let object = |kind: &str, field: &str, manager: &str| {
+        let (version, kind) = kind.rsplit_once('/').unwrap();
+        let owner = json!([{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {format!("f:{field}"): {}}}}]);
+        json!({"apiVersion": version, "kind": kind, "metadata": {"generation": 1, "managedFields": owner},
+            "spec": {field: true}, "status": {"observedGeneration": 1, "conditions": [{"type": "Suspended", "status": "True"}]}})
+    };
+    let lua = "return {status = 'Suspended', message = 'by a rule'}";
+    let rules = ["example.com/Thing", "apps/Deployment"].map(|kind| {
+        let place = std::path::Path::new(kind).join("health.lua");
+        (place, "health.lua".to_owned(), lua.to_owned())
+    });
+    let rules = HealthRules::from_files(rules).unwrap();
+    let is_on_purpose = |object: &Value| {
+        let verdict = evaluate(object, &Related::default(), &rules);
+        assert_eq!(verdict.health, Health::Suspended, "{object}");
+        is_suspended_by_spec(object, &rules)
+    };
+    for (kind, field) in [
+        ("apps/v1/Deployment", "paused"),
+        ("batch/v1/Job", "suspend"),
+        ("batch/v1/CronJob", "suspend"),
+        ("argoproj.io/v1alpha1/Rollout", "paused"),
+        ("example.com/v1/Thing", "suspend"),
+    ] {
+        assert!(
+            is_on_purpose(&object(kind, field, crate::FIELD_MANAGER)),
+            "{kind}"
+        );
+        // `kubectl rollout pause`, or a controller such as Kueue.
+        assert!(!is_on_purpose(&object(kind, field, "somebody")), "{kind}");
+    }
+    // A rule of the user's says so, and the Spec does not.
+    for kind in ["example.com/v1/Thing", "apps/v1/Deployment"] {
+        assert!(
+            !is_on_purpose(&object(kind, "other", crate::FIELD_MANAGER)),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
 fn a_failure_weighs_as_much_as_waiting_can_not_heal_it() {
     let weight = |object: Value| evaluate(&object, &Related::default(), &HealthRules::default()).weight;
     let deployment = |reason: &str, message: &str, deadline: u32, owned: Value| {

@@ -44,11 +44,14 @@ pub(crate) async fn observe(
         .zip(found)
         .map(|((item, subject), raw)| async move {
             let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
-            let mut waiting = None;
+            let (mut waiting, mut is_suspended_by_spec) = (None, false);
             let health = match &live {
                 Some(live) => {
                     let (health, why, wait) = health(runtime, subject, live).await;
                     waiting = wait;
+                    let is_suspended = health == Health::Suspended && waiting.is_none();
+                    is_suspended_by_spec =
+                        is_suspended && health::is_suspended_by_spec(live, &subject.health_rules(runtime));
                     (health, why)
                 }
                 None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
@@ -63,6 +66,7 @@ pub(crate) async fn observe(
                 live,
                 health,
                 waiting,
+                is_suspended_by_spec,
             })
         });
     let observed: Vec<_> = observed.collect();

@@ -1,9 +1,9 @@
 //! The start of a rollout: whether a change starts one, and with which stacks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_base::model::{
-    CommitId, StackId,
+    CommitId, Digest, StackId,
     rollout::{ClockReading, HeldContent, RolloutPhase, RolloutRecord, RolloutStack},
 };
 
@@ -18,41 +18,83 @@ pub struct ChangedStack {
     pub stack: RolloutStack,
 }
 
-/// Returns true if a change is held: a rollout failed with the same contents, and no person resumed it.
-pub fn is_held(prior: Option<&RolloutRecord>, changed: &BTreeMap<StackId, ChangedStack>) -> bool {
-    let Some(prior) = prior else { return false };
-    changed.iter().all(|(id, changed)| {
-        prior.held.contains(&HeldContent {
-            stack: id.clone(),
-            input: changed.stack.input,
-        })
-    })
+/// A change that may start a rollout.
+#[derive(Debug, Clone, Copy)]
+pub struct RolloutStart<'a> {
+    /// The name of the rollout.
+    pub name: &'a str,
+    /// The commit.
+    pub commit: &'a CommitId,
+    /// The rules of today.
+    pub rules: &'a RolloutRules,
+    /// The stacks that the commit changes.
+    pub changed: &'a BTreeMap<StackId, ChangedStack>,
+    /// The newest record of the rollout.
+    pub prior: Option<&'a RolloutRecord>,
+    /// The clocks.
+    pub now: ClockReading,
 }
 
-/// The record of a new rollout; `None` if there is nothing to do, if an earlier one has not ended, or if its commit is held.
+/// The stacks whose content is held: a rollout failed with it, and nothing has lifted that since. `now` are the contents that a
+/// commit brings.
+///
+/// A newer content of any stack of that rollout lifts it for all of them: the stacks of a change belong together. A push to
+/// other stacks does not.
+pub fn held_stacks(
+    prior: Option<&RolloutRecord>,
+    now: &BTreeMap<StackId, Option<Digest>>,
+) -> BTreeSet<StackId> {
+    let Some(prior) = prior else {
+        return BTreeSet::new();
+    };
+    let is_newer = |held: &&HeldContent| {
+        now.get(&held.stack).is_some_and(|input| {
+            !prior.held.contains(&HeldContent {
+                input: *input,
+                ..(*held).clone()
+            })
+        })
+    };
+    let lifted: BTreeSet<_> = prior
+        .held
+        .iter()
+        .filter(is_newer)
+        .map(|held| &held.commit)
+        .collect();
+    let held = prior.held.iter().filter(|held| !lifted.contains(&held.commit));
+    let held = held.filter(|held| now.get(&held.stack) == Some(&held.input));
+    held.map(|held| held.stack.clone()).collect()
+}
+
+/// The record of a new rollout; `None` if there is nothing to do, if an earlier one has not ended, or if everything is held.
 ///
 /// `wave_of` says to which wave a stack of the earlier rollout belongs now. What that rollout has begun and not ended
 /// belongs to the new one too: nothing goes to a later wave that has not baked in an earlier one.
 pub fn begin(
-    name: &str,
-    commit: &CommitId,
-    rules: &RolloutRules,
-    changed: &BTreeMap<StackId, ChangedStack>,
-    prior: Option<&RolloutRecord>,
+    start: &RolloutStart<'_>,
     wave_of: impl Fn(&StackId, &RolloutStack) -> Option<usize>,
-    now: ClockReading,
 ) -> Option<RolloutRecord> {
+    let RolloutStart { changed, prior, .. } = *start;
     // One that stopped without a failure waits for a person.
-    let has_failed = |prior: &RolloutRecord| prior.phase == RolloutPhase::Stopped && !prior.held.is_empty();
-    let may_start = prior.is_none_or(|prior| prior.phase.is_over() || has_failed(prior));
-    if changed.is_empty() || !may_start || is_held(prior, changed) {
+    let has_failed = |prior: &RolloutRecord| {
+        prior.phase == RolloutPhase::Stopped && prior.contents().all(|content| prior.held.contains(&content))
+    };
+    if !prior.is_none_or(|prior| prior.phase.is_over() || has_failed(prior)) {
         return None;
     }
-    let mut waves = vec![BTreeMap::new(); rules.waves.len()];
+    let contents = changed
+        .iter()
+        .map(|(id, changed)| (id.clone(), changed.stack.input));
+    let held = held_stacks(prior, &contents.collect());
+    let mut waves = vec![BTreeMap::new(); start.rules.waves.len()];
     for (id, changed) in changed {
-        waves
-            .get_mut(changed.wave)?
-            .insert(id.clone(), changed.stack.clone());
+        if !held.contains(id) {
+            let wave = waves.get_mut(changed.wave)?;
+            wave.insert(id.clone(), changed.stack.clone());
+        }
+    }
+    if waves.iter().all(BTreeMap::is_empty) {
+        return None;
     }
     let unfinished = prior.filter(|prior| prior.phase != RolloutPhase::Done);
     for (id, stack) in unfinished.into_iter().flat_map(RolloutRecord::begun_stacks) {
@@ -63,7 +105,13 @@ pub fn begin(
     }
     Some(RolloutRecord {
         held: prior.map(|prior| prior.held.clone()).unwrap_or_default(),
-        ..RolloutRecord::at_start(name, commit.clone(), rules.digest, waves, now)
+        ..RolloutRecord::at_start(
+            start.name,
+            start.commit.clone(),
+            start.rules.digest,
+            waves,
+            start.now,
+        )
     })
 }
 

@@ -34,14 +34,31 @@ fn changed(stacks: &[(&str, usize, &str)]) -> BTreeMap<StackId, ChangedStack> {
 }
 
 fn started(stacks: &[(&str, usize, &str)], prior: Option<&RolloutRecord>) -> Option<RolloutRecord> {
+    started_at('a', stacks, prior)
+}
+
+/// Begins a rollout with the commit that has this letter.
+fn started_at(
+    letter: char,
+    stacks: &[(&str, usize, &str)],
+    prior: Option<&RolloutRecord>,
+) -> Option<RolloutRecord> {
     let rules = RolloutRules {
         digest: Digest::of_bytes(b"rules"),
         waves: vec![WaveRules::default(); 2],
         rolls_back: false,
     };
     let wave_of = |id: &StackId, _: &RolloutStack| Some(usize::from(!id.as_str().ends_with("canary")));
-    let commit = "a".repeat(40).parse().unwrap();
-    begin("web", &commit, &rules, &changed(stacks), prior, wave_of, now())
+    let commit = letter.to_string().repeat(40).parse().unwrap();
+    let start = RolloutStart {
+        name: "web",
+        commit: &commit,
+        rules: &rules,
+        changed: &changed(stacks),
+        prior,
+        now: now(),
+    };
+    begin(&start, wave_of)
 }
 
 fn in_phase(record: &RolloutRecord, phase: RolloutPhase) -> RolloutRecord {
@@ -98,6 +115,52 @@ fn what_failed_is_held_until_something_newer_comes_or_somebody_resumes() {
     // One that stopped without a failure waits for a person.
     let edited = in_phase(&first, RolloutPhase::Stopped);
     assert_eq!(started(&[("a/prod", 1, "two")], Some(&edited)), None);
+}
+
+/// The ids of the stacks of each wave.
+fn ids(record: &RolloutRecord) -> Vec<String> {
+    let wave = |wave: &BTreeMap<StackId, RolloutStack>| {
+        let ids: Vec<_> = wave.keys().map(StackId::as_str).collect();
+        ids.join(" ")
+    };
+    record.waves.iter().map(wave).collect()
+}
+
+/// A record of a rollout that failed, with what failed before it.
+fn failed(record: &RolloutRecord) -> RolloutRecord {
+    RolloutRecord {
+        held: record.held.iter().cloned().chain(record.contents()).collect(),
+        ..in_phase(record, RolloutPhase::Stopped)
+    }
+}
+
+#[test]
+fn a_push_to_other_stacks_of_the_rollout_does_not_lift_what_failed() {
+    let both = [("a/canary", 0, "one"), ("a/prod", 1, "one")];
+    let first = failed(&started(&both, None).unwrap());
+    let with_b = [both[0], both[1], ("b/canary", 0, "new")];
+    let other = started_at('b', &with_b, Some(&first)).unwrap();
+    assert_eq!(ids(&other), ["b/canary", ""]);
+    // Whether it ends well or fails: what failed is held still.
+    let done = RolloutRecord {
+        held: other.held_without_own(),
+        ..in_phase(&other, RolloutPhase::Done)
+    };
+    let inputs = |stacks: &[(&str, usize, &str)]| {
+        let changed = changed(stacks).into_iter();
+        changed.map(|(id, changed)| (id, changed.stack.input)).collect()
+    };
+    assert_eq!(held_stacks(Some(&done), &inputs(&with_b)).len(), 2);
+    assert_eq!(started_at('b', &both, Some(&done)), None);
+    let other = failed(&other);
+    assert_eq!(started_at('b', &with_b, Some(&other)), None);
+    // Each of the two is lifted by its own newer change alone, with all that failed beside it.
+    let mended = [both[0], both[1], ("b/canary", 0, "newer")];
+    let next = started_at('c', &mended, Some(&other)).unwrap();
+    assert_eq!(ids(&next), ["b/canary", ""]);
+    let mended = [both[0], ("a/prod", 1, "two"), ("b/canary", 0, "new")];
+    let next = started_at('c', &mended, Some(&other)).unwrap();
+    assert_eq!(ids(&next), ["a/canary", "a/prod"]);
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub fn command(
     let changed = RolloutRecord {
         since: now,
         why: why.to_owned(),
+        unready_since: Default::default(),
         ..record.clone()
     };
     match (command, record.phase) {

@@ -22,13 +22,21 @@ pub fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duratio
         // Another run, or a later answer of GitHub, says more.
         return watched_time;
     };
-    let server = since.server.and_then(|start| between(start, server_now));
+    let server = since.server.and_then(|start| between_answers(start, server_now));
     match (server, between(since.local, now.local), watched) {
         (Some(server), Some(local), _) => {
             ElapsedTime::AtLeast(server.min(local).max(watched.unwrap_or(Duration::ZERO)))
         }
         (_, _, Some(_)) => watched_time,
         _ => ElapsedTime::Unknown,
+    }
+}
+
+/// As [`between`]. GitHub says whole seconds, so that its clock seems to go back by less than one from one answer to the next.
+fn between_answers(from: Timestamp, to: Timestamp) -> Option<Duration> {
+    match to.duration_since(from).as_millis() {
+        -999..0 => Some(Duration::ZERO),
+        _ => between(from, to),
     }
 }
 
@@ -69,6 +77,12 @@ mod tests {
         ] {
             assert_eq!(elapsed(&since, &now, watched), expected, "{now:?} {watched:?}");
         }
+        // GitHub's clock has whole seconds.
+        let early = ClockReading {
+            local: at(0),
+            server: Some(at(-1) + Duration::from_millis(100)),
+        };
+        assert_eq!(elapsed(&since, &early, None), seconds(0));
         // The start has no second clock.
         let alone = reading(0, None);
         assert_eq!(

@@ -10,7 +10,7 @@ mod overdue;
 mod rules;
 mod step;
 
-pub use begin::{ChangedStack, begin, is_held};
+pub use begin::{ChangedStack, RolloutStart, begin, held_stacks};
 pub use commands::{RolloutCommand, RolloutCommandError, command};
 pub use elapsed::{ElapsedTime, elapsed};
 pub use gate::{GateNumber, read_gate};

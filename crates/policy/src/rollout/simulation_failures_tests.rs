@@ -3,14 +3,69 @@
 
 use std::rc::Rc;
 
-use konverge_base::model::rollout::{RolloutPhase, RolloutRecord};
+use konverge_base::model::{
+    Digest, StackId,
+    rollout::{RolloutPhase, RolloutRecord},
+};
 
 use super::{
     simulation_plans_tests::STACKS,
-    simulation_world_tests::{Run, SimulatedWorld, wave_of},
+    simulation_world_tests::{Run, SimulatedWorld, number_of, wave_of},
 };
 
 impl SimulatedWorld {
+    /// The contents of a record are no failure any more.
+    pub(super) fn lift(&mut self, record: &RolloutRecord) {
+        let contents = Self::contents(record);
+        for undone in self.undone.values_mut() {
+            undone.retain(|content| !contents.contains(content));
+        }
+        self.undone.retain(|_, undone| !undone.is_empty());
+    }
+
+    /// What must hold when a rollout begins: it brings something, and nothing of it failed, unless the commit has something
+    /// newer for a stack of each rollout that failed with it.
+    pub(super) fn check_held(&self, record: &RolloutRecord) {
+        let (seed, commit) = (self.seed, number_of(&record.commit));
+        let changed = self.changed(commit);
+        let is_brought = |id: &StackId| changed.contains_key(id);
+        assert!(
+            record.stacks().any(|(_, id, _)| is_brought(id)),
+            "seed {seed}: commit {commit} begins, and brings nothing"
+        );
+        for content in Self::contents(record).iter().filter(|(id, _)| is_brought(id)) {
+            for undone in self.undone.values().filter(|undone| undone.contains(content)) {
+                let is_newer = |(id, _): &(StackId, Option<Digest>)| {
+                    let now = changed.get(id).map(|changed| changed.stack.input);
+                    now.is_some_and(|now| !undone.contains(&(id.clone(), now)))
+                };
+                assert!(
+                    undone.iter().any(is_newer),
+                    "seed {seed}: {} gets again with commit {commit} what failed, and nothing lifted that",
+                    content.0
+                );
+            }
+        }
+    }
+
+    /// What must hold when a rollout fails because a stack is unready: a job saw that an hour ago too.
+    pub(super) fn check_unready(&self, record: &RolloutRecord) {
+        if !record.why.starts_with("not ready")
+            || record.phase != RolloutPhase::Stopped && !self.rules.rolls_back
+        {
+            return;
+        }
+        let seen = record
+            .current()
+            .filter_map(|id| self.seen_unready[self.index(id)]);
+        let first = seen.min().map(|first| self.time - first);
+        assert!(
+            first.is_some_and(|first| first >= 3600),
+            "seed {}: it fails {first:?} s after a job saw it unready first",
+            self.seed
+        );
+    }
+
     /// What must hold when a rollback has ended: nothing of the failed wave and of later ones has the commit.
     pub(super) fn check_rolled_back(&self, record: &RolloutRecord) {
         if !record.why.ends_with("have what they had before") {

@@ -54,8 +54,7 @@ impl SimulatedWorld {
         let (has_stopped, is_over) = (record.phase == RolloutPhase::Stopped, record.phase.is_over());
         if let Ok(next) = command(record, wanted, "by hand", now) {
             if wanted == RolloutCommand::Resume && has_stopped {
-                let contents = Self::contents(&next);
-                self.undone.retain(|content| !contents.contains(content));
+                self.lift(&next);
                 self.allowed.insert(commit);
             }
             if is_over {

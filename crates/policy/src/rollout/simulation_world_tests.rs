@@ -21,6 +21,8 @@ use super::{
 
 pub(super) const WAVES: usize = 3;
 const BAKE: Duration = Duration::from_secs(600);
+/// The contents of stacks.
+pub(super) type Contents = BTreeSet<(StackId, Option<Digest>)>;
 const START: i64 = 1_800_000_000;
 
 fn commit_id(number: usize) -> CommitId {
@@ -95,8 +97,10 @@ pub(super) struct SimulatedWorld {
     pub(super) seen_ready: [Option<i64>; STACKS],
     /// Of each stack, the version that the newest rollout brought to it and did not roll back.
     pub(super) brought: [Option<usize>; STACKS],
-    /// The contents with which a rollout failed, until somebody resumes.
-    pub(super) undone: BTreeSet<(StackId, Option<Digest>)>,
+    /// Of each commit with which a rollout failed, the contents, until somebody resumes.
+    pub(super) undone: BTreeMap<usize, Contents>,
+    /// Of each stack, the true time when a job saw it unready first, since its last apply.
+    pub(super) seen_unready: [Option<i64>; STACKS],
     pub(super) plans: SimulatedPlans,
     /// The commits of rollouts that began and have not failed since.
     pub(super) allowed: BTreeSet<usize>,
@@ -154,7 +158,8 @@ impl SimulatedWorld {
             environments,
             seen_ready: [None; STACKS],
             brought: [None; STACKS],
-            undone: BTreeSet::new(),
+            undone: BTreeMap::new(),
+            seen_unready: [None; STACKS],
             plans: SimulatedPlans::default(),
             allowed: BTreeSet::new(),
             calm: false,
@@ -255,7 +260,7 @@ impl SimulatedWorld {
     }
 
     /// The contents that a record brings.
-    pub(super) fn contents(record: &RolloutRecord) -> BTreeSet<(StackId, Option<Digest>)> {
+    pub(super) fn contents(record: &RolloutRecord) -> Contents {
         record
             .stacks()
             .map(|(_, id, stack)| (id.clone(), stack.input))
@@ -264,7 +269,7 @@ impl SimulatedWorld {
 
     /// What a new record means for what has failed.
     fn note_phase(&mut self, record: &RolloutRecord) {
-        let (seed, commit) = (self.seed, number_of(&record.commit));
+        let commit = number_of(&record.commit);
         let contents = || Self::contents(record);
         let before = self
             .records
@@ -273,23 +278,19 @@ impl SimulatedWorld {
         match record.phase {
             RolloutPhase::RollingBack | RolloutPhase::Stopped => {
                 self.check_rolled_back(record);
-                self.undone.extend(contents());
+                self.check_unready(record);
+                self.undone.entry(commit).or_default().extend(contents());
                 self.allowed.remove(&commit);
             }
             RolloutPhase::Done => {
-                let contents = contents();
-                self.undone.retain(|content| !contents.contains(content));
+                self.lift(record);
             }
             RolloutPhase::Applying if record.wave == 0 => {
                 let is_new = before.is_none_or(|(phase, other)| {
                     phase.is_over() || phase == RolloutPhase::Stopped || other != commit
                 });
                 if is_new {
-                    let brings_more = contents().iter().any(|content| !self.undone.contains(content));
-                    assert!(
-                        brings_more,
-                        "seed {seed}: commit {commit} begins, and brings nothing but what failed"
-                    );
+                    self.check_held(record);
                     self.allowed.insert(commit);
                     self.check_carried(record);
                 }
@@ -313,6 +314,9 @@ impl SimulatedWorld {
                 if readiness == StackReadiness::Ready {
                     let stack = self.index(id);
                     self.seen_ready[stack] = Some(self.time);
+                } else {
+                    let stack = self.index(id);
+                    self.seen_unready[stack].get_or_insert(self.time);
                 }
                 health.insert(id.clone(), readiness.clone());
             }
@@ -386,8 +390,9 @@ impl SimulatedWorld {
                 run.todo = Todo::Write(number + 1, next);
                 true
             }
-            (Some(RolloutStep::Apply(stacks)), Some((number, record))) => {
-                let own: Vec<_> = stacks.into_iter().filter(|id| self.covers(run, id)).collect();
+            (Some(RolloutStep::Apply { stacks, at_once }), Some((number, record))) => {
+                let now = stacks.into_iter().take(at_once);
+                let own: Vec<_> = now.filter(|id| self.covers(run, id)).collect();
                 // Another job applies the others.
                 let goes_on = run.looks < 40 && !own.is_empty();
                 run.todo = Todo::Apply(number, record, own);
@@ -406,16 +411,15 @@ impl SimulatedWorld {
                 let number = newest.as_ref().map_or(1, |(number, _)| number + 1);
                 let prior = newest.map(|(_, record)| record);
                 let wave_of = |id: &StackId, _: &RolloutStack| Some(wave_of(self.index(id)));
-                let begun = begin(
-                    "web",
-                    &commit_id(run.head),
-                    &self.rules,
-                    &changed,
-                    prior.as_deref(),
-                    wave_of,
+                let start = RolloutStart {
+                    name: "web",
+                    commit: &commit_id(run.head),
+                    rules: &self.rules,
+                    changed: &changed,
+                    prior: prior.as_deref(),
                     now,
-                );
-                match begun {
+                };
+                match begin(&start, wave_of) {
                     Some(record) => {
                         run.todo = Todo::Write(number, Box::new(record));
                         true
@@ -506,6 +510,7 @@ impl SimulatedWorld {
         applied.serial += 1;
         applied.at = self.time;
         self.seen_ready[stack] = None;
+        self.seen_unready[stack] = None;
         self.history[stack].push(version);
     }
 }

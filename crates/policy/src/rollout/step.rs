@@ -18,7 +18,7 @@ use super::{
     rules::{RolloutRules, WaveRules},
 };
 
-/// How long the stacks of a wave may be unready after they have baked. Then the rollout stops.
+/// How long a stack of a wave may be seen unready after the bake. Then the rollout stops.
 const READY_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// What is seen of a rollout.
@@ -75,8 +75,13 @@ pub enum GateReading {
 /// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RolloutStep {
-    /// Apply these stacks of the current wave.
-    Apply(BTreeSet<StackId>),
+    /// Apply stacks of the current wave.
+    Apply {
+        /// Those that do not have the commit.
+        stacks: BTreeSet<StackId>,
+        /// How many of them at the same time, in the order of `after`.
+        at_once: usize,
+    },
     /// Give these stacks what they had before.
     RollBack(BTreeSet<StackId>),
     /// Write this record. Only then it is so.
@@ -222,10 +227,10 @@ impl RunningWave<'_> {
         }
         let size = self.record.current().count();
         let at_once = self.wave.at_once.map_or(size, |at_once| at_once.of(size));
-        let todo: BTreeSet<_> = self.todo().take(at_once).cloned().collect();
-        match todo.is_empty() {
+        let stacks: BTreeSet<_> = self.todo().cloned().collect();
+        match stacks.is_empty() {
             true => self.enter(RolloutPhase::Baking, ""),
-            false => RolloutStep::Apply(todo),
+            false => RolloutStep::Apply { stacks, at_once },
         }
     }
 
@@ -262,12 +267,13 @@ impl RunningWave<'_> {
                 since: self.seen.now,
                 why: String::new(),
                 ready,
+                unready_since: BTreeMap::new(),
                 ..self.record.clone()
             }),
-            Some(Unready::Seen(why)) if passed > bake + READY_DEADLINE => {
+            Some(Unready::Seen(why)) if self.is_unready_too_long() => {
                 self.fail(format!("not ready after the bake: {why}"))
             }
-            Some(_) if self.sees_a_part() && ready != self.record.ready => {
+            Some(_) if (self.sees_a_part() && ready != self.record.ready) || self.saw_a_change() => {
                 self.note(ready, self.record.planned.clone(), self.record.why.clone())
             }
             Some(Unready::Seen(why) | Unready::Unseen(why)) => {
@@ -331,7 +337,7 @@ impl RunningWave<'_> {
         }
         match self.unready() {
             None => {}
-            Some(Unready::Seen(why)) if passed > READY_DEADLINE => {
+            Some(Unready::Seen(why)) if self.is_unready_too_long() => {
                 return self.fail(format!("not ready any more: {why}"));
             }
             Some(Unready::Seen(why) | Unready::Unseen(why)) => waits.push((WaitReason::Gate, why)),
@@ -339,7 +345,11 @@ impl RunningWave<'_> {
         let reason = waits.iter().map(|(reason, _)| *reason).min();
         match reason {
             None => self.next_wave(next, approvals),
-            Some(_) if ready != self.record.ready || next.digests != self.record.planned => {
+            Some(_)
+                if ready != self.record.ready
+                    || next.digests != self.record.planned
+                    || self.saw_a_change() =>
+            {
                 let changed = names(next.changed(self.record));
                 let why = match changed.is_empty() {
                     true => self.record.why.clone(),
@@ -411,6 +421,41 @@ impl RunningWave<'_> {
         self.record.current().filter(is_ready).cloned().collect()
     }
 
+    /// Since when stacks are seen unready: a look that sees one unready begins the time, and one that sees it ready ends it.
+    fn unready_since(&self) -> BTreeMap<StackId, ClockReading> {
+        let mut since = BTreeMap::new();
+        for id in self.record.current() {
+            let known = self.record.unready_since.get(id).copied();
+            let began = match self.seen.health.and_then(|health| health.get(id)) {
+                Some(StackReadiness::Ready) => None,
+                None => known,
+                Some(_) => match known.map(|began| elapsed(&began, &self.seen.now, None)) {
+                    None | Some(ElapsedTime::Unknown) => Some(self.seen.now),
+                    Some(ElapsedTime::AtLeast(_)) => known,
+                },
+            };
+            since.extend(began.map(|began| (id.clone(), began)));
+        }
+        since
+    }
+
+    /// Returns true if this run sees stacks unready that were ready, or the other way round.
+    fn saw_a_change(&self) -> bool {
+        self.unready_since() != self.record.unready_since
+    }
+
+    /// Returns true if this run sees a stack unready that was seen unready long ago, and never ready since.
+    fn is_unready_too_long(&self) -> bool {
+        let is_seen = |id: &StackId| {
+            let readiness = self.seen.health.and_then(|health| health.get(id));
+            readiness.is_some_and(|readiness| *readiness != StackReadiness::Ready)
+        };
+        self.record.unready_since.iter().any(|(id, began)| {
+            let passed = elapsed(began, &self.seen.now, None);
+            is_seen(id) && matches!(passed, ElapsedTime::AtLeast(passed) if passed > READY_DEADLINE)
+        })
+    }
+
     /// Returns true if the wave has stacks that this run cannot see.
     fn sees_a_part(&self) -> bool {
         let is_seen = |id: &StackId| self.seen.health.is_some_and(|health| health.contains_key(id));
@@ -423,6 +468,7 @@ impl RunningWave<'_> {
             ready,
             planned,
             why,
+            unready_since: self.unready_since(),
             ..self.record.clone()
         })
     }
@@ -440,6 +486,7 @@ impl RunningWave<'_> {
                 approved: self.record.other_approvals(),
                 planned: BTreeMap::new(),
                 ready: BTreeSet::new(),
+                unready_since: BTreeMap::new(),
                 ..self.record.clone()
             })
         })
@@ -459,6 +506,7 @@ impl RunningWave<'_> {
                 _ => BTreeSet::new(),
             },
             planned: BTreeMap::new(),
+            unready_since: BTreeMap::new(),
             ..self.record.clone()
         })
     }
@@ -488,6 +536,7 @@ impl RunningWave<'_> {
             planned: BTreeMap::new(),
             begun_waves: self.record.begun_waves.max(wave + 1),
             ready: BTreeSet::new(),
+            unready_since: BTreeMap::new(),
             held: match is_last {
                 true => self.record.held_without_own(),
                 false => self.record.held.clone(),

@@ -58,6 +58,7 @@ fn record(phase: RolloutPhase) -> RolloutRecord {
         planned: BTreeMap::new(),
         begun_waves: 1,
         ready: BTreeSet::new(),
+        unready_since: BTreeMap::new(),
         held: BTreeSet::new(),
         measured: BTreeMap::new(),
     }
@@ -124,10 +125,15 @@ fn a_wave_applies_bakes_and_asks_its_gates() {
     seen.pending = ["a/canary", "b/canary", "a/prod"]
         .map(|id| id.parse().unwrap())
         .into();
-    let one = |id: &str| RolloutStep::Apply(BTreeSet::from([id.parse().unwrap()]));
-    assert_eq!(seen.step(&record(RolloutPhase::Applying)), one("a/canary"));
+    let apply = |ids: &[&str]| RolloutStep::Apply {
+        stacks: ids.iter().map(|id| id.parse().unwrap()).collect(),
+        at_once: 1,
+    };
+    // All that is left, for the order of `after` says which of them are the first.
+    let both = apply(&["a/canary", "b/canary"]);
+    assert_eq!(seen.step(&record(RolloutPhase::Applying)), both);
     seen.pending.remove(&"a/canary".parse::<StackId>().unwrap());
-    assert_eq!(seen.step(&record(RolloutPhase::Applying)), one("b/canary"));
+    assert_eq!(seen.step(&record(RolloutPhase::Applying)), apply(&["b/canary"]));
     seen.pending.remove(&"b/canary".parse::<StackId>().unwrap());
     assert_eq!(
         next(seen.step(&record(RolloutPhase::Applying))),
@@ -159,7 +165,6 @@ fn a_wave_applies_bakes_and_asks_its_gates() {
 fn nothing_that_is_unknown_passes() {
     let unclear = || GateReading::Unclear("no series".to_owned());
     let unapproved = || GateReading::Unapproved("the team cannot be read".to_owned());
-    let unready = || StackReadiness::Unready("progressing".to_owned());
     let cases: [fn(&mut Seen); 6] = [
         |seen| drop(seen.health.remove(&"a/canary".parse::<StackId>().unwrap())),
         |seen| drop(seen.gates.remove("go")),
@@ -192,6 +197,7 @@ fn nothing_that_is_unknown_passes() {
             RolloutStep::Advance(after) => {
                 let same = RolloutRecord {
                     ready: after.ready.clone(),
+                    unready_since: after.unready_since.clone(),
                     ..record(RolloutPhase::Gate)
                 };
                 *after == same && is_wait(&seen.step(&after))
@@ -212,13 +218,59 @@ fn nothing_that_is_unknown_passes() {
         let step = seen.step(&ready);
         assert_eq!(!is_wait(&step), stops, "{gate}: {step:?}");
     }
-    let mut seen = Seen::well();
-    seen.health.insert("a/canary".parse().unwrap(), unready());
-    seen.now = 600 + 3601;
-    assert_eq!(
-        next(seen.step(&record(RolloutPhase::Baking))),
-        (0, RolloutPhase::Stopped)
-    );
+}
+
+/// A stack may be unready for an hour, from the first look that sees so. How long no run looked does not count.
+#[test]
+fn a_stack_that_stays_unready_stops_its_wave_an_hour_after_the_first_look() {
+    let canary: StackId = "a/canary".parse().unwrap();
+    let looked = |now: i64, readiness: StackReadiness, record: &RolloutRecord| {
+        let mut seen = Seen::well();
+        seen.now = now;
+        seen.health.insert(canary.clone(), readiness);
+        // The wave waits for a person too, so that a look that sees it ready ends nothing.
+        let nobody = GateReading::Unapproved("nobody yet".to_owned());
+        seen.gates.insert("go".to_owned(), nobody);
+        seen.step(record)
+    };
+    let unready = || StackReadiness::Unready("progressing".to_owned());
+    let written = |step: RolloutStep| match step {
+        RolloutStep::Advance(record) => *record,
+        other => panic!("{other:?}"),
+    };
+    for phase in [RolloutPhase::Baking, RolloutPhase::Gate] {
+        let late = 50 * 3600;
+        let first = written(looked(late, unready(), &record(phase)));
+        assert_eq!((first.phase, first.since), (phase, reading(0)));
+        assert_eq!(
+            first.unready_since,
+            BTreeMap::from([(canary.clone(), reading(late))])
+        );
+        assert!(is_wait(&looked(late + 3600, unready(), &first)), "{phase}");
+        assert_eq!(
+            next(looked(late + 3601, unready(), &first)),
+            (0, RolloutPhase::Stopped),
+            "{phase}"
+        );
+        // It was ready in between: the time begins again.
+        let ready = written(looked(late + 1800, StackReadiness::Ready, &first));
+        assert_eq!((ready.phase, ready.unready_since.len()), (RolloutPhase::Gate, 0));
+        let again = written(looked(late + 3601, unready(), &ready));
+        assert_eq!(again.unready_since[&canary], reading(late + 3601), "{phase}");
+        // A pause does not count.
+        let paused = command(&first, RolloutCommand::Pause, "", reading(late)).unwrap();
+        assert!(paused.unready_since.is_empty());
+        // A job that does not see the stack neither ends the time nor fails the wave.
+        let mut other = Seen::well();
+        other.now = late + 9 * 3600;
+        other.health.remove(&canary);
+        let after = match other.step(&first) {
+            RolloutStep::Advance(record) => record.unready_since,
+            RolloutStep::Wait { .. } => first.unready_since.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(after, first.unready_since, "{phase}");
+    }
 }
 
 /// What goes wrong in a phase.
