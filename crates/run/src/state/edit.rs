@@ -1,6 +1,6 @@
 //! Manual changes of the state. Each one holds the lease and writes a serial of its own.
 
-use super::read::PulledState;
+use super::read::{PulledState, unknown};
 use crate::StateBackend;
 use crate::infrastructure::StateSeal;
 use konverge_base::{
@@ -43,11 +43,7 @@ pub(super) async fn acquire(backend: &StateBackend, stack: &StackId) -> Result<L
 fn recorded_state(lease: &Lease, stack: &StackId) -> Result<StackState, UserError> {
     match lease.prior() {
         Some(prior) => Ok(prior.state.clone()),
-        None => Err(UserError::new(
-            ErrorKind::State,
-            format!("nothing is recorded of stack `{stack}`"),
-        )
-        .hint("`konverge state list` shows what is")),
+        None => Err(unknown(stack)),
     }
 }
 
