@@ -58,7 +58,11 @@ async fn show_kind(
         print(&applied);
         title("konverge status: what is recorded, and how the resources are");
         let status = demo.status().await?;
-        cli.print(&report::status::text(&status, report::status::StatusRows::All, style));
+        cli.print(&report::status::text(
+            &status,
+            report::status::StatusRows::All,
+            style,
+        ));
         title("konverge drift: does what runs differ from what was applied?");
         let drift = demo.drift().await?;
         cli.print(&report::drift::text(&drift.plan, style));

@@ -17,8 +17,8 @@ pub(super) const GROUPS: [(&str, &[&str]); 3] = [
     (
         "For the platform team",
         &[
-            "init", "adopt", "demo", "doctor", "config", "graph", "health", "notify", "export",
-            "models", "portal", "serve", "rollout",
+            "init", "adopt", "demo", "doctor", "config", "graph", "health", "notify", "export", "models",
+            "portal", "serve", "rollout",
         ],
     ),
     (

@@ -311,7 +311,7 @@ impl StateStore {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn knows(&self, stack: &StackId) -> Result<bool, StateError> {
+    pub async fn has_documents(&self, stack: &StackId) -> Result<bool, StateError> {
         let documents = self.store.list(&keys::stack(stack)).await?;
         Ok(!documents.is_empty() || self.was_written(stack).await?)
     }

@@ -95,15 +95,7 @@ fn an_unknown_stack_and_a_missing_file_end_with_the_same_code_everywhere() {
         .write("konverge.yaml", "version: 1\nclusters: {dev: {}}\n")
         .commit("A cluster");
     for command in [
-        "apply",
-        "build",
-        "check",
-        "destroy",
-        "drift",
-        "preview",
-        "set",
-        "status",
-        "test",
+        "apply", "build", "check", "destroy", "drift", "preview", "set", "status", "test",
     ] {
         let mut arguments = vec![command, "no/such"];
         if command == "set" {
@@ -130,7 +122,13 @@ fn an_unknown_stack_and_a_missing_file_end_with_the_same_code_everywhere() {
     }
     // Asking leaves no document behind.
     says(&konverge(&monorepo, &["state", "list"]), 0, &[]);
-    assert_eq!(konverge(&monorepo, &["state", "list"]).stdout.matches("no/such").count(), 0);
+    assert_eq!(
+        konverge(&monorepo, &["state", "list"])
+            .stdout
+            .matches("no/such")
+            .count(),
+        0
+    );
     for arguments in [
         &["health", "nowhere.yaml"][..],
         &["state", "push", "no/such", "nowhere.json"],
@@ -138,7 +136,9 @@ fn an_unknown_stack_and_a_missing_file_end_with_the_same_code_everywhere() {
         says(&konverge(&monorepo, arguments), 64, &["No such file"]);
     }
     let without = Repository::init();
-    without.write("kcl.mod", "[package]\nname = \"a\"\n").commit("No file");
+    without
+        .write("kcl.mod", "[package]\nname = \"a\"\n")
+        .commit("No file");
     says(&konverge(&without, &["config", "check"]), 64, &["konverge init"]);
 }
 

@@ -187,7 +187,10 @@ async fn the_demo_applies_as_far_as_the_machine_lets_it() {
             status.contains("live/network") && status.contains("live/app"),
             "{status}"
         );
-        assert!(status.contains("2 stacks: 2 applied and ready, 0 not."), "{status}");
+        assert!(
+            status.contains("2 stacks: 2 applied and ready, 0 not."),
+            "{status}"
+        );
         assert!(!drift.contains("STACK"), "{drift}");
         assert_eq!(destroyed.matches(": applied").count(), 2, "{destroyed}");
     }

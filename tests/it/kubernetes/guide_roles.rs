@@ -279,7 +279,14 @@ async fn a_preview_asks_and_any_write_of_it_fails() {
     assert_eq!(level, "one");
 
     let pods: Api<Pod> = Api::namespaced(cluster.client().await, &namespace);
-    assert!(pods.get("runs").await.unwrap().metadata.deletion_timestamp.is_none());
+    assert!(
+        pods.get("runs")
+            .await
+            .unwrap()
+            .metadata
+            .deletion_timestamp
+            .is_none()
+    );
 
     // The apply's group writes.
     let apply = of_group(&cluster, folder.path(), "konverge-apply");

@@ -32,7 +32,7 @@ fn over_lost_documents() -> LeaseOptions {
 }
 
 /// The lease of a stack whose state is about to be replaced.
-pub(super) async fn acquire_anew(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
+pub(super) async fn acquire_to_replace(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
     Ok(backend.states.acquire(stack, over_lost_documents()).await?)
 }
 
@@ -211,7 +211,7 @@ pub async fn forget(
     resources: &[ResourceId],
 ) -> Result<u64, UserError> {
     let lease = match resources.is_empty() {
-        true => acquire_anew(backend, stack).await?,
+        true => acquire_to_replace(backend, stack).await?,
         false => acquire(backend, stack).await?,
     };
     let result = async {

@@ -114,7 +114,7 @@ pub async fn resolve_stack(backend: &StateBackend, name: &str) -> Result<StackId
     match (by_folder, name.parse::<StackId>()) {
         (Some((id, _)), _) => Ok(id.clone()),
         // It may be damaged, or hold a lease and no state yet: the command itself says so.
-        (None, Ok(id)) if backend.states.knows(&id).await? => Ok(id),
+        (None, Ok(id)) if backend.states.has_documents(&id).await? => Ok(id),
         (None, Ok(id)) => Err(unknown(&id)),
         (None, Err(error)) => Err(UserError::new(ErrorKind::Usage, error.to_string())
             .hint("`konverge state list` shows the identities and folders that are recorded")),
