@@ -76,7 +76,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
 /// The plans of the stacks that would change or could not be planned. One of which nothing is there has nothing to compare.
 fn differing(plan: &Plan) -> Plan {
     let stacks = plan.stacks.iter();
-    let stacks = stacks.filter(|stack| matches!(Takeover::of(stack), Takeover::Changed | Takeover::Failed));
+    let stacks =
+        stacks.filter(|stack| matches!(Takeover::judge(stack), Takeover::Changed | Takeover::Failed));
     Plan {
         version: plan.version,
         stacks: stacks.cloned().collect(),

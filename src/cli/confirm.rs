@@ -96,14 +96,8 @@ pub(super) async fn confirm_apply(
     // Without changes there is nothing to confirm: the result is recorded, and what could not be planned
     // fails again with its reason.
     let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);
-    if !calm && !std::io::stdin().is_terminal() {
-        return Err(UserError::new(
-            ErrorKind::Usage,
-            "confirmation required but stdin is not a terminal",
-        )
-        .hint("if this is intended, add `--yes`"));
-    }
     let agreed = calm || {
+        check_terminal()?;
         let scope = apply_scope::find_scope(planning, targets, &plan).await?;
         ask(question(what, &scope), &planning.run, context).await?
     };
@@ -160,20 +154,23 @@ fn question(what: ConfirmedAction, scope: &ApplyScope) -> String {
     }
 }
 
-/// Returns the approver of a rollback whose plan was shown, or `None` if the person at the terminal did not confirm it.
+/// Shows the plan of a rollback and returns its approver, or `None` if the person at the terminal did not confirm it.
 ///
 /// # Errors
-/// The run was interrupted.
+/// Nobody can answer, or the run was interrupted.
 pub(super) async fn confirm_rollback(
     plan: &StackPlan,
     serial: u64,
     context: &CliContext,
 ) -> Result<Option<Arc<dyn Approver>>, UserError> {
-    let question = rollback_question(plan, serial);
-    let agreed = plan.summary.changed() == 0 || ask(question, &context.run(), context).await?;
     let shown = Plan {
         version: 1,
         stacks: vec![plan.clone()],
+    };
+    context.show_plan(&shown);
+    let agreed = plan.summary.changed() == 0 || {
+        check_terminal()?;
+        ask(rollback_question(plan, serial), &context.run(), context).await?
     };
     Ok(agreed.then(|| Arc::new(ConfirmShownPlan::new(shown)) as Arc<dyn Approver>))
 }
@@ -184,6 +181,17 @@ fn rollback_question(plan: &StackPlan, serial: u64) -> String {
         "Roll {} back to serial {serial} ({changes})? Type `yes`: ",
         plan.id
     )
+}
+
+fn check_terminal() -> Result<(), UserError> {
+    match std::io::stdin().is_terminal() {
+        true => Ok(()),
+        false => Err(UserError::new(
+            ErrorKind::Usage,
+            "confirmation required but stdin is not a terminal",
+        )
+        .hint("if this is intended, add `--yes`")),
+    }
 }
 
 async fn ask(question: String, run: &RunContext, context: &CliContext) -> Result<bool, UserError> {

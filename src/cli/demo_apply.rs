@@ -53,9 +53,16 @@ async fn show_kind(
     ));
     let shown = async {
         print(&demo.apply_pending(true).await?);
-        title("konverge apply --pending: the next run goes on where the last one stopped");
+        title("konverge apply --pending: the next run continues where the last one stopped");
         let applied = demo.apply_pending(false).await?;
         print(&applied);
+        title("konverge status: what is recorded, and how the resources are");
+        let status = demo.status().await?;
+        cli.print(&report::status::text(
+            &status,
+            report::status::StatusRows::All,
+            style,
+        ));
         title("konverge drift: does what runs differ from what was applied?");
         let drift = demo.drift().await?;
         cli.print(&report::drift::text(&drift.plan, style));

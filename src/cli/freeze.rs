@@ -16,7 +16,7 @@ use konverge_run::{
 
 The freeze is kept in the store of `state.url`. Every apply reads it before it touches a stack: of a merge, of a
 dispatch, by hand, a destroy, a rollback, and the restore of drift. A stack that is being applied ends as usual.
-Previews and drift checks go on.")]
+Previews and drift checks continue.")]
 pub struct Args {
     /// The reason; every run that is stopped shows it
     #[arg(long, value_name = "TEXT")]

@@ -36,7 +36,7 @@ enum Action {
     },
     /// Let no further stack go, until it is resumed
     Pause(ChangeArgs),
-    /// Let a paused rollout go on, or try the wave of a stopped one again
+    /// Continue a paused rollout, or try the wave of a stopped one again
     Resume(ChangeArgs),
     /// End a rollout before its last wave
     Abort(ChangeArgs),

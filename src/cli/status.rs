@@ -87,7 +87,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         ),
     });
     let failed = status.stacks.iter().any(|stack| stack.error.is_some());
-    let well = status.stacks.iter().all(|stack| stack.is_well());
+    let well = status.stacks.iter().all(|stack| stack.is_applied_and_ready());
     Ok(match (failed, args.exit_code && !well) {
         (true, _) => 1,
         (false, true) => 2,

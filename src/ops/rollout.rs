@@ -210,7 +210,7 @@ pub async fn change(
     run.begin_writes()?;
     for _ in 0..TRIES {
         let stored = find(&backend, &config, name).await?;
-        // Only one clock is at hand: the next run of a job begins to measure the time anew.
+        // Only one clock is at hand: the next run of a job starts to measure the time again.
         let now = ClockReading {
             local: Timestamp::now(),
             server: None,
@@ -220,9 +220,9 @@ pub async fn change(
         if backend.states.write_rollout(stored.number + 1, &next).await? {
             let what = match wanted {
                 RolloutCommand::Pause => {
-                    "is paused: no further stack goes; `konverge rollout resume` lets it go on"
+                    "is paused: no further stack is applied until `konverge rollout resume`"
                 }
-                RolloutCommand::Resume => "goes on with the next run of `konverge ci`",
+                RolloutCommand::Resume => "continues with the next run of `konverge ci`",
                 RolloutCommand::Abort => "has ended; the next run starts a new one with what is pending",
             };
             return Ok(format!("the rollout {} {what}", log(name)));

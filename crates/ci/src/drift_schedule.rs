@@ -18,7 +18,7 @@ const STALE_AFTER: Span = Span::seconds(2 * 24 * 3600);
 
 /// The drift history, with the current time.
 pub(super) struct DriftSchedule {
-    looks: DriftHistory,
+    history: DriftHistory,
     now: Timestamp,
     stale_after: Duration,
 }
@@ -26,12 +26,12 @@ pub(super) struct DriftSchedule {
 impl DriftSchedule {
     /// Loads the history. An unreadable history is no reason not to check: a new one is started.
     pub(crate) async fn load(job: &Job, backend: &StateBackend, config: &Config) -> Self {
-        let looks = backend.states.looks().await.unwrap_or_else(|error| {
+        let history = backend.states.drift_history().await.unwrap_or_else(|error| {
             job.run.warn("the drift history could not be read", error);
             DriftHistory::default()
         });
         Self {
-            looks,
+            history,
             now: Timestamp::now(),
             stale_after: config.drift.stale_after.unwrap_or(STALE_AFTER).duration(),
         }
@@ -46,14 +46,14 @@ impl DriftSchedule {
 
     /// The age of the last successful run, if it is too old.
     pub(crate) fn overdue(&self) -> Option<Duration> {
-        let since = self.time_since(self.looks.good?);
+        let since = self.time_since(self.history.good?);
         (since > self.stale_after).then_some(since)
     }
 
     /// The stacks whose last check found one of these differences, with its digest.
     pub(crate) fn stacks_with(&self, digests: &BTreeSet<Digest>) -> BTreeMap<StackId, Digest> {
-        let known = self.looks.stacks.iter();
-        let known = known.filter_map(|(stack, look)| Some((stack, look.drift.as_ref()?.digest)));
+        let known = self.history.stacks.iter();
+        let known = known.filter_map(|(stack, check)| Some((stack, check.drift.as_ref()?.digest)));
         known
             .filter(|(_, digest)| digests.contains(digest))
             .map(|(stack, digest)| (stack.clone(), digest))
@@ -64,7 +64,7 @@ impl DriftSchedule {
     pub(crate) fn record_run(&mut self, plan: &Plan, restored: &[StackId]) {
         self.record_stacks(plan, restored);
         if plan.stacks.iter().all(|stack| stack.error.is_none()) {
-            self.looks.good = Some(self.now);
+            self.history.good = Some(self.now);
         }
     }
 
@@ -73,10 +73,10 @@ impl DriftSchedule {
         self.now = Timestamp::now();
         for stack in &plan.stacks {
             let before = self
-                .looks
+                .history
                 .stacks
                 .get(&stack.id)
-                .and_then(|look| look.drift.clone());
+                .and_then(|check| check.drift.clone());
             let seen = || KnownDrift {
                 digest: stack.digest,
                 since: before.as_ref().map_or(self.now, |seen| seen.since),
@@ -88,23 +88,27 @@ impl DriftSchedule {
                 (None, _) if restored.contains(&stack.id) => None,
                 (None, _) => Some(seen()),
             };
-            let look = DriftCheck { at: self.now, drift };
-            self.looks.stacks.insert(stack.id.clone(), look);
+            let check = DriftCheck { at: self.now, drift };
+            self.history.stacks.insert(stack.id.clone(), check);
         }
     }
 
     /// Since when a stack differs.
     pub(crate) fn since(&self, stack: &StackId) -> Timestamp {
-        let seen = self.looks.stacks.get(stack).and_then(|look| look.drift.as_ref());
+        let seen = self
+            .history
+            .stacks
+            .get(stack)
+            .and_then(|check| check.drift.as_ref());
         seen.map_or(self.now, |seen| seen.since)
     }
 
     /// How long each difference has been known.
     pub(crate) fn known_for(&self) -> BTreeMap<StackId, Duration> {
-        let seen = |look: &DriftCheck| look.drift.as_ref().map(|seen| self.time_since(seen.since));
-        let stacks = self.looks.stacks.iter();
+        let seen = |check: &DriftCheck| check.drift.as_ref().map(|seen| self.time_since(seen.since));
+        let stacks = self.history.stacks.iter();
         stacks
-            .filter_map(|(stack, look)| Some((stack.clone(), seen(look)?)))
+            .filter_map(|(stack, check)| Some((stack.clone(), seen(check)?)))
             .collect()
     }
 
@@ -119,13 +123,13 @@ impl DriftSchedule {
 
     /// Saves the history of the stacks that are still known.
     pub(crate) async fn remember(self, job: &Job, backend: &StateBackend, keep: impl Fn(&StackId) -> bool) {
-        if let Err(error) = backend.states.remember_looks(self.looks, keep).await {
+        if let Err(error) = backend.states.save_drift_history(self.history, keep).await {
             job.run.warn("the drift history could not be written", error);
         }
     }
 
     fn last_checked(&self, stack: &StackId) -> Option<Timestamp> {
-        self.looks.stacks.get(stack).map(|look| look.at)
+        self.history.stacks.get(stack).map(|check| check.at)
     }
 
     /// Clocks of different machines may differ: a future time counts as now.
@@ -147,14 +151,14 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn rounds(looks: &[(&str, &str)]) -> DriftSchedule {
-        let look = |at: &str| DriftCheck {
+    fn rounds(history: &[(&str, &str)]) -> DriftSchedule {
+        let check = |at: &str| DriftCheck {
             at: at.parse().unwrap(),
             drift: None,
         };
         DriftSchedule {
-            looks: DriftHistory {
-                stacks: looks.iter().map(|(stack, at)| (id(stack), look(at))).collect(),
+            history: DriftHistory {
+                stacks: history.iter().map(|(stack, at)| (id(stack), check(at))).collect(),
                 good: Some("2026-11-01T00:00:00Z".parse().unwrap()),
             },
             now: "2026-11-04T00:00:00Z".parse().unwrap(),
@@ -206,14 +210,14 @@ mod tests {
         assert!(rounds.overdue().is_none());
         rounds.record_run(&of(plan("a/dev", Action::Create)), &[]);
         assert_eq!(rounds.since(&id("a/dev")), first);
-        let good = rounds.looks.good;
+        let good = rounds.history.good;
         let mut failed = plan("a/dev", Action::Unchanged);
         failed.error = Some(
             konverge_base::error::UserError::new(konverge_base::error::ErrorKind::Kubernetes, "no").body(),
         );
         rounds.record_run(&of(failed), &[]);
         assert_eq!(rounds.since(&id("a/dev")), first);
-        assert_eq!(rounds.looks.good, good);
+        assert_eq!(rounds.history.good, good);
         assert_eq!(rounds.known_for().len(), 1);
         rounds.record_run(&of(plan("a/dev", Action::Update)), &[id("a/dev")]);
         assert!(rounds.known_for().is_empty());

@@ -1,5 +1,5 @@
 //! The deployments of stacks that wait for their rollout: `queued` until a run applies the first of them. A later run of the
-//! same commit goes on with the same deployment.
+//! same commit continues with the same deployment.
 
 use std::collections::{BTreeMap, BTreeSet};
 

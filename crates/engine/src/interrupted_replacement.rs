@@ -30,7 +30,7 @@ pub(super) fn replacement(planned: &PlannedResource, secrets: &Secrets) -> Optio
 
 /// Returns the plan as the remaining part of an approved replacement, if the desired resource is still the
 /// same. Otherwise returns it unchanged.
-pub(super) fn as_agreed(
+pub(super) fn as_approved_replacement(
     begun: &BTreeMap<ResourceId, Replacement>,
     stack: &StackId,
     mut planned: PlannedResource,

@@ -1,7 +1,7 @@
 //! Plans a stack, stage by stage. Each runtime reads the live objects; nothing is written.
 //!
 //! Before a resource is created, deleted or taken over, the claims of the other stacks must be known. The engine does
-//! not look them up: the plan stops with its questions ([`PlanStep::Asks`]), and goes on with the answers.
+//! not look them up: the plan stops with its questions ([`PlanStep::Asks`]), and continues with the answers.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -135,7 +135,7 @@ struct Segment {
 /// The index of a draft, and the runtime's result.
 type SegmentAnswer = (usize, Result<PlannedResource, UserError>);
 
-/// Where a plan is: it is done, or it has to know the claims of other stacks before it goes on.
+/// Where a plan is: it is done, or it has to know the claims of other stacks before it continues.
 pub enum PlanStep<'a> {
     /// The claims of other stacks are needed first.
     Asks(Box<PlanAwaitingClaims<'a>>),
@@ -361,7 +361,8 @@ impl PlanBuilder<'_> {
             self.failures.own.insert(id, failure);
             return;
         }
-        let mut planned = interrupted_replacement::as_agreed(self.begun, &self.stack, planned, self.secrets);
+        let mut planned =
+            interrupted_replacement::as_approved_replacement(self.begun, &self.stack, planned, self.secrets);
         self.carried.learn(planned.sensitive.clone());
         self.sensitive_places
             .learn(&id, std::mem::take(&mut planned.sensitive_places));

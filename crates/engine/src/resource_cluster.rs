@@ -28,7 +28,7 @@ pub(super) fn cluster_of(
         }),
         Some(_) => Err(UserError::new(
             ErrorKind::Spec,
-            format!("extension `cluster` of `{}` is not a text", resource.id),
+            format!("extension `cluster` of `{}` is not a string", resource.id),
         )),
     }
 }

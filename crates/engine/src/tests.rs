@@ -1,4 +1,4 @@
-//! Plans and applies stacks on a runtime in memory: the order, what goes on after a failure, what stops, and what the
+//! Plans and applies stacks on a runtime in memory: the order, what continues after a failure, what stops, and what the
 //! journal knows.
 
 use serde_json::json;

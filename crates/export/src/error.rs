@@ -71,7 +71,7 @@ pub enum Why {
     Unknown(String, String),
     /// It holds data of a Secret, at this path.
     SecretData(String),
-    /// A value of a Secret is not a text.
+    /// A value of a Secret is not a string.
     NotText(String),
     /// A reference cannot be read, or cannot stand where it stands.
     Reference(String),

@@ -195,7 +195,7 @@ fn texts(value: Value) -> Result<Map<String, Value>, String> {
         return Err("it is not a mapping".to_owned());
     };
     match texts.iter().find(|(_, value)| !value.is_string()) {
-        Some((key, _)) => Err(format!("`{}` is not a text", key.escape_debug())),
+        Some((key, _)) => Err(format!("`{}` is not a string", key.escape_debug())),
         None => Ok(texts),
     }
 }

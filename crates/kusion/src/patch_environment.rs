@@ -46,7 +46,7 @@ pub(super) fn read(value: Value) -> Result<Vec<Map<String, Value>>, String> {
             variable.shift_remove("value");
         }
         if variable.get("value").is_some_and(|value| !value.is_string()) {
-            return Err(format!("the value of `{}` is not a text", name.escape_debug()));
+            return Err(format!("the value of `{}` is not a string", name.escape_debug()));
         }
         variables.push(variable);
     }

@@ -107,7 +107,7 @@ pub struct PortalPerson {
     pub name: String,
 }
 
-/// Where a person goes on.
+/// Where a person continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NextStep {
     /// The page at GitHub.
@@ -133,7 +133,7 @@ pub struct OperationAnswer {
     pub audit: String,
     /// `asked`: the next step does it; `done`: the portal did it.
     pub outcome: RequestOutcome,
-    /// Where the person goes on, for a request to CI.
+    /// Where the person continues, for a request to CI.
     #[serde(flatten)]
     pub next: Option<NextStep>,
 }

@@ -22,11 +22,15 @@ pub enum StatusRows {
 
 /// A table, the worst stack first, what is to know of each of its stacks, and a count.
 pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
-    let well = status.stacks.iter().filter(|stack| stack.is_well()).count();
+    let well = status
+        .stacks
+        .iter()
+        .filter(|stack| stack.is_applied_and_ready())
+        .count();
     let mut shown: Vec<_> = status
         .stacks
         .iter()
-        .filter(|stack| rows == StatusRows::All || !stack.is_well())
+        .filter(|stack| rows == StatusRows::All || !stack.is_applied_and_ready())
         .collect();
     shown.sort_by_key(|stack| severity(stack));
     let mut text = String::new();

@@ -83,7 +83,7 @@ pub fn refuse_changes(preview: &mut Preview, proposed: &BTreeSet<StackId>) {
     let mut refused = BTreeSet::new();
     let stacks = preview.plan.stacks.iter_mut();
     for stack in stacks.filter(|stack| proposed.contains(&stack.id)) {
-        if Takeover::of(stack) == Takeover::Unchanged {
+        if Takeover::judge(stack) == Takeover::Unchanged {
             continue;
         }
         refused.insert(stack.id.clone());
@@ -96,7 +96,7 @@ pub fn refuse_changes(preview: &mut Preview, proposed: &BTreeSet<StackId>) {
 }
 
 fn refusal(stack: &StackPlan) -> UserError {
-    let counts = TakeoverCounts::of(stack);
+    let counts = TakeoverCounts::count(stack);
     UserError::new(
         ErrorKind::Policy,
         format!(

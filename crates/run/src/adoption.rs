@@ -52,7 +52,7 @@ impl Adoption {
     fn parse(text: &str) -> Result<Self, UserError> {
         let invalid = |why: String| {
             UserError::new(ErrorKind::Config, format!("{FILE_NAME} is invalid: {why}"))
-                .hint("`konverge adopt --write` writes it anew")
+                .hint("`konverge adopt --write` writes it again")
         };
         if yaml::documents(text)
             .map_err(|error| invalid(error.to_string()))?

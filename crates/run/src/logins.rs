@@ -257,7 +257,7 @@ impl ProviderLogin for StackLogin {
                 self.name(),
                 self.describe()
             ),
-            "what was done is recorded, and the next run logs in anew and goes on; if they expire each time, split the stack".to_owned(),
+            "what was done is recorded, and the next run logs in again and continues; if they expire each time, split the stack".to_owned(),
         ]
     }
 }

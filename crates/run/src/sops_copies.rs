@@ -132,7 +132,7 @@ impl SopsCopies {
             return Ok(Vec::new());
         };
         let own = source.read_path(path)?;
-        let Some(mark) = own.and_then(|bytes| SopsFileMark::of(path.as_str(), &bytes)) else {
+        let Some(mark) = own.and_then(|bytes| SopsFileMark::read(path.as_str(), &bytes)) else {
             return Ok(Vec::new());
         };
         let encrypted = self.encrypted.get_or_init(|| read_all(source.as_ref()));
@@ -161,7 +161,7 @@ fn read_all(source: &dyn Source) -> Result<Vec<EncryptedFile>, SourceError> {
             Entry::Vacant(empty) => {
                 let bytes = source.read(blob)?;
                 let has_word = bytes.windows(WORD.len()).any(|window| window == WORD);
-                empty.insert(has_word.then(|| Arc::new(SopsText::of(&bytes))))
+                empty.insert(has_word.then(|| Arc::new(SopsText::read(&bytes))))
             }
         };
         if let Some(text) = text {

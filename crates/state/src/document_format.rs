@@ -180,7 +180,7 @@ impl Documents {
         Some(sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
     }
 
-    /// The same document, encrypted anew; `change` edits its body.
+    /// The same document, encrypted again; `change` edits its body.
     pub(crate) fn reseal(
         &self,
         key: &Key,

@@ -51,25 +51,25 @@ impl StateStore {
     ///
     /// # Errors
     /// Errors of the store; a document that is damaged or of another repository.
-    pub async fn looks(&self) -> Result<DriftHistory, StateError> {
-        Ok(self.newest_looks().await?.1)
+    pub async fn drift_history(&self) -> Result<DriftHistory, StateError> {
+        Ok(self.newest_drift_history().await?.1)
     }
 
     /// Records checks. Later checks of another run are kept. Stacks outside the given set are removed.
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn remember_looks(
+    pub async fn save_drift_history(
         &self,
-        mut looks: DriftHistory,
+        mut history: DriftHistory,
         keep: impl Fn(&StackId) -> bool,
     ) -> Result<(), StateError> {
         for _ in 0..TRIES {
-            let (numbers, newest) = self.newest_looks().await?;
-            looks.join(newest);
-            looks.stacks.retain(|stack, _| keep(stack));
+            let (numbers, newest) = self.newest_drift_history().await?;
+            history.join(newest);
+            history.stacks.retain(|stack, _| keep(stack));
             let next = numbers.last().map_or(1, |newest| newest + 1);
-            let letter = self.letter("looks", &place(next), &looks)?;
+            let letter = self.letter("looks", &place(next), &history)?;
             if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
                 let old = numbers.iter().rev().skip(KEPT - 1);
                 for number in old {
@@ -77,7 +77,7 @@ impl StateStore {
                         tracing::debug!(%error, "an old drift history document could not be deleted");
                     }
                 }
-                return self.index_drift(looks.stacks).await;
+                return self.index_drift(history.stacks).await;
             }
         }
         Err(StateError::Missing(format!(
@@ -85,15 +85,15 @@ impl StateStore {
         )))
     }
 
-    async fn newest_looks(&self) -> Result<(Vec<u64>, DriftHistory), StateError> {
+    async fn newest_drift_history(&self) -> Result<(Vec<u64>, DriftHistory), StateError> {
         let listed = self.store.list(&folder()).await?;
         let mut numbers: Vec<u64> = listed.iter().filter_map(|key| key.last().parse().ok()).collect();
         numbers.sort_unstable();
         for number in numbers.iter().rev() {
             let key = place(*number);
             if let Some(bytes) = self.store.get(&key).await? {
-                let (_, looks) = self.envelopes.read("looks", &key, &bytes)?;
-                return Ok((numbers, looks));
+                let (_, history) = self.envelopes.read("looks", &key, &bytes)?;
+                return Ok((numbers, history));
             }
         }
         Ok((numbers, DriftHistory::default()))
@@ -147,10 +147,10 @@ mod tests {
                 written.reverse();
             }
             for history in written {
-                states.remember_looks(history, |_| true).await.unwrap();
+                states.save_drift_history(history, |_| true).await.unwrap();
             }
             let expected = checks(&[("a/dev", 10), ("b/dev", 20), ("c/dev", 1)], 10);
-            assert_eq!(states.looks().await.unwrap(), expected);
+            assert_eq!(states.drift_history().await.unwrap(), expected);
         }
     }
 
@@ -159,11 +159,14 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let states = fixture::states(&store, &Arc::default());
         let both = checks(&[("a/dev", 1), ("b/dev", 1)], 1);
-        states.remember_looks(both, |_| true).await.unwrap();
+        states.save_drift_history(both, |_| true).await.unwrap();
         let gone = fixture::stack("a/dev");
         let none = DriftHistory::default();
-        states.remember_looks(none, |stack| *stack != gone).await.unwrap();
-        assert_eq!(states.looks().await.unwrap(), checks(&[("b/dev", 1)], 1));
+        states
+            .save_drift_history(none, |stack| *stack != gone)
+            .await
+            .unwrap();
+        assert_eq!(states.drift_history().await.unwrap(), checks(&[("b/dev", 1)], 1));
     }
 
     #[tokio::test]
@@ -172,9 +175,12 @@ mod tests {
         let states = fixture::states(&store, &Arc::default());
         for second in 1..=12 {
             let history = checks(&[("a/dev", second)], second);
-            states.remember_looks(history, |_| true).await.unwrap();
+            states.save_drift_history(history, |_| true).await.unwrap();
         }
-        assert_eq!(states.looks().await.unwrap(), checks(&[("a/dev", 12)], 12));
+        assert_eq!(
+            states.drift_history().await.unwrap(),
+            checks(&[("a/dev", 12)], 12)
+        );
         let kept = store.list(&folder()).await.unwrap();
         assert!((2..=KEPT).contains(&kept.len()), "{kept:?}");
         assert!(kept.contains(&place(11)), "{kept:?}");

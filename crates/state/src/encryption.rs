@@ -308,7 +308,7 @@ impl Sealer {
         Ok(json!({"$age": base64::engine::general_purpose::STANDARD.encode(cipher)}))
     }
 
-    /// Decrypts every encrypted value in a document, and encrypts it anew.
+    /// Decrypts every encrypted value in a document, and encrypts it again.
     ///
     /// # Errors
     /// As [`Sealer::open_value`].

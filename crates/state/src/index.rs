@@ -1,4 +1,4 @@
-//! The index: a short entry per stack, so that deciding what to apply reads no state.
+//! The index: a short entry per stack, so that finding the pending stacks reads no state.
 //!
 //! Entries only ever advance. Of two entries of one stack the one of the later lease wins, and within a lease
 //! the end wins over the beginning. So deltas may be read twice and in any order, several runs may write at
@@ -276,7 +276,7 @@ impl StateStore {
                 .into_iter()
                 .filter_map(|(stack, entry)| Some((stack, entry?))),
         );
-        match self.looks().await {
+        match self.drift_history().await {
             Ok(history) => known.drift = Some(history.stacks),
             Err(error) => tracing::warn!(%error, "the index is rebuilt without the drift history"),
         }

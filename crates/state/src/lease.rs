@@ -315,7 +315,7 @@ impl Lease {
         let does_count = |serial: &u64| !idle.contains(serial) && !written.idle.contains(serial);
         let others = self.rows.states.iter().copied().filter(does_count);
         let mut others: Vec<u64> = others.collect();
-        let kept = self.inner.states.retention - u64::from(!written.did_nothing());
+        let kept = self.inner.states.retention - u64::from(!written.made_no_change());
         others.truncate(
             others
                 .len()

@@ -51,7 +51,7 @@ impl StateStore {
             if !options.over_vanished {
                 reading = self.require_document(stack, reading).await?;
             }
-            let standing = match self.read_standing(stack, &reading, asked, &mut watch).await {
+            let condition = match self.read_condition(stack, &reading, asked, &mut watch).await {
                 // The document that ended the lease is gone; the index says that it existed.
                 Ok(LeaseCondition::Held(holder))
                     if options.over_vanished && self.is_ended(stack, &reading, holder.epoch).await? =>
@@ -62,9 +62,9 @@ impl StateStore {
                 Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
                     LeaseCondition::Ended
                 }
-                standing => standing?,
+                condition => condition?,
             };
-            let claim = match standing {
+            let claim = match condition {
                 LeaseCondition::Free => TakeoverReason::Free,
                 LeaseCondition::Ended => TakeoverReason::Ended,
                 LeaseCondition::Held(holder) => {
@@ -126,7 +126,7 @@ impl StateStore {
         };
         Ok(
             match self
-                .read_standing(stack, reading, Duration::ZERO, &mut watch)
+                .read_condition(stack, reading, Duration::ZERO, &mut watch)
                 .await?
             {
                 LeaseCondition::Held(holder) => Some(holder),
@@ -157,7 +157,7 @@ impl StateStore {
         }
     }
 
-    async fn read_standing(
+    async fn read_condition(
         &self,
         stack: &StackId,
         reading: &Reading,

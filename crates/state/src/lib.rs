@@ -19,7 +19,7 @@
 //! keys/review                                   the key of the short hashes of secrets
 //! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
 //! set/used/<hash>                               the tokens by which other repositories asked for an edit
-//! rekey/<key>                                   the copy of a document that is being encrypted anew
+//! rekey/<key>                                   the copy of a document that is being encrypted again
 //! ```
 
 mod clock;

@@ -1,4 +1,4 @@
-//! Documents encrypted anew, to the recipients of today.
+//! Documents encrypted again, to the recipients of today.
 //!
 //! A document cannot be overwritten. The newest state of a stack gets a successor; an earlier one is replaced by
 //! way of a copy below `rekey/`, which readers find while the document itself is away. A kill leaves the copy,
@@ -111,7 +111,7 @@ impl StateStore {
                     self.store.delete(&copy).await?;
                 }
                 Some(there) if there == bytes => self.store.delete(&copy).await?,
-                // It was not removed yet: the next replacement starts anew.
+                // It was not removed yet: the next replacement starts again.
                 Some(_) => {}
             }
         }

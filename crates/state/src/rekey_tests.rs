@@ -28,7 +28,7 @@ impl Bench {
     }
 
     fn sealing(&self, sealer: &Sealer) -> StateStore {
-        // Most of what is encrypted anew here was plain.
+        // Most of what is encrypted again here was plain.
         self.plain()
             .with_sealer(Some(sealer.clone()), SealScope::Documents)
             .accepting_unmarked()

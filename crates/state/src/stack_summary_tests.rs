@@ -242,7 +242,7 @@ async fn the_index_knows_the_drift_that_the_history_does() {
             stacks: BTreeMap::from([(stack.clone(), check(second, drifted))]),
             good: None,
         };
-        run(&store).remember_looks(history, |_| true).await.unwrap();
+        run(&store).save_drift_history(history, |_| true).await.unwrap();
     }
     let rebuilt = run(&store).rebuild_index().await.unwrap();
     run(&store).maintain_index(&rebuilt).await.unwrap();

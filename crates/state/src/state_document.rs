@@ -100,12 +100,12 @@ pub(super) struct StateDocument {
 
 impl StateDocument {
     /// Whether the run that writes it did nothing.
-    pub(crate) fn did_nothing(&self) -> bool {
-        did_nothing(self.reason, self.receipt.as_ref())
+    pub(crate) fn made_no_change(&self) -> bool {
+        made_no_change(self.reason, self.receipt.as_ref())
     }
 }
 
-fn did_nothing(reason: WriteReason, receipt: Option<&ApplyRecord>) -> bool {
+fn made_no_change(reason: WriteReason, receipt: Option<&ApplyRecord>) -> bool {
     let is_unchanged = || receipt.is_some_and(|receipt| receipt.result == StackResult::Unchanged);
     match reason {
         WriteReason::Apply => is_unchanged(),
@@ -146,7 +146,7 @@ pub struct Versioned {
 impl Versioned {
     /// The serials up to this one of runs that did nothing: other inputs gave the same resources.
     pub(super) fn idle_serials(&self) -> Vec<u64> {
-        let own = did_nothing(self.reason, self.receipt.as_ref()).then_some(self.serial);
+        let own = made_no_change(self.reason, self.receipt.as_ref()).then_some(self.serial);
         self.idle.iter().copied().chain(own).collect()
     }
 
@@ -258,7 +258,7 @@ mod tests {
                 idle: Vec::new(),
                 state: read.state,
             };
-            assert_eq!(document.did_nothing(), is_idle, "{reason} {result:?}");
+            assert_eq!(document.made_no_change(), is_idle, "{reason} {result:?}");
         }
     }
 

@@ -307,6 +307,15 @@ impl StateStore {
         Ok(self.written_entry(stack).await?.is_some())
     }
 
+    /// Returns true if the store has a document of the stack, a lease included, or once had a state.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn has_documents(&self, stack: &StackId) -> Result<bool, StateError> {
+        let documents = self.store.list(&keys::stack(stack)).await?;
+        Ok(!documents.is_empty() || self.was_written(stack).await?)
+    }
+
     /// A document of a kind for a place.
     pub(super) fn letter<T: Serialize>(
         &self,

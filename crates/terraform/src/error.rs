@@ -241,7 +241,7 @@ impl Class {
                 "correct the resource's attributes; the provider's documentation lists them"
             }
             Self::Credentials => {
-                "give Terraform valid credentials of the provider in the environment of this run and run the same command again; those of a login are requested anew by each run"
+                "give Terraform valid credentials of the provider in the environment of this run and run the same command again; those of a login are requested again by each run"
             }
             Self::Quota => "raise the quota or wait for the limit to pass, then run the same command again",
             Self::Timeout => {

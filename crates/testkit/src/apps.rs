@@ -1,5 +1,5 @@
 //! A repository of today's Kusion: projects whose stacks are packages of their own with AppConfigurations, and the
-//! packages that they import, written anew from what is published about them.
+//! packages that they import, rewritten from what is published about them.
 
 use super::git::Repository;
 

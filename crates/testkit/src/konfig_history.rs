@@ -1,5 +1,5 @@
 //! The published history of both Konfigs, replayed as commits: layouts, settings, entries and names as they were at each
-//! step. Models and stacks are written anew, small. Packages of a registry are left out.
+//! step. Models and stacks are written again, small. Packages of a registry are left out.
 
 use std::collections::BTreeMap;
 

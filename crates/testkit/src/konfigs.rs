@@ -1,5 +1,5 @@
 //! The published Konfigs as small repositories: their layouts, settings, entries and names; models and stacks are written
-//! anew.
+//! again.
 
 use super::git::Repository;
 

@@ -49,7 +49,7 @@ pub fn push(branch: &str, before: &str, after: &str, forced: bool) -> Value {
     payload
 }
 
-/// `merge_group`: the queue asks about `head`, which goes on top of `base`.
+/// `merge_group`: the queue asks about `head`, which comes on top of `base`.
 pub fn merge_group(number: u64, base: &str, head: &str) -> Value {
     let mut payload = example("merge_group", |_| true);
     let group = &mut payload["merge_group"];

@@ -3,7 +3,7 @@
 use clap::{Arg, Command};
 
 use super::markdown_line::{line_of, sentence};
-use crate::cli::help_groups::GROUPS;
+use crate::cli::help_groups::{FOR_MACHINES, GROUPS};
 
 const INTRODUCTION: &str = "# Commands\n\nGenerated from the help by `konverge __reference commands`. \
                             `konverge COMMAND --help` and the man pages have examples too. An option that several commands \
@@ -24,7 +24,7 @@ pub(super) fn page(mut root: Command) -> String {
             command: root.get_name().to_owned(),
         });
     }
-    for (title, names) in GROUPS {
+    for (title, names) in GROUPS.into_iter().chain([FOR_MACHINES]) {
         page.text.push_str(&format!("\n## {title}\n"));
         for command in names.iter().filter_map(|name| root.find_subcommand(name)) {
             page.describe(command, "konverge");

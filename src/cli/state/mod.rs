@@ -1,6 +1,6 @@
 //! `konverge state`: the recorded state, and the few ways to change it manually.
 
-use std::{io::IsTerminal, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Subcommand;
 
@@ -9,7 +9,7 @@ mod print;
 use super::{CliContext, common_args::ClusterArg, completers, confirm};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, RepoPath, ResourceId, StackId, plan::Plan},
+    model::{ClusterName, RepoPath, ResourceId, StackId},
 };
 use konverge_report::{self as report, escape::log, terminal::Style};
 use konverge_run::{
@@ -78,7 +78,7 @@ enum Action {
         /// The serial to restore
         #[arg(long, value_name = "N")]
         to: u64,
-        /// Skip the confirmation; without it and without a terminal only the plan is shown
+        /// Skip the confirmation (required without a terminal)
         #[arg(long, short)]
         yes: bool,
         #[command(flatten)]
@@ -274,6 +274,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             ));
         }
         Action::Move { from, to } => {
+            let from = &ops::resolve_stack(&backend, from.as_str()).await?;
             let serial = ops::move_to(&backend, from, to).await?;
             context.note(&format!("{from} is {to} now, serial {serial}"));
         }
@@ -377,24 +378,6 @@ async fn rollback(
 ) -> Result<u8, UserError> {
     let run = context.run();
     let rollback = ops::rollback(&run, stack, serial, cluster.given()).await?;
-    let style = Style {
-        color: context.color(),
-    };
-    if !yes {
-        let plan = Plan {
-            version: 1,
-            stacks: vec![rollback.plan.clone()],
-        };
-        context.print(&match json {
-            true => report::json::document(&plan),
-            false => report::terminal::plan(&plan, style),
-        });
-        // A script, or a person who wants to read only, adds `--yes` next.
-        if json || !std::io::stdin().is_terminal() {
-            context.note("nothing was applied; `--yes` does it");
-            return Ok(0);
-        }
-    }
     let approver = match yes {
         true => Some(Arc::new(AutoApprove) as Arc<dyn Approver>),
         false => confirm::confirm_rollback(&rollback.plan, serial, context).await?,
@@ -406,7 +389,12 @@ async fn rollback(
     let (report, findings) = rollback.apply(approver).await?;
     context.print(&match json {
         true => report::json::with_findings(&report, &findings),
-        false => report::outcome::text(&report, style),
+        false => report::outcome::text(
+            &report,
+            Style {
+                color: context.color(),
+            },
+        ),
     });
     Ok(exit_code(&report, &run))
 }

@@ -157,7 +157,7 @@ fn record_line(receipt: &ApplyRecord) -> String {
     format!("{result}, plan {}{grounds}", receipt.digest.short())
 }
 
-/// Prints what was encrypted anew; the exit code says whether anything was left.
+/// Prints what was encrypted again; the exit code says whether anything was left.
 pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) -> u8 {
     if json {
         let stacks = rekeyed.stacks.iter();
@@ -179,7 +179,7 @@ pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) 
     }
     for (stack, documents) in &rekeyed.stacks {
         let documents = report::plural(*documents, "document");
-        context.print(&format!("{stack}: {documents} encrypted anew\n"));
+        context.print(&format!("{stack}: {documents} re-encrypted\n"));
     }
     for (stack, error) in &rekeyed.failed {
         context.print_error(&format!("{stack}: {}", log(&error.message)));

@@ -1,16 +1,17 @@
 //! The second half of the demo: two stacks that are really applied, in the order network, app. The first run is asked to
-//! stop after the network, and the next one goes on.
+//! stop after the network, and the next one continues.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::ops::manual_approver::ManualApprover;
+use crate::ops::{manual_approver::ManualApprover, status};
 use konverge_base::{
     error::UserError,
     model::{
         apply_result::ApplyReport,
         event::{EventSink, RunEvent, Step},
+        status::StatusReport,
     },
 };
 use konverge_run::{
@@ -126,6 +127,15 @@ impl DemoApply {
         }
         let session = self.open(&run, true).await?;
         apply(&session, &session.targets).await
+    }
+
+    /// The recorded state of the stacks, and how their objects are.
+    ///
+    /// # Errors
+    /// The stacks cannot be opened.
+    pub async fn status(&self) -> Result<StatusReport, UserError> {
+        let session = self.open(&self.run, false).await?;
+        status::run(&session.planning, &session.targets).await
     }
 
     /// What differs from what was applied.

@@ -233,7 +233,7 @@ fn the_index_sheds_what_no_revision_holds() {
         sizes.iter().any(|size| *size > 3000),
         "what was before is mostly known: {sizes:?}"
     );
-    // What the last revision holds is all there: nothing is learned anew.
+    // What the last revision holds is all there: nothing is learned again.
     let index = ScanCache::load(&place);
     analyzed(&files, &index);
     assert!(!index.has_grown());

@@ -60,7 +60,7 @@ async fn a_receipt_names_plan_commit_people_run_and_outcome() {
     assert!(receipt["pullRequests"].is_null(), "{receipt}");
 }
 
-/// The receipt is feedback: who cannot be asked for is left out, and the apply goes on.
+/// The receipt is feedback: who cannot be asked for is left out, and the apply continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn reviewers_that_can_not_be_asked_for_are_left_out() {
     let mut stage = Stage::small("").await;

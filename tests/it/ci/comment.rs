@@ -466,7 +466,7 @@ fn half_way() -> ApplyReport {
     }
 }
 
-/// An apply that ends half-way says how far it came, with what, and how it goes on.
+/// An apply that ends half-way says how far it came, with what, and how it continues.
 #[test]
 fn an_apply_that_ends_half_way_says_what_is_changed() {
     let report = half_way();

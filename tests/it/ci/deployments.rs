@@ -124,7 +124,7 @@ async fn a_stack_that_fails_is_a_deployment_that_failed() {
 }
 
 /// From when this returns the shared server refuses real writes of ConfigMaps of this name.
-async fn only_dry_runs_of(name: &str) {
+pub(super) async fn only_dry_runs_of(name: &str) {
     let cluster = Cluster::shared();
     let objects = Objects::of(cluster).await;
     let group = "/apis/admissionregistration.k8s.io/v1";

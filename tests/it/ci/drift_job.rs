@@ -132,7 +132,7 @@ async fn the_longest_not_looked_at_come_first_and_what_is_late_is_said() {
         good: Some("2026-01-01T00:00:00Z".parse().unwrap()),
         ..DriftHistory::default()
     };
-    states.remember_looks(long_ago, |_| true).await.unwrap();
+    states.save_drift_history(long_ago, |_| true).await.unwrap();
     for (_, map) in stacks {
         stage.by_hand(map, Some("two")).await;
     }
@@ -192,8 +192,8 @@ async fn the_longest_not_looked_at_come_first_and_what_is_late_is_said() {
     assert!(!second.summary.contains("ended well"), "{}", second.summary);
     assert!(issues(&stage).iter().all(|issue| issue.state == "open"));
     assert_eq!(issues(&stage).len(), 3);
-    let looks = states.looks().await.unwrap();
-    assert_eq!(looks.stacks.len(), 3);
+    let history = states.drift_history().await.unwrap();
+    assert_eq!(history.stacks.len(), 3);
 
     // What the default branch has and nobody applied is said, and is no drift.
     let pushed = stage.straight_to_main(|stage| stage.stack("turna/dev", &[("turn-a", "new")]));
@@ -221,10 +221,10 @@ async fn a_budget_ends_the_look_and_keeps_the_rest_for_the_next() {
     let mut stage = applied("drift: {budget: 0s}\n", &stacks).await;
     stage.schedule().outcome.check(0);
     let states = stage.states().await;
-    let first = states.looks().await.unwrap();
+    let first = states.drift_history().await.unwrap();
     assert_eq!(first.stacks.len(), 1, "{first:?}");
     stage.schedule().outcome.check(0);
-    assert_eq!(states.looks().await.unwrap().stacks.len(), 2);
+    assert_eq!(states.drift_history().await.unwrap().stacks.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,5 @@
 //! Credentials of a login that expire while Terraform runs: the error names the login, its identity, the subject of the job
-//! and what to do; the next run goes on.
+//! and what to do; the next run continues.
 
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -93,7 +93,7 @@ async fn an_expiry_names_the_login_and_the_next_run_goes_on() {
     clouds.granted();
     let tip = stage.monorepo.rev("main");
     stage.push(&tip, &tip).outcome.check(0);
-    assert!(clouds.granted().contains(&"trade".to_owned()), "it logs in anew");
+    assert!(clouds.granted().contains(&"trade".to_owned()), "it logs in again");
     let receipt = stage.receipt("expiry/prod");
     assert_eq!(receipt["pullRequests"][0]["number"], 7, "{receipt}");
 }
@@ -105,7 +105,7 @@ fn says(text: &str, (login, account): (&str, &str)) {
         &format!("the login `{login}` gave Terraform credentials of"),
         account,
         Clouds::SUBJECT,
-        "the next run logs in anew and goes on",
+        "the next run logs in again and continues",
     ] {
         assert!(text.contains(said), "{said}: {text}");
     }

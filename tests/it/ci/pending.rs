@@ -13,6 +13,7 @@ use konverge_base::{
 use konverge_run::{BranchHistory, CloneHistory, Notes, RunContext};
 use serde_json::{Value, json};
 
+use super::deployments::only_dry_runs_of;
 use crate::support::{ci_stage::Stage, git::Repository, process::Outcome};
 
 /// A command in a checkout of the monorepo.
@@ -397,4 +398,37 @@ async fn a_clone_asks_for_what_another_run_has_applied_meanwhile() {
             BTreeSet::new()
         );
     }
+}
+
+/// After an apply that ended half-way the next preview has one row for each stack, and counts what is left to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_apply_that_ended_half_way_the_next_preview_counts_what_is_left() {
+    let mut stage = Stage::small("").await;
+    only_dry_runs_of("left-b").await;
+    stage.reviewed(7, "half", |stage| {
+        stage.stack("left/dev", &[("left-a", "one"), ("left-b", "one")]);
+    });
+    let merged = stage.merge(7, "half");
+    merged.outcome.check(1);
+    let log = &merged.outcome.stdout;
+    assert!(
+        log.contains("left/dev: failed, 1 of 2 resources changed"),
+        "{log}"
+    );
+    let (_, next) = stage.reviewed(8, "next", |stage| {
+        stage.stack("left/dev", &[("left-a", "two"), ("left-b", "one")]);
+        stage.stack("beside/dev", &[("left-c", "one")]);
+    });
+    let text = next.summary;
+    assert!(
+        text.contains("### Konverge preview: 2 to create, 1 to update\n"),
+        "{text}"
+    );
+    assert!(text.contains("2 stacks affected: 2 to change"), "{text}");
+    let rows: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("| `left/dev` |"))
+        .collect();
+    assert_eq!(rows.len(), 1, "{text}");
+    assert!(rows[0].contains("| 1 to create, 1 to update |"), "{text}");
 }

@@ -102,7 +102,7 @@ async fn a_generated_secret_keeps_its_value() {
     for value in [decode(&login["password"]), "kusionsecret123".to_owned()] {
         assert!(!states.contains(&value) && !after.stdout.contains(&value));
     }
-    // One that is gone is made anew.
+    // One that is gone is made again.
     objects.delete(&secret("login")).await;
     run(&["apply", folder, "--yes", "--no-wait"]).expect(0);
     let new = data("login").await.expect("it is made again");

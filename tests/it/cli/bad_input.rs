@@ -87,6 +87,61 @@ fn an_unknown_revision_and_an_unknown_stack() {
     nothing_written(&monorepo);
 }
 
+/// Wrong usage, whichever command it is and whatever it asks first.
+#[test]
+fn an_unknown_stack_and_a_missing_file_end_with_the_same_code_everywhere() {
+    let monorepo = Repository::konfig_example();
+    monorepo
+        .write("konverge.yaml", "version: 1\nclusters: {dev: {}}\n")
+        .commit("A cluster");
+    for command in [
+        "apply", "build", "check", "destroy", "drift", "preview", "set", "status", "test",
+    ] {
+        let mut arguments = vec![command, "no/such"];
+        if command == "set" {
+            arguments.push("image=nginx:1");
+        }
+        let outcome = konverge(&monorepo, &arguments);
+        assert_eq!(outcome.code, Some(64), "{command}: {}", outcome.stderr);
+    }
+    let unlock = ["unlock", "no/such", "--lease", "a", "--reason", "b"];
+    for arguments in [
+        &["show", "no/such"][..],
+        &["show", "no/such", "--serial", "1"],
+        &["history", "no/such"],
+        &["diff", "no/such", "1", "2"],
+        &["rollback", "no/such", "--to", "1"],
+        &["pull", "no/such"],
+        &["move", "no/such", "not/there"],
+        &["forget", "no/such", "--yes"],
+        &["rebind", "no/such"],
+        &unlock,
+    ] {
+        let outcome = konverge(&monorepo, &[&["state"], arguments].concat());
+        says(&outcome, 64, &["nothing is recorded of stack `no/such`"]);
+    }
+    // Asking leaves no document behind.
+    says(&konverge(&monorepo, &["state", "list"]), 0, &[]);
+    assert_eq!(
+        konverge(&monorepo, &["state", "list"])
+            .stdout
+            .matches("no/such")
+            .count(),
+        0
+    );
+    for arguments in [
+        &["health", "nowhere.yaml"][..],
+        &["state", "push", "no/such", "nowhere.json"],
+    ] {
+        says(&konverge(&monorepo, arguments), 64, &["No such file"]);
+    }
+    let without = Repository::init();
+    without
+        .write("kcl.mod", "[package]\nname = \"a\"\n")
+        .commit("No file");
+    says(&konverge(&without, &["config", "check"]), 64, &["konverge init"]);
+}
+
 #[test]
 fn a_wrong_key_in_konverge_yaml_is_named_with_its_line() {
     let monorepo = Repository::konfig_example();

@@ -86,7 +86,7 @@ async fn check_life(tool: Tool) {
         assert!(preview.contains(words), "{words}: {preview}");
     }
 
-    // It is killed between the push and the wait. The next run goes on.
+    // It is killed between the push and the wait. The next run continues.
     let run = stage.shop.konverge(&["apply", "shop/dev", "--yes"]).start();
     eventually("the tag has moved", LIMIT, || async {
         stage.digest().await.filter(|digest| *digest != first)

@@ -151,7 +151,7 @@ fn the_demo_shows_a_change_and_its_preview() {
     );
 }
 
-/// With Terraform and a cluster the demo applies, is stopped half-way and goes on, and leaves nothing behind.
+/// With Terraform and a cluster the demo applies, is stopped half-way and continues, and leaves nothing behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_applies_as_far_as_the_machine_lets_it() {
     let scratch = tempfile::tempdir().unwrap();
@@ -172,7 +172,8 @@ async fn the_demo_applies_as_far_as_the_machine_lets_it() {
     let (terraform, kubernetes) = terraform.split_once("two stacks of Kubernetes objects").unwrap();
     for part in [terraform, kubernetes] {
         let (stopped, rest) = part.split_once("==> konverge apply --pending").unwrap();
-        let (next, rest) = rest.split_once("==> konverge drift").unwrap();
+        let (next, rest) = rest.split_once("==> konverge status").unwrap();
+        let (status, rest) = rest.split_once("==> konverge drift").unwrap();
         let (drift, destroyed) = rest.split_once("==> konverge destroy").unwrap();
         assert!(
             stopped.contains("live/network: applied") && !stopped.contains("live/app: applied"),
@@ -181,6 +182,14 @@ async fn the_demo_applies_as_far_as_the_machine_lets_it() {
         assert!(
             next.contains("live/app: applied") && !next.contains("live/network"),
             "{next}"
+        );
+        assert!(
+            status.contains("live/network") && status.contains("live/app"),
+            "{status}"
+        );
+        assert!(
+            status.contains("2 stacks: 2 applied and ready, 0 not."),
+            "{status}"
         );
         assert!(!drift.contains("STACK"), "{drift}");
         assert_eq!(destroyed.matches(": applied").count(), 2, "{destroyed}");

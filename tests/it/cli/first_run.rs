@@ -286,7 +286,7 @@ fn help_and_usage_are_true() {
 }
 
 /// Answers the question of the program given by its arguments, at a terminal; prints all that stood there.
-const AT_A_TERMINAL: &str = r#"
+pub(super) const AT_A_TERMINAL: &str = r#"
 import os, pty, sys
 pid, terminal = pty.fork()
 if pid == 0:

@@ -136,7 +136,7 @@ fn a_name_that_an_unset_option_gives_names_the_option() {
     let build = || konverge(&repository, &["build", "a/dev"], cache.path()).with_kcl();
     let refused = build().run().expect(1).stderr;
     assert!(
-        refused.contains("resources[0].metadata.name: is null, but the `ConfigMap` needs a text there"),
+        refused.contains("resources[0].metadata.name: is null, but the `ConfigMap` needs a string there"),
         "{refused}"
     );
     assert!(

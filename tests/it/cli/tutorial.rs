@@ -108,7 +108,11 @@ async fn the_tutorial_goes_from_a_branch_to_drift_and_back() {
         "{drift}"
     );
     assert!(!of("konverge drift hello/dev --exit-code").contains("replicas"));
-    let plan = of("konverge state rollback hello/dev --to 1");
+    assert!(
+        of("konverge state history hello/dev").contains("     3  apply"),
+        "{told:#?}"
+    );
+    let plan = of("konverge state diff hello/dev 3 1");
     assert!(plan.contains("1.27-alpine"), "{plan}");
     assert!(
         of("konverge destroy hello/dev --yes").contains("hello"),

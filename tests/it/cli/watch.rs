@@ -107,7 +107,7 @@ fn each_save_is_an_event_with_the_stacks_and_the_difference_of_their_specs() {
     assert_eq!(ids(&event), ["a/dev"]);
     let changes = event["plan"][0]["resources"][0]["changes"].as_array().unwrap();
     assert_eq!(changes.len(), 2, "{event}");
-    // What does not compile is an event, and the watch goes on.
+    // What does not compile is an event, and the watch continues.
     repository.write("appops/a/dev/main.k", "resources = = []\n");
     let (at, event) = watch.event(at + 1, |event| !ids(event).is_empty());
     assert_eq!(event["plan"][0]["error"]["kind"], "kcl", "{event}");

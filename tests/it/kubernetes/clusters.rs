@@ -54,7 +54,7 @@ async fn a_failure_on_one_cluster_holds_back_what_comes_after_it_on_another() {
     assert_eq!(apply(1), ended("failed", "held-back"));
     assert!(
         of_east.get(&first).await.is_some(),
-        "an independent branch goes on"
+        "an independent branch continues"
     );
     assert!(of_west.get(&abroad).await.is_some());
     assert!(of_west.get(&second).await.is_none());

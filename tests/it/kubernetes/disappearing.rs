@@ -460,7 +460,7 @@ async fn whatever_disappears_at_any_instant_an_applied_stack_is_whole() {
                     (2, true) => hands.delete(&y).await,
                     (3, true) => hands.end_namespace(&name).await,
                     (4, true) => hands.delete(&namespace(&name)).await,
-                    // It goes on ending for some requests.
+                    // It continues ending for some requests.
                     (4, false) if now == instant + 5 => hands.end_namespace(&name).await,
                     _ => {}
                 }

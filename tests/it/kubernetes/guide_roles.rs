@@ -144,6 +144,30 @@ async fn a_preview_asks_and_any_write_of_it_fails() {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client().await, &namespace);
     accounts.create(&PostParams::default(), &applies).await.unwrap();
 
+    for (path, object) in [
+        (
+            format!("/api/v1/namespaces/{namespace}/pods"),
+            json!({
+                "metadata": {"name": "runs"},
+                "spec": {"serviceAccountName": "applies", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]},
+            }),
+        ),
+        (
+            format!("/api/v1/namespaces/{namespace}/services"),
+            json!({"metadata": {"name": "serves"}, "spec": {"ports": [{"port": 80}]}}),
+        ),
+        (
+            "/api/v1/nodes".to_owned(),
+            json!({"metadata": {"name": "of-roles"}}),
+        ),
+    ] {
+        let request = http::Request::post(&path)
+            .header("Content-Type", "application/json")
+            .body(object.to_string().into_bytes());
+        let made = cluster.client().await.request_text(request.unwrap()).await;
+        made.unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
     let previewers = [
         of_group(&cluster, folder.path(), "konverge-preview"),
         of_account(&cluster, folder.path()).await,
@@ -194,15 +218,42 @@ async fn a_preview_asks_and_any_write_of_it_fails() {
             accounts.create_token_request("applies", &probe, &request).await,
             "token",
         );
+        let asked = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        maps.create(&asked, &map("asked")).await.unwrap();
+        // The server would issue this token as well.
+        is_denied(
+            accounts.create_token_request("applies", &asked, &request).await,
+            "token, as a dry run",
+        );
+        let inside = format!("/api/v1/namespaces/{namespace}");
+        for (method, path) in [
+            ("GET", format!("{inside}/pods/runs/exec?command=sh")),
+            ("POST", format!("{inside}/pods/runs/exec?command=sh")),
+            ("POST", format!("{inside}/pods/runs/attach")),
+            ("POST", format!("{inside}/pods/runs/portforward")),
+            ("POST", format!("{inside}/pods/runs/proxy/")),
+            ("DELETE", format!("{inside}/services/serves/proxy/")),
+            ("GET", "/api/v1/nodes/of-roles/proxy/pods".to_owned()),
+            ("POST", "/api/v1/nodes/of-roles/proxy/run/x".to_owned()),
+            ("POST", format!("{inside}/pods/runs/eviction")),
+            ("POST", format!("{inside}/pods/runs/eviction?dryRun=All")),
+        ] {
+            let body = match path.contains("eviction") {
+                true => r#"{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "runs"}}"#,
+                false => "",
+            };
+            let request = http::Request::builder()
+                .method(method)
+                .uri(&path)
+                .header("Content-Type", "application/json")
+                .body(body.as_bytes().to_vec());
+            let answer = client(previewer).await.request_text(request.unwrap()).await;
+            is_denied(answer, &format!("{method} {path}"));
+        }
         let pods: Api<Pod> = Api::namespaced(client(previewer).await, &namespace);
-        let exec = http::Request::post(format!(
-            "/api/v1/namespaces/{namespace}/pods/none/exec?command=sh"
-        ));
-        let exec = client(previewer)
-            .await
-            .request_text(exec.body(Vec::new()).unwrap())
-            .await;
-        assert!(exec.is_err(), "{exec:?}");
         assert!(pods.list(&Default::default()).await.is_ok());
         let mine: Api<SelfSubjectAccessReview> = Api::all(client(previewer).await);
         let asked = json!({"spec": {"resourceAttributes": {"namespace": namespace, "verb": "get", "resource": "secrets"}}});
@@ -226,6 +277,16 @@ async fn a_preview_asks_and_any_write_of_it_fails() {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client().await, &namespace);
     let level = maps.get("settings").await.unwrap().data.unwrap()["level"].clone();
     assert_eq!(level, "one");
+
+    let pods: Api<Pod> = Api::namespaced(cluster.client().await, &namespace);
+    assert!(
+        pods.get("runs")
+            .await
+            .unwrap()
+            .metadata
+            .deletion_timestamp
+            .is_none()
+    );
 
     // The apply's group writes.
     let apply = of_group(&cluster, folder.path(), "konverge-apply");

@@ -135,7 +135,7 @@ async fn a_pause_with_a_duration_is_waited_for_if_it_ends_in_time() {
     let plan = stack.plan_well(std::slice::from_ref(&short)).await;
     let controller = async {
         report(&objects, &short, 1, &paused(1, jiff::Timestamp::now())).await;
-        // The apply sees the pause, and goes on.
+        // The apply sees the pause, and continues.
         tokio::time::sleep(Duration::from_secs(2)).await;
         report(&objects, &short, 1, &healthy(1)).await;
     };

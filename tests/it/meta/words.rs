@@ -13,7 +13,6 @@ const PHRASES: &[(&str, &str)] = &[
     ("can not", "cannot"),
     ("is no job of", "is not a job of"),
     ("is no length of time", "invalid duration"),
-    ("made anew", "recreated"),
     ("made again because", "must be replaced"),
     ("deleted and made again", "replaced (deleted, then recreated)"),
     ("nobody has checked", "not validated"),
@@ -70,7 +69,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("costs time, never truth", "safe: the next run is slower"),
     ("Say nothing but", "Print only"),
     ("plan is made again", "Konverge plans again"),
-    ("goes on from", "continues from"),
+    ("goes on", "continues"),
     ("half made", "not completed"),
     ("held back:", "skipped:"),
     ("of it was touched", "was stopped before anything was changed"),
@@ -84,13 +83,15 @@ const PHRASES: &[(&str, &str)] = &[
     ("is no regular file", "is not a regular file"),
     ("gree to exactly", "approve exactly"),
     ("may not stand", "is not allowed"),
-    ("goes on without it", "continues without it"),
     ("the receipt", "the apply record"),
     ("dealt out", "split"),
     ("has no room beside", "is omitted, or: is full"),
-    ("made up anew", "generated"),
+    (" anew", "again, or: recreated, generated"),
     ("could not be given back", "could not be released"),
     ("must be a text", "must be a string"),
+    ("should be a text", "must be a string"),
+    ("must be text", "must be a string"),
+    ("not a text", "not a string"),
     ("stands here twice", "duplicate key"),
     ("approved by nobody", "no approvals"),
     ("takes folders in again", "re-includes folders"),
@@ -122,7 +123,15 @@ const PHRASES: &[(&str, &str)] = &[
     ("without a word", "with no output, or: silently"),
     ("no cluster was asked", "no cluster was queried"),
     ("hoever", "anyone who"),
+    ("Power comes from", "trusted settings come from"),
+    ("speaks for itself", "its stderr is shown"),
+    ("what to apply", "find the pending stacks"),
+    ("Seen by", "Detected by"),
+    ("Go on?", "Apply … to …? Type `yes`"),
 ];
+
+/// Names of functions that say nothing of the field, from the same list.
+const NAMES: &str = r"\bfn (?:acquire_anew|as_agreed|did_nothing|is_well|standing|read_standing|looks|remember_looks|newest_looks)\b";
 
 /// `X is no Y`: a reader who learned English expects *is not a*.
 fn has_is_no(line: &str) -> bool {
@@ -168,6 +177,7 @@ fn words_that_nobody_understood_do_not_come_back() {
     ] {
         collect(&root.join(top), &mut files);
     }
+    let names = regex::Regex::new(NAMES).expect("a valid expression");
     let mut wrong = Vec::new();
     for file in &files {
         let text = fs::read_to_string(file).expect("a text file of the project");
@@ -182,6 +192,12 @@ fn words_that_nobody_understood_do_not_come_back() {
                 if line.contains(phrase) {
                     wrong.push(format!("{name}:{number}: \"{phrase}\"; write: {better}"));
                 }
+            }
+            if let Some(found) = names.find(&line).filter(|_| is_code) {
+                wrong.push(format!(
+                    "{name}:{number}: \"{}\"; name it by a verb and a noun of the field",
+                    found.as_str()
+                ));
             }
             if is_code && has_is_no(&line) {
                 wrong.push(format!("{name}:{number}: \"is no …\"; write: is not a …"));

@@ -150,7 +150,7 @@ fn doubled_in_cel(times: usize) -> String {
     format!("['aaaaaaaaaaaaaaaa'].all(x0, {body})")
 }
 
-/// Each attack denies within the limit, in each language, and names what it is about; the other set goes on.
+/// Each attack denies within the limit, in each language, and names what it is about; the other set continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_takes_too_long_or_too_much_denies_and_other_sets_go_on() {
     let policy = |expression: &str| POLICY.replace("EXPRESSION", expression);

@@ -1,5 +1,5 @@
 //! Files of SOPS whose data key a service of Google or Azure wrapped. The file is one that SOPS itself encrypted; its
-//! data key is wrapped anew by the fake of the service, in the entries that SOPS writes.
+//! data key is wrapped again by the fake of the service, in the entries that SOPS writes.
 
 use std::io::Read as _;
 

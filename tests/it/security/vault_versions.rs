@@ -8,7 +8,7 @@ use super::vault::{CANARY, Vaulted, changes};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_was_made_anew_with_the_same_version_is_written() {
-    let vaulted = Vaulted::new("vault-anew", "").await;
+    let vaulted = Vaulted::new("vault-again", "").await;
     let first = format!("{CANARY}-leaked");
     vaulted.vault.put("pay/db", json!({"password": first}));
     let pay = vaulted.wants(
@@ -36,7 +36,7 @@ async fn a_secret_that_was_made_anew_with_the_same_version_is_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_value_of_the_same_version_is_a_rotation() {
-    let vaulted = Vaulted::new("vault-anew-stop", "  rotation: stop\n").await;
+    let vaulted = Vaulted::new("vault-again-stop", "  rotation: stop\n").await;
     let first = format!("{CANARY}-leaked");
     vaulted.vault.put("pay/db", json!({"password": first}));
     let pay = vaulted.wants(

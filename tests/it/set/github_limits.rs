@@ -157,7 +157,7 @@ async fn two_calls_at_once_open_one_pull_request() {
         assert!(ended.code == Some(0) || lost, "{}", ended.stderr);
     }
     assert_eq!(stand.pulls().len(), 1);
-    // The one that lost goes on.
+    // The one that lost continues.
     stand.propose("2.6.0").expect(0);
     assert!(stand.file().contains("storefront:2.6.0"));
     assert_eq!(stand.pulls().len(), 1);

@@ -17,7 +17,7 @@ use crate::support::{
     random::{Random, setting},
 };
 
-/// The Specs of all stacks, compiled anew.
+/// The Specs of all stacks, compiled again.
 fn specs(repository: &Repository) -> Vec<(String, Value)> {
     let built = Konverge::new(["build", "--all", "--output", "json", "--show-secrets"])
         .dir(repository.path())
@@ -106,7 +106,7 @@ async fn literals_of(repository: &Repository) -> Vec<Literal> {
 }
 
 /// Random literals of the example, through the library: an edit that is not refused changes its stack alone, and with
-/// `--in base` no stack of another project. All Specs are compiled anew, without a cache. `KONVERGE_EDITS` sets how many,
+/// `--in base` no stack of another project. All Specs are compiled again, without a cache. `KONVERGE_EDITS` sets how many,
 /// `KONVERGE_SEED` repeats a run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_random_literal_changes_its_own_stacks_alone() {

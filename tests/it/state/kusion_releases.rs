@@ -351,7 +351,7 @@ async fn what_kusion_unlocked_or_keeps_for_another_stack_is_not_overwritten() {
     turns.imports();
     turns.wants(1);
     turns.applies().expect(0);
-    // `kusion release unlock` writes the newest release anew.
+    // `kusion release unlock` writes the newest release again.
     turns.ends(0);
     turns.refused("the newest release is 2");
     // The way that the refusal names: the release of Kusion is taken over.

@@ -193,7 +193,7 @@ async fn a_disk_that_is_full_leaves_nothing_half_written() {
         "made before it was written down"
     );
     runs.konverge(&["state", "doctor"]).run().expect(0);
-    // With room again it goes on, after the lease of the run that could not even give it back.
+    // With room again it continues, after the lease of the run that could not even give it back.
     runs.apply("spec.json", STACK).run().expect(0);
     assert_eq!(runs.made(STACK).await, names.into_iter().collect::<BTreeSet<_>>());
     runs.konverge(&["state", "doctor"]).run().expect(0);

@@ -23,7 +23,7 @@ pub struct RolloutRecord {
     pub wave: usize,
     /// What happens to the current wave.
     pub phase: RolloutPhase,
-    /// Somebody paused it: nothing goes on until it is resumed.
+    /// Somebody paused it: nothing continues until it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// When the phase began.

@@ -107,7 +107,7 @@ impl StackStatus {
     }
 
     /// Returns true if everything that the head wants is applied, and every queried object is ready.
-    pub fn is_well(&self) -> bool {
+    pub fn is_applied_and_ready(&self) -> bool {
         matches!(self.head, HeadStatus::Applied | HeadStatus::Kept)
             && self.error.is_none()
             && self.not_ready().next().is_none()

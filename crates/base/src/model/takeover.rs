@@ -29,8 +29,8 @@ pub enum Takeover {
 
 impl Takeover {
     /// Judges the plan of a stack of which nothing is recorded.
-    pub fn of(plan: &StackPlan) -> Self {
-        let counts = TakeoverCounts::of(plan);
+    pub fn judge(plan: &StackPlan) -> Self {
+        let counts = TakeoverCounts::count(plan);
         match plan.error {
             Some(_) => Self::Failed,
             None if counts.changed + counts.new == 0 => Self::Unchanged,
@@ -53,7 +53,7 @@ pub struct TakeoverCounts {
 
 impl TakeoverCounts {
     /// Counts the resources of a plan.
-    pub fn of(plan: &StackPlan) -> Self {
+    pub fn count(plan: &StackPlan) -> Self {
         let mut counts = Self {
             unchanged: plan.summary.unchanged,
             ..Self::default()
@@ -122,8 +122,8 @@ impl TakeoverReport {
         let stacks = plan.stacks.iter().map(|stack| StackTakeover {
             stack: stack.stack.clone(),
             id: stack.id.clone(),
-            takeover: Takeover::of(stack),
-            resources: TakeoverCounts::of(stack),
+            takeover: Takeover::judge(stack),
+            resources: TakeoverCounts::count(stack),
             digest: stack.digest,
             error: stack.error.clone(),
         });
@@ -160,7 +160,7 @@ mod tests {
 
     fn judge(resources: Vec<ResourcePlan>) -> Takeover {
         let folder = RepoPath::normalize("shop/dev").unwrap();
-        Takeover::of(&StackPlan::new(
+        Takeover::judge(&StackPlan::new(
             folder,
             "shop/dev".parse().unwrap(),
             Basis::Live,

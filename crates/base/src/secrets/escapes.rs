@@ -101,7 +101,7 @@ fn meaning(rest: &mut Chars<'_>) -> Option<String> {
         'x' => char::from_u32(hexadecimal(rest, 2)?)?,
         'U' => char::from_u32(hexadecimal(rest, 8)?)?,
         'u' => return utf16(rest),
-        // A long line of YAML goes on behind its indentation.
+        // A long line of YAML continues behind its indentation.
         '\n' => {
             *rest = rest.as_str().trim_start_matches([' ', '\t']).chars();
             return Some(String::new());

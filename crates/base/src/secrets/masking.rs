@@ -153,7 +153,7 @@ pub fn mask_secret_data(secrets: &Secrets, resource: &Resource) -> Resource {
     let attributes = &resource.attributes;
     let masked = match resource.runtime {
         RuntimeKind::Kubernetes => {
-            let places = SecretPlaces::of(Some(attributes), &WrittenReferences::new());
+            let places = SecretPlaces::find(Some(attributes), &WrittenReferences::new());
             mask_secret_data_at(secrets, attributes, &places)
         }
         RuntimeKind::Terraform => mask_contents(secrets, type_of(resource), Cow::Borrowed(attributes)),
@@ -218,7 +218,7 @@ fn is_credential_name(key: &str) -> bool {
 pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
     let attributes = match resource.runtime {
         RuntimeKind::Kubernetes => {
-            let places = SecretPlaces::of(Some(&resource.attributes), &WrittenReferences::new());
+            let places = SecretPlaces::find(Some(&resource.attributes), &WrittenReferences::new());
             mask_object_at(secrets, &resource.attributes, &places)
         }
         RuntimeKind::Terraform => mask_terraform(secrets, type_of(resource), &resource.attributes),

@@ -24,7 +24,7 @@ pub struct SecretPlaces {
 
 impl SecretPlaces {
     /// The places of an object as desired and as last written.
-    pub fn of(desired: Option<&Map<String, Value>>, written: &WrittenReferences) -> Self {
+    pub fn find(desired: Option<&Map<String, Value>>, written: &WrittenReferences) -> Self {
         let mut paths = BTreeMap::new();
         for (path, _) in written.iter().filter(|(_, written)| !written.is_plain()) {
             let text = desired
@@ -180,7 +180,7 @@ mod tests {
             json!({"kind": "ConfigMap", "data": {"a": "ref+db://pay#/a", "v": "ref+db://pay?as=version"}}),
         );
         let before = written("/data/b", "ref+db://pay#/b");
-        let places = SecretPlaces::of(Some(&desired), &before);
+        let places = SecretPlaces::find(Some(&desired), &before);
         let live =
             map(json!({"kind": "ConfigMap", "data": {"a": "one", "b": "two", "c": "three", "v": "7"}}));
         let masked = Value::Object(mask_object_at(&secrets, &live, &places).into_owned());
@@ -204,7 +204,7 @@ mod tests {
     fn a_text_of_the_spec_is_shown_where_a_reference_was() {
         let secrets = Secrets::new(HashKey::derive("k"));
         let desired = map(json!({"kind": "ConfigMap", "data": {"a": "evil"}}));
-        let places = SecretPlaces::of(Some(&desired), &written("/data/a", "ref+db://pay#/a"));
+        let places = SecretPlaces::find(Some(&desired), &written("/data/a", "ref+db://pay#/a"));
         let shown = mask_object_at(&secrets, &desired, &places);
         assert_eq!(shown["data"]["a"], "evil");
         let live = map(json!({"kind": "ConfigMap", "data": {"a": "value"}}));
@@ -248,12 +248,12 @@ mod tests {
     #[test]
     fn places_are_those_with_references_outside_of_a_secret() {
         let plain = written("/data/v", "ref+db://pay?as=version");
-        assert!(SecretPlaces::of(None, &plain).is_empty());
+        assert!(SecretPlaces::find(None, &plain).is_empty());
         let secret = map(
             json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "ref+db://pay#/a"},
             "metadata": {"annotations": {"b": "ref+db://pay#/b", "c": "words"}}}),
         );
-        let places = SecretPlaces::of(Some(&secret), &WrittenReferences::new());
+        let places = SecretPlaces::find(Some(&secret), &WrittenReferences::new());
         assert_eq!(places.paths().collect::<Vec<_>>(), ["/metadata/annotations/b"]);
     }
 

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::secrets::RotatedVersion;
 
-    /// Every secret is `v` in version 7; a recorded one is `r`, and `raw` is not a text.
+    /// Every secret is `v` in version 7; a recorded one is `r`, and `raw` is not a string.
     struct Store;
 
     #[async_trait]

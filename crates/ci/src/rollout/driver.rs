@@ -434,7 +434,7 @@ impl RolloutDriver<'_> {
         }
         if let Some(failure) = failure {
             let failure = konverge_run::redact::failure(failure, self.head.planning.secrets());
-            let what = format!("the rollout {} does not go on", self.rollout.name);
+            let what = format!("the rollout {} does not continue", self.rollout.name);
             self.job.run.warn(&what, failure);
         }
         let mut outcomes = self.outcomes;

@@ -21,7 +21,7 @@ pub struct FetchedSecret {
 pub enum SecretDocument {
     /// One value, which may be a JSON document.
     Whole(SecretValue),
-    /// Values by key. A value that is not a text is JSON.
+    /// Values by key. A value that is not a string is JSON.
     Fields(BTreeMap<String, SecretValue>),
 }
 

@@ -37,7 +37,7 @@ pub struct SopsText {
 
 impl SopsFileMark {
     /// The mark of a file. `None` if it is not a file of SOPS, or names its own path, which is checked when it is read.
-    pub fn of(path: &str, bytes: &[u8]) -> Option<Self> {
+    pub fn read(path: &str, bytes: &[u8]) -> Option<Self> {
         let file = SopsFile::parse(path, bytes).ok()?;
         if file.has_own_path() {
             return None;
@@ -61,7 +61,7 @@ impl SopsFileMark {
 
 impl SopsText {
     /// Reads a file; one that SOPS did not write has neither keys nor values.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn read(bytes: &[u8]) -> Self {
         let written = String::from_utf8_lossy(bytes);
         let mut text = joined(&written);
         // JSON and YAML have more ways to write a character.

@@ -46,11 +46,11 @@ impl Executor<'_> {
         let has_work = |node: &PlanNode| {
             node.provisional || node.planned.unready || node.planned.public.action != Action::Unchanged
         };
-        let is_well = {
+        let has_succeeded = {
             let outcomes = lock(&self.outcomes);
             outcomes.values().all(|one| one.result == ResourceResult::Done) && lock(&self.stopped).is_none()
         };
-        if !is_well || nodes.len() == 1 || !nodes.iter().any(has_work) {
+        if !has_succeeded || nodes.len() == 1 || !nodes.iter().any(has_work) {
             return Ok(Vec::new());
         }
         let earlier: Vec<_> = {

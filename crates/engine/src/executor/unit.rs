@@ -181,7 +181,7 @@ impl Executor<'_> {
         let (stack, secrets) = (&self.plan.scope.stack, &self.plan.secrets);
         let planned = answers.into_iter().zip(nodes).map(|(mut planned, node)| {
             lock(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
-            interrupted_replacement::as_agreed(&self.plan.begun, stack, planned, secrets)
+            interrupted_replacement::as_approved_replacement(&self.plan.begun, stack, planned, secrets)
         });
         Ok(planned.collect())
     }

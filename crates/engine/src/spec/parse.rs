@@ -200,7 +200,7 @@ pub(super) fn read_resource(value: &Value, path: &str) -> Result<Resource, SpecE
         Some(Value::String(text)) => text
             .parse()
             .map_err(|error| shape(&id_path, format!("{error}")))?,
-        Some(other) => return Err(shape(&id_path, format!("must be text, is {}", kind(other)))),
+        Some(other) => return Err(shape(&id_path, format!("must be a string, is {}", kind(other)))),
         None => return Err(shape(path, "has no `id`".to_owned())),
     };
     let runtime = runtime(map, &attributes, path)?;
@@ -234,7 +234,7 @@ fn runtime(
                 text.escape_debug()
             ),
         )),
-        Some(other) => Err(shape(&type_path, format!("must be text, is {}", kind(other)))),
+        Some(other) => Err(shape(&type_path, format!("must be a string, is {}", kind(other)))),
         // v0.4 supported only Kubernetes and wrote no type.
         None if is_object(attributes) => Ok(RuntimeKind::Kubernetes),
         None => Err(shape(path, "has no `type`: Kubernetes or Terraform".to_owned())),
@@ -275,11 +275,11 @@ fn object_id(object: &Map<String, Value>, path: &str) -> Result<ResourceId, Spec
         Some(Value::String(_)) => Err(shape(&join(path, key), "must not be empty".to_owned())),
         Some(Value::Null) => Err(unset(
             &join(path, key),
-            format!("is null, but {who} needs a text there"),
+            format!("is null, but {who} needs a string there"),
         )),
         Some(other) => Err(shape(
             &join(path, key),
-            format!("must be text, is {}", kind(other)),
+            format!("must be a string, is {}", kind(other)),
         )),
         None => Err(unset(path, format!("has no `{key}`, which {who} needs"))),
     };
@@ -426,7 +426,7 @@ mod tests {
         );
         assert_eq!(
             message("{name: null}"),
-            "metadata.name: is null, but the `A` needs a text there"
+            "metadata.name: is null, but the `A` needs a string there"
         );
         assert!(message("{generateName: a-}").starts_with("metadata: has `generateName` and no `name`"));
         assert_eq!(ids(&object("{name: a, generateName: a-}").unwrap()), ["v1:A:a"]);
@@ -474,7 +474,7 @@ mod tests {
             ),
             (
                 json!([{"id": 1, "type": "Kubernetes", "attributes": attributes}]),
-                "[0].id: must be text, is a number",
+                "[0].id: must be a string, is a number",
             ),
             (
                 json!([{"id": "a", "type": "Helm", "attributes": attributes}]),
@@ -503,7 +503,7 @@ mod tests {
             ),
             (
                 json!([{"apiVersion": "v1", "kind": "A", "metadata": {"name": 1}}]),
-                "[0].metadata.name: must be text",
+                "[0].metadata.name: must be a string",
             ),
             (
                 json!([{"apiVersion": "v1", "kind": "A", "metadata": {"generateName": "a-"}}]),

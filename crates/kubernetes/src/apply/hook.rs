@@ -275,6 +275,6 @@ impl Run<'_> {
             self.target.0.title()
         );
         Ok(UserError::new(ErrorKind::Kubernetes, what)
-            .hint("find out whether its work is done; the next run makes it anew"))
+            .hint("find out whether its work is done; the next run creates it again"))
     }
 }

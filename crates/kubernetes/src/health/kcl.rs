@@ -67,7 +67,7 @@ fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
                 word.escape_debug()
             )
         })?,
-        _ => return Err("`status` should be a text".to_owned()),
+        _ => return Err("`status` must be a string".to_owned()),
     };
     // As for a script: Degraded counts once it has lasted.
     Ok(HealthVerdict::new(health, message).with_wait_policy(WaitPolicy::Blocked))

@@ -90,7 +90,7 @@ fn argo_rollout(view: &ObjectView, manager: &str) -> Option<HealthVerdict> {
     }
     if view.flag("/status/controllerPause") {
         // Somebody took the reason for the pause away, and the controller has not seen it.
-        return Some(HealthVerdict::progressing("waits for its controller to go on"));
+        return Some(HealthVerdict::progressing("waits for its controller to continue"));
     }
     let message = view.text("/status/message");
     Some(match phase {
@@ -542,7 +542,7 @@ mod tests {
             assert_eq!(
                 kruise(way, json!({}), "StepUpgrade", "Progressing"),
                 None,
-                "it goes on"
+                "it continues"
             );
             assert_eq!(kruise(way, json!({}), "StepPaused", "Terminating"), None);
         }

@@ -83,7 +83,7 @@ impl ObjectRecord {
 pub(crate) fn secret_places(item: &Item) -> SecretPlaces {
     let record = item.prior.as_ref().and_then(ObjectRecord::from_recorded);
     let desired = item.desired.as_ref().map(|desired| &desired.attributes);
-    SecretPlaces::of(desired, &record.unwrap_or_default().references)
+    SecretPlaces::find(desired, &record.unwrap_or_default().references)
 }
 
 /// Returns true if the earlier apply did not see it become ready.

@@ -66,7 +66,7 @@ pub(super) async fn stand_in(
 
 /// Writes the plain places with values of secrets into an annotation, for a stack that takes the object over later.
 fn name_places(desired: &mut Map<String, Value>) {
-    let places = SecretPlaces::of(Some(desired), &WrittenReferences::new());
+    let places = SecretPlaces::find(Some(desired), &WrittenReferences::new());
     let paths: Vec<_> = places.paths().collect();
     if paths.is_empty() {
         return;

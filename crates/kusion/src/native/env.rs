@@ -12,7 +12,7 @@ pub(super) struct Environment<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Environment<'a> {
     /// # Errors
-    /// A value is not a text.
+    /// A value is not a string.
     pub(super) fn read(variables: &'a Map<String, Value>, order: EnvOrder) -> Result<Self, String> {
         let text = |(name, value): (&'a String, &'a Value)| match value {
             Value::String(value) => Ok((name.as_str(), value.as_str())),

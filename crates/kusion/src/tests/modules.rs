@@ -90,7 +90,7 @@ fn what_a_patch_loses_is_said() {
     );
     for (patch, says) in [
         ("enviroments: []", "unknown key `enviroments`"),
-        ("labels: {a: 1}", "`a` is not a text"),
+        ("labels: {a: 1}", "`a` is not a string"),
         ("environments: [{value: x}]", "has no name"),
         ("[]", "it is not a mapping"),
         (

@@ -5,9 +5,9 @@ use konverge_base::model::rollout::{ClockReading, RolloutPhase, RolloutRecord};
 /// What a person does to a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutCommand {
-    /// Nothing goes on until it is resumed.
+    /// Nothing continues until it is resumed.
     Pause,
-    /// It goes on: after a pause where it was, after a stop with the wave that failed.
+    /// It continues: after a pause where it was, after a stop with the wave that failed.
     Resume,
     /// It ends here.
     Abort,

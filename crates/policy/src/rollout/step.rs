@@ -95,7 +95,7 @@ pub enum RolloutStep {
         /// In words.
         why: String,
     },
-    /// Nothing goes on by itself.
+    /// Nothing continues by itself.
     Hold,
     /// It has ended.
     End,
@@ -462,7 +462,7 @@ impl RunningWave<'_> {
         !self.record.current().all(is_seen)
     }
 
-    /// Writes down for the other jobs what is ready, and what the plans of the next wave are. The phase goes on.
+    /// Writes down for the other jobs what is ready, and what the plans of the next wave are. The phase continues.
     fn note(&self, ready: BTreeSet<StackId>, planned: BTreeMap<StackId, Digest>, why: String) -> RolloutStep {
         advance(RolloutRecord {
             ready,

@@ -403,7 +403,7 @@ fn jobs_that_see_a_part_of_a_wave_measure_it_together() {
     let RolloutStep::Advance(baking) = first.step(&again) else {
         panic!("every stack has the commit")
     };
-    assert_eq!(baking.ready, BTreeSet::new(), "a new bake is seen anew");
+    assert_eq!(baking.ready, BTreeSet::new(), "a new bake begins without them");
 }
 
 /// The digests of plans, by stack.
@@ -458,7 +458,7 @@ fn an_approval_is_for_the_plans_of_all_environments() {
     let whole = noted(job(&half, [("b/prod", "one")], &[]));
     let shown = NextPlans::new(&whole, None).approval(&whole, "go").unwrap();
     assert!(is_wait(&job(&whole, [("b/prod", "one")], &[])));
-    // Either job goes on with it, and an environment without a stack of the wave too.
+    // Either job continues with it, and an environment without a stack of the wave too.
     let expected = plans([("a/prod", "one"), ("b/prod", "one")]);
     for step in [
         job(&whole, [("a/prod", "one")], &[shown]),

@@ -104,11 +104,11 @@ impl AdmissionPolicies {
                         let paths = resource.unknown.clone();
                         RuleOutcome::unknown(&policy.rule(binding), binding.severity, resource, paths)
                     };
-                    match self.standing(policy, binding, &request, &namespaces) {
-                        Standing::NotAbout => {}
-                        Standing::Undecided => outcomes.push(undecided()),
-                        Standing::Found(severity, text) => outcomes.push(found((severity, text))),
-                        Standing::Open(params) => {
+                    match self.applicability(policy, binding, &request, &namespaces) {
+                        Applicability::NotAbout => {}
+                        Applicability::Undecided => outcomes.push(undecided()),
+                        Applicability::Found(severity, text) => outcomes.push(found((severity, text))),
+                        Applicability::Open(params) => {
                             let reads = |mentions: &Mentions| mentions.may_read_unknown(resource);
                             let certain = params.into_iter().flat_map(|params| {
                                 variables.judge_certain(&policy.code, params, binding.severity, reads)
@@ -116,7 +116,7 @@ impl AdmissionPolicies {
                             outcomes.extend(certain.map(found));
                             outcomes.push(undecided());
                         }
-                        Standing::Decided(params) => {
+                        Applicability::Decided(params) => {
                             let said = params
                                 .into_iter()
                                 .flat_map(|params| variables.judge(&policy.code, params, binding.severity));
@@ -130,43 +130,43 @@ impl AdmissionPolicies {
     }
 
     /// Whether a policy decides about a request by its binding.
-    fn standing<'s>(
+    fn applicability<'s>(
         &'s self,
         policy: &AdmissionPolicy,
         binding: &Binding,
         request: &AdmissionRequest<'_>,
         namespaces: &Namespaces,
-    ) -> Standing<'s> {
+    ) -> Applicability<'s> {
         let by_labels = policy.constraints.reads_labels() || binding.resources.reads_labels();
         if by_labels && request.has_unknown_labels() {
-            return Standing::Undecided;
+            return Applicability::Undecided;
         }
         let selected = policy.constraints.selects(request, namespaces);
         match selected.and(|| binding.resources.selects(request, namespaces)) {
-            Selected::No => return Standing::NotAbout,
+            Selected::No => return Applicability::NotAbout,
             Selected::Yes => {}
             Selected::Unknown(why) => {
                 let text = format!("it is not known whether the policy selects this resource: {why}");
-                return Standing::Found(binding.severity, text);
+                return Applicability::Found(binding.severity, text);
             }
         }
         let whose = ("policy", "API server");
         let missing = missing_knowledge(&policy.mentions, &UNKNOWN_WORDS, whose, request, namespaces);
         if let Some(text) = missing {
-            return Standing::Found(binding.severity, text);
+            return Applicability::Found(binding.severity, text);
         }
         let is_open = policy.mentions.may_read_unknown(request.resource);
         match self.params(policy, binding, request) {
-            Ok(params) if is_open => Standing::Open(params),
-            Ok(params) => Standing::Decided(params),
-            Err(ParamError::Unknown(text)) => Standing::Found(binding.severity, text),
+            Ok(params) if is_open => Applicability::Open(params),
+            Ok(params) => Applicability::Decided(params),
+            Err(ParamError::Unknown(text)) => Applicability::Found(binding.severity, text),
             Err(ParamError::Configuration(_)) if policy.code.fails == FailurePolicy::Ignore => {
-                Standing::NotAbout
+                Applicability::NotAbout
             }
             Err(ParamError::Configuration(text)) => {
-                Standing::Found(binding.severity, format!("failed to configure binding: {text}"))
+                Applicability::Found(binding.severity, format!("failed to configure binding: {text}"))
             }
-            Err(ParamError::Allowed(text)) => Standing::Found(Severity::Warn, text),
+            Err(ParamError::Allowed(text)) => Applicability::Found(Severity::Warn, text),
         }
     }
 
@@ -223,7 +223,7 @@ impl AdmissionPolicies {
 }
 
 /// Whether a policy decides about a request.
-enum Standing<'s> {
+enum Applicability<'s> {
     NotAbout,
     /// It decides with each of these parameters.
     Decided(Vec<&'s Value>),

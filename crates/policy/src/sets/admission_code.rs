@@ -284,7 +284,7 @@ impl Evaluation<'_, '_> {
         for (source, annotation) in &policy.annotations {
             let text = match annotation.evaluate(&self.context) {
                 Ok(value) if matches!(value.get_type().kind(), Kind::String | Kind::NullType) => continue,
-                Ok(other) => format!("it gives {}, not a text or null", other.get_type().name()),
+                Ok(other) => format!("it returns {}, not a string or null", other.get_type().name()),
                 Err(error) => error.to_string(),
             };
             // As in Kubernetes, the binding's actions do not count here.

@@ -156,7 +156,7 @@ fn an_annotation_is_a_text_or_null_whatever_the_binding_does() {
         ("'text'", None),
         ("null", None),
         ("object.name", None),
-        ("1", Some("it gives int, not a text or null")),
+        ("1", Some("it returns int, not a string or null")),
         ("object.nowhere", Some("")),
     ] {
         let spec = json!({"auditAnnotations": [{"key": "k", "valueExpression": source}]});

@@ -14,7 +14,7 @@ pub(super) fn error(function: &str, message: &str) -> ExecutionError {
 pub(super) fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
     match value {
         CelValue::String(text) => Ok(Arc::clone(text)),
-        _ => Err(error(function, "it needs a text")),
+        _ => Err(error(function, "it needs a string")),
     }
 }
 

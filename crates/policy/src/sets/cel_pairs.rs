@@ -227,7 +227,7 @@ fn items<'b, 'v>(arguments: &'b [CowVal<'_, 'v>]) -> Result<&'b [Box<dyn Val + '
 fn key<'v>(value: Box<dyn Val + 'v>) -> Result<CelMapKey<'v>, ExecutionError> {
     value
         .try_into()
-        .map_err(|_| error("a key is a text, a whole number, or true or false"))
+        .map_err(|_| error("a key must be a string, a whole number, or true or false"))
 }
 
 /// The map of a list of pairs.

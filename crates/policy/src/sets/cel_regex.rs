@@ -66,10 +66,10 @@ pub(super) fn add(context: &mut Context) {
     let matches: CelFunction = Box::new(move |call| {
         let mut texts = call.this.iter().chain(&call.args).map(|value| {
             let text = value.downcast_ref::<CelString>();
-            text.ok_or_else(|| error("it needs a text"))
+            text.ok_or_else(|| error("it needs a string"))
         });
         let (Some(subject), Some(expression)) = (texts.next(), texts.next()) else {
-            return Err(error("it needs a text and an expression"));
+            return Err(error("it needs a string and an expression"));
         };
         let found = get(&known, expression?.inner())?.is_match(subject?.inner());
         Ok(CowVal::owned(CelBool::from(found)))

@@ -180,10 +180,10 @@ impl GatekeeperRules {
                 let found = |severity, message: &str| {
                     RuleOutcome::Found(RuleFinding::about(request.resource, rule(), severity, message))
                 };
-                match constraint.standing(&request, &namespaces) {
-                    Standing::NotAbout => {}
-                    Standing::Refused(text) => outcomes.push(found(constraint.severity, &text)),
-                    Standing::Undecided => {
+                match constraint.applicability(&request, &namespaces) {
+                    Applicability::NotAbout => {}
+                    Applicability::Refused(text) => outcomes.push(found(constraint.severity, &text)),
+                    Applicability::Undecided => {
                         let paths = request.resource.unknown.clone();
                         outcomes.push(RuleOutcome::unknown(
                             &rule(),
@@ -192,7 +192,7 @@ impl GatekeeperRules {
                             paths,
                         ));
                     }
-                    Standing::Decided => {
+                    Applicability::Decided => {
                         let violations = match &template.code {
                             TemplateCode::Cel(code) => template::cel_violations(
                                 code,
@@ -227,7 +227,7 @@ impl GatekeeperRules {
 }
 
 /// Whether a constraint decides about a request.
-enum Standing {
+enum Applicability {
     NotAbout,
     Decided,
     /// It may read unknown values.
@@ -237,14 +237,14 @@ enum Standing {
 }
 
 impl Constraint {
-    fn standing(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Standing {
+    fn applicability(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Applicability {
         if self.matches.label_selector.is_some() && request.has_unknown_labels() {
-            return Standing::Undecided;
+            return Applicability::Undecided;
         }
         match self.matches.selects(request, namespaces) {
-            Selected::No => return Standing::NotAbout,
+            Selected::No => return Applicability::NotAbout,
             Selected::Unknown(why) => {
-                return Standing::Refused(format!(
+                return Applicability::Refused(format!(
                     "it is not known whether the constraint selects this resource: {why}"
                 ));
             }
@@ -253,11 +253,11 @@ impl Constraint {
         let whose = ("template", "cluster");
         let missing = missing_knowledge(&self.mentions, &UNKNOWN_WORDS, whose, request, namespaces);
         if let Some(text) = missing {
-            return Standing::Refused(text);
+            return Applicability::Refused(text);
         }
         match self.mentions.may_read_unknown(request.resource) {
-            true => Standing::Undecided,
-            false => Standing::Decided,
+            true => Applicability::Undecided,
+            false => Applicability::Decided,
         }
     }
 }

@@ -414,7 +414,7 @@ fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
     }
 }
 
-/// What an object says besides: conftest's metadata of a finding. A value that is not a text is written as JSON.
+/// What an object says besides: conftest's metadata of a finding. A value that is not a string is written as JSON.
 fn details(entry: &RegoValue) -> BTreeMap<String, String> {
     let RegoValue::Object(fields) = entry else {
         return BTreeMap::new();

@@ -116,7 +116,7 @@ fn json_of(name: &'static str, arguments: &[RegoValue]) -> Result<RegoValue, Reg
 fn text<'a>(name: &'static str, arguments: &'a [RegoValue], at: usize) -> Result<&'a str, RegoDifference> {
     match arguments.get(at) {
         Some(RegoValue::String(text)) => Ok(text),
-        _ => Err(NoValue(name, "it needs a text".to_owned())),
+        _ => Err(NoValue(name, "it needs a string".to_owned())),
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
             ("yaml.unmarshal(\"a: 1\\na: 2\")", "duplicate"),
             ("yaml.unmarshal(\"a: 1\\n---\\nb: 1\")", "one document"),
             ("yaml.is_valid(\"[\")", "yaml.is_valid"),
-            ("crypto.sha256(1)", "needs a text"),
+            ("crypto.sha256(1)", "needs a string"),
             ("yaml.unmarshal(\"a: yes\")", "in quotes"),
             ("yaml.unmarshal(\"{\\\"a\\\":Off}\")", "in quotes"),
             ("yaml.unmarshal(\"- [1, n]\")", "in quotes"),

@@ -189,7 +189,7 @@ impl<'m> Words<'m> {
     }
 }
 
-/// Returns true if a path below `data` goes on in brackets.
+/// Returns true if a path below `data` continues in brackets.
 fn names_any(dense: &str) -> bool {
     let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
     dense.match_indices("data.").any(|(at, _)| {

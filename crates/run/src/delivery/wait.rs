@@ -57,7 +57,7 @@ impl Patience {
         if sink.cancelled() {
             let what = "the run was asked to stop while it waited for the controller";
             return Err(
-                UserError::new(ErrorKind::Interrupted, what).hint("run it again: it goes on with the wait")
+                UserError::new(ErrorKind::Interrupted, what).hint("run it again: it continues with the wait")
             );
         }
         self.interrupt.pause(self.pause.min(self.until - now)).await;
@@ -100,7 +100,7 @@ impl DeliveredObjects {
             let stopped = || {
                 let what = format!("{} did not deliver `{digest}`: {why}", self.target.title());
                 UserError::new(ErrorKind::Kubernetes, what)
-                    .hint("see what the controller says, and run again: the artifact is pushed, so the run goes on with the wait")
+                    .hint("see what the controller says, and run again: the artifact is pushed, so the run continues with the wait")
                     .hint("a controller looks for new artifacts at its own interval: `apply.ready_timeout` must be longer")
             };
             patience.wait(failed, sink, stopped).await?;

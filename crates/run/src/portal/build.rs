@@ -1,4 +1,4 @@
-//! `portal build`: the static site. A page of a stack is built anew only if something of the stack changed, and written
+//! `portal build`: the static site. A page of a stack is built again only if something of the stack changed, and written
 //! only if its content did.
 
 use std::{
@@ -174,7 +174,7 @@ async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest
         site.write(MANIFEST, text).await?;
         return Ok(claimed);
     };
-    // Of a damaged manifest nothing can be used: every page is written anew.
+    // Of a damaged manifest nothing can be used: every page is written again.
     let manifest: SiteManifest = serde_json::from_slice(&bytes).unwrap_or_default();
     match manifest.repository.is_empty() || manifest.repository == repository {
         true => Ok(manifest),

@@ -49,7 +49,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
     };
     let mut notices = Vec::new();
     if known.is_rebuilt() && !known.entries.is_empty() {
-        notices.push("The index was missing or damaged, so every state was read. `konverge state doctor --repair` writes it anew.".to_owned());
+        notices.push("The index was missing or damaged, so every state was read. `konverge state doctor --repair` rebuilds it.".to_owned());
     }
     let freeze = match freeze {
         Ok(freeze) => freeze,
@@ -119,7 +119,7 @@ async fn drift(
     if let Some(drift) = &known.drift {
         return drift.clone();
     }
-    match backend.states.looks().await {
+    match backend.states.drift_history().await {
         Ok(history) => history.stacks,
         Err(error) => {
             let why = backend.secrets.mask(&error.to_string());
@@ -166,7 +166,7 @@ async fn summaries(
     }
     if older > 0 && !known.is_rebuilt() {
         notices.push(format!(
-            "The index has no row of {}: their states were read. An earlier version wrote it, or it is encrypted to others. `konverge state doctor --repair` writes it anew.",
+            "The index has no row of {}: their states were read. An earlier version wrote it, or it is encrypted to others. `konverge state doctor --repair` rebuilds it.",
             plural(older, "stack")
         ));
     }

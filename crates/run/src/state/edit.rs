@@ -1,6 +1,6 @@
 //! Manual changes of the state. Each one holds the lease and writes a serial of its own.
 
-use super::read::PulledState;
+use super::read::{PulledState, unknown};
 use crate::StateBackend;
 use crate::infrastructure::StateSeal;
 use konverge_base::{
@@ -32,7 +32,7 @@ fn over_lost_documents() -> LeaseOptions {
 }
 
 /// The lease of a stack whose state is about to be replaced.
-pub(super) async fn acquire_anew(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
+pub(super) async fn acquire_to_replace(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
     Ok(backend.states.acquire(stack, over_lost_documents()).await?)
 }
 
@@ -43,11 +43,7 @@ pub(super) async fn acquire(backend: &StateBackend, stack: &StackId) -> Result<L
 fn recorded_state(lease: &Lease, stack: &StackId) -> Result<StackState, UserError> {
     match lease.prior() {
         Some(prior) => Ok(prior.state.clone()),
-        None => Err(UserError::new(
-            ErrorKind::State,
-            format!("nothing is recorded of stack `{stack}`"),
-        )
-        .hint("`konverge state list` shows what is")),
+        None => Err(unknown(stack)),
     }
 }
 
@@ -215,7 +211,7 @@ pub async fn forget(
     resources: &[ResourceId],
 ) -> Result<u64, UserError> {
     let lease = match resources.is_empty() {
-        true => acquire_anew(backend, stack).await?,
+        true => acquire_to_replace(backend, stack).await?,
         false => acquire(backend, stack).await?,
     };
     let result = async {

@@ -99,7 +99,7 @@ pub async fn import(
     let stack = target.stack;
     let note = note(&kusion, shown);
     run.begin_writes()?;
-    let lease = edit::acquire_anew(backend, &stack).await?;
+    let lease = edit::acquire_to_replace(backend, &stack).await?;
     let release = release_of(&kusion);
     let there = lease.prior().filter(|prior| !prior.retired);
     let follows = |prior: &&Versioned| follows(&prior.state, release.as_ref());

@@ -113,8 +113,9 @@ pub async fn resolve_stack(backend: &StateBackend, name: &str) -> Result<StackId
     });
     match (by_folder, name.parse::<StackId>()) {
         (Some((id, _)), _) => Ok(id.clone()),
-        // Damaged or unknown: reading it will tell.
-        (None, Ok(id)) => Ok(id),
+        // It may be damaged, or hold a lease and no state yet: the command itself says so.
+        (None, Ok(id)) if backend.states.has_documents(&id).await? => Ok(id),
+        (None, Ok(id)) => Err(unknown(&id)),
         (None, Err(error)) => Err(UserError::new(ErrorKind::Usage, error.to_string())
             .hint("`konverge state list` shows the identities and folders that are recorded")),
     }
@@ -153,7 +154,7 @@ pub(crate) fn mask_recorded(backend: &StateBackend, state: &mut StackState) {
 /// The error for a stack without a state.
 pub fn unknown(stack: &StackId) -> UserError {
     UserError::new(
-        ErrorKind::State,
+        ErrorKind::Usage,
         format!("nothing is recorded of stack `{stack}`"),
     )
     .hint("`konverge state list` shows what is")

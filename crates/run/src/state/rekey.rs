@@ -7,7 +7,7 @@ use konverge_base::{
 };
 use konverge_state::{IDENTITY_VARIABLE, LeaseOptions, SealScope, Sealer, StateError, StateStore};
 
-/// What was encrypted anew.
+/// What was encrypted again.
 #[derive(Debug, Default)]
 pub struct Rekeyed {
     /// True if a data key was made.
@@ -58,7 +58,7 @@ pub async fn rekey(
                 rekeyed.data_key = true;
                 states.make_data_key(keys.as_ref()).await?
             }
-            // What is encrypted to an age recipient as well can be encrypted anew without the lost key.
+            // What is encrypted to an age recipient as well can be encrypted again without the lost key.
             Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
                 run.notes.note(&format!(
                     "note: {error}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states"

@@ -223,7 +223,7 @@ pub trait Store: Send + Sync {
     async fn delete(&self, key: &Key) -> Result<(), StoreError>;
 
     /// Writes a key, whatever it held. Only for files of another program, which rewrites them itself, and for the pages
-    /// of the portal, which can be built anew: no record of Konverge's is ever replaced.
+    /// of the portal, which can be rebuilt: no record of Konverge's is ever replaced.
     async fn replace(&self, key: &Key, _content: Bytes) -> Result<(), StoreError> {
         Err(StoreError::Config {
             url: self.url().to_owned(),

@@ -1,4 +1,4 @@
-//! The engine on a real API server: what is known only on the way, what goes on when something fails, and what stops.
+//! The engine on a real API server: what is known only on the way, what continues when something fails, and what stops.
 
 use std::sync::Mutex;
 

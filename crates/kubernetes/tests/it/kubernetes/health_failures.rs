@@ -81,7 +81,7 @@ async fn given_up(stack: &mut TestStack, object: &Value, report: impl Future<Out
 }
 
 /// How often the pods of a label were listed: a wait lists them every few seconds.
-fn looks(cluster: &Cluster, ns: &str, name: &str) -> usize {
+fn count_reads(cluster: &Cluster, ns: &str, name: &str) -> usize {
     let lists = |uri: &str| uri.contains("/pods?") && uri.contains(&format!("app%3D{name}"));
     let events = cluster.audit();
     events
@@ -118,9 +118,9 @@ async fn what_may_heal_is_waited_for_however_long_it_lasts() {
             let pod = json!({"metadata": {"name": format!("{name}-0")}, "spec": {"containers": [{"name": "db", "image": "a:1"}]}});
             pod_of(&objects, &set, pod, &status).await;
             objects.report(&path(&set, true), &replicas(0)).await;
-            let before = looks(cluster, &ns, name);
+            let before = count_reads(cluster, &ns, name);
             eventually("it was looked at twice", LONG, || async {
-                (looks(cluster, &ns, name) >= before + 2).then_some(())
+                (count_reads(cluster, &ns, name) >= before + 2).then_some(())
             })
             .await;
             objects.report(&path(&set, true), &replicas(1)).await;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{cache, installed};
 
-/// Not YAML by its specification (a quoted text that goes on at the column of its key, a key that stands there twice):
+/// Not YAML by its specification (a quoted text that continues at the column of its key, a key that stands there twice):
 /// `konverge health` says so.
 const UNREADABLE: [&str; 4] = [
     "db.atlasgo.io/AtlasSchema/testdata/healthy.yaml",

@@ -478,8 +478,8 @@ async fn killed_at_each_request_a_hook_runs_once_for_each_digest() {
             let killed = stack.carry_out_until(plan, proxy.killed()).await.is_none();
             proxy.calm();
             let outcome = apply(&mut stack, &wanted).await;
-            let is_well = matches!(outcome.result, StackResult::Applied | StackResult::Unchanged);
-            assert!(is_well, "killed at {kill_at}, {before}: {outcome:?}");
+            let has_succeeded = matches!(outcome.result, StackResult::Applied | StackResult::Unchanged);
+            assert!(has_succeeded, "killed at {kill_at}, {before}: {outcome:?}");
             controllers.check();
             let runs = (controllers.runs("migrate"), controllers.runs("smoke"));
             let all = version as usize;

@@ -257,7 +257,7 @@ fn names_that_differ_by_case_alone_are_two_files() {
     assert_eq!(text(source.as_ref(), "A/file.k"), "v = 2\n");
 }
 
-/// Every edit of a tree that git can hold, by way of the tree before: the same files as read anew.
+/// Every edit of a tree that git can hold, by way of the tree before: the same files as read again.
 #[test]
 fn a_revision_is_reached_from_another_one() {
     let real = Real::init();
@@ -282,19 +282,19 @@ fn a_revision_is_reached_from_another_one() {
     for from in &commits {
         let near = repository.revision(&id(from)).unwrap().listing().unwrap();
         for to in &commits {
-            let anew = repository.revision(&id(to)).unwrap();
+            let again = repository.revision(&id(to)).unwrap();
             let reached = repository.revision_near(&id(to), Some(&near)).unwrap();
-            assert_eq!(reached.files(), anew.files(), "{from} to {to}");
-            assert_eq!(reached.listing().unwrap().tree, anew.listing().unwrap().tree);
-            assert_eq!(reached.commit(), anew.commit());
+            assert_eq!(reached.files(), again.files(), "{from} to {to}");
+            assert_eq!(reached.listing().unwrap().tree, again.listing().unwrap().tree);
+            assert_eq!(reached.commit(), again.commit());
         }
     }
     // A tree that is gone cannot be used; the revision is read all the same.
     let mut lost = repository.revision(&id(&commits[0])).unwrap().listing().unwrap();
     lost.tree = TreeId([7; 20]);
-    let anew = repository.revision(&id(&commits[1])).unwrap();
+    let again = repository.revision(&id(&commits[1])).unwrap();
     let read = repository.revision_near(&id(&commits[1]), Some(&lost)).unwrap();
-    assert_eq!(read.files(), anew.files());
+    assert_eq!(read.files(), again.files());
 }
 
 #[test]

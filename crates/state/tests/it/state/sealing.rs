@@ -1,4 +1,4 @@
-//! Encrypted states: data keys that services wrap, and documents that are encrypted anew, with a kill at every
+//! Encrypted states: data keys that services wrap, and documents that are encrypted again, with a kill at every
 //! request.
 
 use std::sync::{
