@@ -133,7 +133,10 @@ pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
     let mut errors = Vec::new();
     if matches!(phase.as_str(), "Failed" | "Error") {
         let message = status("/operationState/message");
-        errors.push((operated == digest, format!("its sync ended with {phase}: {message}")));
+        errors.push((
+            operated == digest,
+            format!("its sync ended with {phase}: {message}"),
+        ));
     }
     let conditions = application
         .pointer("/status/conditions")
