@@ -18,6 +18,8 @@ use konverge_testkit::{
 };
 
 const TRIES: usize = 5;
+/// The longest that an export of all stacks may take with a warm cache.
+const BOUND: Duration = Duration::from_secs(10);
 /// The objects of a stack, besides its Namespace.
 const OBJECTS: usize = 12;
 
@@ -39,6 +41,8 @@ fn main() {
         seconds(cold),
     );
     println!("{section}");
+    let median = warm[warm.len() / 2];
+    assert!(quick || median < BOUND, "{median:?} is not below {BOUND:?}");
     if !quick && std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
         konverge_testkit::performance::write("export", &section);
     }

@@ -105,7 +105,9 @@ async fn check_and_publish(
     let plan = &checked.plan;
     watch.end_stage("look");
     let policy_check = policy_check.for_restoring();
-    let Restored { report, findings } = reconcile::run(&planning, policy_check, &due, plan, &behind).await?;
+    let ours = |target: &&Target| !checked.left_to_controller.contains(&target.id);
+    let ours: Vec<_> = due.iter().filter(ours).cloned().collect();
+    let Restored { report, findings } = reconcile::run(&planning, policy_check, &ours, plan, &behind).await?;
     watch.end_stage("restoring drift");
     let restored = restored_stacks(&report);
     rounds.record_run(plan, &restored);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use konverge_engine::spec::graph::Edge;
 
 use crate::{
-    bundle::Bundle,
+    bundle::{Bundle, BundleObject},
     document::{Document, Holds},
     edges::{KindOrder, positions, sorted_by_kind, waves},
     error::ExportError,
@@ -13,6 +13,7 @@ use crate::{
     names::stack_slug,
     object_text::{document_text, object_text},
     options::DeliverySource,
+    scopes::text,
 };
 
 const TARGET: &str = "argocd";
@@ -28,6 +29,30 @@ const OBEYED: [&str; 5] = [
     "helm.sh/hook",
     "helm.sh/hook-weight",
 ];
+
+/// The groups and kinds whose health Argo CD knows by itself. An object of another kind is healthy for it as soon as it
+/// exists. Its rules in Lua for kinds of others are not counted: they change with each release.
+const HEALTH: [(&str, &str); 12] = [
+    ("", "PersistentVolumeClaim"),
+    ("", "Pod"),
+    ("", "Service"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apiregistration.k8s.io", "APIService"),
+    ("apps", "DaemonSet"),
+    ("apps", "Deployment"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("autoscaling", "HorizontalPodAutoscaler"),
+    ("batch", "Job"),
+    ("networking.k8s.io", "Ingress"),
+];
+
+/// Returns true if a wave waits until the object is ready.
+fn has_health(object: &BundleObject) -> bool {
+    let version = text(&object.body, &["apiVersion"]);
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    HEALTH.contains(&(group, object.kind()))
+}
 
 pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result<Exported, ExportError> {
     let mut refusals = unknown_values(bundle, &|_| false);
@@ -52,10 +77,11 @@ pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result
         TARGET,
         &|edge| {
             let (from, to) = (at[&edge.from], at[&edge.to]);
+            let kinds = (bundle.objects[from].kind(), bundle.objects[to].kind());
             match waves[from] < waves[to] {
-                true => Ok(Holds::Ready),
+                true if has_health(&bundle.objects[from]) => Ok(Holds::Ready),
+                true => sorted_by_kind(edge, kinds.0, true),
                 false => {
-                    let kinds = (bundle.objects[from].kind(), bundle.objects[to].kind());
                     let is_before = edge.kind == Edge::Order && KindOrder::ArgoCd.is_before(kinds.0, kinds.1);
                     sorted_by_kind(edge, kinds.0, is_before)
                 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::{
     bundle::Bundle,
-    document::{Document, Holds},
+    document::Document,
+    edges::{positions, sorted_by_kind},
     error::{ExportError, ExportRefusal, Why},
     exported::{Exported, Files, refuse, unknown_values},
     names::stack_slug,
@@ -33,8 +34,14 @@ pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
     }
     refuse(bundle, TARGET, refusals)?;
     let files = Files::from([(FILE.to_owned(), document_text(&application).into_bytes())]);
-    // A component waits until the one before it is healthy.
-    let document = Document::new(bundle, TARGET, &|_| Ok(Holds::Ready), &|_| FILE.to_owned());
+    // A component comes after the one before it. KubeVela has no health rule for `k8s-objects`, so it does not wait.
+    let at = positions(bundle);
+    let document = Document::new(
+        bundle,
+        TARGET,
+        &|edge| sorted_by_kind(edge, bundle.objects[at[&edge.from]].kind(), true),
+        &|_| FILE.to_owned(),
+    );
     Ok(Exported { files, document })
 }
 

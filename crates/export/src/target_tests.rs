@@ -15,6 +15,9 @@ use crate::{
     error::Why,
 };
 
+#[path = "target_size_tests.rs"]
+mod sizes;
+
 const TARGETS: [fn() -> ExportTarget; 5] = [
     || ExportTarget::Helm(ChartOptions::default()),
     || ExportTarget::ArgoCd(None),
@@ -400,7 +403,7 @@ fn each_target_keeps_what_it_says_and_the_rest_is_lost_by_name() {
     let found = outcome(&argo);
     assert_eq!(
         (&found["a>b"], &found["d>e"]),
-        (&Ok(Holds::Ready), &Ok(Holds::Ready))
+        (&Ok(Holds::Created), &Ok(Holds::Ready))
     );
     assert_eq!(found["b>d"], Ok(Holds::Created), "the order of kinds in a wave");
     let wave =
@@ -409,12 +412,44 @@ fn each_target_keeps_what_it_says_and_the_rest_is_lost_by_name() {
         (wave("a"), wave("b"), wave("d"), wave("e")),
         (Value::Null, json!("1"), json!("1"), json!("2"))
     );
-    for target in [2, 3] {
-        let found = outcome(&exported(&known, &TARGETS[target]()).unwrap());
-        assert!(
-            found.len() == 6 && found.values().all(|outcome| *outcome == Ok(Holds::Ready)),
-            "{found:?}"
-        );
+    let flux = outcome(&exported(&known, &TARGETS[2]()).unwrap());
+    assert!(
+        flux.len() == 6 && flux.values().all(|outcome| *outcome == Ok(Holds::Ready)),
+        "{flux:?}"
+    );
+    // A component of KubeVela comes after the one before, and does not wait for its objects.
+    let oam = outcome(&exported(&known, &TARGETS[3]()).unwrap());
+    assert_eq!(
+        (&oam["a>b"], &oam["b>d"]),
+        (&Ok(Holds::Created), &Ok(Holds::Created))
+    );
+    assert_eq!(
+        (&oam["d>e"], &oam["d>j"]),
+        (&Err(Loss::Readiness), &Err(Loss::Readiness))
+    );
+}
+
+/// Argo CD takes an object for healthy at once if it has no rule for its kind, also for one that is called like another.
+#[test]
+fn a_wave_waits_only_for_kinds_with_a_health_rule() {
+    let pair = |api_version: &str, kind: &str| {
+        let first = object(api_version, kind, "first", json!({}));
+        let all = spec(vec![
+            kubernetes("first", first, &[]),
+            kubernetes("second", config("second", json!({})), &["first"]),
+        ]);
+        let document = exported(&all, &TARGETS[1]()).unwrap().document;
+        let kept = document.kept.first().map(|edge| Ok(edge.holds));
+        kept.unwrap_or_else(|| Err(document.lost[0].lost))
+    };
+    assert_eq!(pair("apps/v1", "Deployment"), Ok(Holds::Ready));
+    assert_eq!(pair("v1", "Service"), Ok(Holds::Ready));
+    assert_eq!(pair("v1", "Namespace"), Ok(Holds::Created));
+    for (api_version, kind) in [
+        ("example.io/v1", "Database"),
+        ("serving.knative.dev/v1", "Service"),
+    ] {
+        assert_eq!(pair(api_version, kind), Err(Loss::Readiness), "{kind}");
     }
 }
 
@@ -466,85 +501,6 @@ fn delivery_points_at_the_files_and_never_substitutes() {
         (&json!("OCIRepository"), &json!({"tag": "1"}))
     );
     assert_eq!(documents[1]["spec"]["path"], "./manifests/000");
-}
-
-/// Definitions go into a chart of their own, and a chart that a release cannot store is split.
-#[test]
-fn charts_are_split_by_kind_and_by_size() {
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.x.io"},
-        "spec": {"group": "x.io", "names": {"kind": "Thing"}, "scope": "Namespaced"}});
-    let thing = json!({"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "t"}});
-    let mut resources = vec![kubernetes("crd", definition, &[]), kubernetes("t", thing, &[])];
-    let mut state = 7_u64;
-    let mut noise = |count: usize| -> String {
-        let digits = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            char::from(
-                b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[(state >> 58) as usize],
-            )
-        });
-        digits.take(count).collect()
-    };
-    for number in 0..6 {
-        let id = format!("v1:ConfigMap:ns:c{number}");
-        let before = format!("v1:ConfigMap:ns:c{}", number - 1);
-        let depends: &[&str] = if number > 0 { &[&before] } else { &[] };
-        resources.push(kubernetes(
-            &id,
-            config(&format!("c{number}"), json!({"x": noise(200_000)})),
-            depends,
-        ));
-    }
-    let all = spec(resources.clone());
-    let split = exported(&all, &TARGETS[0]()).unwrap();
-    let charts: Vec<_> = split
-        .files
-        .keys()
-        .filter(|path| path.ends_with("Chart.yaml"))
-        .collect();
-    assert_eq!(
-        charts,
-        [
-            "shop-dev-1/Chart.yaml",
-            "shop-dev-2/Chart.yaml",
-            "shop-dev-3/Chart.yaml",
-            "shop-dev-crds/Chart.yaml"
-        ]
-    );
-    let keep = text(
-        &split,
-        "shop-dev-crds/manifests/000-customresourcedefinition-things.x.io.yaml",
-    );
-    assert!(keep.contains("helm.sh/resource-policy: keep"));
-    let objects = split.document.levels.iter().flatten();
-    let chart_of: BTreeMap<_, _> = objects
-        .map(|object| (&object.id, object.file.split('/').next().unwrap()))
-        .collect();
-    // Charts are installed one after the other; in one, nothing orders objects of one kind.
-    let (kept, lost) = (&split.document.kept, &split.document.lost);
-    assert_eq!((kept.len(), lost.len()), (3, 3));
-    for edge in kept {
-        assert!(
-            chart_of[&edge.from] != chart_of[&edge.to] && edge.holds == Holds::Ready,
-            "{edge:?}"
-        );
-    }
-    for edge in lost {
-        assert!(
-            chart_of[&edge.from] == chart_of[&edge.to] && edge.lost == Loss::Order,
-            "{edge:?}"
-        );
-    }
-    resources.push(kubernetes(
-        "v1:ConfigMap:ns:z",
-        config("z", json!({"x": noise(900_000)})),
-        &[],
-    ));
-    let found = refusals(exported(&spec(resources), &TARGETS[0]()));
-    assert!(
-        matches!(&found[0], (id, Why::TooLarge(..)) if id == "v1:ConfigMap:ns:z"),
-        "{found:?}"
-    );
 }
 
 /// What templates, shells, YAML and substitutions would change.

@@ -1,8 +1,9 @@
 //! The values that a Spec does not hold, or must not be copied: references whose value only an apply knows, references
 //! to secret stores, and the data of Secrets. Each place gets a token, which a chart replaces by what its user gives.
 
-use std::{collections::HashMap, convert::Infallible};
+use std::{collections::HashMap, convert::Infallible, io::Write as _};
 
+use flate2::{Compression, write::DeflateEncoder};
 use serde_json::{Map, Value, json};
 
 use konverge_base::{
@@ -66,6 +67,8 @@ pub struct ValuePlace {
     pub token: String,
     /// What the value is made of. One part that is a value keeps its type.
     pub parts: Vec<ValuePart>,
+    /// The bytes of the value in the Spec, compressed; 0 if the Spec does not know it.
+    pub(crate) compressed: usize,
 }
 
 impl ValuePlace {
@@ -116,13 +119,17 @@ impl ValueFinder {
         let mut whole = Value::Object(body);
         let mut places = Vec::new();
         for (path, text) in texts {
+            let mut compressed = 0;
             let parts = match secret.remove(&path) {
                 Some(true) if text.is_empty() => continue,
-                Some(true) => vec![ValuePart::Value(RequiredValue {
-                    group: ValueGroup::Secrets,
-                    name: format!("{id}{path}"),
-                    target: None,
-                })],
+                Some(true) => {
+                    compressed = compressed_size(&text);
+                    vec![ValuePart::Value(RequiredValue {
+                        group: ValueGroup::Secrets,
+                        name: format!("{id}{path}"),
+                        target: None,
+                    })]
+                }
                 _ if !text.contains(MARK) && !text.contains("ref") => continue,
                 _ => match self.parts(&text) {
                     Ok(Filled::Value(value)) => {
@@ -138,7 +145,12 @@ impl ValueFinder {
             };
             let token = format!("konverge-value-{}-{}", self.count, self.digest);
             self.count += 1;
-            places.push(ValuePlace { path, token, parts });
+            places.push(ValuePlace {
+                path,
+                token,
+                parts,
+                compressed,
+            });
         }
         let mut known = whole.clone();
         for place in &places {
@@ -229,6 +241,15 @@ fn reference_value(text: &str, reference: &Reference) -> RequiredValue {
         name: text[reference.place.clone()].trim_start_matches(MARK).to_owned(),
         target: Some((reference.target.clone(), reference.path.clone())),
     }
+}
+
+/// The size of a text as JSON, compressed.
+fn compressed_size(text: &str) -> usize {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    let compressed = encoder
+        .write_all(Value::from(text).to_string().as_bytes())
+        .and_then(|()| encoder.finish());
+    compressed.expect("memory takes every write").len()
 }
 
 /// The parts of a text that has no reference to another resource.

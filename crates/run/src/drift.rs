@@ -3,7 +3,7 @@
 //! the code never count as drift and never hide drift.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::{
     Planner, StepCounter, Target, TargetPlan,
     applied_spec::{self, AppliedSpec},
+    delivery::{self, ControllerStatus},
     redact,
 };
 use konverge_base::{
@@ -36,6 +37,51 @@ pub struct DriftReport {
     pub plan: Plan,
     /// Why what was applied last cannot be restored.
     pub unrestorable: BTreeMap<StackId, UserError>,
+    /// The stacks that are as applied, and whose controller is not well: an apply restores nothing.
+    pub left_to_controller: BTreeSet<StackId>,
+}
+
+/// The difference of one stack.
+struct StackDrift {
+    plan: StackPlan,
+    /// Why what was applied last cannot be restored.
+    obstacle: Option<UserError>,
+    is_left_to_controller: bool,
+}
+
+impl StackDrift {
+    /// Adds what the controller of the stack says. The digest stays that of the objects, which an apply restores: only if
+    /// they are as applied, it is that of the words.
+    fn add_controller(&mut self, controller: ResourcePlan, commit: Option<&CommitId>) {
+        let StackPlan {
+            stack,
+            id,
+            basis,
+            digest: of_objects,
+            summary,
+            ..
+        } = &self.plan;
+        let mut resources = self.plan.resources.clone();
+        resources.push(controller);
+        let mut whole = StackPlan::new(stack.clone(), id.clone(), *basis, resources);
+        whole.summary.unchanged = summary.unchanged;
+        whole.digest = *of_objects;
+        if self.plan.resources.is_empty() {
+            whole.digest = digest(&whole, commit);
+            self.is_left_to_controller = true;
+            let obstacle = delivery::left_to_controller(&whole.id);
+            self.obstacle.get_or_insert(obstacle);
+        }
+        self.plan = whole;
+    }
+
+    fn new(plan: StackPlan, obstacle: Option<UserError>) -> Self {
+        Self {
+            plan,
+            obstacle,
+            is_left_to_controller: false,
+        }
+    }
 }
 
 /// Checks the targets within the `budget`, but at least the first one. A stack that cannot be checked does
@@ -64,18 +110,22 @@ pub async fn run(
         .collect()
         .await;
     planning.run.check_interrupted()?;
-    stacks.sort_by(|(a, _), (b, _)| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    stacks.sort_by(|a, b| (&a.plan.stack, &a.plan.id).cmp(&(&b.plan.stack, &b.plan.id)));
     let mut unrestorable = BTreeMap::new();
+    let mut left_to_controller = BTreeSet::new();
     let mut plan = Plan {
         version: 1,
         stacks: Vec::new(),
     };
-    for (stack, obstacle) in stacks {
-        if let Some(failure) = obstacle {
+    for stack in stacks {
+        if let Some(failure) = stack.obstacle {
             let failure = redact::failure(&failure, planning.secrets());
-            unrestorable.insert(stack.id.clone(), failure);
+            unrestorable.insert(stack.plan.id.clone(), failure);
         }
-        plan.stacks.push(stack);
+        if stack.is_left_to_controller {
+            left_to_controller.insert(stack.plan.id.clone());
+        }
+        plan.stacks.push(stack.plan);
     }
     redact::plan(&mut plan, planning.secrets());
     for failure in last_applied.missing_commits().await {
@@ -83,7 +133,11 @@ pub async fn run(
             "note: {failure}, so drift in fields that the code has changed since is not detected"
         ));
     }
-    Ok(DriftReport { plan, unrestorable })
+    Ok(DriftReport {
+        plan,
+        unrestorable,
+        left_to_controller,
+    })
 }
 
 /// The digest of a difference of a stack from this applied commit, over the live and the expected values.
@@ -115,26 +169,21 @@ pub fn difference(plan: &StackPlan) -> StackPlan {
     StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, resources)
 }
 
-async fn one(
-    planning: &Planner,
-    last_applied: &AppliedSpec<'_>,
-    target: &Target,
-) -> (StackPlan, Option<UserError>) {
+async fn one(planning: &Planner, last_applied: &AppliedSpec<'_>, target: &Target) -> StackDrift {
     match check_drift(planning, last_applied, target).await {
         Ok(checked) => checked,
         Err(failure) => {
             let (folder, id) = (target.folder.clone(), target.id.clone());
-            (StackPlan::failed(folder, id, Basis::Live, failure.body()), None)
+            StackDrift::new(StackPlan::failed(folder, id, Basis::Live, failure.body()), None)
         }
     }
 }
 
-/// The difference of a stack, and why what was applied last cannot be restored.
 async fn check_drift(
     planning: &Planner,
     last_applied: &AppliedSpec<'_>,
     target: &Target,
-) -> Result<(StackPlan, Option<UserError>), UserError> {
+) -> Result<StackDrift, UserError> {
     let prior = match &planning.backend {
         Some(backend) => backend.states.load(&target.id).await?.map(|prior| prior.state),
         None => None,
@@ -142,7 +191,7 @@ async fn check_drift(
     let Some(mut state) = prior.filter(|state| !is_blank(state)) else {
         let (folder, id) = (target.folder.clone(), target.id.clone());
         let plan = StackPlan::new(folder, id, Basis::NeverApplied, Vec::new());
-        return Ok((plan, None));
+        return Ok(StackDrift::new(plan, None));
     };
     planning.take_up_rescue(&mut state)?;
     // A missing object counts as missing even if an earlier run started to replace it.
@@ -159,13 +208,13 @@ async fn check_drift(
     if !is_applied && target.head.is_none() && state.commit.is_none() && !state.resources.is_empty() {
         return Err(not_comparable(&target.id));
     }
-    let plan = match planning.compare_with(target, wanted, &state).await? {
-        TargetPlan::Live(plan) => plan.public,
-        TargetPlan::Spec(plan) => plan.public,
+    let (plan, is_live) = match planning.compare_with(target, wanted, &state).await? {
+        TargetPlan::Live(plan) => (plan.public, true),
+        TargetPlan::Spec(plan) => (plan.public, false),
     };
     if let Some(error) = &plan.error {
         let obstacle = partly_unknown(&target.id, error.kind);
-        return Ok((plan, Some(obstacle)));
+        return Ok(StackDrift::new(plan, Some(obstacle)));
     }
     let compared = plan.resources.len() + plan.summary.unchanged;
     let mut found = match is_applied {
@@ -174,7 +223,14 @@ async fn check_drift(
     };
     found.summary.unchanged = compared - found.resources.len();
     found.digest = digest(&found, state.commit.as_ref());
-    Ok((found, obstacle))
+    let mut drift = StackDrift::new(found, obstacle);
+    if is_live && let Some(controller) = ControllerStatus::read(planning, target, &state).await? {
+        let found = controller.difference(&target.id);
+        found
+            .into_iter()
+            .for_each(|one| drift.add_controller(one, state.commit.as_ref()));
+    }
+    Ok(drift)
 }
 
 /// The drift in a plan for something else than what was applied last: changes of the code itself are left out.

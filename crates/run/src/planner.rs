@@ -275,14 +275,17 @@ impl Planner {
         }
     }
 
-    /// The runtimes of a target, to read its live objects.
+    /// The runtimes of a target and its clusters, to read its live objects.
     ///
     /// # Errors
     /// A cloud refuses the login of the stack, or it has none for this.
-    pub async fn runtimes_to_read(&self, target: &Target) -> Result<RuntimeRegistry, UserError> {
+    pub(crate) async fn runtimes_to_read(
+        &self,
+        target: &Target,
+    ) -> Result<(RuntimeRegistry, Option<Kubernetes>), UserError> {
         match self.login(target, LoginUse::Preview)? {
             StackLoginChoice::NoPreview(why) => Err(no_identity(target, &why)),
-            login => Ok(self.runtimes_as(target, &login).await?.0),
+            login => self.runtimes_as(target, &login).await,
         }
     }
 

@@ -51,7 +51,7 @@ pub async fn observe_recorded(
         hooks: Arc::default(),
         references: StackReferences::default(),
     };
-    let runtimes = planning.runtimes_to_read(target).await?;
+    let (runtimes, _) = planning.runtimes_to_read(target).await?;
     let seen = runtimes.get(kind)?.observe(&scope, &items).await?;
     Ok(items.into_iter().zip(seen).collect())
 }

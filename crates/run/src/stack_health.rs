@@ -1,6 +1,6 @@
 //! The health of the recorded objects of a stack: one by one, and of all together.
 
-use crate::{Planner, Target, observe_recorded};
+use crate::{Planner, Target, delivery::ControllerStatus, observe_recorded};
 use konverge_base::{
     error::UserError,
     model::{apply_result::Waiting, health::Health, spec::RuntimeKind, status::ObjectStatus},
@@ -62,7 +62,7 @@ pub struct SeenObject {
     pub is_suspended_by_spec: bool,
 }
 
-/// The recorded objects of one runtime as they are now.
+/// The recorded objects of one runtime as they are now, and the object of the controller that delivers them.
 ///
 /// # Errors
 /// The cluster or the provider cannot be reached.
@@ -86,7 +86,15 @@ pub async fn observe(
             is_suspended_by_spec: seen.is_suspended_by_spec,
         }
     });
-    Ok(objects.collect())
+    let mut objects: Vec<_> = objects.collect();
+    if kind == RuntimeKind::Kubernetes
+        && let Some(controller) = ControllerStatus::read(planning, target, &prior.state).await?
+    {
+        let mut status = controller.health();
+        status.message = planning.secrets().mask(&status.message);
+        objects.push((status, None));
+    }
+    Ok(objects)
 }
 
 #[cfg(test)]

@@ -74,6 +74,30 @@ async fn check_life(tool: Tool) {
     assert_eq!(unchanged, [("shop/dev".to_owned(), "unchanged".to_owned())]);
     assert_eq!(stage.digest().await.unwrap(), first);
 
+    // The controller is not well, although the objects are as applied: nothing else says so.
+    let asked = |command: &str, code: i32| {
+        let arguments = [command, "shop/dev", "--exit-code", "--output", "json"];
+        stage.shop.run(&arguments).expect(code).json()
+    };
+    assert_eq!(asked("drift", 0)["stacks"][0]["resources"], json!([]));
+    asked("status", 0);
+    stage.report_degraded(&documents).await;
+    let kind = match tool {
+        Tool::Flux => "source.toolkit.fluxcd.io/v1:OCIRepository:",
+        Tool::Argocd => "argoproj.io/v1alpha1:Application:",
+    };
+    let differs = asked("drift", 2)["stacks"][0]["resources"][0].to_string();
+    let is = asked("status", 2)["stacks"][0]["objects"].to_string();
+    for said in [&differs, &is] {
+        assert!(
+            said.contains(kind) && said.contains("health is Degraded"),
+            "{said}"
+        );
+    }
+    stage.report(&documents, &first).await;
+    asked("drift", 0);
+    asked("status", 0);
+
     // A preview shows what the controller will do, also the removal of a field that it alone owns.
     let a = stage.config_map("a", json!({"x": "2"}));
     stage.wants(&[a, b, stage.config_map("new", json!({"k": "v"}))]);

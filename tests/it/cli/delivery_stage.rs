@@ -322,8 +322,28 @@ impl Stage {
         self.report(documents, &digest).await;
     }
 
+    /// Writes the status of a delivery that went wrong after it was well: its health is Degraded.
+    pub(super) async fn report_degraded(&self, documents: &[Value]) {
+        for document in documents {
+            match document["kind"].as_str().unwrap() {
+                "Kustomization" => {
+                    let live = self.objects.get(document).await.unwrap();
+                    let mut status = live["status"].clone();
+                    status["conditions"][0]["status"] = json!("False");
+                    status["conditions"][0]["message"] = json!("health is Degraded");
+                    self.objects.report(&Self::path(document), &status).await;
+                }
+                "Application" => {
+                    let status = json!({"status": {"sync": {"status": "OutOfSync"}, "health": {"status": "Degraded"}}});
+                    self.objects.merge(document, "argocd-controller", &status).await;
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Writes the status of a delivery that is well.
-    async fn report(&self, documents: &[Value], digest: &str) {
+    pub(super) async fn report(&self, documents: &[Value], digest: &str) {
         for document in documents {
             match document["kind"].as_str().unwrap() {
                 "Kustomization" => {

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{git::Repository, process::Konverge, stores::Registry};
+use crate::support::{git::Repository, process::Konverge, stores::Registry, tiny_monorepo};
 
 /// Writes a Spec file of these resources.
 pub(super) fn spec_file(folder: &Path, name: &str, resources: &[Value]) -> PathBuf {
@@ -325,9 +325,16 @@ fn argo_cd_watches_exactly_what_affects_a_stack() {
             .unwrap()
             .iter()
             .any(|stack| stack["id"] == "orders/dev");
+        let is_watched = argo_matches(value, file);
         assert!(
-            !affects || argo_matches(value, file),
+            !affects || is_watched,
             "{file} affects the stack and is not watched:\n{value}"
+        );
+        // A pattern cannot leave out the tests of a package, and a comment in YAML is no change.
+        let is_known = file.ends_with("_test.k") || file.ends_with(".yaml");
+        assert!(
+            affects || !is_watched || is_known,
+            "{file} is watched and does not affect the stack:\n{value}"
         );
         watched += u32::from(affects);
         others += u32::from(!argo_matches(value, file));
@@ -441,6 +448,27 @@ async fn an_artifact_has_one_digest_and_a_tag_one_content() {
         "{}",
         nobody.stderr
     );
+}
+
+#[test]
+fn the_same_spec_at_another_commit_is_the_same_artifact() {
+    let registry = Registry::start();
+    let repository = tiny_monorepo::monorepo();
+    tiny_monorepo::write_stack(&repository, "app/dev", "app", "info");
+    let first = repository.commit("A stack");
+    let second = repository.write("README.md", "Words.\n").commit("Words");
+    assert_ne!(first, second);
+    let digest = |commit: &str, tag: &str| {
+        let url = format!("oci://{}/acme/app:{tag}", registry.host());
+        let arguments = ["argocd", "app/dev", "--rev", commit, "--to", &url];
+        let pushed = export(repository.path(), &arguments).with_kcl().run().expect(0);
+        let (_, digest) = pushed.stdout.trim_end().rsplit_once('@').unwrap();
+        digest.trim_end_matches(" (unchanged)").to_owned()
+    };
+    assert_eq!(digest(&first, "1"), digest(&second, "2"));
+    tiny_monorepo::write_stack(&repository, "app/dev", "app", "debug");
+    let third = repository.commit("Another Spec");
+    assert_ne!(digest(&second, "2"), digest(&third, "3"));
 }
 
 #[test]

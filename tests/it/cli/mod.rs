@@ -21,6 +21,8 @@ pub mod empty_repository;
 pub mod example;
 pub mod export;
 pub mod export_argocd;
+pub mod export_flux;
+pub mod export_helm_life;
 pub mod export_targets;
 pub mod first_run;
 pub mod freeze;

@@ -29,6 +29,8 @@ pub(super) struct Chart {
     pub(super) objects: Vec<(ResourceId, String)>,
     /// By path in the chart.
     pub(super) files: Files,
+    /// The bytes of the values that the user gives, compressed, as far as the Spec knows them.
+    pub(super) given: usize,
 }
 
 impl Chart {
@@ -73,10 +75,12 @@ impl Chart {
         add("values.yaml", values);
         add("places.json", format!("{}\n", Value::Object(places)));
         add("templates/objects.yaml", TEMPLATE.to_owned());
+        let places = objects.iter().flat_map(|object| &object.values);
         Self {
             name,
             objects: listed,
             files,
+            given: places.map(|place| place.compressed).sum(),
         }
     }
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::chart::Chart;
 
-/// The bytes of a release of a chart without values: its JSON, compressed, in base64.
+/// The bytes of a release of a chart: its JSON, compressed, in base64. The release holds a value of the user twice: as it
+/// is given, and in the objects. What a reference stands for is not known, and counts nothing.
 pub(super) fn release_size(chart: &Chart) -> usize {
     let file = |(name, content): (&String, &Vec<u8>)| json!({"name": name, "data": base64(content)});
     let (templates, files): (Vec<_>, Vec<_>) = chart
@@ -32,7 +33,7 @@ pub(super) fn release_size(chart: &Chart) -> usize {
         .write_all(release.to_string().as_bytes())
         .and_then(|()| encoder.finish())
         .expect("memory takes every write");
-    compressed.len().div_ceil(3) * 4
+    (compressed.len() + 2 * chart.given).div_ceil(3) * 4
 }
 
 fn base64(content: &[u8]) -> String {

@@ -130,31 +130,43 @@ pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
     let (sync, revision) = (status("/sync/status"), status("/sync/revision"));
     let (health, phase) = (status("/health/status"), status("/operationState/phase"));
     let operated = status("/operationState/syncResult/revision");
-    if matches!(phase.as_str(), "Failed" | "Error") && (operated == digest || operated.is_empty()) {
+    let mut errors = Vec::new();
+    if matches!(phase.as_str(), "Failed" | "Error") {
         let message = status("/operationState/message");
-        return DeliveryProgress::Failed(format!("its sync ended with {phase}: {message}"));
+        errors.push((
+            operated == digest,
+            format!("its sync ended with {phase}: {message}"),
+        ));
     }
     let conditions = application
         .pointer("/status/conditions")
         .and_then(Value::as_array);
-    let mut errors = conditions.into_iter().flatten();
-    if let Some(error) = errors.find(|one| text(one, "/type").ends_with("Error")) {
-        let message = format!("{}: {}", text(error, "/type"), text(error, "/message"));
-        return DeliveryProgress::Failed(message);
+    for one in conditions.into_iter().flatten() {
+        let (kind, message) = (text(one, "/type"), text(one, "/message"));
+        if kind.ends_with("Error") {
+            let is_ours = revision == digest || message.contains(digest);
+            errors.push((is_ours, format!("{kind}: {message}")));
+        }
+    }
+    // An error stays until the next look of Argo CD: before the first push it says that the artifact is missing.
+    if let Some((_, error)) = errors.iter().find(|(is_ours, _)| *is_ours) {
+        return DeliveryProgress::Failed(error.clone());
     }
     let is_done = matches!(phase.as_str(), "" | "Succeeded");
-    match revision == digest && sync == "Synced" && health == "Healthy" && is_done {
+    match revision == digest && sync == "Synced" && health == "Healthy" && is_done && errors.is_empty() {
         true => DeliveryProgress::Healthy,
         false => {
             let or_none = |text: String| match text.is_empty() {
                 true => "nothing".to_owned(),
                 false => text,
             };
+            let (_, error) = errors.into_iter().next().unwrap_or_default();
             let message = format!(
-                "sync is {}, health is {}, at {}",
+                "sync is {}, health is {}, at {}{}{error}",
                 or_none(sync),
                 or_none(health),
-                or_none(revision)
+                or_none(revision),
+                if error.is_empty() { "" } else { "; " }
             );
             DeliveryProgress::Waiting(message)
         }
@@ -336,5 +348,43 @@ mod tests {
             progress(&earlier, "sha256:1"),
             DeliveryProgress::Waiting(_)
         ));
+    }
+
+    #[test]
+    fn an_error_counts_only_if_it_is_of_the_digest() {
+        let condition = |kind: &str, message: &str| json!([{"type": kind, "message": message}]);
+        let missing = "oci://r/acme/a:live: not found";
+        // As Argo CD leaves it before the first push, until its next look.
+        let mut first = application();
+        first["status"] = json!({
+            "sync": {"status": "Unknown"},
+            "health": {"status": "Healthy"},
+            "conditions": condition("ComparisonError", missing),
+        });
+        // Somebody asked for a sync then.
+        let mut synced = first.clone();
+        synced["status"]["operationState"] =
+            json!({"phase": "Error", "message": missing, "syncResult": {"revision": ""}});
+        let mut earlier = application();
+        earlier["status"]["sync"]["revision"] = json!("sha256:0");
+        earlier["status"]["conditions"] = condition("SyncError", missing);
+        for one in [first, synced, earlier] {
+            match progress(&one, "sha256:1") {
+                DeliveryProgress::Waiting(why) => assert!(why.contains(missing), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        let mut ours = application();
+        ours["status"]["conditions"] = condition("SyncError", "one or more objects failed to apply");
+        let mut named = ours.clone();
+        named["status"]["sync"] = json!({"status": "Unknown"});
+        named["status"]["conditions"] = condition("ComparisonError", "sha256:1 is not an archive");
+        let mut warning = application();
+        warning["status"]["conditions"] = condition("SharedResourceWarning", "sha256:1");
+        assert_eq!(progress(&warning, "sha256:1"), DeliveryProgress::Healthy);
+        for one in [ours, named] {
+            let found = progress(&one, "sha256:1");
+            assert!(matches!(found, DeliveryProgress::Failed(_)), "{found:?}");
+        }
     }
 }

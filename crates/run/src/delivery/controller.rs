@@ -114,6 +114,15 @@ impl DeliveryTarget {
         format!("{kind} `{}/{}`", self.namespace, self.name)
     }
 
+    /// The id of the Application or the OCIRepository.
+    pub(crate) fn object_id(&self) -> String {
+        let kind = match self.tool {
+            DeliveryTool::Argocd => "argoproj.io/v1alpha1:Application",
+            DeliveryTool::Flux => "source.toolkit.fluxcd.io/v1:OCIRepository",
+        };
+        format!("{kind}:{}:{}", self.namespace, self.name)
+    }
+
     /// The command that writes the objects of the controller.
     pub(crate) fn export_hint(&self, stack: &StackId) -> String {
         let tool = self.tool.word();

@@ -17,6 +17,9 @@ const CHANGING: [&str; 9] = [
     "ignore",
 ];
 
+/// Why a Kustomization is not ready, if it waits for something else.
+const WAITS: [&str; 2] = ["DependencyNotReady", "ArtifactFailed"];
+
 /// Why an OCIRepository does not deliver the artifact.
 pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
     let url = text(source, "/spec/url");
@@ -190,9 +193,11 @@ fn of_one(one: &Value, digest: &str) -> DeliveryProgress {
     if observed != generation {
         return DeliveryProgress::Waiting("its latest spec has not been reconciled yet".to_owned());
     }
+    // It waits itself then, and was not at work: what it waits for says its own error.
+    let has_waited = WAITS.contains(&text(ready, "/reason"));
     match &ready["status"] {
         status if status == "True" && is_of(applied, digest) => DeliveryProgress::Healthy,
-        status if status == "False" && is_of(attempted, digest) => {
+        status if status == "False" && is_of(attempted, digest) && !has_waited => {
             DeliveryProgress::Failed(message.to_owned())
         }
         _ => DeliveryProgress::Waiting(match applied {
@@ -258,6 +263,19 @@ mod tests {
         assert!(matches!(of(&stale), DeliveryProgress::Waiting(_)));
         let failed = of(&kustomization("False", "live@sha256:0"));
         assert!(matches!(failed, DeliveryProgress::Failed(_)), "{failed:?}");
+        // Before the first push, after the failure of an earlier revision, and while another one is in the way.
+        let mut first = kustomization("False", "");
+        first["status"]["lastAttemptedRevision"] = json!("");
+        let mut earlier = kustomization("False", "live@sha256:0");
+        earlier["status"]["lastAttemptedRevision"] = json!("live@sha256:0");
+        let mut after = kustomization("False", "live@sha256:0");
+        after["status"]["conditions"][0]["reason"] = json!("DependencyNotReady");
+        for one in [first, earlier, after] {
+            match of(&one) {
+                DeliveryProgress::Waiting(why) => assert!(why.contains("as it is"), "{why}"),
+                other => panic!("{one}: {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -11,9 +11,11 @@ mod flux;
 mod progress;
 mod record;
 mod runtime;
+mod status;
 mod wait;
 
 pub use artifact::artifact;
 pub(crate) use choice::DeliveryChoice;
 pub(crate) use end::{ends, has_objects, named_cluster, take_back};
 pub(crate) use record::{ended, forget};
+pub(crate) use status::{ControllerStatus, left_to_controller};
