@@ -139,7 +139,7 @@ async fn a_random_literal_changes_its_own_stacks_alone() {
         }
         let named = [literal.stack.clone()].into();
         // What the schema refuses is refused, and changes nothing.
-        let Ok(change) = editor.finish(&named, literal.place).await else {
+        let Ok(change) = editor.finish(&named).await else {
             continue;
         };
         konverge::ops::set::write(&run, repository.path(), &change.files).unwrap();
