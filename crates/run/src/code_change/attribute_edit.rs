@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{CodeEditor, EditKind, EditPlace, EditedLine, program_files::ProgramFiles};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, stack::Stack},
+    model::{RepoPath, file_source::FileKind, stack::Stack},
 };
 use konverge_kcl::{AssignedValue, Assignment, AttributePath, CompileRequest, KclError, ParsedFile, Pool};
 
@@ -99,7 +99,10 @@ impl CodeEditor<'_> {
         );
         let failure = UserError::new(ErrorKind::Layout, what);
         let failure = failure.hint(format!("{UNTOUCHED}; edit the file that it leads to by hand"));
-        let content = self.content(link).ok().flatten();
+        let source = &self.revisions.head.source;
+        let entry = source.files().get(link);
+        let entry = entry.filter(|entry| entry.kind == FileKind::Symlink);
+        let content = entry.and_then(|entry| source.read(entry.blob).ok());
         let text = content.and_then(|content| String::from_utf8(content.to_vec()).ok());
         let target = text.and_then(|text| link.parent()?.join(&text));
         let files = match target {
