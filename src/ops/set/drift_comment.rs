@@ -1,7 +1,7 @@
 //! The comment on the issue of a drifted stack: why its difference was not kept.
 
 use konverge_base::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{
         CommitId,
         comment_marker::{CommentMarker, MarkerKind},
@@ -27,6 +27,9 @@ pub async fn tell_drift_issue(
     drift: &StackPlan,
     refusal: &UserError,
 ) {
+    if refusal.kind == ErrorKind::Interrupted {
+        return;
+    }
     if let Err(error) = tell(run, client, repository, commit, drift, refusal).await {
         run.warn("the drift issue has no comment about it", error);
     }
@@ -43,6 +46,10 @@ async fn tell(
     let config = Config::load(repository.revision(commit)?.as_ref())?;
     let place = CommentMarker::new(MarkerKind::Drift, drift.id.as_str());
     let Some(issue) = client.job_issue(config.drift.label(), &place).await? else {
+        run.notes.note(&format!(
+            "note: {} has no open drift issue that says so",
+            drift.id
+        ));
         return Ok(());
     };
     run.begin_writes()?;
