@@ -83,7 +83,7 @@ impl Client {
         Ok(issues.min_by_key(|issue| issue.number))
     }
 
-    /// All issues with this label and a marker, whoever opened them.
+    /// All issues with this label and a marker, of every author.
     async fn marked_issues(&self, label: &str) -> Result<Vec<(User, Issue)>, GithubError> {
         // GitHub wants `app/name` where a login reads `name[bot]`, and not every server does: authors are
         // compared here.

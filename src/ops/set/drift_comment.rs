@@ -1,7 +1,7 @@
 //! The comment on the issue of a drifted stack: why its difference was not kept.
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         CommitId,
         comment_marker::{CommentMarker, MarkerKind},
@@ -27,7 +27,7 @@ pub async fn tell_drift_issue(
     drift: &StackPlan,
     refusal: &UserError,
 ) {
-    if refusal.kind == ErrorKind::Interrupted {
+    if run.check_interrupted().is_err() {
         return;
     }
     if let Err(error) = tell(run, client, repository, commit, drift, refusal).await {

@@ -19,6 +19,11 @@ use konverge_kcl::{AssignedValue, AttributePath, literal};
 /// The maximum number of attributes that are tried for one field.
 const MOST_TRIED: usize = 50;
 
+/// No attribute or several make exactly one field change.
+#[derive(Debug, thiserror::Error)]
+#[error("no single attribute makes the field")]
+struct NoSingleAttribute;
+
 /// The maximum number of names in a message.
 const MOST_NAMED: usize = 5;
 
@@ -116,7 +121,7 @@ impl CodeEditor<'_> {
         let wanted = WantedField { current, field };
         let mut line = match self.clone().set_field(stack, &[wanted], place).await {
             Ok((line, _)) => line,
-            Err(failure) if failure.kind == ErrorKind::Kcl => return Ok(None),
+            Err(failure) if failure.room_error::<NoSingleAttribute>().is_some() => return Ok(None),
             Err(failure) => return Err(failure),
         };
         if let Some(found) = literals.into_iter().find(|found| found.path == line.path) {
@@ -164,6 +169,7 @@ impl CodeEditor<'_> {
                 tried.len()
             );
             return Err(at_first(UserError::new(ErrorKind::Kcl, what), &literals)
+                .caused_by(NoSingleAttribute)
                 .hint("set the attribute by its path; nothing was written"));
         }
         let before = self.spec(&stack.id).await?;
@@ -219,6 +225,7 @@ impl CodeEditor<'_> {
             }
         };
         Err(failure
+            .caused_by(NoSingleAttribute)
             .hint("nothing was written; set the attribute by its path: `konverge set STACK PATH=VALUE`"))
     }
 
