@@ -46,7 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["words", "images", "place"])]
     from: Option<PathBuf>,
     /// Keep what was changed on the cluster by hand: set the live values of the drift that this digest of a drift issue
-    /// stands for
+    /// stands for. Without a stack, the last drift checks say whose it is. What cannot be kept by `--pull-request` is said
+    /// on the issue
     #[arg(long, value_name = "DIGEST", conflicts_with_all = ["images", "place", "from"])]
     keep: Option<Digest>,
     #[command(flatten)]
@@ -104,6 +105,12 @@ impl Args {
             return set::read_edits(file);
         }
         let (stacks, mut targets) = self.words()?;
+        if stacks.is_empty() {
+            return Err(usage(
+                "no stack is named".to_owned(),
+                "`konverge set STACK PATH=VALUE`; `konverge list` shows every stack",
+            ));
+        }
         for image in &self.images {
             let Some((name, reference)) = image.split_once('=') else {
                 let what = format!("`{}` is not NAME=REF", image.escape_debug());
@@ -150,12 +157,6 @@ impl Args {
                 })?;
             targets.push(EditTarget::Attribute(path, value.to_owned()));
         }
-        if stacks.is_empty() {
-            return Err(usage(
-                "no stack is named".to_owned(),
-                "`konverge set STACK PATH=VALUE`; `konverge list` shows every stack",
-            ));
-        }
         Ok((stacks, targets))
     }
 }
@@ -199,7 +200,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let at = commit
         .clone()
         .map_or(RevisionSpec::Worktree, RevisionSpec::Commit);
-    let prepared = set::prepare(&run, &repository, &at, &request, args.update).await?;
+    let prepared = set::prepare(&run, &repository, &at, &request, args.update).await;
+    if let (Err(refusal), Some(github), Some(commit), SetRequest::Keep(drift)) =
+        (&prepared, &github, &commit, &request)
+    {
+        set::tell_drift_issue(&run, github, &repository, commit, drift, refusal).await;
+    }
+    let prepared = prepared?;
     let mut result = None;
     if let Some(edit) = &dispatched {
         let admitted = edit.admit(&run, &repository, &prepared).await;

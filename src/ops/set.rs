@@ -1,6 +1,7 @@
 //! The `set` use case: edits attributes of stacks in their files, shows what that does to the Specs, and writes it.
 
 mod dispatch;
+mod drift_comment;
 mod drift_lookup;
 mod edit_file;
 mod pull_request;
@@ -14,6 +15,7 @@ use konverge_base::{
     model::{
         RepoPath, StackId,
         plan::{Plan, StackPlan},
+        stack::Stack,
     },
 };
 use konverge_kcl::AttributePath;
@@ -25,6 +27,7 @@ use konverge_run::{
 };
 
 pub use dispatch::{DispatchedEdit, read_dispatch};
+pub use drift_comment::tell_drift_issue;
 pub use drift_lookup::find_drift;
 pub use edit_file::read_edits;
 pub use pull_request::{Proposal, ProposalResult, github, propose};
@@ -52,23 +55,9 @@ pub struct WantedEdit {
     pub place: EditPlace,
 }
 
-impl WantedEdit {
-    /// What is set and where, without the value.
-    fn name(&self) -> String {
-        let place = match self.place {
-            EditPlace::Stack => "stack",
-            EditPlace::Base => "base",
-        };
-        match &self.target {
-            EditTarget::Attribute(path, _) => format!("{place} path {path}"),
-            EditTarget::Image(name, _) => format!("{place} image {name}"),
-        }
-    }
-}
-
 /// The prepared edits of a run.
 pub struct PreparedEdits {
-    /// Each stack with each attribute or image that was named for it, without the value.
+    /// What is edited: each stack, or project of a base, with each attribute, without the value.
     pub targets: BTreeSet<String>,
     /// What is done, in one line.
     pub title: String,
@@ -128,7 +117,7 @@ pub async fn prepare(
         SetRequest::Edits(edits) => apply_edits(run, repository, &revisions.head, &mut editor, edits).await?,
         SetRequest::Keep(drift) => keep(&revisions.head, &mut editor, drift).await?,
     };
-    let change = editor.finish(&edited.stacks, edited.place).await?;
+    let change = editor.finish(&edited.stacks).await?;
     let mut files = change.files.clone();
     if goldens {
         files.extend(golden_files(run, repository, &compiler, &change).await?);
@@ -151,7 +140,18 @@ struct Edited {
     targets: BTreeSet<String>,
     title: String,
     lines: Vec<EditedLine>,
-    place: EditPlace,
+}
+
+impl Edited {
+    /// The same attribute has the same target, whichever words found it.
+    fn add(&mut self, stack: &Stack, line: EditedLine) {
+        let whose = match line.place {
+            EditPlace::Stack => format!("stack {}", stack.id),
+            EditPlace::Base => format!("base {}", stack.project_folder),
+        };
+        self.targets.insert(format!("{whose} path {}", line.path));
+        self.lines.push(line);
+    }
 }
 
 async fn apply_edits(
@@ -175,12 +175,10 @@ async fn apply_edits(
                 }
             };
             let line = done.map_err(|failure| failure.context(format!("stack {}", stack.id)))?;
-            edited.lines.extend(line);
-            edited.targets.insert(format!("{} {}", stack.id, edit.name()));
+            if let Some(line) = line {
+                edited.add(&stack, line);
+            }
             edited.stacks.insert(stack.id);
-        }
-        if edit.place == EditPlace::Base {
-            edited.place = EditPlace::Base;
         }
     }
     let what = match edits {
@@ -211,15 +209,15 @@ async fn keep(
         )
         .hint("a removed stack has no code to edit, so the difference can be restored and not kept")
     })?;
-    let lines = editor.keep(&stack, drift).await?;
-    let target = |line: &EditedLine| format!("{id} stack path {}", line.path);
-    Ok(Edited {
+    let mut edited = Edited {
         stacks: BTreeSet::from([id.clone()]),
-        targets: lines.iter().map(target).collect(),
         title: format!("Keep what was changed by hand in {id}"),
-        lines,
-        place: EditPlace::Stack,
-    })
+        ..Edited::default()
+    };
+    for line in editor.keep(&stack, drift).await? {
+        edited.add(&stack, line);
+    }
+    Ok(edited)
 }
 
 async fn golden_files(

@@ -95,7 +95,7 @@ async fn check_and_publish(
         &backend.secrets,
     );
     let budget = config.drift.budget.map(Span::duration);
-    let label = label(&config).to_owned();
+    let label = config.drift.label().to_owned();
     let notices = Notifications::new(job, &config);
     watch.end_stage("open");
     let planning = job
@@ -173,11 +173,6 @@ async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: 
             .run
             .warn("the portal could not be published (`portal.publish`)", error),
     }
-}
-
-/// The label of drift issues.
-pub(super) fn label(config: &Config) -> &str {
-    config.drift.label.as_deref().unwrap_or("konverge-drift")
 }
 
 /// The applied stacks, which can be compared.

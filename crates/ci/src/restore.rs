@@ -237,7 +237,7 @@ impl CheckAfter<'_> {
         mut history: DriftSchedule,
     ) {
         let Self { job, planning, .. } = *self;
-        let label = drift::label(&planning.config);
+        let label = planning.config.drift.label();
         let restored = report
             .stacks
             .iter()

@@ -564,6 +564,13 @@ pub struct Drift {
     pub label: Option<String>,
 }
 
+impl Drift {
+    /// The label of drift issues.
+    pub fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or("konverge-drift")
+    }
+}
+
 /// Whether drift is restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -86,6 +86,26 @@ impl Client {
         Ok(texts)
     }
 
+    /// The same with those that a job's GITHUB_TOKEN wrote.
+    pub(super) async fn filter_jobs<T>(
+        &self,
+        mut texts: Vec<T>,
+        author: impl Fn(&T) -> &User,
+    ) -> Result<Vec<T>, GithubError> {
+        if texts
+            .iter()
+            .all(|text| author(text).login.eq_ignore_ascii_case(ACTIONS))
+        {
+            return Ok(texts);
+        }
+        let us = self.identity.0.get_or_try_init(|| self.viewer()).await?;
+        texts.retain(|text| {
+            let author = &author(text).login;
+            author.eq_ignore_ascii_case(us) || author.eq_ignore_ascii_case(ACTIONS)
+        });
+        Ok(texts)
+    }
+
     /// Returns false for the job's GITHUB_TOKEN: a pull request that it opens starts no workflow.
     ///
     /// # Errors

@@ -65,6 +65,26 @@ impl Client {
     /// # Errors
     /// Errors of GitHub.
     pub async fn kept_issues(&self, label: &str) -> Result<Vec<Issue>, GithubError> {
+        let kept = self.marked_issues(label).await?;
+        let ours = self.filter_own(kept, |(author, _)| Some(author)).await?;
+        Ok(ours.into_iter().map(|(_, issue)| issue).collect())
+    }
+
+    /// The open issue of `marker`; of several the oldest. The job's GITHUB_TOKEN may have opened it and not we: a step
+    /// with the token of an App comments on it.
+    ///
+    /// # Errors
+    /// Errors of GitHub.
+    pub async fn job_issue(&self, label: &str, marker: &CommentMarker) -> Result<Option<Issue>, GithubError> {
+        let mut found = self.marked_issues(label).await?;
+        found.retain(|(_, issue)| issue.open && issue.marker.same_place(marker));
+        let found = self.filter_jobs(found, |(author, _)| author).await?;
+        let issues = found.into_iter().map(|(_, issue)| issue);
+        Ok(issues.min_by_key(|issue| issue.number))
+    }
+
+    /// All issues with this label and a marker, of every author.
+    async fn marked_issues(&self, label: &str) -> Result<Vec<(User, Issue)>, GithubError> {
         // GitHub wants `app/name` where a login reads `name[bot]`, and not every server does: authors are
         // compared here.
         let path = self.path(&format!(
@@ -72,9 +92,7 @@ impl Client {
             encoded(label)
         ));
         let raw: Vec<IssueBody> = self.list(&path, NEED).await?;
-        let kept: Vec<_> = raw.into_iter().filter_map(into_issue).collect();
-        let ours = self.filter_own(kept, |(author, _)| Some(author)).await?;
-        Ok(ours.into_iter().map(|(_, issue)| issue).collect())
+        Ok(raw.into_iter().filter_map(into_issue).collect())
     }
 
     /// Opens, reopens or updates the issue of `marker`; of several the oldest, of those that are open if any is.

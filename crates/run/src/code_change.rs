@@ -57,6 +57,8 @@ pub struct EditedLine {
     pub line: u32,
     /// The attribute.
     pub path: AttributePath,
+    /// Where it was to be set.
+    pub place: EditPlace,
     /// What was done.
     pub kind: EditKind,
 }
@@ -92,6 +94,8 @@ pub struct CodeEditor<'a> {
     compiler: &'a Compiler,
     /// The contents that were edited so far.
     contents: BTreeMap<RepoPath, Arc<[u8]>>,
+    /// Those of them that were edited for one stack, and not for all that share the base.
+    own: BTreeSet<RepoPath>,
     /// The revision with these contents, once something asked for it.
     opened: Option<Arc<OpenRevision>>,
 }
@@ -104,6 +108,7 @@ impl<'a> CodeEditor<'a> {
             revisions,
             compiler,
             contents: BTreeMap::new(),
+            own: BTreeSet::new(),
             opened: None,
         }
     }
@@ -126,7 +131,10 @@ impl<'a> CodeEditor<'a> {
     }
 
     /// Gives a file another content.
-    fn edit(&mut self, path: RepoPath, content: Arc<[u8]>) {
+    fn edit(&mut self, path: RepoPath, content: Arc<[u8]>, place: EditPlace) {
+        if place == EditPlace::Stack {
+            self.own.insert(path.clone());
+        }
         self.contents.insert(path, content);
         self.opened = None;
     }
@@ -152,16 +160,11 @@ impl<'a> CodeEditor<'a> {
         self.compiler.spec(&revision, &stack).await
     }
 
-    /// Compiles what the edits affect. Only the Specs of the stacks in `named` may differ, unless the edits are in
-    /// the base (`place`).
+    /// Compiles what the edits affect. The Specs of stacks that are not in `named` may differ by edits of the base alone.
     ///
     /// # Errors
     /// A stack does not compile, or the edits change another stack.
-    pub async fn finish(
-        mut self,
-        named: &BTreeSet<StackId>,
-        place: EditPlace,
-    ) -> Result<CodeChange, UserError> {
+    pub async fn finish(mut self, named: &BTreeSet<StackId>) -> Result<CodeChange, UserError> {
         let head = &self.revisions.head;
         let mut files = Vec::new();
         for (path, after) in &self.contents {
@@ -185,29 +188,28 @@ impl<'a> CodeEditor<'a> {
         let olds = self.compiler.specs(head, &before).await;
         let news = self.compiler.specs(&revision, &after).await;
         self.run.check_interrupted()?;
+        let mut base = self.base_edits();
         let (mut plans, mut stacks, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for ((stack, old), new) in after.into_iter().zip(olds).zip(news) {
-            let is_named = named.contains(&stack.id);
-            let (old, new) = match (old, new) {
-                (Ok(old), Ok(new)) => (old, new),
-                (Err(failure), _) | (_, Err(failure)) if is_named => return Err(failure),
-                // It does not compile with or without the edits.
-                (Err(_), Err(_)) => continue,
-                (_, Err(failure)) if place == EditPlace::Base => return Err(failure),
-                _ => {
+            if !named.contains(&stack.id) {
+                // It does not compile with or without the edits, or is as it was.
+                let is_same = match (&old, &new) {
+                    (Ok(old), Ok(new)) => old.digest() == new.digest(),
+                    (old, new) => old.is_err() && new.is_err(),
+                };
+                if is_same {
+                    continue;
+                }
+                if old.is_err() || !base.makes(&stack.id, &new).await {
                     others.push(stack.id.to_string());
                     continue;
                 }
-            };
-            if old.digest() == new.digest() {
-                continue;
             }
-            if !is_named && place != EditPlace::Base {
-                others.push(stack.id.to_string());
-                continue;
+            let (old, new) = (old?, new?);
+            if old.digest() != new.digest() {
+                plans.push(self.difference(&stack, &old, &new));
+                stacks.push(stack);
             }
-            plans.push(self.difference(&stack, &old, &new));
-            stacks.push(stack);
         }
         if !others.is_empty() {
             let what = format!("the edit would change other stacks: {}", others.join(", "));
@@ -226,6 +228,25 @@ impl<'a> CodeEditor<'a> {
             stacks,
             revision,
         })
+    }
+
+    /// The edits of the base alone.
+    fn base_edits(&self) -> Self {
+        let mut base = self.clone();
+        base.contents.retain(|path, _| !self.own.contains(path));
+        if base.contents.len() < self.contents.len() {
+            base.opened = None;
+        }
+        base
+    }
+
+    /// Returns true if these edits alone give a stack the result that it has with all edits.
+    async fn makes(&mut self, stack: &StackId, result: &Result<Spec, UserError>) -> bool {
+        !self.contents.is_empty()
+            && match (self.spec(stack).await, result) {
+                (Ok(made), Ok(result)) => made.digest() == result.digest(),
+                (made, result) => made.is_err() && result.is_err(),
+            }
     }
 
     fn difference(&self, stack: &Stack, old: &Spec, new: &Spec) -> StackPlan {

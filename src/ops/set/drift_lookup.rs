@@ -5,12 +5,14 @@ use konverge_base::{
     model::{Digest, plan::StackPlan},
 };
 use konverge_run::{
-    KeyUse, OpenRequest, RunContext, Selection, StackSelector,
+    KeyUse, OpenRequest, RunContext, Selection, StackSelector, Target,
     cluster_selection::{GivenCluster, Live},
     drift, session,
 };
+use konverge_state::DriftHistory;
 
-/// The difference of a stack from what was applied last, if it still has this digest.
+/// The difference of a stack from what was applied last, if it still has this digest. Without `stacks`, the last drift
+/// checks say whose digest it is.
 ///
 /// # Errors
 /// The stacks cannot be compared, or none of them differs in this way.
@@ -21,13 +23,30 @@ pub async fn find_drift(
     given: GivenCluster,
 ) -> Result<StackPlan, UserError> {
     let request = OpenRequest {
-        selection: Selection::Named(stacks.to_vec()),
+        selection: match stacks {
+            [] => Selection::All,
+            named => Selection::Named(named.to_vec()),
+        },
         live: Live::Required,
         given,
         ..OpenRequest::default()
     };
     let session = session::open_named(run, &request, KeyUse::Look).await?;
-    let checked = drift::run(&session.planning, &session.targets, None).await?;
+    let mut targets = session.targets;
+    if stacks.is_empty() {
+        let known = match &session.planning.backend {
+            Some(backend) => backend.states.looks().await?,
+            None => DriftHistory::default(),
+        };
+        let digest_of = |target: &Target| Some(known.stacks.get(&target.id)?.drift.as_ref()?.digest);
+        targets.retain(|target| digest_of(target) == Some(digest));
+        if targets.is_empty() {
+            let what = format!("no drift check found a difference with the digest {digest}");
+            return Err(UserError::new(ErrorKind::Usage, what)
+                .hint("it is the digest of an open drift issue; or name the stack: `konverge set STACK --keep DIGEST`"));
+        }
+    }
+    let checked = drift::run(&session.planning, &targets, None).await?;
     let mut plans = checked.plan.stacks;
     if let Some(at) = plans
         .iter()

@@ -135,6 +135,32 @@ fn golden_files_follow_and_edits_come_from_a_file() {
     }
 }
 
+/// A value as somebody types it gets the core's format, if the file has it.
+#[test]
+fn a_value_gets_the_format_of_its_file() {
+    let repository = Repository::konfig_example();
+    let typed = "{LOG_LEVEL=\"info\",MODE=\"x\"}";
+    let env = "    env = {LOG_LEVEL = \"debug\"}\n";
+    repository.replace(DEV, "    env.LOG_LEVEL = \"debug\"\n", env);
+    repository.commit("A block in one line");
+    let formatted = repository.read(DEV);
+    let edit = format!("server.env={typed}");
+    set(&repository, &["storefront/dev", &edit]).expect(0);
+    let value = "{LOG_LEVEL = \"info\", MODE = \"x\"}";
+    assert_eq!(
+        repository.read(DEV),
+        formatted.replace("{LOG_LEVEL = \"debug\"}", value)
+    );
+    // A file with a format of its own keeps it.
+    repository.write(DEV, formatted.replace("env = {", "env  =  {"));
+    set(&repository, &["storefront/dev", &edit]).expect(0);
+    assert!(
+        repository.read(DEV).contains(&format!("    env  =  {typed}\n")),
+        "{}",
+        repository.read(DEV)
+    );
+}
+
 /// A secret value reaches neither the terminal nor the document.
 #[test]
 fn a_secret_value_is_not_shown() {

@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use crate::support::{ci_stage::Stage, process::Outcome, random::Random, tiny_monorepo};
 
-const MAIN: &str = "appops/keep/dev/main.k";
+pub(super) const MAIN: &str = "appops/keep/dev/main.k";
 
 /// A stage with one applied stack of ConfigMaps, each with the value of an expression.
-async fn applied(settings: &str, maps: &[(String, String)]) -> Stage {
+pub(super) async fn applied(settings: &str, maps: &[(String, String)]) -> Stage {
     let mut stage = Stage::small("").await;
     let resource = |(map, value): &(String, String)| {
         format!(
@@ -24,7 +24,7 @@ async fn applied(settings: &str, maps: &[(String, String)]) -> Stage {
     stage
 }
 
-fn maps(list: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(super) fn maps(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter()
         .map(|(map, value)| ((*map).to_owned(), (*value).to_owned()))
         .collect()

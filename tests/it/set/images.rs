@@ -1,5 +1,7 @@
 //! `--image`: the attribute behind an image of the Spec.
 
+use serde_json::json;
+
 use super::set;
 use crate::support::git::Repository;
 
@@ -38,9 +40,52 @@ fn the_attribute_is_found_by_the_image_of_the_spec() {
         ],
     );
     let done = done.expect(0).json();
-    assert_eq!(done["edits"].as_array().unwrap().len(), 1);
-    assert_eq!(done["edits"][0]["file"], "appops/sessions/base/base.k");
+    // The second stack has it by the edit for the first.
+    let edits = done["edits"].as_array().unwrap();
+    let results: Vec<_> = edits.iter().map(|edit| &edit["result"]).collect();
+    assert_eq!(results, ["replaced", "unchanged"]);
+    let base = "appops/sessions/base/base.k";
+    assert!(
+        edits
+            .iter()
+            .all(|edit| edit["file"] == base && edit["line"] == edits[0]["line"]),
+        "{edits:?}"
+    );
+    assert_eq!(done["files"], json!([base]));
     assert_eq!(done["stacks"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_image_that_only_the_base_sets_is_added_to_the_stack() {
+    let repository = Repository::konfig_example();
+    let dev = "appops/sessions/dev/main.k";
+    let before = repository.read(dev);
+    let valkey = "docker.io/valkey/valkey=docker.io/valkey/valkey:8.2.0";
+    let run = || {
+        set(
+            &repository,
+            &["appops/sessions/dev", "--image", valkey, "--output", "json"],
+        )
+        .expect(0)
+        .json()
+    };
+    let done = run();
+    assert_eq!(done["edits"][0]["result"], "added");
+    assert_eq!(done["files"], json!([dev]));
+    let memory = "    resources.memory = \"64Mi\"\n";
+    let image = "    image = \"docker.io/valkey/valkey:8.2.0\"\n";
+    assert_eq!(
+        repository.read(dev),
+        before.replace(memory, &format!("{memory}{image}"))
+    );
+    assert_eq!(done["stacks"].as_array().unwrap().len(), 1);
+    // Once more: the stack's file has it now.
+    let again = run();
+    assert_eq!(
+        (&again["edits"][0]["result"], &again["edits"][0]["file"]),
+        (&json!("unchanged"), &json!(dev))
+    );
+    assert_eq!(again["files"], json!([]));
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub mod edits;
 pub mod github_limits;
 pub mod hotfix;
 pub mod hotfix_fields;
+pub mod hotfix_jobs;
 pub mod images;
 pub mod literals;
 pub mod other_stacks;

@@ -8,7 +8,7 @@ use konverge_run::{
     code_change::{CodeEditor, EditPlace},
     compiler::Compiler,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{context, literals, set};
 use crate::support::{
@@ -75,6 +75,85 @@ fn random_edits_change_the_named_stack_alone() {
     assert_eq!(found, all);
 }
 
+/// Some literals of the example as a file of `--from`. `only_base` leaves out what is edited for one stack.
+fn edits_of(literals: &[&Literal], only_base: bool) -> Option<String> {
+    let mut entries = Vec::new();
+    for literal in literals
+        .iter()
+        .filter(|literal| !only_base || literal.place == EditPlace::Base)
+    {
+        let value = match literal.value.as_str() {
+            "True" => json!(true),
+            "False" => json!(false),
+            text => serde_json::from_str(text).ok()?,
+        };
+        let place = match literal.place {
+            EditPlace::Stack => "stack",
+            EditPlace::Base => "base",
+        };
+        let path = &literal.path;
+        entries.push(json!({"stacks": [literal.stack], "set": {path: value}, "in": place}));
+    }
+    (!entries.is_empty()).then(|| Value::from(entries).to_string())
+}
+
+/// Random files of `--from` with edits of stacks and of bases, while one stack is made of the file of another: a stack that
+/// no entry names has the Spec that the edits of the bases alone give it. `KONVERGE_FILES` sets how many.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_random_file_of_edits_changes_other_stacks_by_its_bases_alone() {
+    let (seed, files) = (setting("KONVERGE_SEED", 20_260_041), setting("KONVERGE_FILES", 4));
+    println!("KONVERGE_SEED={seed} KONVERGE_FILES={files}");
+    let repository = Repository::konfig_example();
+    repository.replace(
+        "appops/storefront/staging/kcl.yaml",
+        "    - main.k\n",
+        "    - ../dev/main.k\n    - main.k\n",
+    );
+    repository.commit("Staging is made of dev");
+    let all = literals_of(&repository).await;
+    let (bases, stacks): (Vec<_>, Vec<_>) = all.iter().partition(|literal| literal.place == EditPlace::Base);
+    let shared: Vec<_> = stacks
+        .iter()
+        .filter(|literal| literal.stack.as_str() == "storefront/dev")
+        .collect();
+    let before = specs(&repository);
+    let mut random = Random::of(seed);
+    let (mut made, mut refused) = (0, 0);
+    for _ in 0..files {
+        let own = match random.once_in(2) {
+            true => **random.pick(&shared),
+            false => *random.pick(&stacks),
+        };
+        let chosen = [own, *random.pick(&bases), *random.pick(&bases)];
+        let Some(edits) = edits_of(&chosen, false) else {
+            continue;
+        };
+        let file = repository.path().join("../edits.yaml");
+        let run = |edits: &str| {
+            std::fs::write(&file, edits).unwrap();
+            set(&repository, &["--from", "../edits.yaml"])
+        };
+        let context = format!("seed {seed}: {edits}");
+        if run(&edits).code != Some(0) {
+            assert_eq!(repository.git(["status", "--porcelain"]), "", "{context}");
+            refused += 1;
+            continue;
+        }
+        let after = specs(&repository);
+        repository.git(["checkout", "--quiet", "."]);
+        run(&edits_of(&chosen, true).unwrap()).expect(0);
+        let by_bases = specs(&repository);
+        repository.git(["checkout", "--quiet", "."]);
+        for (found, expected) in after.iter().zip(&by_bases) {
+            let is_named = chosen.iter().any(|literal| literal.stack.as_str() == found.0);
+            assert!(is_named || found == expected, "{context}: {} changed", found.0);
+        }
+        made += usize::from(after != before);
+    }
+    println!("{made} files of edits made, {refused} refused");
+    assert!(made > 0, "seed {seed}: no edit was made");
+}
+
 /// A literal of the example: the stack whose file it is in, its attribute, and another value.
 struct Literal {
     stack: StackId,
@@ -139,7 +218,7 @@ async fn a_random_literal_changes_its_own_stacks_alone() {
         }
         let named = [literal.stack.clone()].into();
         // What the schema refuses is refused, and changes nothing.
-        let Ok(change) = editor.finish(&named, literal.place).await else {
+        let Ok(change) = editor.finish(&named).await else {
             continue;
         };
         konverge::ops::set::write(&run, repository.path(), &change.files).unwrap();
@@ -177,16 +256,33 @@ fn a_file_that_another_stack_reads_is_not_edited_for_one() {
     repository.replace(kcl, "    - main.k\n", "    - ../dev/main.k\n    - main.k\n");
     repository.commit("Staging is made of dev");
     let level = "server.env.LOG_LEVEL=\"info\"";
-    let refused = set(&repository, &["storefront/dev", level]);
-    assert_eq!(refused.code, Some(1));
-    assert!(
-        refused
-            .stderr
-            .contains("would change other stacks: storefront/staging"),
-        "{}",
-        refused.stderr
-    );
-    assert_eq!(repository.git(["status", "--porcelain"]), "");
+    let refuse = |arguments: &[&str]| {
+        let before = repository.git(["status", "--porcelain"]);
+        let refused = set(&repository, arguments).expect(1);
+        let words = "would change other stacks: storefront/staging";
+        assert!(
+            refused.stderr.contains(words),
+            "{arguments:?}: {}",
+            refused.stderr
+        );
+        assert_eq!(repository.git(["status", "--porcelain"]), before);
+    };
+    refuse(&["storefront/dev", level]);
+    refuse(&["storefront/dev", level, "--check"]);
+    // An edit of a base allows what it does itself, and nothing else: of another project, and of the same one.
+    let dev = "- {stacks: [storefront/dev], set: {server.env.LOG_LEVEL: info}}\n";
+    for base in [
+        "- {stacks: [platform/sessions/dev], images: {docker.io/valkey/valkey: 'docker.io/valkey/valkey:8.2.0'}, in: base}\n",
+        "- {stacks: [storefront/prod], set: {server.liveness.delay: 20}, in: base}\n",
+    ] {
+        for edits in [format!("{dev}{base}"), format!("{base}{dev}")] {
+            repository.write("edits.yaml", &edits);
+            refuse(&["--from", "edits.yaml"]);
+        }
+        repository.write("edits.yaml", base);
+        set(&repository, &["--from", "edits.yaml"]).expect(0);
+        repository.git(["checkout", "--quiet", "."]);
+    }
     // Someone who names both means both.
     repository.write(
         "edits.yaml",

@@ -100,6 +100,47 @@ async fn repeated_calls_update_one_pull_request() {
     assert_eq!(stand.pulls().len(), 2);
 }
 
+/// The branch stands for the attribute, whichever words found it, and whatever it is set to already.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_attribute_by_other_words_is_the_same_pull_request() {
+    let stand = Stand::new().await;
+    let propose = |arguments: &[&str]| stand.propose_as("ghs_app", arguments).expect(0);
+    let count = |expected: usize| assert_eq!(stand.pulls().len(), expected, "{:?}", stand.pulls());
+    stand.propose("2.5.0").expect(0);
+    propose(&[
+        "storefront/dev",
+        "server.image=\"ghcr.io/example/storefront:2.6.0\"",
+    ]);
+    count(1);
+    assert!(stand.file().contains("storefront:2.6.0"));
+    // Two attributes, one of which the default branch gets meanwhile.
+    let level = "server.env.LOG_LEVEL=\"info\"";
+    let image = "ghcr.io/example/storefront=ghcr.io/example/storefront:2.7.0";
+    propose(&["storefront/dev", "--image", image, level]);
+    count(2);
+    stand
+        .repository
+        .replace(DEV, "storefront:2.4.0-rc.1", "storefront:2.7.0");
+    stand.repository.commit("The image");
+    propose(&[
+        "storefront/dev",
+        "--image",
+        image,
+        "server.env.LOG_LEVEL=\"warning\"",
+    ]);
+    count(2);
+    let text = "server.image=\"ghcr.io/example/storefront:2.7.0\"";
+    propose(&["storefront/dev", text, level]);
+    count(2);
+    // A base is the same for each of its stacks, and is not a stack.
+    let delay = "server.liveness.delay=20";
+    propose(&["storefront/dev", delay, "--in", "base"]);
+    propose(&["storefront/prod", "server.liveness.delay=30", "--in", "base"]);
+    count(3);
+    propose(&["storefront/dev", delay]);
+    count(4);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn commits_of_others_on_the_branch_are_kept() {
     let stand = Stand::new().await;

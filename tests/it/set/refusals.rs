@@ -61,6 +61,54 @@ fn wrong_words_say_what_to_type() {
     }
 }
 
+/// A bad value or reference has the line that the edit would have been at.
+#[test]
+fn a_bad_value_has_the_line_of_its_attribute() {
+    let repository = Repository::konfig_example();
+    let base = "appops/sessions/base/base.k:8";
+    for (arguments, place, words) in [
+        (
+            &["storefront/dev", "server.image=nginx:1.27"][..],
+            ":8",
+            "not a literal of KCL",
+        ),
+        (
+            &["storefront/dev", "server.env.LOG_LEVEL=1 +"],
+            ":9",
+            "not a literal of KCL",
+        ),
+        // No file sets it: the block that it would be in.
+        (
+            &["storefront/dev", "server.nowhere=a b"],
+            ":7",
+            "not a literal of KCL",
+        ),
+        (
+            &["storefront/dev", "--image", "ghcr.io/example/storefront=a b"],
+            ":8",
+            "not a reference of an image",
+        ),
+    ] {
+        let place = format!("{DEV}{place}");
+        refuse(
+            &repository,
+            arguments,
+            64,
+            &[words, &place, "nothing was written"],
+        );
+    }
+    let valkey = ["appops/sessions/dev", "--image", "docker.io/valkey/valkey=:1"];
+    refuse(&repository, &valkey, 64, &["not a reference of an image", base]);
+    // `--check` refuses as the edit does.
+    let check = ["storefront/dev", "server.image=nginx:1.27", "--check"];
+    refuse(
+        &repository,
+        &check,
+        64,
+        &["not a literal of KCL", &format!("{DEV}:8")],
+    );
+}
+
 #[test]
 fn a_place_that_is_not_one_literal_is_named_with_its_line() {
     let repository = Repository::konfig_example();
@@ -132,7 +180,7 @@ fn files_that_cannot_be_edited_stay() {
     repository.write("elsewhere.k", &text);
     fs::remove_file(&main).unwrap();
     std::os::unix::fs::symlink("../../../elsewhere.k", &main).unwrap();
-    refuse(&repository, &image, 1, &[DEV]);
+    refuse(&repository, &image, 1, &[DEV, "is a link", "elsewhere.k:8"]);
     assert_eq!(repository.read("elsewhere.k"), text);
     fs::remove_file(&main).unwrap();
     repository.write(DEV, &text);

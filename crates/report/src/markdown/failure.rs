@@ -14,6 +14,8 @@ pub enum Failed {
     Preview,
     /// An apply.
     Apply,
+    /// Keeping the difference of a drifted stack.
+    Keep,
     /// Any other run.
     Run,
 }
@@ -34,6 +36,10 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
         Failed::Apply => (
             "Konverge apply: failed",
             "This run has no result. What it applied before it failed is recorded with each stack; the next run continues from there.",
+        ),
+        Failed::Keep => (
+            "Konverge: the difference is not kept",
+            "Nothing was written. Edit the code by hand, or restore what was applied last.",
         ),
         Failed::Run => ("Konverge: failed", "This run has no result."),
     };

@@ -16,6 +16,9 @@ use konverge_base::{
     },
 };
 
+/// The page with the workflow that keeps a difference.
+const KEEP: &str = "https://konverge.github.io/konverge/guides/code-changes/#keep-a-hotfix";
+
 /// The space for the line about omitted resources.
 const LAST: usize = 120;
 
@@ -113,7 +116,9 @@ pub fn drift_issue(
         }
     };
     let footer = format!(
-        "{advice}To keep the difference: {} finds the attributes and opens a pull request, or add it to the code of the stack. Merge it: this issue closes by itself when the difference is gone.\n",
+        "{advice}To keep exactly this, run the workflow `konverge-keep` manually with `keep: {}`. It finds the attributes and opens a pull request, or says here why it cannot. [The guide]({KEEP}) has the workflow.\n\n\
+        By hand: {}, or add it to the code of the stack. Merge it: this issue closes by itself when the difference is gone.\n",
+        plan.digest,
         escape::code(&format!(
             "konverge set {} --keep {} --pull-request",
             plan.id, plan.digest

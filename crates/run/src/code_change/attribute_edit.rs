@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{CodeEditor, EditKind, EditPlace, EditedLine, program_files::ProgramFiles};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, stack::Stack},
+    model::{RepoPath, file_source::FileKind, stack::Stack},
 };
 use konverge_kcl::{AssignedValue, Assignment, AttributePath, CompileRequest, KclError, ParsedFile, Pool};
 
@@ -33,27 +33,38 @@ impl CodeEditor<'_> {
     ) -> Result<EditedLine, UserError> {
         let value = value.trim();
         let pool = self.compiler.pool().await?;
-        if !pool.is_literal(value).await? {
-            return Err(UserError::new(
-                ErrorKind::Usage,
-                format!("the value for `{path}` is not a literal of KCL"),
-            )
-            .hint(format!(
-                "a text has quotes of its own: `{path}='\"text\"'`; {UNTOUCHED}"
-            )));
-        }
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
-        let edited = self
-            .parse_all(pool, files.editable(&self.revisions.head, place)?)
-            .await?;
+        let paths = files.at(place);
+        if let Some(link) = ProgramFiles::link(&self.revisions.head, paths) {
+            return Err(self.link_refused(pool, link, path).await);
+        }
+        let edited = self.parse_all(pool, paths).await?;
         let found = match places(&edited, path).as_slice() {
             [(file, at)] => Some((*file, *at)),
             [] => None,
             several => return Err(ambiguous(path, several)),
         };
+        if !pool.is_literal(value).await? {
+            let what = format!("the value for `{path}` is not a literal of KCL");
+            let failure = UserError::new(ErrorKind::Usage, what);
+            let failure = match found {
+                Some((file, at)) => failure.at(file.path.to_string(), Some(at.line), None),
+                None => at_block(failure, &edited, path),
+            };
+            return Err(failure.hint(format!(
+                "a text has quotes of its own: `{path}='\"text\"'`; {UNTOUCHED}"
+            )));
+        }
         let (file, text, kind) = match found {
             Some((file, at)) if file.parsed.value_text(at) == value => {
-                return Ok(line(stack, file, at, path, EditKind::Unchanged));
+                return Ok(EditedLine {
+                    stack: stack.id.clone(),
+                    file: file.path.clone(),
+                    line: at.line,
+                    path: path.clone(),
+                    place,
+                    kind: EditKind::Unchanged,
+                });
             }
             Some((file, at)) if at.is_literal() => (file, file.parsed.replace(at, value), EditKind::Replaced),
             Some((file, at)) => return Err(not_literal(path, file, at)),
@@ -73,10 +84,35 @@ impl CodeEditor<'_> {
             file: file.path.clone(),
             line: set.map_or(1, |found| found.line),
             path: path.clone(),
+            place,
             kind,
         };
-        self.edit(line.file.clone(), Arc::from(text.into_bytes()));
+        self.edit(line.file.clone(), Arc::from(text.into_bytes()), place);
         Ok(line)
+    }
+
+    /// The refusal of a link, at the line of the file that it leads to.
+    async fn link_refused(&self, pool: &Pool, link: &RepoPath, path: &AttributePath) -> UserError {
+        let what = format!(
+            "`{}` is a link, and only plain files are edited",
+            link.as_str().escape_debug()
+        );
+        let failure = UserError::new(ErrorKind::Layout, what);
+        let failure = failure.hint(format!("{UNTOUCHED}; edit the file that it leads to by hand"));
+        let source = &self.revisions.head.source;
+        let entry = source.files().get(link);
+        let entry = entry.filter(|entry| entry.kind == FileKind::Symlink);
+        let content = entry.and_then(|entry| source.read(entry.blob).ok());
+        let text = content.and_then(|content| String::from_utf8(content.to_vec()).ok());
+        let target = text.and_then(|text| link.parent()?.join(&text));
+        let files = match target {
+            Some(target) => self.parse_all(pool, &[target]).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        match places(&files, path).first() {
+            Some((file, at)) => failure.at(file.path.to_string(), Some(at.line), None),
+            None => failure.at(link.to_string(), None, None),
+        }
     }
 
     pub(super) async fn parse_all(
@@ -144,17 +180,9 @@ fn add<'f>(
         let what = format!("`{}`, which holds `{path}`, is computed", at.path);
         return Err(refused(what, file, at.line));
     }
-    let blocks = own
-        .iter()
-        .filter_map(|file| Some((file, file.parsed.block_for(path)?)));
-    let block = blocks.max_by_key(|(_, block)| block.path.keys().len());
     if places(base, path).is_empty() {
-        let mut failure = UserError::new(ErrorKind::Usage, format!("no file of {} sets `{path}`", stack.id));
-        if let Some((file, block)) = block {
-            failure = failure.at(file.path.to_string(), Some(block.line), None);
-        } else if let Some(file) = own.last() {
-            failure = failure.at(file.path.to_string(), None, None);
-        }
+        let failure = UserError::new(ErrorKind::Usage, format!("no file of {} sets `{path}`", stack.id));
+        let mut failure = at_block(failure, own, path);
         let known = [own, base].map(|files| matching(files, |found| found.value != AssignedValue::Block));
         let known = known.iter().flatten().map(|(_, found)| found.path.to_string());
         let wanted = path.to_string();
@@ -168,16 +196,12 @@ fn add<'f>(
             "write it by hand once, and `konverge set` keeps it; {UNTOUCHED}"
         )));
     }
-    let Some((file, block)) = block else {
+    let Some((file, block)) = block(own, path) else {
         let what = format!(
             "the files of {} have no block to which `{path}` could be added",
             stack.id
         );
-        let failure = UserError::new(ErrorKind::Kcl, what);
-        let failure = match own.last() {
-            Some(file) => failure.at(file.path.to_string(), None, None),
-            None => failure,
-        };
+        let failure = at_block(UserError::new(ErrorKind::Kcl, what), own, path);
         return Err(failure.hint(format!(
             "the base sets it: `--in base` changes it for every stack of the project; {UNTOUCHED}"
         )));
@@ -185,6 +209,23 @@ fn add<'f>(
     let text = file.parsed.add(block, path, value);
     let text = text.ok_or_else(|| refused(format!("`{path}` cannot be written as KCL"), file, block.line))?;
     Ok((file, text))
+}
+
+/// The innermost block that an attribute could be added to.
+fn block<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Option<EditPoint<'f>> {
+    let blocks = files
+        .iter()
+        .filter_map(|file| Some((file, file.parsed.block_for(path)?)));
+    blocks.max_by_key(|(_, block)| block.path.keys().len())
+}
+
+/// The error at the block that an attribute could be added to, or else at the last file.
+fn at_block(failure: UserError, files: &[ProgramFile], path: &AttributePath) -> UserError {
+    match (block(files, path), files.last()) {
+        (Some((file, block)), _) => failure.at(file.path.to_string(), Some(block.line), None),
+        (None, Some(file)) => failure.at(file.path.to_string(), None, None),
+        (None, None) => failure,
+    }
 }
 
 /// Formats the edited text if the file was formatted, and confirms that it sets nothing else.
@@ -225,22 +266,6 @@ async fn check(
     match file.parsed.differs_only_at(&parsed, path, &value) {
         true => Ok((formatted, parsed)),
         false => Err(changed_more()),
-    }
-}
-
-fn line(
-    stack: &Stack,
-    file: &ProgramFile,
-    at: &Assignment,
-    path: &AttributePath,
-    kind: EditKind,
-) -> EditedLine {
-    EditedLine {
-        stack: stack.id.clone(),
-        file: file.path.clone(),
-        line: at.line,
-        path: path.clone(),
-        kind,
     }
 }
 

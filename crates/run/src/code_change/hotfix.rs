@@ -83,3 +83,47 @@ fn not_kept(why: String) -> UserError {
     UserError::new(ErrorKind::Kcl, format!("the difference is not kept: {why}"))
         .hint("nothing was written; edit the code by hand, or restore what was applied last")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::model::spec::RuntimeKind;
+    use serde_json::json;
+
+    fn changed(live: &Value, recorded: &Value) -> ResourcePlan {
+        let change = FieldChange {
+            path: "/data/word".to_owned(),
+            from: Some(live.clone()),
+            to: Some(recorded.clone()),
+            origin: ChangeOrigin::Change,
+        };
+        let stack = "shop/dev".parse().unwrap();
+        let id = "v1:Secret:shop:web".parse().unwrap();
+        ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, Action::Update, vec![change])
+    }
+
+    #[test]
+    fn what_is_masked_is_never_kept() {
+        let mark = masked_value::secret("a1b2");
+        let reference = json!({"$secret": {"ref": "vault:app#/password"}});
+        for (live, recorded) in [
+            (mark.clone(), masked_value::secret("c3d4")),
+            // One side is enough, and so is a part.
+            (json!("open"), mark.clone()),
+            (mark.clone(), json!("open")),
+            (json!({"name": "PASSWORD", "value": mark}), json!("open")),
+            (json!(["a", reference]), json!("open")),
+            (masked_value::unknown(), json!("open")),
+            (json!("postgres://app:***@db/app"), json!("postgres://app@db/app")),
+        ] {
+            let refused = wanted_fields(&changed(&live, &recorded)).unwrap_err();
+            assert!(
+                refused.message.contains("is a secret, which never becomes code"),
+                "{live}: {}",
+                refused.message
+            );
+        }
+        let plain = changed(&json!("two"), &json!("one"));
+        assert_eq!(wanted_fields(&plain).unwrap().len(), 1);
+    }
+}

@@ -55,29 +55,18 @@ impl ProgramFiles {
         Ok(files)
     }
 
-    /// The files that an edit at this place may change. None of them is a link.
-    pub(super) fn editable(
-        &self,
-        revision: &OpenRevision,
-        place: EditPlace,
-    ) -> Result<&[RepoPath], UserError> {
-        let files = match place {
+    /// The files that an edit at this place may change.
+    pub(super) fn at(&self, place: EditPlace) -> &[RepoPath] {
+        match place {
             EditPlace::Stack => &self.own,
             EditPlace::Base => &self.base,
-        };
-        let kind = |path: &RepoPath| revision.source.files().get(path).map(|entry| entry.kind);
-        match files.iter().find(|path| kind(path) != Some(FileKind::File)) {
-            Some(link) => Err(UserError::new(
-                ErrorKind::Layout,
-                format!(
-                    "`{}` is a link, and only plain files are edited",
-                    link.as_str().escape_debug()
-                ),
-            )
-            .at(link.to_string(), None, None)
-            .hint("nothing was written; edit the file that it leads to by hand")),
-            None => Ok(files),
         }
+    }
+
+    /// The first of these paths that is not a plain file.
+    pub(super) fn link<'p>(revision: &OpenRevision, paths: &'p [RepoPath]) -> Option<&'p RepoPath> {
+        let kind = |path: &RepoPath| revision.source.files().get(path).map(|entry| entry.kind);
+        paths.iter().find(|path| kind(path) != Some(FileKind::File))
     }
 }
 

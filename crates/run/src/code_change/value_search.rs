@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    CodeEditor, EditPlace, EditedLine,
+    CodeEditor, EditKind, EditPlace, EditedLine,
     program_files::ProgramFiles,
     spec_fields::{SpecField, WantedField, changes_within, image_name, images, is_image_reference},
 };
@@ -19,12 +19,17 @@ use konverge_kcl::{AssignedValue, AttributePath, literal};
 /// The maximum number of attributes that are tried for one field.
 const MOST_TRIED: usize = 50;
 
+/// No attribute or several make exactly one field change.
+#[derive(Debug, thiserror::Error)]
+#[error("no single attribute makes the field")]
+struct NoSingleAttribute;
+
 /// The maximum number of names in a message.
 const MOST_NAMED: usize = 5;
 
 impl CodeEditor<'_> {
     /// Gives the image `name` of a stack another reference: edits the one attribute that makes exactly that image
-    /// change. `None` if it has the reference already.
+    /// change. `None` if it has the reference already, and no single attribute makes it.
     ///
     /// # Errors
     /// No container or several use the image; no attribute or several make it change alone.
@@ -36,22 +41,14 @@ impl CodeEditor<'_> {
         place: EditPlace,
     ) -> Result<Option<EditedLine>, UserError> {
         if !is_image_reference(reference) {
-            let shown = reference.escape_debug();
-            return Err(UserError::new(
-                ErrorKind::Usage,
-                format!("`{shown}` is not a reference of an image"),
-            )
-            .hint("such as `ghcr.io/example/storefront:2.5.0`"));
+            let what = format!("`{}` is not a reference of an image", reference.escape_debug());
+            let failure = UserError::new(ErrorKind::Usage, what);
+            let failure = self.at_image(failure, stack, name).await;
+            return Err(failure.hint("such as `ghcr.io/example/storefront:2.5.0`; nothing was written"));
         }
         let before = self.spec(&stack.id).await?;
         let all = images(&before);
-        let is_named = |field: &&SpecField| {
-            field
-                .value
-                .as_str()
-                .is_some_and(|image| image_name(image) == name)
-        };
-        let named: Vec<_> = all.iter().filter(is_named).collect();
+        let named: Vec<_> = all.iter().filter(|field| has_image(field, name)).collect();
         let place_of = |field: &SpecField| format!("{} {}", field.resource, field.path.escape_debug());
         let field = match named.as_slice() {
             [field] => *field,
@@ -87,12 +84,8 @@ impl CodeEditor<'_> {
                     name.escape_debug(),
                     listed(several.iter().map(|field| place_of(field)))
                 );
-                let mut failure = UserError::new(ErrorKind::Kcl, what);
-                let values: BTreeSet<_> = several.iter().filter_map(|field| field.value.as_str()).collect();
-                for value in values {
-                    let literals = self.literals_of(stack, &Value::from(value)).await?;
-                    failure = at_first(failure, &literals);
-                }
+                let failure = UserError::new(ErrorKind::Kcl, what);
+                let failure = self.at_image(failure, stack, name).await;
                 return Err(
                     failure.hint("nothing was written; name the attribute: `konverge set STACK PATH=VALUE`")
                 );
@@ -102,15 +95,53 @@ impl CodeEditor<'_> {
             value: Value::from(reference),
             ..field.clone()
         };
+        let current = field.value.clone();
         if wanted == *field {
-            return Ok(None);
+            return self.line_of_image(stack, wanted, reference, place).await;
         }
         let wanted = WantedField {
-            current: field.value.clone(),
+            current,
             field: wanted,
         };
         let (line, _) = self.set_field(stack, &[wanted], place).await?;
         Ok(Some(line))
+    }
+
+    /// The attribute of an image that has its reference already: the one that would be edited for another reference.
+    /// `None` if such an edit would be refused.
+    async fn line_of_image(
+        &self,
+        stack: &Stack,
+        mut field: SpecField,
+        reference: &str,
+        place: EditPlace,
+    ) -> Result<Option<EditedLine>, UserError> {
+        let current = std::mem::replace(&mut field.value, Value::from(another_reference(reference)));
+        let literals = self.literals_of(stack, &current).await?;
+        let wanted = WantedField { current, field };
+        let mut line = match self.clone().set_field(stack, &[wanted], place).await {
+            Ok((line, _)) => line,
+            Err(failure) if failure.room_error::<NoSingleAttribute>().is_some() => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        if let Some(found) = literals.into_iter().find(|found| found.path == line.path) {
+            (line.file, line.line) = (found.file, found.line);
+        }
+        line.kind = EditKind::Unchanged;
+        Ok(Some(line))
+    }
+
+    /// An error at the first literal of the image `name`, if there is one.
+    async fn at_image(&mut self, mut failure: UserError, stack: &Stack, name: &str) -> UserError {
+        let Ok(spec) = self.spec(&stack.id).await else {
+            return failure;
+        };
+        for field in images(&spec).iter().filter(|field| has_image(field, name)) {
+            if let Ok(literals) = self.literals_of(stack, &field.value).await {
+                failure = at_first(failure, &literals);
+            }
+        }
+        failure
     }
 
     /// Gives one of the fields in `wanted` its value, and with the same edit others of them if they come from the same
@@ -138,6 +169,7 @@ impl CodeEditor<'_> {
                 tried.len()
             );
             return Err(at_first(UserError::new(ErrorKind::Kcl, what), &literals)
+                .caused_by(NoSingleAttribute)
                 .hint("set the attribute by its path; nothing was written"));
         }
         let before = self.spec(&stack.id).await?;
@@ -157,7 +189,11 @@ impl CodeEditor<'_> {
                 kept.push((trial, line, changed));
             }
         }
-        let names = listed(tried.iter().map(|path| format!("`{path}`")));
+        let names = listed(
+            literals
+                .iter()
+                .map(|found| format!("`{}` ({}:{})", found.path, found.file, found.line)),
+        );
         let failure = match kept.len() {
             1 => {
                 let (trial, line, changed) = kept.swap_remove(0);
@@ -189,6 +225,7 @@ impl CodeEditor<'_> {
             }
         };
         Err(failure
+            .caused_by(NoSingleAttribute)
             .hint("nothing was written; set the attribute by its path: `konverge set STACK PATH=VALUE`"))
     }
 
@@ -212,6 +249,22 @@ impl CodeEditor<'_> {
         }
         Ok(found)
     }
+}
+
+fn has_image(field: &SpecField, name: &str) -> bool {
+    field
+        .value
+        .as_str()
+        .is_some_and(|image| image_name(image) == name)
+}
+
+/// A reference of the same form: its last letter is another one.
+fn another_reference(reference: &str) -> String {
+    let (last, other) = (
+        reference.len().saturating_sub(1),
+        if reference.ends_with('0') { '1' } else { '0' },
+    );
+    format!("{}{other}", &reference[..last])
 }
 
 /// A place that sets an attribute to a literal.

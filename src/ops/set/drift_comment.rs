@@ -1,0 +1,74 @@
+//! The comment on the issue of a drifted stack: why its difference was not kept.
+
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId,
+        comment_marker::{CommentMarker, MarkerKind},
+        plan::StackPlan,
+    },
+};
+use konverge_config::Config;
+use konverge_github::Client;
+use konverge_repo::git::Repository;
+use konverge_report::{
+    RunInfo,
+    markdown::{self, Failed},
+};
+use konverge_run::{RunContext, redact};
+
+/// Says on the drift issue of a stack why its difference was not kept. There is one comment for each difference. What goes
+/// wrong is a warning: the refusal itself matters more.
+pub async fn tell_drift_issue(
+    run: &RunContext,
+    client: &Client,
+    repository: &Repository,
+    commit: &CommitId,
+    drift: &StackPlan,
+    refusal: &UserError,
+) {
+    if run.check_interrupted().is_err() {
+        return;
+    }
+    if let Err(error) = tell(run, client, repository, commit, drift, refusal).await {
+        run.warn("the drift issue has no comment about it", error);
+    }
+}
+
+async fn tell(
+    run: &RunContext,
+    client: &Client,
+    repository: &Repository,
+    commit: &CommitId,
+    drift: &StackPlan,
+    refusal: &UserError,
+) -> Result<(), UserError> {
+    let config = Config::load(repository.revision(commit)?.as_ref())?;
+    let place = CommentMarker::new(MarkerKind::Drift, drift.id.as_str());
+    let Some(issue) = client.job_issue(config.drift.label(), &place).await? else {
+        run.notes.note(&format!(
+            "note: {} has no open drift issue that says so",
+            drift.id
+        ));
+        return Ok(());
+    };
+    run.begin_writes()?;
+    let number = |name| run.var(name).and_then(|value| value.parse().ok());
+    let marker = CommentMarker {
+        run: number("GITHUB_RUN_ID").unwrap_or_default(),
+        attempt: number("GITHUB_RUN_ATTEMPT")
+            .and_then(|attempt| attempt.try_into().ok())
+            .unwrap_or_default(),
+        ..CommentMarker::new(MarkerKind::Drift, drift.digest.to_string())
+    };
+    let info = RunInfo {
+        run_url: run.var("GITHUB_RUN_ID").map(|_| run.url()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..RunInfo::default()
+    };
+    let refusal = redact::failure(refusal, &run.secrets);
+    let text = markdown::failure(Failed::Keep, &refusal, &info, Some(&marker));
+    let text = run.secrets.mask_finished(&text);
+    client.upsert_comment(issue.number, &marker, &text).await?;
+    Ok(())
+}
