@@ -92,7 +92,11 @@ pub async fn observe(
     {
         let mut status = controller.health();
         status.message = planning.secrets().mask(&status.message);
-        objects.push((status, None));
+        objects.push(SeenObject {
+            status,
+            waiting: None,
+            is_suspended_by_spec: false,
+        });
     }
     Ok(objects)
 }

@@ -153,7 +153,7 @@ async fn people_pause_and_resume_and_approve_a_wave_in_an_environment() {
     let says = "rollout web: the rollout is paused";
     assert!(paused.outcome.stderr.contains(says), "{}", paused.outcome.stderr);
     let says = command(&stage, "resume", 0);
-    assert!(says.contains("goes on with the next run"), "{says}");
+    assert!(says.contains("continues with the next run"), "{says}");
     let asked = continued(&mut stage);
     asked.outcome.check(0);
     let digest = asked.digest();
