@@ -209,6 +209,16 @@ fn bad_hooks_are_refused_with_a_remedy() {
             ],
             "service account `default`",
         ),
+        (
+            vec![
+                with(
+                    "/spec/template/spec",
+                    json!({"restartPolicy": "Never", "serviceAccountName": "", "serviceAccount": "admin"}),
+                ),
+                web.clone(),
+            ],
+            "service account `admin`",
+        ),
         (vec![pre()], "no workload"),
         (vec![post.clone()], "no workload"),
         (
@@ -254,6 +264,36 @@ fn an_account_may_be_listed_with_its_namespace() {
     };
     assert!(allows("migrator") && allows("shop/migrator"));
     assert!(!allows("bank/migrator") && !allows("default") && !allows("*"));
+}
+
+/// The API server takes `serviceAccount` if `serviceAccountName` is empty. What it takes comes first, too.
+#[test]
+fn an_account_under_its_old_name_counts() {
+    let rules = HookRules {
+        service_accounts: vec!["default".to_owned()],
+        ..HookRules::default()
+    };
+    let account = resource(
+        "v1:ServiceAccount:shop:admin",
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "admin", "namespace": "shop"}}),
+    );
+    for named in [
+        json!({"serviceAccountName": "", "serviceAccount": "admin"}),
+        json!({"serviceAccountName": null, "serviceAccount": "admin"}),
+        json!({"serviceAccount": "admin"}),
+        json!({"serviceAccount": "default", "serviceAccountName": "admin"}),
+    ] {
+        let mut job = hook("m", json!({"konverge/hook": "pre"}));
+        let mut pod = named.clone();
+        pod["restartPolicy"] = json!("Never");
+        job.attributes["spec"]["template"]["spec"] = pod;
+        let job_id = job.id.clone();
+        let resources = [account.clone(), job, workload("web")];
+        let failure = UserError::from(ordered(&resources, &rules).unwrap_err());
+        assert!(failure.message.contains("account `admin`"), "{named}: {failure}");
+        let graph = ResourceGraph::from_spec(&resources).unwrap();
+        assert!(graph.ancestors(&job_id).contains(&account.id), "{named}");
+    }
 }
 
 #[test]
