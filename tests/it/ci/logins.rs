@@ -443,6 +443,17 @@ fn spellings() -> Vec<(&'static str, Value)> {
             json!({"impersonate_service_account_delegates": ["apply@prod.iam.gserviceaccount.com"]}),
         ),
         ("azurerm", json!({"client_id": Clouds::APPLICATION})),
+        ("azurerm", json!({"client_id": "ref+db://pay/azure#/id"})),
+        (
+            "azurerm",
+            json!({"client_id": "ref+db://pay/azure#/id", "client_secret": "ref+db://pay/azure#/key"}),
+        ),
+        (
+            "aws",
+            json!({"assume_role": {"role_arn": "ref+db://pay/aws#/role"}}),
+        ),
+        ("aws", json!({"profile": "ref+db://pay/aws#/profile"})),
+        ("google", json!({"impersonate_service_account": "ref+db://pay/google#/account"})),
         ("azurerm", json!({"auxiliary_tenant_ids": [Clouds::TENANT]})),
         ("alicloud", json!({"assume_role": {"role_arn": Clouds::RAM_ROLE}})),
     ];
@@ -485,20 +496,27 @@ async fn a_spec_names_no_other_team_s_identity_in_any_spelling() {
         // The compiler must not read `${…}` itself.
         let text = json!([resource]).to_string().replace('$', "\\u0024");
         let program = format!("import json\nresources = json.decode(r'''{text}''')\n");
-        write_program(&stage.monorepo, &format!("spelled{at}/team"), &program);
+        // The rules give these stacks a login: somebody would be asked.
+        write_program(&stage.monorepo, &format!("spelled{at}/prod"), &program);
     }
     stage.monorepo.commit("spelled");
-    let preview = stage.pull_request(7, "spelled", "opened");
-    preview.outcome.check(1);
     let refused = |text: &str, at: usize| {
         let is_it =
             |line: &str| line.contains(&format!("_thing:t{at}`")) && line.contains("a Spec may not choose");
         text.lines().any(is_it)
     };
-    for (at, (_, meta)) in all.iter().enumerate() {
+    let job = stage.env.clone();
+    // With the login of previews, and without a comparison with live infrastructure.
+    for (event, live) in [("opened", None), ("synchronize", Some("never"))] {
+        stage.env.extend(live.map(|live| ("KONVERGE_LIVE", live.to_owned())));
+        let preview = stage.pull_request(7, "spelled", event);
+        preview.outcome.check(1);
         let told = &preview.outcome.stdout;
-        assert!(refused(told, at), "{meta}: {told}{}", preview.outcome.stderr);
+        for (at, (_, meta)) in all.iter().enumerate() {
+            assert!(refused(told, at), "{event} {meta}: {told}{}", preview.outcome.stderr);
+        }
     }
+    stage.env = job;
     let applied = stage.merge(7, "spelled");
     assert_ne!(applied.outcome.code, Some(0), "{}", applied.outcome.stdout);
     for (at, (_, meta)) in all.iter().enumerate() {
