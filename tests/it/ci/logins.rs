@@ -124,7 +124,8 @@ fn of_job(clouds: &Clouds, moto: &Moto) -> Vec<(&'static str, String)> {
         ("AWS_SESSION_TOKEN", "the-session-of-the-job"),
         ("AWS_SHARED_CREDENTIALS_FILE", "/home/job/credentials"),
         ("AWS_REGION", "us-east-1"),
-        ("GOOGLE_PROJECT", "of-another-cloud"),
+        ("GOOGLE_CREDENTIALS", "of-another-cloud"),
+        ("ARM_CLIENT_SECRET", "of-a-third-cloud"),
     ] {
         variables.push((name, value.to_owned()));
     }
@@ -144,14 +145,14 @@ async fn identity(moto: &Moto, key: &str) -> String {
     rest.split_once("</Arn>").unwrap().0.to_owned()
 }
 
-/// Each process that runs providers sees the keys of one account, and no other variable of that cloud.
+/// Each process that runs providers sees the keys of one account, and no other variable of any cloud.
 async fn check(moto: &Moto, processes: &[Process], role: &str) {
     let mut seen = BTreeSet::new();
     for process in processes {
         let names: BTreeSet<&str> = process.variables.keys().map(String::as_str).collect();
         if !["plan", "apply", "show"].contains(&process.step.as_str()) {
             let is_of_cloud = |name: &&&str| {
-                ["AWS_", "GOOGLE_", "ACTIONS_"]
+                ["AWS_", "GOOGLE_", "ARM_", "ACTIONS_"]
                     .iter()
                     .any(|start| name.starts_with(start))
             };
@@ -162,7 +163,7 @@ async fn check(moto: &Moto, processes: &[Process], role: &str) {
         assert!(is_prod != process.module.contains("of-dev"), "{}", process.module);
         let mut expected: BTreeSet<&str> = PLAIN.into();
         expected.extend(["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]);
-        expected.extend(["GOOGLE_PROJECT", "TF_DATA_DIR"]);
+        expected.insert("TF_DATA_DIR");
         expected.extend(is_prod.then_some("AWS_REGION"));
         assert_eq!(names, expected, "{}", process.step);
         let region = process.variables.get("AWS_REGION").map(String::as_str);
