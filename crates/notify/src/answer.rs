@@ -47,4 +47,31 @@ impl AnswerCodes {
             }),
         }
     }
+
+    /// Reads an answer with a bad status: its code, if it has one. A receiver that says nothing of a wait has its usual limit.
+    pub(crate) fn read_refusal(&self, refused: NotifyError, body: &[u8]) -> NotifyError {
+        let NotifyError::Refused { name, status, wait } = &refused else {
+            return refused;
+        };
+        match self.read(name, body) {
+            Err(NotifyError::Rejected {
+                name,
+                code,
+                says,
+                hint,
+                wait: of_code,
+            }) => NotifyError::Rejected {
+                name,
+                code,
+                says,
+                hint,
+                wait: wait.or(of_code).or((*status == 429).then_some(self.wait)),
+            },
+            _ => NotifyError::Refused {
+                name: name.clone(),
+                status: *status,
+                wait: wait.or((*status == 429).then_some(self.wait)),
+            },
+        }
+    }
 }

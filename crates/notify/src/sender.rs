@@ -19,6 +19,9 @@ use konverge_base::{
 /// The deadline of an attempt.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long a limit lasts, if a receiver with a limit does not say it.
+const LIMIT_WAIT: Duration = Duration::from_secs(30);
+
 /// The maximum size of an answer that is read.
 const ANSWER_BYTES: usize = 64 * 1024;
 
@@ -134,25 +137,37 @@ impl Sender {
             name: target.name.clone(),
         };
         let response = request.body(body).send().await.map_err(unreachable)?;
+        let answers = match target.kind {
+            NotifyKind::Dingtalk => Some(dingtalk::ANSWERS),
+            NotifyKind::Feishu => Some(feishu::ANSWERS),
+            NotifyKind::Wecom => Some(wecom::ANSWERS),
+            NotifyKind::Teams | NotifyKind::Slack | NotifyKind::Webhook | NotifyKind::Email => None,
+        };
         let status = response.status();
         if !status.is_success() {
-            let wait = retry::retry_after(response.headers());
-            return Err(NotifyError::Refused {
+            let asked = retry::retry_after(response.headers());
+            let refused = |wait: Option<Duration>| NotifyError::Refused {
                 name: target.name.clone(),
                 status: status.as_u16(),
                 wait: wait.filter(|_| status == 429),
+            };
+            return Err(match answers {
+                // The status is an answer, even if the rest of it does not come.
+                Some(answers) => {
+                    let body = first_bytes(response).await.unwrap_or_default();
+                    answers.read_refusal(refused(asked), &body)
+                }
+                None => refused(asked.or(Some(LIMIT_WAIT))),
             });
         }
-        let answers = match target.kind {
-            NotifyKind::Dingtalk => dingtalk::ANSWERS,
-            NotifyKind::Feishu => feishu::ANSWERS,
-            NotifyKind::Wecom => wecom::ANSWERS,
-            NotifyKind::Teams => {
-                return teams::read(&target.name, &first_bytes(response).await.map_err(unreachable)?);
-            }
+        let body = match target.kind {
             NotifyKind::Slack | NotifyKind::Webhook | NotifyKind::Email => return Ok(()),
+            _ => first_bytes(response).await.map_err(unreachable)?,
         };
-        answers.read(&target.name, &first_bytes(response).await.map_err(unreachable)?)
+        match answers {
+            Some(answers) => answers.read(&target.name, &body),
+            None => teams::read(&target.name, &body),
+        }
     }
 }
 

@@ -311,7 +311,7 @@ fn the_annotations_of_other_tools_are_understood_if_that_is_wanted() {
         (argo("Skip"), None, 1),
         (argo("PostDelete"), None, 1),
         (argo("PreSync,PostSync"), Some((HookTime::Pre, true)), 1),
-        (both, Some((HookTime::Pre, true)), 0),
+        (both, Some((HookTime::Pre, true)), 1),
         (
             json!({"argocd.argoproj.io/hook": "PreSync", "argocd.argoproj.io/hook-delete-policy": "BeforeHookCreation", "argocd.argoproj.io/sync-wave": "-1"}),
             Some((HookTime::Pre, true)),
@@ -516,6 +516,49 @@ fn each_documented_annotation_is_understood_or_named() {
             }
         }
     }
+}
+
+/// What the tools read on a plain object, on a hook of ours and beside a time without a meaning is named too, once for all
+/// objects that have it.
+#[test]
+fn an_annotation_of_another_tool_is_named_wherever_it_stands() {
+    let rules = HookRules {
+        argocd: true,
+        helm: true,
+        ..rules()
+    };
+    let with = |mut resource: Resource, annotations: Value| {
+        resource.attributes["metadata"]["annotations"] = annotations;
+        resource
+    };
+    let wave = json!({"argocd.argoproj.io/sync-wave": "1"});
+    let keep = json!({"helm.sh/resource-policy": "keep", "example.com/other": "x"});
+    let own = json!({"konverge/hook": "pre", "helm.sh/hook-weight": "3", "argocd.argoproj.io/hook": "PostSync"});
+    let skipped = json!({"argocd.argoproj.io/hook": "Skip", "argocd.argoproj.io/sync-options": "Prune=false"});
+    let objects = [
+        with(workload("web"), wave.clone()),
+        with(workload("api"), wave),
+        with(hook("plain", json!({})), keep),
+        hook("own", own),
+        hook("skipped", skipped),
+        with(workload("none"), json!({"argocd.argoproj.io/sync-wave": "0"})),
+    ];
+    let (hooks, _) = ordered(&objects, &rules).unwrap();
+    let expected = [
+        ("`batch/v1:Job:shop:skipped`", "`argocd.argoproj.io/hook: Skip`"),
+        ("`batch/v1:Job:shop:own`", "`argocd.argoproj.io/hook: PostSync`"),
+        ("`batch/v1:Job:shop:skipped`", "`argocd.argoproj.io/sync-options: Prune=false`"),
+        ("`apps/v1:Deployment:shop:web` and 1 more", "`argocd.argoproj.io/sync-wave: 1`"),
+        ("`batch/v1:Job:shop:own`", "`helm.sh/hook-weight: 3`"),
+        ("`batch/v1:Job:shop:plain`", "`helm.sh/resource-policy: keep`"),
+    ];
+    assert_eq!(hooks.notes.len(), expected.len(), "{:?}", hooks.notes);
+    for (note, (start, part)) in hooks.notes.iter().zip(expected) {
+        assert!(note.starts_with(&format!("{start}: {part} of")), "{start} {part}: {note}");
+    }
+    assert_eq!(hooks.tasks.len(), 1);
+    let (unread, _) = ordered(&objects, &self::rules()).unwrap();
+    assert!(unread.notes.is_empty(), "{:?}", unread.notes);
 }
 
 #[test]
