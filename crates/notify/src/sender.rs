@@ -6,6 +6,7 @@ use reqwest::{Response, header::CONTENT_TYPE};
 use url::Url;
 
 use crate::{
+    answer::refusal,
     dingtalk, email, error::NotifyError, feishu, message::Notification, rendering::Rendering, slack,
     target::NotifyTarget, teams, webhook, wecom,
 };
@@ -18,9 +19,6 @@ use konverge_base::{
 
 /// The deadline of an attempt.
 const DEADLINE: Duration = Duration::from_secs(10);
-
-/// How long a limit lasts, if a receiver with a limit does not say it.
-const LIMIT_WAIT: Duration = Duration::from_secs(30);
 
 /// The maximum size of an answer that is read.
 const ANSWER_BYTES: usize = 64 * 1024;
@@ -146,19 +144,10 @@ impl Sender {
         let status = response.status();
         if !status.is_success() {
             let asked = retry::retry_after(response.headers());
-            let refused = |wait: Option<Duration>| NotifyError::Refused {
-                name: target.name.clone(),
-                status: status.as_u16(),
-                wait: wait.filter(|_| status == 429),
-            };
-            return Err(match answers {
-                // The status is an answer, even if the rest of it does not come.
-                Some(answers) => {
-                    let body = first_bytes(response).await.unwrap_or_default();
-                    answers.read_refusal(refused(asked), &body)
-                }
-                None => refused(asked.or(Some(LIMIT_WAIT))),
-            });
+            // The status is an answer, even if the rest of it does not come.
+            let body = first_bytes(response).await.unwrap_or_default();
+            let chat = answers.as_ref().map(|answers| (answers, body.as_slice()));
+            return Err(refusal(&target.name, status.as_u16(), asked, chat));
         }
         let body = match target.kind {
             NotifyKind::Slack | NotifyKind::Webhook | NotifyKind::Email => return Ok(()),
