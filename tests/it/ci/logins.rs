@@ -397,6 +397,43 @@ async fn a_refused_login_stops_its_stack_alone() {
     assert!(!comment.contains(token), "{comment}");
 }
 
+/// The preview goes well, and the role of applies refuses the subject: nothing of the stack is planned or written, and the
+/// error has the subject, the identity and the next step.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_refuses_the_subject_stops_the_apply_before_anything() {
+    let (watched, clouds) = (Watched::new(), Clouds::start("ya29.google", HOUR).await);
+    let refusing = "a@other.iam.gserviceaccount.com";
+    let rules = format!(
+        "logins: {{prod: {{google: {{service_account: {refusing}, preview_service_account: {}}}}}}}\nstacks: [{{match: 'appops/*/prod', login: prod}}]\n",
+        Clouds::ACCOUNT
+    );
+    let mut stage = Stage::small(&(watched.config() + &rules)).await;
+    stage.env = clouds.job();
+    stage.env.push(clouds.google_federation());
+    stage.reviewed(7, "kept", |stage| keeps(stage, "untrusted/prod", "of-prod"));
+    let previewed = watched.processes();
+    assert!(previewed.iter().any(|process| process.step == "plan"));
+    let applied = stage.merge(7, "kept");
+    assert_ne!(applied.outcome.code, Some(0), "{}", applied.outcome.stdout);
+    let told = format!("{}{}", applied.outcome.stdout, applied.outcome.stderr);
+    for said in [
+        "login `prod`",
+        refusing,
+        "could not be obtained",
+        Clouds::SUBJECT,
+        "trust it",
+    ] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+    let processes = watched.processes();
+    let asked: Vec<_> = processes.iter().map(|process| &process.step).collect();
+    assert!(asked.iter().all(|step| *step == "version"), "{asked:?}");
+    let state = stage.states().await.load(&"untrusted/prod".parse().unwrap()).await.unwrap();
+    assert!(state.is_none(), "nothing was written");
+    let tip = stage.monorepo.rev("main");
+    assert_ne!(stage.status(&tip, "konverge/apply").as_deref(), Some("success"));
+}
+
 /// The other team's role, in thirty spellings, and the same of other clouds: the provider and its configuration.
 fn spellings() -> Vec<(&'static str, Value)> {
     let role = "arn:aws:iam::444455556666:role/apply";
