@@ -190,7 +190,10 @@ mod tests {
     /// The events of `push`, `pull_request` and `schedule` that may start a job with a condition.
     fn started(condition: &str) -> String {
         let events = ["push", "pull_request", "schedule"];
-        let started: Vec<_> = events.into_iter().filter(|event| may_hold(condition, event)).collect();
+        let started: Vec<_> = events
+            .into_iter()
+            .filter(|event| may_hold(condition, event))
+            .collect();
         started.join(" ")
     }
 
@@ -212,9 +215,18 @@ mod tests {
             ("startsWith(github.head_ref, 'release')", all),
             ("contains(fromJSON('[\"push\"]'), github.event_name)", all),
             ("always() && github.event_name == 'push'", "push"),
-            ("github.event_name == 'push' && github.ref == 'refs/heads/main'", "push"),
-            ("github.event_name == 'push' && (github.ref == 'a' || inputs.x)", "push"),
-            ("github.event_name == 'push' || github.event.schedule == '17 5 * * *'", "push schedule"),
+            (
+                "github.event_name == 'push' && github.ref == 'refs/heads/main'",
+                "push",
+            ),
+            (
+                "github.event_name == 'push' && (github.ref == 'a' || inputs.x)",
+                "push",
+            ),
+            (
+                "github.event_name == 'push' || github.event.schedule == '17 5 * * *'",
+                "push schedule",
+            ),
             ("github.event.schedule == '17 5 * * *'", "schedule"),
             ("github.event.schedule != '17 5 * * *'", all),
             (
@@ -245,7 +257,19 @@ mod tests {
 
     #[test]
     fn any_text_is_read() {
-        let parts = ["(", ")", "!", "&&", "||", "=", "'", "é", "a", "github.event_name", " "];
+        let parts = [
+            "(",
+            ")",
+            "!",
+            "&&",
+            "||",
+            "=",
+            "'",
+            "é",
+            "a",
+            "github.event_name",
+            " ",
+        ];
         // Each sequence of four parts.
         for number in 0..parts.len().pow(4) {
             let digits = (0..4).map(|place| parts[number / parts.len().pow(place) % parts.len()]);

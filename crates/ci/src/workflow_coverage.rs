@@ -224,7 +224,9 @@ fn matrix_values(matrix: &Value, key: &str) -> Option<Vec<String>> {
     };
     let included = entries("include").map(|entry| &entry[key]);
     let values = entries(key).filter(|value| !is_excluded(value)).chain(included);
-    let values: Vec<_> = values.filter_map(|value| value.as_str().map(str::to_owned)).collect();
+    let values: Vec<_> = values
+        .filter_map(|value| value.as_str().map(str::to_owned))
+        .collect();
     (!values.is_empty()).then_some(values)
 }
 
@@ -377,12 +379,24 @@ mod tests {
             ("{include: '${{ fromJSON(inputs.names) }}'}", given, None),
             ("{environment: [dev]}", "${{ inputs.x }}", None),
             ("{environment: [dev]}", "*", None),
-            ("{environment: [dev]}", "${{ matrix.enviroment }}", Some("apply (`${{ matrix.enviroment }}`)")),
-            ("{enviroment: [dev]}", given, Some("apply (`${{ matrix.environment }}`)")),
+            (
+                "{environment: [dev]}",
+                "${{ matrix.enviroment }}",
+                Some("apply (`${{ matrix.enviroment }}`)"),
+            ),
+            (
+                "{enviroment: [dev]}",
+                given,
+                Some("apply (`${{ matrix.environment }}`)"),
+            ),
             ("{environment: [dev]}", "", Some("apply (``)")),
             ("null", given, Some("apply (`${{ matrix.environment }}`)")),
         ] {
-            assert_eq!(named(matrix, given), expected.into_iter().collect::<Vec<_>>(), "{matrix} {given}");
+            assert_eq!(
+                named(matrix, given),
+                expected.into_iter().collect::<Vec<_>>(),
+                "{matrix} {given}"
+            );
         }
     }
 

@@ -120,7 +120,15 @@ mod tests {
         let read = |status, body: &str| refusal("N", status, None, Some((&feishu::ANSWERS, body.as_bytes())));
         let wrong = read(400, r#"{"code": 19021, "msg": "sign match fail"}"#);
         assert!(
-            matches!(&wrong, NotifyError::Rejected { code: 19_021, hint: Some(_), wait: None, .. }),
+            matches!(
+                &wrong,
+                NotifyError::Rejected {
+                    code: 19_021,
+                    hint: Some(_),
+                    wait: None,
+                    ..
+                }
+            ),
             "{wrong:?}"
         );
         let limited = read(400, r#"{"code": 11232, "msg": "frequency limited"}"#);
@@ -128,7 +136,10 @@ mod tests {
         // A good code beside a bad status is no success.
         for body in [r#"{"code": 0}"#, "", "{}"] {
             let refused = read(500, body);
-            assert!(matches!(refused, NotifyError::Refused { status: 500, .. }), "{refused:?}");
+            assert!(
+                matches!(refused, NotifyError::Refused { status: 500, .. }),
+                "{refused:?}"
+            );
         }
     }
 }

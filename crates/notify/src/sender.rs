@@ -6,9 +6,8 @@ use reqwest::{Response, header::CONTENT_TYPE};
 use url::Url;
 
 use crate::{
-    answer::refusal,
-    dingtalk, email, error::NotifyError, feishu, message::Notification, rendering::Rendering, slack,
-    target::NotifyTarget, teams, webhook, wecom,
+    answer::refusal, dingtalk, email, error::NotifyError, feishu, message::Notification,
+    rendering::Rendering, slack, target::NotifyTarget, teams, webhook, wecom,
 };
 use konverge_base::{
     error::{ErrorKind, UserError, chain},

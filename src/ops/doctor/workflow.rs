@@ -15,9 +15,7 @@ use konverge_base::{
 };
 use konverge_ci::{
     job_conditions::may_start,
-    workflow_coverage::{
-        HOOK_PERMISSION, applies_on_schedule, grants, permissions, runs_konverge, steps,
-    },
+    workflow_coverage::{HOOK_PERMISSION, applies_on_schedule, grants, permissions, runs_konverge, steps},
 };
 use konverge_config::Config;
 
@@ -238,7 +236,10 @@ mod tests {
 
     #[test]
     fn a_condition_without_the_name_of_an_event_starts_with_each() {
-        for condition in ["github.ref == 'refs/heads/main'", "github.event_name != 'pull_request'"] {
+        for condition in [
+            "github.ref == 'refs/heads/main'",
+            "github.event_name != 'pull_request'",
+        ] {
             let found = looked(&format!(
                 "on: {{push: {{branches: [main]}}, pull_request: {{}}}}\njobs:\n  apply:\n    if: {condition}\n    permissions: {{contents: read}}\n    steps: [{{run: konverge ci}}]\n"
             ));

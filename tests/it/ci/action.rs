@@ -44,7 +44,13 @@ fn inputs_of_the_action_are_obeyed() {
     for (name, given) in [("INPUT_FOR-ENVIRONMENT", ""), ("KONVERGE_FOR_ENVIRONMENT", " ")] {
         let wrong = Konverge::new(["ci"]).dir(elsewhere.path()).env(name, given).run();
         let wrong = wrong.expect(64);
-        assert!(wrong.stderr.contains("`for-environment` (KONVERGE_FOR_ENVIRONMENT) is empty"), "{}", wrong.stderr);
+        assert!(
+            wrong
+                .stderr
+                .contains("`for-environment` (KONVERGE_FOR_ENVIRONMENT) is empty"),
+            "{}",
+            wrong.stderr
+        );
     }
     let default = metadata("action.yml")["inputs"]["for-environment"]["default"].clone();
     let all = Konverge::new(["ci"])

@@ -428,7 +428,12 @@ async fn a_role_that_refuses_the_subject_stops_the_apply_before_anything() {
     let processes = watched.processes();
     let asked: Vec<_> = processes.iter().map(|process| &process.step).collect();
     assert!(asked.iter().all(|step| *step == "version"), "{asked:?}");
-    let state = stage.states().await.load(&"untrusted/prod".parse().unwrap()).await.unwrap();
+    let state = stage
+        .states()
+        .await
+        .load(&"untrusted/prod".parse().unwrap())
+        .await
+        .unwrap();
     assert!(state.is_none(), "nothing was written");
     let tip = stage.monorepo.rev("main");
     assert_ne!(stage.status(&tip, "konverge/apply").as_deref(), Some("success"));
@@ -491,7 +496,10 @@ fn spellings() -> Vec<(&'static str, Value)> {
             json!({"assume_role": {"role_arn": "ref+db://pay/aws#/role"}}),
         ),
         ("aws", json!({"profile": "ref+db://pay/aws#/profile"})),
-        ("google", json!({"impersonate_service_account": "ref+db://pay/google#/account"})),
+        (
+            "google",
+            json!({"impersonate_service_account": "ref+db://pay/google#/account"}),
+        ),
         ("azurerm", json!({"auxiliary_tenant_ids": [Clouds::TENANT]})),
         ("alicloud", json!({"assume_role": {"role_arn": Clouds::RAM_ROLE}})),
     ];
@@ -546,12 +554,18 @@ async fn a_spec_names_no_other_team_s_identity_in_any_spelling() {
     let job = stage.env.clone();
     // With the login of previews, and without a comparison with live infrastructure.
     for (event, live) in [("opened", None), ("synchronize", Some("never"))] {
-        stage.env.extend(live.map(|live| ("KONVERGE_LIVE", live.to_owned())));
+        stage
+            .env
+            .extend(live.map(|live| ("KONVERGE_LIVE", live.to_owned())));
         let preview = stage.pull_request(7, "spelled", event);
         preview.outcome.check(1);
         let told = &preview.outcome.stdout;
         for (at, (_, meta)) in all.iter().enumerate() {
-            assert!(refused(told, at), "{event} {meta}: {told}{}", preview.outcome.stderr);
+            assert!(
+                refused(told, at),
+                "{event} {meta}: {told}{}",
+                preview.outcome.stderr
+            );
         }
     }
     stage.env = job;

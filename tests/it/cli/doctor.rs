@@ -57,7 +57,10 @@ fn a_stack_that_no_job_applies_fails() {
     };
     for (given, says) in [
         ("${{ matrix.environment }}", "no job of the workflows applies"),
-        ("${{ matrix.enviroment }}", "`for-environment` is always empty in the job apply"),
+        (
+            "${{ matrix.enviroment }}",
+            "`for-environment` is always empty in the job apply",
+        ),
     ] {
         monorepo.write(".github/workflows/konverge.yml", workflow(given));
         let outcome = Konverge::new(["doctor", "--output", "json"])
@@ -76,7 +79,10 @@ fn a_stack_that_no_job_applies_fails() {
         .with_kcl()
         .run();
     let found = findings(&outcome);
-    assert!(found.iter().all(|one| one["what"] != "environments"), "{found:#?}");
+    assert!(
+        found.iter().all(|one| one["what"] != "environments"),
+        "{found:#?}"
+    );
     assert_eq!(outcome.code, Some(0), "{found:#?}");
 }
 

@@ -340,7 +340,12 @@ async fn a_rollback_runs_a_migration_only_if_it_is_reversible() {
     };
     let objects = Objects::of(cluster).await;
     let mut serials = Vec::new();
-    for (image, reversible) in [("web:1", "false"), ("web:2", "false"), ("web:3", "true"), ("web:4", "true")] {
+    for (image, reversible) in [
+        ("web:1", "false"),
+        ("web:2", "false"),
+        ("web:3", "true"),
+        ("web:4", "true"),
+    ] {
         shop.commit(image, DEFAULT_VERSION);
         let config = shop.repository.read("konverge.yaml");
         let accounts = "apply: {hooks: {service_accounts: [default]}}\n";
@@ -357,7 +362,11 @@ async fn a_rollback_runs_a_migration_only_if_it_is_reversible() {
             let refused = shop.rollback(&["--to", &serials[0], "--yes"]).expect(1);
             says(
                 &refused,
-                &["would run the `pre` hook", "is not marked as reversible", "konverge/hook-reversible"],
+                &[
+                    "would run the `pre` hook",
+                    "is not marked as reversible",
+                    "konverge/hook-reversible",
+                ],
             );
             let live = objects.get(&web("")).await.unwrap();
             let container = &live["spec"]["template"]["spec"]["containers"][0];

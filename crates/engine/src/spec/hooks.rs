@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use self::{declaration::HookDeclaration, foreign::UnreadAnnotations};
 pub use self::error::HookError;
+use self::{declaration::HookDeclaration, foreign::UnreadAnnotations};
 use super::graph::{GraphError, ResourceGraph};
 use konverge_base::model::{
     Digest, ResourceId,

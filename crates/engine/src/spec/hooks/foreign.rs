@@ -69,7 +69,10 @@ pub(super) type UnreadAnnotations = BTreeMap<(String, String), (&'static str, Ve
 
 fn read_tools(rules: &HookRules) -> impl Iterator<Item = &'static Dialect> {
     let tools = [(rules.argocd, &ARGO_CD), (rules.helm, &HELM)];
-    tools.into_iter().filter(|(reads, _)| *reads).map(|(_, tool)| tool)
+    tools
+        .into_iter()
+        .filter(|(reads, _)| *reads)
+        .map(|(_, tool)| tool)
 }
 
 /// The tool that makes an object a hook. Argo CD reads its own annotations before those of Helm, and so do we.

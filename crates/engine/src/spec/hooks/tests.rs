@@ -533,8 +533,10 @@ fn an_annotation_of_another_tool_is_named_wherever_it_stands() {
     };
     let wave = json!({"argocd.argoproj.io/sync-wave": "1"});
     let keep = json!({"helm.sh/resource-policy": "keep", "example.com/other": "x"});
-    let own = json!({"konverge/hook": "pre", "helm.sh/hook-weight": "3", "argocd.argoproj.io/hook": "PostSync"});
-    let skipped = json!({"argocd.argoproj.io/hook": "Skip", "argocd.argoproj.io/sync-options": "Prune=false"});
+    let own =
+        json!({"konverge/hook": "pre", "helm.sh/hook-weight": "3", "argocd.argoproj.io/hook": "PostSync"});
+    let skipped =
+        json!({"argocd.argoproj.io/hook": "Skip", "argocd.argoproj.io/sync-options": "Prune=false"});
     let objects = [
         with(workload("web"), wave.clone()),
         with(workload("api"), wave),
@@ -547,14 +549,23 @@ fn an_annotation_of_another_tool_is_named_wherever_it_stands() {
     let expected = [
         ("`batch/v1:Job:shop:skipped`", "`argocd.argoproj.io/hook: Skip`"),
         ("`batch/v1:Job:shop:own`", "`argocd.argoproj.io/hook: PostSync`"),
-        ("`batch/v1:Job:shop:skipped`", "`argocd.argoproj.io/sync-options: Prune=false`"),
-        ("`apps/v1:Deployment:shop:web` and 1 more", "`argocd.argoproj.io/sync-wave: 1`"),
+        (
+            "`batch/v1:Job:shop:skipped`",
+            "`argocd.argoproj.io/sync-options: Prune=false`",
+        ),
+        (
+            "`apps/v1:Deployment:shop:web` and 1 more",
+            "`argocd.argoproj.io/sync-wave: 1`",
+        ),
         ("`batch/v1:Job:shop:own`", "`helm.sh/hook-weight: 3`"),
         ("`batch/v1:Job:shop:plain`", "`helm.sh/resource-policy: keep`"),
     ];
     assert_eq!(hooks.notes.len(), expected.len(), "{:?}", hooks.notes);
     for (note, (start, part)) in hooks.notes.iter().zip(expected) {
-        assert!(note.starts_with(&format!("{start}: {part} of")), "{start} {part}: {note}");
+        assert!(
+            note.starts_with(&format!("{start}: {part} of")),
+            "{start} {part}: {note}"
+        );
     }
     assert_eq!(hooks.tasks.len(), 1);
     let (unread, _) = ordered(&objects, &self::rules()).unwrap();

@@ -219,8 +219,7 @@ async fn the_log_and_the_message_of_a_failed_hook_hold_no_secret() {
         stack.secrets.learn(secret);
     }
     let guarded = |ns: &str| {
-        let template =
-            json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "app", "image": "a:1"}]}});
+        let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "app", "image": "a:1"}]}});
         vec![
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": ns},
             "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template}}),
@@ -269,7 +268,9 @@ async fn failed_job(
     };
     let (outcome, ()) = tokio::join!(stack.carry_out(plan), controller);
     let mut results = outcome.resources.iter();
-    let failed = results.find(|result| result.id.as_str().starts_with("batch/v1:Job:")).unwrap();
+    let failed = results
+        .find(|result| result.id.as_str().starts_with("batch/v1:Job:"))
+        .unwrap();
     assert_eq!(failed.result, ResourceResult::Failed, "{outcome:?}");
     failed.message.clone().unwrap()
 }
