@@ -46,10 +46,10 @@ fn a_machine_with_nothing_is_told_what_to_do() {
 #[test]
 fn a_stack_that_no_job_applies_fails() {
     let monorepo = Repository::konfig_example();
-    let rules = "stacks: [{match: '**', environment: production}]\n";
     let config = monorepo.read("konverge.yaml");
-    assert!(!config.contains("stacks:"), "{config}");
-    monorepo.write("konverge.yaml", config + rules);
+    let rule = "\nstacks:\n  - {match: '**', environment: production}\n";
+    assert!(config.contains("\nstacks:\n"), "{config}");
+    monorepo.write("konverge.yaml", config.replacen("\nstacks:\n", rule, 1));
     let workflow = |given: &str| {
         format!(
             "on: {{push: {{branches: [main]}}}}\njobs:\n  apply:\n    if: github.ref == 'refs/heads/main'\n    strategy: {{matrix: {{environment: [dev]}}}}\n    permissions: write-all\n    steps: [{{uses: konverge/konverge@v0, with: {{for-environment: '{given}'}}}}]\n"
