@@ -133,7 +133,7 @@ mod tests {
         );
         let limited = read(400, r#"{"code": 11232, "msg": "frequency limited"}"#);
         assert_eq!(wait(&limited), Some(feishu::ANSWERS.wait), "{limited:?}");
-        // A good code beside a bad status is no success.
+        // A good code beside a bad status is not a success.
         for body in [r#"{"code": 0}"#, "", "{}"] {
             let refused = read(500, body);
             assert!(

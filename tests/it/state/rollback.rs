@@ -359,7 +359,7 @@ async fn a_rollback_runs_a_migration_only_if_it_is_reversible() {
         if image == "web:2" {
             let ran = objects.get(&migrate("")).await.unwrap()["metadata"]["uid"].clone();
             let count = shop.history().len();
-            let refused = shop.rollback(&["--to", &serials[0], "--yes"]).expect(1);
+            let refused = shop.rollback(&["--to", &serials[0], "--yes"]).expect(3);
             says(
                 &refused,
                 &[
