@@ -220,7 +220,8 @@ impl Command {
 }
 
 /// The inputs of the action and the equivalent environment variables. The runner passes inputs as `INPUT_…`
-/// with hyphens kept; an input that is not set is empty.
+/// with hyphens kept; an input that is not set is empty. Only `for-environment` has a default, so that an expression that gives
+/// nothing is known.
 const INPUTS: [(&str, &str); 11] = [
     ("INPUT_WORKING-DIRECTORY", "KONVERGE_REPO"),
     ("INPUT_LIVE", "KONVERGE_LIVE"),
@@ -228,19 +229,23 @@ const INPUTS: [(&str, &str); 11] = [
     ("INPUT_SHARD-RESULT", "KONVERGE_SHARD_RESULT"),
     ("INPUT_APPROVE", "KONVERGE_APPROVE"),
     ("INPUT_ENVIRONMENT", "KONVERGE_ENVIRONMENT"),
-    ("INPUT_FOR-ENVIRONMENT", "KONVERGE_FOR_ENVIRONMENT"),
+    (FOR_ENVIRONMENT, "KONVERGE_FOR_ENVIRONMENT"),
     ("INPUT_COMMENT", "KONVERGE_COMMENT"),
     ("INPUT_KUBECONFIG", "KONVERGE_KUBECONFIG"),
     ("INPUT_REVIEW-KEY", "KONVERGE_REVIEW_KEY"),
     ("INPUT_AGE-IDENTITY", "KONVERGE_AGE_IDENTITY"),
 ];
 
+/// An input that is refused if it is given and empty.
+const FOR_ENVIRONMENT: &str = "INPUT_FOR-ENVIRONMENT";
+
 fn context(cli: &Cli) -> CliContext {
     let mut env: std::collections::BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     for (input, variable) in INPUTS {
-        if let Some(given) = env.get(input).filter(|text| !text.is_empty()).cloned() {
+        let counts = |text: &&String| !text.is_empty() || input == FOR_ENVIRONMENT;
+        if let Some(given) = env.get(input).filter(counts).cloned() {
             env.entry(variable.to_owned()).or_insert(given);
         }
     }

@@ -5,11 +5,13 @@ use clap::ValueEnum;
 use super::{CliContext, common_args::LiveArg};
 use crate::ops::stack_tests::JobTester;
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_ci::{self as ci, CiOptions, CommentRule, ScheduledTask, ShardMode};
+use konverge_ci::{
+    self as ci, CiOptions, CommentRule, ScheduledTask, ShardMode, workflow_coverage::EVERY_ENVIRONMENT,
+};
 
 /// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: a person who approves the job's
 /// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_FOR_ENVIRONMENT
-/// limits an apply to the stacks whose rule names that environment. KONVERGE_SHARD_RESULT is the result of the
+/// limits an apply to the stacks whose rule names that environment; `*` stands for all stacks, and an empty name is refused. KONVERGE_SHARD_RESULT is the result of the
 /// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
 /// KONVERGE_ON_SCHEDULE says what is done on a schedule: `drift` or `apply`. KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
 /// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it. With
@@ -80,7 +82,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         shards_succeeded: text("KONVERGE_SHARD_RESULT").is_some_and(|result| result == "success"),
         approve: text("KONVERGE_APPROVE").unwrap_or_default(),
         environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
-        for_environment: text("KONVERGE_FOR_ENVIRONMENT").filter(|name| !name.is_empty()),
+        for_environment: match text("KONVERGE_FOR_ENVIRONMENT") {
+            Some(name) if name.is_empty() => return Err(empty_environment()),
+            given => given.filter(|name| name != EVERY_ENVIRONMENT),
+        },
         on_schedule: match text("KONVERGE_ON_SCHEDULE").as_deref().unwrap_or_default() {
             "" | "drift" => ScheduledTask::Drift,
             "apply" => ScheduledTask::Apply,
@@ -115,6 +120,14 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     };
     context.print(&ended.text);
     Ok(ended.code)
+}
+
+/// An expression that gives nothing must not mean every environment.
+fn empty_environment() -> UserError {
+    let what = "`for-environment` (KONVERGE_FOR_ENVIRONMENT) is empty: it is not known which stacks this job may apply";
+    UserError::new(ErrorKind::Usage, what).hint(
+        "name an environment, such as `${{ matrix.environment }}` with a key that the job's matrix has; without the input the job applies all stacks",
+    )
 }
 
 /// A variable that is `true` or `false`; absent or empty is `false`.

@@ -26,6 +26,7 @@ mod drift_schedule;
 mod environments;
 mod github_history;
 mod job;
+pub mod job_conditions;
 mod newer_status;
 mod news;
 mod notifications;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::job_conditions::may_start;
 use konverge_base::{
     model::{RepoPath, file_source::Source, stack::Stack},
     yaml,
@@ -14,6 +15,9 @@ use konverge_run::{OpenRevision, RunContext};
 
 /// The folder of the workflows.
 const FOLDER: &str = ".github/workflows";
+
+/// The value of `for-environment` for a job that applies all stacks, which the action sets if it is not given.
+pub const EVERY_ENVIRONMENT: &str = "*";
 
 /// The most stacks that a warning names.
 const NAMED: usize = 10;
@@ -109,6 +113,9 @@ pub(super) fn warn(run: &RunContext, config: &Config, side: &OpenRevision) {
     if let Some(text) = describe(&uncovered) {
         run.notes.note(&format!("warning: {text}"));
     }
+    if let Some(text) = describe_without_environment(&jobs_without_environment(&workflows)) {
+        run.notes.note(&format!("warning: {text}"));
+    }
     for job in jobs_without_hook_permission(config, &workflows) {
         let (key, access) = HOOK_PERMISSION;
         run.notes.note(&format!(
@@ -154,22 +161,6 @@ pub fn steps(job: &Value) -> impl Iterator<Item = &Value> {
     job["steps"].as_array().into_iter().flatten()
 }
 
-/// Returns true if an event may start the job: the workflow has it, and the job's `if` names it, or there is none.
-fn may_start(workflow: &Value, job: &Value, event: &str) -> bool {
-    let is_heard = match &workflow["on"] {
-        Value::String(only) => only == event,
-        Value::Array(events) => events.iter().any(|one| one == event),
-        Value::Object(events) => events.contains_key(event),
-        _ => false,
-    };
-    let condition = job["if"].as_str().unwrap_or_default();
-    // A job for one of several schedules has `github.event.schedule == '…'`.
-    is_heard
-        && (condition.is_empty()
-            || condition.contains(&format!("'{event}'"))
-            || (event == "schedule" && condition.contains("github.event.schedule")))
-}
-
 /// Returns true if a job applies on a schedule (`KONVERGE_ON_SCHEDULE: apply`); otherwise it checks for drift then.
 pub fn applies_on_schedule(workflow: &Value, job: &Value) -> bool {
     scheduled_applies(workflow, job).next().is_some()
@@ -200,32 +191,76 @@ fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
 
 /// The environments that a step applies; `None` if it applies all, or if they cannot be determined.
 fn limits_of(workflow: &Value, job: &Value, step: &Value) -> Option<Vec<String>> {
-    let variable = |place: &Value| {
-        place["env"]["KONVERGE_FOR_ENVIRONMENT"]
-            .as_str()
-            .map(str::to_owned)
-    };
-    let given = step["with"]["for-environment"].as_str().map(str::to_owned);
-    let given = given.or_else(|| [step, job, workflow].into_iter().find_map(variable))?;
-    let Some(expression) = given
-        .trim()
-        .strip_prefix("${{")
-        .and_then(|rest| rest.strip_suffix("}}"))
-    else {
-        return (!given.trim().is_empty() && !given.contains("${{")).then(|| vec![given.trim().to_owned()]);
-    };
+    let given = for_environment(workflow, job, step)?.trim();
+    if let Some(key) = matrix_key(given) {
+        return matrix_values(&job["strategy"]["matrix"], key);
+    }
+    let is_name = !given.is_empty() && given != EVERY_ENVIRONMENT && !given.contains("${{");
+    is_name.then(|| vec![given.to_owned()])
+}
+
+/// What a step gets as `for-environment`. A variable wins over the input, as it does in the action.
+fn for_environment<'a>(workflow: &'a Value, job: &'a Value, step: &'a Value) -> Option<&'a str> {
+    let places = [step, job, workflow].map(|place| &place["env"]["KONVERGE_FOR_ENVIRONMENT"]);
+    let mut given = places.into_iter().chain([&step["with"]["for-environment"]]);
+    given.find_map(Value::as_str)
+}
+
+/// The key of `${{ matrix.KEY }}`.
+fn matrix_key(given: &str) -> Option<&str> {
+    let expression = given.trim().strip_prefix("${{")?.strip_suffix("}}")?;
     let key = expression.trim().strip_prefix("matrix.")?;
-    let matrix = &job["strategy"]["matrix"];
-    let included = matrix["include"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|entry| &entry[key]);
-    let values = matrix[key].as_array().into_iter().flatten().chain(included);
+    let is_key = |c: char| c.is_alphanumeric() || "-_".contains(c);
+    key.chars().all(is_key).then_some(key)
+}
+
+/// The values of a key of a matrix; `None` if they cannot be determined.
+fn matrix_values(matrix: &Value, key: &str) -> Option<Vec<String>> {
+    let entries = |name: &str| matrix[name].as_array().into_iter().flatten();
+    // An entry with more keys excludes some of the jobs only.
+    let is_excluded = |value: &&Value| {
+        let mut excluded = entries("exclude").filter_map(Value::as_object);
+        excluded.any(|entry| entry.len() == 1 && entry.get(key) == Some(*value))
+    };
+    let included = entries("include").map(|entry| &entry[key]);
+    let values = entries(key).filter(|value| !is_excluded(value)).chain(included);
     let values: Vec<_> = values
         .filter_map(|value| value.as_str().map(str::to_owned))
         .collect();
     (!values.is_empty()).then_some(values)
+}
+
+/// The jobs with a `for-environment` that is always empty, each with the text of it: its matrix lacks the key. Such a job
+/// applies nothing, since an empty name is refused.
+pub fn jobs_without_environment(workflows: &[Value]) -> Vec<String> {
+    let lacking = apply_jobs(workflows).filter_map(|(workflow, name, job)| {
+        let matrix = &job["strategy"]["matrix"];
+        let is_known = |part: &Value| !part.is_string();
+        if !is_known(matrix) || !is_known(&matrix["include"]) {
+            return None;
+        }
+        let lacks = |key: &str| {
+            let mut included = matrix["include"].as_array().into_iter().flatten();
+            matrix.get(key).is_none() && !included.any(|entry| entry.get(key).is_some())
+        };
+        let mut given = steps(job).filter(|step| is_konverge(step));
+        let empty = given.find_map(|step| {
+            let text = for_environment(workflow, job, step)?.trim();
+            (text.is_empty() || matrix_key(text).is_some_and(lacks)).then_some(text)
+        })?;
+        Some(format!("{} (`{}`)", name.escape_debug(), empty.escape_debug()))
+    });
+    lacking.collect()
+}
+
+/// One sentence about jobs with an empty `for-environment`.
+pub fn describe_without_environment(jobs: &[String]) -> Option<String> {
+    (!jobs.is_empty()).then(|| {
+        format!(
+            "`for-environment` is always empty in the job {}, which therefore applies nothing",
+            jobs.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -279,6 +314,90 @@ mod tests {
         let fixed = "on: [push]\njobs:\n  apply:\n    env: {KONVERGE_FOR_ENVIRONMENT: dev}\n    steps: [{run: konverge ci}]\n  preview:\n    if: github.event_name == 'pull_request'\n    steps: [{run: konverge ci}]\n";
         assert_eq!(uncovered(fixed).len(), 2);
         assert_eq!(uncovered("on: push\njobs: {}\n"), [""; 0]);
+    }
+
+    /// A job for one environment, with this condition.
+    fn dev(condition: &str) -> String {
+        format!(
+            "on: {{push: {{}}, pull_request: {{}}}}\njobs:\n  apply:\n    if: {condition}\n    env: {{KONVERGE_FOR_ENVIRONMENT: dev}}\n    steps: [{{run: konverge ci}}]\n"
+        )
+    }
+
+    #[test]
+    fn any_condition_that_lets_a_push_through_applies() {
+        for condition in [
+            "github.event_name == 'push'",
+            "github.ref == 'refs/heads/main'",
+            "github.event_name != 'pull_request'",
+        ] {
+            assert_eq!(uncovered(&dev(condition)).len(), 2, "{condition}");
+            let rest = format!("  rest:\n    if: {condition}\n    steps: [{{run: konverge ci}}]\n");
+            assert_eq!(uncovered(&(dev(condition) + &rest)), [""; 0], "{condition}");
+        }
+        let preview = "  preview:\n    if: github.event_name != 'push'\n    steps: [{run: konverge ci}]\n";
+        let both = dev("github.ref == 'refs/heads/main'") + preview;
+        assert_eq!(uncovered(&both).len(), 2, "a preview applies nothing");
+        assert_eq!(uncovered(&dev("github.event_name == 'pull_request'")), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_matrix_excludes_is_not_applied() {
+        let matrix = |more: &str| {
+            format!(
+                "on: push\njobs:\n  apply:\n    strategy: {{matrix: {{environment: [dev, production]{more}}}}}\n    steps: [{{uses: konverge/konverge@v1, with: {{for-environment: '${{{{ matrix.environment }}}}'}}}}]\n"
+            )
+        };
+        let lab = "a/lab (no environment)";
+        let prod = "a/prod (production)";
+        for (more, expected) in [
+            ("", vec![lab]),
+            (", exclude: [{environment: production}]", vec![prod, lab]),
+            (", exclude: [{environment: production, region: eu}]", vec![lab]),
+            (
+                ", exclude: [{environment: production}], include: [{environment: production}]",
+                vec![lab],
+            ),
+        ] {
+            assert_eq!(uncovered(&matrix(more)), expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn an_environment_that_is_always_empty_is_named() {
+        let named = |matrix: &str, given: &str| {
+            let text = format!(
+                "on: push\njobs:\n  apply:\n    strategy: {{matrix: {matrix}}}\n    steps: [{{uses: konverge/konverge@v1, with: {{for-environment: '{given}'}}}}]\n"
+            );
+            jobs_without_environment(&[yaml::from_str(&text).unwrap()])
+        };
+        let given = "${{ matrix.environment }}";
+        for (matrix, given, expected) in [
+            ("{environment: [dev]}", given, None),
+            ("{include: [{environment: dev}]}", given, None),
+            ("'${{ fromJSON(inputs.matrix) }}'", given, None),
+            ("{environment: '${{ fromJSON(inputs.names) }}'}", given, None),
+            ("{include: '${{ fromJSON(inputs.names) }}'}", given, None),
+            ("{environment: [dev]}", "${{ inputs.x }}", None),
+            ("{environment: [dev]}", "*", None),
+            (
+                "{environment: [dev]}",
+                "${{ matrix.enviroment }}",
+                Some("apply (`${{ matrix.enviroment }}`)"),
+            ),
+            (
+                "{enviroment: [dev]}",
+                given,
+                Some("apply (`${{ matrix.environment }}`)"),
+            ),
+            ("{environment: [dev]}", "", Some("apply (``)")),
+            ("null", given, Some("apply (`${{ matrix.environment }}`)")),
+        ] {
+            assert_eq!(
+                named(matrix, given),
+                expected.into_iter().collect::<Vec<_>>(),
+                "{matrix} {given}"
+            );
+        }
     }
 
     #[test]

@@ -6,11 +6,18 @@ use zeroize::Zeroizing;
 
 use super::{AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, JobIdentity};
 
-/// How the variables of each cloud begin.
-const AWS: [&str; 1] = ["AWS_"];
-const GOOGLE: [&str; 4] = ["GOOGLE_", "GCLOUD_", "CLOUDSDK_", "GCE_"];
-const AZURE: [&str; 2] = ["ARM_", "AZURE_"];
-const ALIBABA: [&str; 2] = ["ALICLOUD_", "ALIBABA_CLOUD_"];
+/// How the variables of the clouds begin.
+const OF_CLOUDS: [&str; 9] = [
+    "AWS_",
+    "GOOGLE_",
+    "GCLOUD_",
+    "CLOUDSDK_",
+    "GCE_",
+    "ARM_",
+    "AZURE_",
+    "ALICLOUD_",
+    "ALIBABA_CLOUD_",
+];
 /// With these a process could ask for a token of its own, and trade it for any identity that trusts the job.
 const JOB_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_";
 /// How long the provider of Azure works with the token that it gets for the job's: Entra's shortest lifetime. After that
@@ -40,17 +47,11 @@ pub struct StackIdentity {
 }
 
 impl StackIdentity {
-    /// Returns true for a variable of the job that the processes of the stack must not see.
+    /// Returns true for a variable of the job that the processes of the stack must not see: those of every cloud, also of one
+    /// at which the stack has no login.
     pub fn hides(&self, variable: &str) -> bool {
-        let clouds = [
-            (self.aws.is_some(), &AWS[..]),
-            (self.google.is_some(), &GOOGLE[..]),
-            (self.azure.is_some(), &AZURE[..]),
-            (self.alibaba.is_some(), &ALIBABA[..]),
-        ];
-        let mut hidden = clouds.into_iter().filter(|(is_used, _)| *is_used);
-        variable.starts_with(JOB_TOKEN)
-            || hidden.any(|(_, starts)| starts.iter().any(|start| variable.starts_with(start)))
+        let mut hidden = OF_CLOUDS.into_iter().chain([JOB_TOKEN]);
+        hidden.any(|start| variable.starts_with(start))
     }
 
     /// The variables by which providers log in, and how long the first of their credentials to expire is valid; `None`
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variables_of_its_clouds_are_hidden_and_no_others() {
+    fn the_variables_of_every_cloud_are_hidden_and_no_others() {
         let aws = AwsLogin::of_login(
             "arn:aws:iam::111122223333:role/a".to_owned(),
             CloudEnvironment::default(),
@@ -161,18 +162,18 @@ mod tests {
             "AWS_PROFILE",
             "AWS_REGION",
             "AWS_ENDPOINT_URL",
+            "GOOGLE_CREDENTIALS",
+            "CLOUDSDK_CORE_ACCOUNT",
+            "ARM_CLIENT_SECRET",
+            "AZURE_CLIENT_ID",
+            "ALICLOUD_ACCESS_KEY",
+            "ALIBABA_CLOUD_PROFILE",
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
             "ACTIONS_ID_TOKEN_REQUEST_URL",
         ] {
             assert!(identity.hides(hidden), "{hidden}");
         }
-        for seen in [
-            "GOOGLE_CREDENTIALS",
-            "ARM_CLIENT_SECRET",
-            "PATH",
-            "HTTPS_PROXY",
-            "VAULT_TOKEN",
-        ] {
+        for seen in ["PATH", "HTTPS_PROXY", "VAULT_TOKEN", "GITHUB_SHA"] {
             assert!(!identity.hides(seen), "{seen}");
         }
     }

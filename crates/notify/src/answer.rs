@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::{error::NotifyError, escape::plain};
 
+/// How long a limit lasts, if a receiver of another kind does not say it.
+const LIMIT_WAIT: Duration = Duration::from_secs(30);
+
 /// How the answers of a chat are read.
 pub(crate) struct AnswerCodes {
     /// The keys that hold the code, the newest first; 0 is a success.
@@ -45,6 +48,98 @@ impl AnswerCodes {
             None => Err(NotifyError::Unclear {
                 name: name.to_owned(),
             }),
+        }
+    }
+}
+
+/// The error for an answer with a bad status. A chat may say a code besides. A receiver with a limit that does not say how
+/// long it lasts has its usual one.
+pub(crate) fn refusal(
+    name: &str,
+    status: u16,
+    asked: Option<Duration>,
+    chat: Option<(&AnswerCodes, &[u8])>,
+) -> NotifyError {
+    let limit = |usual: Duration| match status {
+        429 => Some(asked.unwrap_or(usual)),
+        _ => None,
+    };
+    if let Some((codes, body)) = chat
+        && let Err(NotifyError::Rejected {
+            name,
+            code,
+            says,
+            hint,
+            wait,
+        }) = codes.read(name, body)
+    {
+        return NotifyError::Rejected {
+            name,
+            code,
+            says,
+            hint,
+            wait: limit(wait.unwrap_or(codes.wait)).or(wait),
+        };
+    }
+    NotifyError::Refused {
+        name: name.to_owned(),
+        status,
+        wait: limit(chat.map_or(LIMIT_WAIT, |(codes, _)| codes.wait)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{dingtalk, feishu};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn wait(error: &NotifyError) -> Option<Duration> {
+        match error {
+            NotifyError::Refused { wait, .. } | NotifyError::Rejected { wait, .. } => *wait,
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_limit_without_a_time_is_waited_for() {
+        let chat = Some((&dingtalk::ANSWERS, &b"<html>"[..]));
+        assert_eq!(wait(&refusal("N", 429, None, None)), Some(LIMIT_WAIT));
+        assert_eq!(wait(&refusal("N", 429, None, chat)), Some(dingtalk::ANSWERS.wait));
+        for chat in [None, chat] {
+            assert_eq!(wait(&refusal("N", 429, Some(SECOND), chat)), Some(SECOND));
+            let refused = refusal("N", 503, Some(SECOND), chat);
+            assert_eq!(wait(&refused), None, "whether it was taken is not known");
+            assert!(matches!(refused, NotifyError::Refused { status: 503, .. }));
+        }
+    }
+
+    #[test]
+    fn a_code_beside_a_bad_status_is_read() {
+        let read = |status, body: &str| refusal("N", status, None, Some((&feishu::ANSWERS, body.as_bytes())));
+        let wrong = read(400, r#"{"code": 19021, "msg": "sign match fail"}"#);
+        assert!(
+            matches!(
+                &wrong,
+                NotifyError::Rejected {
+                    code: 19_021,
+                    hint: Some(_),
+                    wait: None,
+                    ..
+                }
+            ),
+            "{wrong:?}"
+        );
+        let limited = read(400, r#"{"code": 11232, "msg": "frequency limited"}"#);
+        assert_eq!(wait(&limited), Some(feishu::ANSWERS.wait), "{limited:?}");
+        // A good code beside a bad status is not a success.
+        for body in [r#"{"code": 0}"#, "", "{}"] {
+            let refused = read(500, body);
+            assert!(
+                matches!(refused, NotifyError::Refused { status: 500, .. }),
+                "{refused:?}"
+            );
         }
     }
 }

@@ -6,8 +6,8 @@ use reqwest::{Response, header::CONTENT_TYPE};
 use url::Url;
 
 use crate::{
-    dingtalk, email, error::NotifyError, feishu, message::Notification, rendering::Rendering, slack,
-    target::NotifyTarget, teams, webhook, wecom,
+    answer::refusal, dingtalk, email, error::NotifyError, feishu, message::Notification,
+    rendering::Rendering, slack, target::NotifyTarget, teams, webhook, wecom,
 };
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
@@ -134,25 +134,28 @@ impl Sender {
             name: target.name.clone(),
         };
         let response = request.body(body).send().await.map_err(unreachable)?;
+        let answers = match target.kind {
+            NotifyKind::Dingtalk => Some(dingtalk::ANSWERS),
+            NotifyKind::Feishu => Some(feishu::ANSWERS),
+            NotifyKind::Wecom => Some(wecom::ANSWERS),
+            NotifyKind::Teams | NotifyKind::Slack | NotifyKind::Webhook | NotifyKind::Email => None,
+        };
         let status = response.status();
         if !status.is_success() {
-            let wait = retry::retry_after(response.headers());
-            return Err(NotifyError::Refused {
-                name: target.name.clone(),
-                status: status.as_u16(),
-                wait: wait.filter(|_| status == 429),
-            });
+            let asked = retry::retry_after(response.headers());
+            // The status is an answer, even if the rest of it does not come.
+            let body = first_bytes(response).await.unwrap_or_default();
+            let chat = answers.as_ref().map(|answers| (answers, body.as_slice()));
+            return Err(refusal(&target.name, status.as_u16(), asked, chat));
         }
-        let answers = match target.kind {
-            NotifyKind::Dingtalk => dingtalk::ANSWERS,
-            NotifyKind::Feishu => feishu::ANSWERS,
-            NotifyKind::Wecom => wecom::ANSWERS,
-            NotifyKind::Teams => {
-                return teams::read(&target.name, &first_bytes(response).await.map_err(unreachable)?);
-            }
+        let body = match target.kind {
             NotifyKind::Slack | NotifyKind::Webhook | NotifyKind::Email => return Ok(()),
+            _ => first_bytes(response).await.map_err(unreachable)?,
         };
-        answers.read(&target.name, &first_bytes(response).await.map_err(unreachable)?)
+        match answers {
+            Some(answers) => answers.read(&target.name, &body),
+            None => teams::read(&target.name, &body),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What generation from AppConfigurations says about stacks. What it says of several stacks is shown once.
+//! The notes of stacks: of generation from AppConfigurations, of hooks and of comparisons. One of several stacks is shown once.
 
 use super::{errors, escape};
 use konverge_base::model::{StackId, plan::Plan};
@@ -42,7 +42,7 @@ pub(super) fn markdown(plan: &Plan, room: usize) -> String {
         return String::new();
     }
     let title = format!(
-        "<b>Generation</b> from AppConfigurations: {}",
+        "<b>Notes</b> on stacks: {}",
         super::labels::plural(groups.len(), "note")
     );
     let mut body = String::new();

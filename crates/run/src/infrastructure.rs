@@ -11,14 +11,14 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, file_source::Source},
-    secrets::SecretValue,
+    model::{ClusterName, file_source::Source, spec::Spec},
+    secrets::{SecretValue, Secrets},
 };
 use konverge_cloud::{
     CloudEnvironment,
     secret_stores::{ClusterSecrets, SecretProblem},
 };
-use konverge_config::{self as config, Config};
+use konverge_config::{self as config, Config, EffectiveStack};
 use konverge_engine::runtime::RunNotes;
 use konverge_kubernetes::{
     ClusterAccess, ClusterCredentials, Conflicts, KubeconfigText, Kubernetes, Options, SecretData,
@@ -158,7 +158,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
     };
     let notes = options.notes.clone();
     let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
-    let mut terraform = TerraformOptions::new(secrets.clone());
+    let mut terraform = provider_rules(config, secrets.clone());
     terraform.checkout = checkout.clone();
     terraform.notes = notes;
     terraform.binary = config
@@ -170,15 +170,6 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
             false => Ok(PathBuf::from(path)),
         })
         .transpose()?;
-    terraform
-        .credential_settings
-        .clone_from(&config.terraform.credential_settings);
-    terraform
-        .provider_addresses
-        .clone_from(&config.terraform.provider_addresses);
-    terraform
-        .provider_identities
-        .clone_from(&config.terraform.provider_identities);
     let mirror = config.terraform.mirror.as_ref();
     terraform.mirror = mirror
         .map(|path| trusted("`terraform.mirror`", path))
@@ -202,6 +193,32 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         kubernetes,
         terraform: Terraform::new(terraform),
     })
+}
+
+/// Refuses an identity or an address that a Spec chooses for a provider: before anybody logs in, and in each kind of
+/// preview.
+pub(super) fn check_provider_settings(
+    config: &Config,
+    rules: &EffectiveStack,
+    secrets: Secrets,
+    wanted: &Spec,
+) -> Result<(), UserError> {
+    let mut options = provider_rules(config, secrets);
+    options.allow_identities(&rules.provider_identities);
+    for resource in &wanted.resources {
+        konverge_terraform::check_provider_settings(resource, &options)?;
+    }
+    Ok(())
+}
+
+/// What a Spec may set for its providers, in options with the defaults of everything else.
+fn provider_rules(config: &Config, secrets: Secrets) -> TerraformOptions {
+    let mut options = TerraformOptions::new(secrets);
+    let rules = &config.terraform;
+    options.credential_settings.clone_from(&rules.credential_settings);
+    options.provider_addresses.clone_from(&rules.provider_addresses);
+    options.provider_identities.clone_from(&rules.provider_identities);
+    options
 }
 
 /// Encrypts Terraform's part of the state with the key of the state.

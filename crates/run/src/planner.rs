@@ -10,7 +10,7 @@ use crate::{
     cluster_selection::{self, GivenCluster, Live},
     compiler::{self, CompileCounts, Compiler},
     delivery::{self, DeliveryChoice, has_objects},
-    hook_file, kusion_releases,
+    hook_file, infrastructure, kusion_releases,
     logins::{LoginUse, Logins, StackLoginChoice},
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
@@ -345,6 +345,8 @@ impl Planner {
             None => StackSecrets::new(Arc::clone(&self.references), target),
         };
         let login = self.login(target, usage)?;
+        let (rules, secrets) = (self.rules(target), self.secrets().clone());
+        infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
         let hooks = self.hook_rules(target, serial);
         let mut on_clusters = has_objects(&wanted)
             || state

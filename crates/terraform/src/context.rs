@@ -59,10 +59,7 @@ impl Terraform {
     ) -> Self {
         let mut options = self.options.clone();
         options.login = login;
-        for (source, values) in identities {
-            let listed = options.provider_identities.entry(source.clone()).or_default();
-            listed.extend(values.iter().cloned());
-        }
+        options.allow_identities(identities);
         Self {
             toolbox: Arc::clone(&self.toolbox),
             ..Self::new(options)

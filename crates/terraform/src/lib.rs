@@ -54,5 +54,6 @@ pub use context::Terraform;
 pub use error::{Class, TerraformError};
 pub use options::{AllowedProvider, TerraformOptions};
 pub use provider_login::{ProviderCredentials, ProviderLogin};
+pub use resolve_items::check_provider_settings;
 pub use state_document::{STATE, forget};
 pub use state_encryption::StateEncryption;

@@ -51,6 +51,14 @@ pub struct TerraformOptions {
 }
 
 impl TerraformOptions {
+    /// Adds to the identities that a Spec may set.
+    pub fn allow_identities(&mut self, identities: &BTreeMap<String, Vec<String>>) {
+        for (source, values) in identities {
+            let listed = self.provider_identities.entry(source.clone()).or_default();
+            listed.extend(values.iter().cloned());
+        }
+    }
+
     /// No provider, no key, Terraform's default parallelism (10), four processes, half an hour per step and
     /// two minutes of grace.
     pub fn new(secrets: Secrets) -> Self {

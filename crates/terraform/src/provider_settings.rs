@@ -232,9 +232,17 @@ impl Rules<'_> {
         }
         let name = name.to_lowercase();
         let last = name.rsplit(['_', '-']).next().unwrap_or_default();
-        let is_credential = CREDENTIALS.contains(&last) || name.ends_with("client_id");
-        // The value is not known here. A provider writes free settings, such as tags, into its objects.
-        if allowed != AllowedBy::List && is_credential && is_secret_reference(text) {
+        // The id of an application chooses an identity: with the job's own token a provider needs no secret to act as it.
+        let is_application = name.ends_with("client_id");
+        let is_credential = CREDENTIALS.contains(&last) || is_application;
+        let may_refer = match allowed {
+            AllowedBy::Nobody => is_credential && !is_application,
+            AllowedBy::Name => is_credential,
+            // A provider writes free settings, such as tags, into its objects.
+            AllowedBy::List => false,
+        };
+        // The value is not known here.
+        if may_refer && is_secret_reference(text) {
             return false;
         }
         let is_url = (text.contains("://") || text.starts_with("//")) && !text.starts_with(SCOPES);

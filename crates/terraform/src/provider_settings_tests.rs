@@ -242,7 +242,7 @@ fn a_refused_identity_is_named_with_its_path_and_a_way_out() {
 
 #[test]
 fn a_secret_decides_no_destination() {
-    for name in ["token", "password", "api_key", "client_id", "username"] {
+    for name in ["token", "password", "api_key", "username"] {
         check_settings("thing", &json!({name: "ref+db://pay/api#/x"}), &[]).unwrap();
         let around = json!({name: "https://evil.example/ref+db://pay/api#/x"});
         assert!(check_settings("thing", &around, &[name]).is_err(), "{name}");
@@ -270,6 +270,26 @@ fn a_secret_decides_no_destination() {
         );
         let listed = allowing(&[], &[("any/thing", &["ref+db://pay/api#/x"])], &[]);
         check_with("thing", &configuration, &listed).unwrap();
+    }
+}
+
+/// With a login the provider has a token of the job: to name an application is to choose an identity.
+#[test]
+fn a_secret_chooses_no_application() {
+    let reference = "ref+db://pay/api#/x";
+    for provider in ["azurerm", "azuread", "azapi", "databricks", "thing"] {
+        for configuration in [
+            json!({"client_id": reference}),
+            json!({"azure_client_id": reference}),
+            json!({"auth": [{"client_id": reference}]}),
+            json!({"client_id": reference, "client_secret": reference}),
+        ] {
+            let failure = check_settings(provider, &configuration, &[]).map_err(UserError::from);
+            let failure = failure.expect_err(&format!("{provider} {configuration}"));
+            assert!(failure.message.contains("client_id"), "{failure}");
+            let names = ["client_id", "azure_client_id", "auth", "client_secret"];
+            check_settings(provider, &configuration, &names).unwrap();
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde_json::Map;
+
 use super::{
     address::Addresses,
     error::TerraformError,
@@ -11,7 +13,13 @@ use super::{
     providers::{self, ProviderRef},
     state_document::TerraformState,
 };
-use konverge_base::{model::ResourceId, secrets::WrittenReferences};
+use konverge_base::{
+    model::{
+        ResourceId,
+        spec::{Resource, RuntimeKind},
+    },
+    secrets::WrittenReferences,
+};
 use konverge_engine::runtime::Item;
 
 /// The items of a batch, by what has to be done.
@@ -137,6 +145,24 @@ fn resolve_item(
     })
 }
 
+/// Checks what a desired resource sets for its provider. It needs no Terraform, so a preview that compares Specs can ask it,
+/// too.
+///
+/// # Errors
+/// A setting, or a value of one, that is not the Spec's to choose; a provider with settings but without a name.
+pub fn check_provider_settings(desired: &Resource, options: &TerraformOptions) -> Result<(), TerraformError> {
+    let meta = providers::meta_of(desired);
+    let is_empty = meta.as_object().is_none_or(Map::is_empty);
+    if desired.runtime != RuntimeKind::Terraform || is_empty {
+        return Ok(());
+    }
+    let provider = ProviderRef::from_resource(desired)?;
+    match provider.is_builtin() {
+        true => Ok(()),
+        false => provider_settings::check(&desired.id, &provider, &meta, options),
+    }
+}
+
 /// Checks the provider of a resource: it must be listed, and have one version in the whole module.
 fn admit(
     mut subject: ModuleResource,
@@ -165,8 +191,8 @@ fn admit(
         None => {}
     }
     // A deletion uses the version that created the object.
-    if subject.item.desired.is_some() {
-        provider_settings::check(subject.id(), &subject.provider, &subject.meta, options)?;
+    if let Some(desired) = &subject.item.desired {
+        check_provider_settings(desired, options)?;
     }
     let listed = providers::check_allowed(&options.providers, subject.id(), &subject.provider)?;
     let hashes = if listed.is_empty() {
@@ -182,12 +208,9 @@ fn admit(
 mod tests {
     use super::*;
     use crate::{AllowedProvider, address::Address, resource_state::ResourceState, state_document::InFlight};
-    use konverge_base::{
-        model::spec::{Resource, RuntimeKind},
-        secrets::{HashKey, Secrets},
-    };
+    use konverge_base::secrets::{HashKey, Secrets};
     use konverge_engine::runtime::Needs;
-    use serde_json::{Map, Value, json};
+    use serde_json::{Value, json};
 
     fn item(id: &str, extensions: Option<Value>) -> Item {
         let desired = extensions.map(|extensions| Resource {

@@ -48,11 +48,17 @@ pub(super) async fn findings(run: &RunContext, config: &Config) -> Vec<DoctorFin
     findings
 }
 
-/// An error if no job applies a stack, although jobs are limited to environments.
+/// An error if no job applies a stack, although jobs are limited to environments, or if the name of one is always empty.
 pub(super) fn coverage(root: &Path, config: &Config, stacks: &[Stack]) -> Option<DoctorFinding> {
     let files = super::workflow::files(root);
     let texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
     let workflows: Vec<_> = texts.filter_map(|text| yaml::from_str(&text).ok()).collect();
+    let nameless = workflow_coverage::jobs_without_environment(&workflows);
+    if let Some(text) = workflow_coverage::describe_without_environment(&nameless) {
+        let failure = UserError::new(ErrorKind::Config, text)
+            .hint("name a key of the job's `strategy.matrix`, as in `${{ matrix.environment }}`");
+        return Some(DoctorFinding::from_result("environments", Err(failure)));
+    }
     let uncovered = workflow_coverage::uncovered_stacks(config, stacks, &workflows);
     let failure = UserError::new(ErrorKind::Config, workflow_coverage::describe(&uncovered)?)
         .hint("give the stacks an environment by a rule of konverge.yaml, or add their environment to the matrix of the job");

@@ -13,8 +13,9 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     yaml,
 };
-use konverge_ci::workflow_coverage::{
-    HOOK_PERMISSION, applies_on_schedule, grants, permissions, runs_konverge, steps,
+use konverge_ci::{
+    job_conditions::may_start,
+    workflow_coverage::{HOOK_PERMISSION, applies_on_schedule, grants, permissions, runs_konverge, steps},
 };
 use konverge_config::Config;
 
@@ -116,11 +117,7 @@ fn judge_job(
         )
         .hint("remove it; Konverge finds what a change affects by itself"));
     }
-    // The `if` of the job names the events that start it; without an `if` all of them do.
-    let condition = job["if"].as_str().unwrap_or_default();
-    let starts = |event: &str| {
-        events.contains(event) && (condition.is_empty() || condition.contains(&format!("'{event}'")))
-    };
+    let starts = |event: &str| may_start(workflow, job, event);
     if let Some(branch) =
         branch.filter(|branch| starts("push") && !triggers_on(&workflow["on"]["push"], branch))
     {
@@ -234,6 +231,21 @@ mod tests {
                 .filter(|f| f.says.contains("no merge is applied"))
                 .collect();
             assert_eq!(told.len(), usize::from(says), "{filter}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_condition_without_the_name_of_an_event_starts_with_each() {
+        for condition in [
+            "github.ref == 'refs/heads/main'",
+            "github.event_name != 'pull_request'",
+        ] {
+            let found = looked(&format!(
+                "on: {{push: {{branches: [main]}}, pull_request: {{}}}}\njobs:\n  apply:\n    if: {condition}\n    permissions: {{contents: read}}\n    steps: [{{run: konverge ci}}]\n"
+            ));
+            assert!(found[0].says.contains("issues: write"), "{condition}: {found:?}");
+            let of_preview = found[0].says.contains("checks: write");
+            assert_eq!(of_preview, condition.contains("ref"), "{condition}: {found:?}");
         }
     }
 

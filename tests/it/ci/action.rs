@@ -40,6 +40,24 @@ fn inputs_of_the_action_are_obeyed() {
         .run();
     let wrong = wrong.expect(64);
     assert!(wrong.stderr.contains("`changes`"), "{}", wrong.stderr);
+    // An expression that gives nothing must not mean every environment. The default of the action does.
+    for (name, given) in [("INPUT_FOR-ENVIRONMENT", ""), ("KONVERGE_FOR_ENVIRONMENT", " ")] {
+        let wrong = Konverge::new(["ci"]).dir(elsewhere.path()).env(name, given).run();
+        let wrong = wrong.expect(64);
+        assert!(
+            wrong
+                .stderr
+                .contains("`for-environment` (KONVERGE_FOR_ENVIRONMENT) is empty"),
+            "{}",
+            wrong.stderr
+        );
+    }
+    let default = metadata("action.yml")["inputs"]["for-environment"]["default"].clone();
+    let all = Konverge::new(["ci"])
+        .dir(elsewhere.path())
+        .env("INPUT_FOR-ENVIRONMENT", default.as_str().unwrap())
+        .run();
+    assert!(!all.stderr.contains("for-environment"), "{}", all.stderr);
     let inputs = metadata("action.yml")["inputs"].clone();
     let inputs: Vec<_> = inputs.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(

@@ -124,7 +124,8 @@ fn of_job(clouds: &Clouds, moto: &Moto) -> Vec<(&'static str, String)> {
         ("AWS_SESSION_TOKEN", "the-session-of-the-job"),
         ("AWS_SHARED_CREDENTIALS_FILE", "/home/job/credentials"),
         ("AWS_REGION", "us-east-1"),
-        ("GOOGLE_PROJECT", "of-another-cloud"),
+        ("GOOGLE_CREDENTIALS", "of-another-cloud"),
+        ("ARM_CLIENT_SECRET", "of-a-third-cloud"),
     ] {
         variables.push((name, value.to_owned()));
     }
@@ -144,14 +145,14 @@ async fn identity(moto: &Moto, key: &str) -> String {
     rest.split_once("</Arn>").unwrap().0.to_owned()
 }
 
-/// Each process that runs providers sees the keys of one account, and no other variable of that cloud.
+/// Each process that runs providers sees the keys of one account, and no other variable of any cloud.
 async fn check(moto: &Moto, processes: &[Process], role: &str) {
     let mut seen = BTreeSet::new();
     for process in processes {
         let names: BTreeSet<&str> = process.variables.keys().map(String::as_str).collect();
         if !["plan", "apply", "show"].contains(&process.step.as_str()) {
             let is_of_cloud = |name: &&&str| {
-                ["AWS_", "GOOGLE_", "ACTIONS_"]
+                ["AWS_", "GOOGLE_", "ARM_", "ACTIONS_"]
                     .iter()
                     .any(|start| name.starts_with(start))
             };
@@ -162,7 +163,7 @@ async fn check(moto: &Moto, processes: &[Process], role: &str) {
         assert!(is_prod != process.module.contains("of-dev"), "{}", process.module);
         let mut expected: BTreeSet<&str> = PLAIN.into();
         expected.extend(["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]);
-        expected.extend(["GOOGLE_PROJECT", "TF_DATA_DIR"]);
+        expected.insert("TF_DATA_DIR");
         expected.extend(is_prod.then_some("AWS_REGION"));
         assert_eq!(names, expected, "{}", process.step);
         let region = process.variables.get("AWS_REGION").map(String::as_str);
@@ -396,6 +397,48 @@ async fn a_refused_login_stops_its_stack_alone() {
     assert!(!comment.contains(token), "{comment}");
 }
 
+/// The preview goes well, and the role of applies refuses the subject: nothing of the stack is planned or written, and the
+/// error has the subject, the identity and the next step.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_refuses_the_subject_stops_the_apply_before_anything() {
+    let (watched, clouds) = (Watched::new(), Clouds::start("ya29.google", HOUR).await);
+    let refusing = "a@other.iam.gserviceaccount.com";
+    let rules = format!(
+        "logins: {{prod: {{google: {{service_account: {refusing}, preview_service_account: {}}}}}}}\nstacks: [{{match: 'appops/*/prod', login: prod}}]\n",
+        Clouds::ACCOUNT
+    );
+    let mut stage = Stage::small(&(watched.config() + &rules)).await;
+    stage.env = clouds.job();
+    stage.env.push(clouds.google_federation());
+    stage.reviewed(7, "kept", |stage| keeps(stage, "untrusted/prod", "of-prod"));
+    let previewed = watched.processes();
+    assert!(previewed.iter().any(|process| process.step == "plan"));
+    let applied = stage.merge(7, "kept");
+    assert_ne!(applied.outcome.code, Some(0), "{}", applied.outcome.stdout);
+    let told = format!("{}{}", applied.outcome.stdout, applied.outcome.stderr);
+    for said in [
+        "login `prod`",
+        refusing,
+        "could not be obtained",
+        Clouds::SUBJECT,
+        "trust it",
+    ] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+    let processes = watched.processes();
+    let asked: Vec<_> = processes.iter().map(|process| &process.step).collect();
+    assert!(asked.iter().all(|step| *step == "version"), "{asked:?}");
+    let state = stage
+        .states()
+        .await
+        .load(&"untrusted/prod".parse().unwrap())
+        .await
+        .unwrap();
+    assert!(state.is_none(), "nothing was written");
+    let tip = stage.monorepo.rev("main");
+    assert_ne!(stage.status(&tip, "konverge/apply").as_deref(), Some("success"));
+}
+
 /// The other team's role, in thirty spellings, and the same of other clouds: the provider and its configuration.
 fn spellings() -> Vec<(&'static str, Value)> {
     let role = "arn:aws:iam::444455556666:role/apply";
@@ -443,6 +486,20 @@ fn spellings() -> Vec<(&'static str, Value)> {
             json!({"impersonate_service_account_delegates": ["apply@prod.iam.gserviceaccount.com"]}),
         ),
         ("azurerm", json!({"client_id": Clouds::APPLICATION})),
+        ("azurerm", json!({"client_id": "ref+db://pay/azure#/id"})),
+        (
+            "azurerm",
+            json!({"client_id": "ref+db://pay/azure#/id", "client_secret": "ref+db://pay/azure#/key"}),
+        ),
+        (
+            "aws",
+            json!({"assume_role": {"role_arn": "ref+db://pay/aws#/role"}}),
+        ),
+        ("aws", json!({"profile": "ref+db://pay/aws#/profile"})),
+        (
+            "google",
+            json!({"impersonate_service_account": "ref+db://pay/google#/account"}),
+        ),
         ("azurerm", json!({"auxiliary_tenant_ids": [Clouds::TENANT]})),
         ("alicloud", json!({"assume_role": {"role_arn": Clouds::RAM_ROLE}})),
     ];
@@ -485,25 +542,45 @@ async fn a_spec_names_no_other_team_s_identity_in_any_spelling() {
         // The compiler must not read `${…}` itself.
         let text = json!([resource]).to_string().replace('$', "\\u0024");
         let program = format!("import json\nresources = json.decode(r'''{text}''')\n");
-        write_program(&stage.monorepo, &format!("spelled{at}/team"), &program);
+        // The rules give these stacks a login: somebody would be asked.
+        write_program(&stage.monorepo, &format!("spelled{at}/prod"), &program);
     }
     stage.monorepo.commit("spelled");
-    let preview = stage.pull_request(7, "spelled", "opened");
-    preview.outcome.check(1);
     let refused = |text: &str, at: usize| {
         let is_it =
             |line: &str| line.contains(&format!("_thing:t{at}`")) && line.contains("a Spec may not choose");
         text.lines().any(is_it)
     };
-    for (at, (_, meta)) in all.iter().enumerate() {
+    let job = stage.env.clone();
+    // With the login of previews, and without a comparison with live infrastructure.
+    for (event, live) in [("opened", None), ("synchronize", Some("never"))] {
+        stage
+            .env
+            .extend(live.map(|live| ("KONVERGE_LIVE", live.to_owned())));
+        let preview = stage.pull_request(7, "spelled", event);
+        preview.outcome.check(1);
         let told = &preview.outcome.stdout;
-        assert!(refused(told, at), "{meta}: {told}{}", preview.outcome.stderr);
+        for (at, (_, meta)) in all.iter().enumerate() {
+            assert!(
+                refused(told, at),
+                "{event} {meta}: {told}{}",
+                preview.outcome.stderr
+            );
+        }
     }
+    stage.env = job;
     let applied = stage.merge(7, "spelled");
     assert_ne!(applied.outcome.code, Some(0), "{}", applied.outcome.stdout);
     for (at, (_, meta)) in all.iter().enumerate() {
         let told = &applied.outcome.stdout;
-        assert!(refused(told, at), "{meta}: {told}{}", applied.outcome.stderr);
+        // An apply asks for the references first, and this one has no store.
+        let lacks_store =
+            |line: &str| line.contains(&format!("_thing:t{at}:")) && line.contains("secret store");
+        let is_stopped = match meta.to_string().contains("ref+") {
+            true => told.lines().any(lacks_store),
+            false => refused(told, at),
+        };
+        assert!(is_stopped, "{meta}: {told}{}", applied.outcome.stderr);
     }
     let processes = watched.processes();
     let asked: Vec<_> = processes.iter().map(|process| &process.step).collect();

@@ -493,7 +493,7 @@ fn notes_stand_in_the_preview_once_for_all_stacks() {
     assert!(!planned.stderr.contains(note), "{}", planned.stderr);
     for (output, shows) in [
         ("markdown", "- `shop/dev`, `shop/prod`: "),
-        ("html", "<h2>Generation from AppConfigurations</h2>"),
+        ("html", "<h2>Notes</h2>"),
     ] {
         let arguments = ["preview", "--live=never", &format!("--output={output}")];
         let planned = konverge(&repository, &arguments).expect(0);

@@ -42,6 +42,50 @@ fn a_machine_with_nothing_is_told_what_to_do() {
     assert!(fix.contains("konverge kcl install"), "{fix}");
 }
 
+/// A stack that no job applies is an error, and so is a name that is always empty.
+#[test]
+fn a_stack_that_no_job_applies_fails() {
+    let monorepo = Repository::konfig_example();
+    let config = monorepo.read("konverge.yaml");
+    let rule = "\nstacks:\n  - {match: '**', environment: production}\n";
+    assert!(config.contains("\nstacks:\n"), "{config}");
+    monorepo.write("konverge.yaml", config.replacen("\nstacks:\n", rule, 1));
+    let workflow = |given: &str| {
+        format!(
+            "on: {{push: {{branches: [main]}}}}\njobs:\n  apply:\n    if: github.ref == 'refs/heads/main'\n    strategy: {{matrix: {{environment: [dev]}}}}\n    permissions: write-all\n    steps: [{{uses: konverge/konverge@v0, with: {{for-environment: '{given}'}}}}]\n"
+        )
+    };
+    for (given, says) in [
+        ("${{ matrix.environment }}", "no job of the workflows applies"),
+        (
+            "${{ matrix.enviroment }}",
+            "`for-environment` is always empty in the job apply",
+        ),
+    ] {
+        monorepo.write(".github/workflows/konverge.yml", workflow(given));
+        let outcome = Konverge::new(["doctor", "--output", "json"])
+            .dir(monorepo.path())
+            .with_kcl()
+            .run()
+            .expect(1);
+        let (verdict, said, fix) = finding(&findings(&outcome), "environments");
+        assert_eq!(verdict, "missing");
+        assert!(said.contains(says) && !fix.is_empty(), "{given}: {said} {fix}");
+    }
+    // All others of its findings are well, so the same with the right name is too.
+    monorepo.write(".github/workflows/konverge.yml", workflow("production"));
+    let outcome = Konverge::new(["doctor", "--output", "json"])
+        .dir(monorepo.path())
+        .with_kcl()
+        .run();
+    let found = findings(&outcome);
+    assert!(
+        found.iter().all(|one| one["what"] != "environments"),
+        "{found:#?}"
+    );
+    assert_eq!(outcome.code, Some(0), "{found:#?}");
+}
+
 #[test]
 fn what_is_there_is_tried() {
     let monorepo = Repository::konfig_example();

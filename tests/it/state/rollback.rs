@@ -319,6 +319,78 @@ async fn a_rollback_that_replaces_shows_the_field_that_forces_it() {
     assert_ne!(objects.get(&object).await.unwrap()["metadata"]["uid"], uid);
 }
 
+/// A rollback neither runs nor passes a migration that is not marked as reversible, and runs one that is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_runs_a_migration_only_if_it_is_reversible() {
+    let cluster = Cluster::with_controllers();
+    let shop = Shop {
+        cluster,
+        namespace: cluster.namespace("rollback-hooks").await,
+        ..Shop::new("rollback-hooks-unused").await
+    };
+    let ns = &shop.namespace;
+    let migrate = |reversible: &str| {
+        let pod =
+            json!({"restartPolicy": "Never", "containers": [{"name": "job", "image": "example.com/job:1"}]});
+        json!({"apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "migrate", "namespace": ns,
+                "annotations": {"konverge/hook": "pre", "konverge/hook-reversible": reversible}},
+            "spec": {"backoffLimit": 0, "template": {"spec": pod}}})
+    };
+    let web = |image: &str| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": ns},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "app", "image": image}]}}}})
+    };
+    let objects = Objects::of(cluster).await;
+    let mut serials = Vec::new();
+    for (image, reversible) in [
+        ("web:1", "false"),
+        ("web:2", "false"),
+        ("web:3", "true"),
+        ("web:4", "true"),
+    ] {
+        shop.commit(image, DEFAULT_VERSION);
+        let config = shop.repository.read("konverge.yaml");
+        let accounts = "apply: {hooks: {service_accounts: [default]}}\n";
+        shop.repository.write("konverge.yaml", config + accounts);
+        let both = json!([web(image), migrate(reversible)]);
+        let program = format!("import json\n\nresources = json.decode(r'''{both}''')\n");
+        shop.repository.write("apps/shop/dev/main.k", program);
+        shop.repository.commit(image);
+        shop.apply();
+        serials.push(shop.history()[0]["serial"].to_string());
+        if image == "web:2" {
+            let ran = objects.get(&migrate("")).await.unwrap()["metadata"]["uid"].clone();
+            let count = shop.history().len();
+            let refused = shop.rollback(&["--to", &serials[0], "--yes"]).expect(3);
+            says(
+                &refused,
+                &[
+                    "would run the `pre` hook",
+                    "is not marked as reversible",
+                    "konverge/hook-reversible",
+                ],
+            );
+            let live = objects.get(&web("")).await.unwrap();
+            let container = &live["spec"]["template"]["spec"]["containers"][0];
+            assert_eq!(container["image"], "web:2");
+            assert_eq!(objects.get(&migrate("")).await.unwrap()["metadata"]["uid"], ran);
+            assert_eq!(shop.history().len(), count, "nothing was written");
+        }
+    }
+    let ran = objects.get(&migrate("")).await.unwrap()["metadata"]["uid"].clone();
+    shop.rollback(&["--to", &serials[2], "--yes"]).expect(0);
+    let live = objects.get(&web("")).await.unwrap();
+    let container = &live["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "web:3");
+    assert_ne!(
+        objects.get(&migrate("")).await.unwrap()["metadata"]["uid"],
+        ran,
+        "the migration ran for the older version"
+    );
+}
+
 /// `konverge apply STACK --recorded`: what was applied last, whatever the head and the working tree say.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_applied_last_is_restored_by_hand() {

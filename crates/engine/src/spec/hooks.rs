@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use self::declaration::HookDeclaration;
 pub use self::error::HookError;
+use self::{declaration::HookDeclaration, foreign::UnreadAnnotations};
 use super::graph::{GraphError, ResourceGraph};
 use konverge_base::model::{
     Digest, ResourceId,
@@ -40,15 +40,19 @@ pub fn order_hooks(
     mask: &dyn Fn(&Resource) -> Resource,
 ) -> Result<SpecHooks, HookError> {
     let mut notes = Vec::new();
+    let mut unread = UnreadAnnotations::new();
     let mut declared = BTreeMap::new();
     for resource in resources {
         let own = HookDeclaration::read(resource)?;
         let declaration = own.or_else(|| foreign::read(resource, rules, &mut notes));
+        let meaning = (own.is_some(), declaration.is_some());
+        foreign::collect_unread(resource, rules, meaning, &mut unread);
         if let Some(declaration) = declaration {
             declaration.check(resource, rules)?;
             declared.insert(&resource.id, (resource, declaration));
         }
     }
+    notes.extend(foreign::notes_of(unread));
     if declared.is_empty() {
         return Ok(SpecHooks {
             tasks: HookTasks::new(),

@@ -188,11 +188,18 @@ impl<'a> Object<'a> {
     }
 }
 
+/// The service account of a pod. The API server reads the old name of the field if the new one is empty.
+pub(super) fn service_account(pod: &Value) -> Option<&Value> {
+    let fields = ["serviceAccountName", "serviceAccount"];
+    let mut given = fields.into_iter().filter_map(|field| pod.get(field));
+    given.find(|name| name.as_str().is_some_and(|name| !name.is_empty()))
+}
+
 /// The objects that a pod refers to by kind and name, including optional ones: if they are in the same Spec,
 /// they come first.
 fn mounted_objects(pod: &Value) -> Vec<(&'static str, &str)> {
     let mut found: Vec<(&'static str, Option<&Value>)> = vec![
-        ("ServiceAccount", pod.get("serviceAccountName")),
+        ("ServiceAccount", service_account(pod)),
         ("PriorityClass", pod.get("priorityClassName")),
         ("RuntimeClass", pod.get("runtimeClassName")),
     ];

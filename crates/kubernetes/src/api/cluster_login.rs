@@ -72,10 +72,11 @@ impl ClusterLogin {
         }
     }
 
-    /// The login of a stack in the place of a plugin of its cloud; `None` for a plugin of another cloud, or of none.
+    /// The login of a stack in the place of a plugin of a cloud; `None` for a plugin of no cloud.
     ///
     /// # Errors
-    /// The arguments or the variables of the plugin mean another identity than the stack's.
+    /// The arguments or the variables of the plugin mean another identity than the stack's, or the stack has none at that
+    /// cloud.
     pub(crate) fn of_stack(
         plugin: &ExecConfig,
         identity: &StackIdentity,
@@ -83,31 +84,34 @@ impl ClusterLogin {
     ) -> Result<Option<Self>, ForeignIdentity> {
         let command = plugin.command.as_deref().unwrap_or_default();
         let command = Path::new(command).file_name().and_then(|name| name.to_str());
-        let login = match command {
-            Some("aws") => identity
-                .aws
-                .as_ref()
-                .map(|_| Self::eks_of_stack(plugin, identity, environment)),
+        let (has_login, login) = match command {
+            Some("aws") => (
+                identity.aws.is_some(),
+                Self::eks_of_stack(plugin, identity, environment),
+            ),
             Some("gke-gcloud-auth-plugin") => {
-                let google = identity.google.clone();
                 let is_plain = Self::of_plugin(plugin, &CloudEnvironment::default()).is_some();
-                google.map(|google| is_plain.then_some(Self::Gke(google)))
+                let google = identity.google.clone();
+                (google.is_some(), google.filter(|_| is_plain).map(Self::Gke))
             }
-            Some("kubelogin") => identity.azure.clone().map(|azure| {
+            Some("kubelogin") => {
                 // Its application and tenant are the login's, whatever the arguments name.
-                match Self::of_plugin(plugin, &CloudEnvironment::default()) {
-                    Some(Self::Aks { server, .. }) => Some(Self::Aks { azure, server }),
+                let server = match Self::of_plugin(plugin, &CloudEnvironment::default()) {
+                    Some(Self::Aks { server, .. }) => Some(server),
                     _ => None,
-                }
-            }),
-            _ => None,
+                };
+                let azure = identity.azure.clone();
+                let has_login = azure.is_some();
+                let both = azure.zip(server);
+                (has_login, both.map(|(azure, server)| Self::Aks { azure, server }))
+            }
+            _ => return Ok(None),
         };
-        match login {
-            Some(None) => Err(ForeignIdentity {
-                command: command.unwrap_or_default().to_owned(),
-                login: identity.name.clone(),
-            }),
-            known => Ok(known.flatten()),
+        let (command, name) = (command.unwrap_or_default().to_owned(), identity.name.clone());
+        match (has_login, login) {
+            (_, Some(login)) => Ok(Some(login)),
+            (true, None) => Err(ForeignIdentity::Arguments { command, login: name }),
+            (false, None) => Err(ForeignIdentity::NoLogin { command, login: name }),
         }
     }
 
@@ -170,10 +174,25 @@ impl ClusterLogin {
 
 /// A credentials plugin means another identity than the login of the stack.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the arguments of `{}` in the kubeconfig mean another identity than the login `{login}`", command.escape_debug())]
-pub(crate) struct ForeignIdentity {
-    command: String,
-    login: String,
+pub(crate) enum ForeignIdentity {
+    #[error("the arguments of `{}` in the kubeconfig mean another identity than the login `{login}`", command.escape_debug())]
+    Arguments { command: String, login: String },
+    #[error("`{}` in the kubeconfig logs in at a cloud where the login `{login}` has no identity", command.escape_debug())]
+    NoLogin { command: String, login: String },
+}
+
+impl ForeignIdentity {
+    /// What to do about it.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self {
+            Self::Arguments { .. } => {
+                "remove `--profile`, AWS_PROFILE and other arguments that name an identity; `--role-arn` may name a role of the login"
+            }
+            Self::NoLogin { .. } => {
+                "add the cloud of the cluster to this login under `logins` in konverge.yaml; a stack with a login gets nothing of the job's identity"
+            }
+        }
+    }
 }
 
 /// The words and the flags of a command line; `None` for a flag in the short form. A flag without a value has

@@ -304,9 +304,9 @@ fn refused(error: ReadError, variable: Option<&str>) -> Result<UserError, Kubeco
     match error {
         ReadError::Kubeconfig(error) => Err(error),
         ReadError::Untrusted(error) => Ok(untrusted(error, variable)),
-        ReadError::Foreign(error) => Ok(UserError::new(ErrorKind::Config, error.to_string()).hint(
-            "remove `--profile`, AWS_PROFILE and other arguments that name an identity; `--role-arn` may name a role of the login",
-        )),
+        ReadError::Foreign(error) => {
+            Ok(UserError::new(ErrorKind::Config, error.to_string()).hint(error.remedy()))
+        }
     }
 }
 

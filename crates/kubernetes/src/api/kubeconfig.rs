@@ -331,9 +331,19 @@ mod tests {
                 "{more} {env}: {refused}"
             );
         }
-        // Another cloud's plugin has the job's identity; one of no cloud runs without what is hidden.
-        let other = read("{exec: {apiVersion: v1, command: gke-gcloud-auth-plugin}}").unwrap();
-        assert!(matches!(other.login, Some(ClusterLogin::Gke(_))));
+        // At another cloud the stack is nobody, and never the job; a plugin of no cloud runs without what is hidden.
+        for plugin in [
+            "command: gke-gcloud-auth-plugin",
+            "command: /usr/bin/gke-gcloud-auth-plugin",
+            "command: kubelogin, args: [get-token, --login, workloadidentity, --server-id, x]",
+        ] {
+            let refused = read(&format!("{{exec: {{apiVersion: v1, {plugin}}}}}")).unwrap_err();
+            let said = refused.to_string();
+            assert!(
+                said.contains("where the login `prod` has no identity"),
+                "{plugin}: {said}"
+            );
+        }
         let plain = read("{exec: {apiVersion: v1, command: sh}}").unwrap();
         let exec = plain.file.auth_infos[0]
             .auth_info

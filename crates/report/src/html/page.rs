@@ -170,7 +170,7 @@ fn notes_of_generation(input: &CommentInput<'_>) -> Markup {
     html! {
         @if !notes.is_empty() {
             section {
-                h2 { "Generation from AppConfigurations" }
+                h2 { "Notes" }
                 ul {
                     @for note in notes {
                         li {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::error::HookError;
+use super::{super::implicit_deps::service_account, error::HookError};
 use konverge_base::model::{
     hook::{HOOK, HOOK_KEEP, HOOK_ON, HOOK_REVERSIBLE, HookRules, HookTime},
     spec::{Resource, RuntimeKind},
@@ -96,10 +96,8 @@ impl HookDeclaration {
         if is_suspended == Some(true) {
             return Err(HookError::Suspended { id: id.clone() });
         }
-        let account = of_pod("serviceAccountName")
-            .or_else(|| of_pod("serviceAccount"))
-            .filter(|name| !name.is_empty())
-            .unwrap_or("default");
+        let account = pod.and_then(service_account).and_then(Value::as_str);
+        let account = account.unwrap_or("default");
         let metadata = attributes.get("metadata");
         let namespace = metadata.and_then(|metadata| metadata.get("namespace")?.as_str());
         let whole = format!("{}/{account}", namespace.unwrap_or("default"));

@@ -1,9 +1,12 @@
 //! The annotations of Argo CD and of Helm: what they mean here, and which of them mean nothing.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::declaration::{HookDeclaration, annotations};
 use konverge_base::model::{
+    ResourceId,
     hook::{HookRules, HookTime},
     spec::Resource,
 };
@@ -61,17 +64,76 @@ const HELM: Dialect = Dialect {
     recreates: "before-hook-creation",
 };
 
-/// Reads the annotations of the tools that the rules name. Argo CD reads its own before those of Helm, and so do we.
+/// Annotations that mean nothing on the objects which have them, each with its tool and these objects.
+pub(super) type UnreadAnnotations = BTreeMap<(String, String), (&'static str, Vec<ResourceId>)>;
+
+fn read_tools(rules: &HookRules) -> impl Iterator<Item = &'static Dialect> {
+    let tools = [(rules.argocd, &ARGO_CD), (rules.helm, &HELM)];
+    tools
+        .into_iter()
+        .filter(|(reads, _)| *reads)
+        .map(|(_, tool)| tool)
+}
+
+/// The tool that makes an object a hook. Argo CD reads its own annotations before those of Helm, and so do we.
+fn tool_of(annotations: &Map<String, Value>, rules: &HookRules) -> Option<&'static Dialect> {
+    read_tools(rules).find(|tool| annotations.contains_key(tool.hook))
+}
+
+/// Collects the annotations of the tools that [`read`] does not name: those of a plain object, of a hook of ours, and of the
+/// other tool.
+pub(super) fn collect_unread(
+    resource: &Resource,
+    rules: &HookRules,
+    (is_own, is_read): (bool, bool),
+    unread: &mut UnreadAnnotations,
+) {
+    let Some(annotations) = annotations(resource) else {
+        return;
+    };
+    let hook = tool_of(annotations, rules).filter(|_| !is_own);
+    for tool in read_tools(rules) {
+        let is_its_hook = hook.is_some_and(|hook| hook.tool == tool.tool);
+        if is_its_hook && is_read {
+            continue;
+        }
+        for (key, value) in annotations.iter().filter(|(key, _)| key.starts_with(tool.domain)) {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let is_named = is_its_hook && key == tool.hook;
+            if is_named || (key == tool.weight && value.trim() == "0") {
+                continue;
+            }
+            let entry = unread.entry((key.clone(), value));
+            let (_, ids) = entry.or_insert_with(|| (tool.tool, Vec::new()));
+            ids.push(resource.id.clone());
+        }
+    }
+}
+
+/// One note for each annotation, however many objects have it.
+pub(super) fn notes_of(unread: UnreadAnnotations) -> impl Iterator<Item = String> {
+    unread.into_iter().map(|((key, value), (tool, ids))| {
+        let more = match ids.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!(
+            "`{}`{more}: `{}: {}` of {tool} is not understood: it has no meaning here; `dependsOn` gives an order",
+            ids[0],
+            key.escape_debug(),
+            value.escape_debug(),
+        )
+    })
+}
+
+/// Reads the annotations of the tool that makes an object a hook.
 pub(super) fn read(
     resource: &Resource,
     rules: &HookRules,
     notes: &mut Vec<String>,
 ) -> Option<HookDeclaration> {
     let annotations = annotations(resource)?;
-    let dialects = [(rules.argocd, &ARGO_CD), (rules.helm, &HELM)];
-    let (_, dialect) = dialects
-        .into_iter()
-        .find(|(reads, dialect)| *reads && annotations.contains_key(dialect.hook))?;
+    let dialect = tool_of(annotations, rules)?;
     let mut note = |key: &str, value: &str, why: &str| {
         notes.push(format!(
             "`{}`: `{}: {}` of {} is not understood: {why}",

@@ -1,3 +1,5 @@
+mod foreign;
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
@@ -209,6 +211,16 @@ fn bad_hooks_are_refused_with_a_remedy() {
             ],
             "service account `default`",
         ),
+        (
+            vec![
+                with(
+                    "/spec/template/spec",
+                    json!({"restartPolicy": "Never", "serviceAccountName": "", "serviceAccount": "admin"}),
+                ),
+                web.clone(),
+            ],
+            "service account `admin`",
+        ),
         (vec![pre()], "no workload"),
         (vec![post.clone()], "no workload"),
         (
@@ -256,246 +268,34 @@ fn an_account_may_be_listed_with_its_namespace() {
     assert!(!allows("bank/migrator") && !allows("default") && !allows("*"));
 }
 
+/// The API server takes `serviceAccount` if `serviceAccountName` is empty. What it takes comes first, too.
 #[test]
-fn the_annotations_of_other_tools_are_understood_if_that_is_wanted() {
-    let argo = |value: &str| json!({"argocd.argoproj.io/hook": value});
-    let helm = |value: &str| json!({"helm.sh/hook": value});
-    let mut both = argo("PreSync");
-    both["helm.sh/hook"] = json!("post-install");
-    let cases = [
-        (argo("PreSync"), Some((HookTime::Pre, true)), 0),
-        (argo("PostSync"), Some((HookTime::Post, true)), 0),
-        (argo("SyncFail"), Some((HookTime::Failed, true)), 0),
-        (argo("PreDelete"), Some((HookTime::PreDestroy, true)), 0),
-        (argo("Sync"), None, 1),
-        (argo("Skip"), None, 1),
-        (argo("PostDelete"), None, 1),
-        (argo("PreSync,PostSync"), Some((HookTime::Pre, true)), 1),
-        (both, Some((HookTime::Pre, true)), 0),
-        (
-            json!({"argocd.argoproj.io/hook": "PreSync", "argocd.argoproj.io/hook-delete-policy": "BeforeHookCreation", "argocd.argoproj.io/sync-wave": "-1"}),
-            Some((HookTime::Pre, true)),
-            1,
-        ),
-        (
-            json!({"argocd.argoproj.io/hook": "PreSync", "argocd.argoproj.io/hook-delete-policy": "HookSucceeded,HookFailed"}),
-            Some((HookTime::Pre, false)),
-            0,
-        ),
-        (
-            json!({"argocd.argoproj.io/hook": "PreSync", "argocd.argoproj.io/hook-delete-policy": "HookSucceeded"}),
-            Some((HookTime::Pre, true)),
-            1,
-        ),
-        (helm("pre-install,pre-upgrade"), Some((HookTime::Pre, true)), 0),
-        (
-            helm("post-install, post-upgrade"),
-            Some((HookTime::Post, true)),
-            0,
-        ),
-        (helm("pre-install"), Some((HookTime::Pre, true)), 1),
-        (helm("post-upgrade"), Some((HookTime::Post, true)), 1),
-        (helm("pre-delete"), Some((HookTime::PreDestroy, true)), 0),
-        (helm("post-delete"), None, 1),
-        (helm("pre-rollback"), None, 1),
-        (helm("test"), None, 1),
-        (
-            json!({"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-weight": "-5", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded", "helm.sh/hook-output-log-policy": "hook-failed"}),
-            Some((HookTime::Pre, true)),
-            3,
-        ),
-        (
-            json!({"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-weight": "0"}),
-            Some((HookTime::Pre, true)),
-            0,
-        ),
-    ];
-    for (annotations, expected, notes) in cases {
-        let job = hook("m", annotations.clone());
-        let rules = HookRules {
-            argocd: true,
-            helm: true,
-            ..rules()
-        };
-        let (hooks, _) = ordered(&[job.clone(), workload("web")], &rules).unwrap();
-        let found = hooks.tasks.get(&job.id).map(|task| (task.time, task.keeps_last));
-        assert_eq!(
-            (found, hooks.notes.len()),
-            (expected, notes),
-            "{annotations}: {:?}",
-            hooks.notes
-        );
-        let (unread, _) = ordered(&[job, workload("web")], &self::rules()).unwrap();
-        assert!(unread.tasks.is_empty() && unread.notes.is_empty());
-    }
-}
-
-/// Every annotation that the two tools document for hooks, with each of its values, as their users write them: what it
-/// means here, or the note that names it.
-#[test]
-fn each_documented_annotation_is_understood_or_named() {
-    // The key below the tool's domain, the value, what the Job becomes, and the values that are named.
-    type Documented = (
-        &'static str,
-        &'static str,
-        Option<HookTime>,
-        &'static [&'static str],
-    );
-    const ARGO: [Documented; 19] = [
-        ("hook", "PreSync", Some(HookTime::Pre), &[]),
-        ("hook", "PostSync", Some(HookTime::Post), &[]),
-        ("hook", "SyncFail", Some(HookTime::Failed), &[]),
-        ("hook", "PreDelete", Some(HookTime::PreDestroy), &[]),
-        ("hook", "Sync", None, &["Sync"]),
-        ("hook", "Skip", None, &["Skip"]),
-        ("hook", "PostDelete", None, &["PostDelete"]),
-        ("hook", "PreSync, PreSync", Some(HookTime::Pre), &[]),
-        (
-            "hook",
-            "PreSync,Sync,PostSync",
-            Some(HookTime::Pre),
-            &["Sync", "PostSync"],
-        ),
-        (
-            "hook-delete-policy",
-            "BeforeHookCreation",
-            Some(HookTime::Pre),
-            &[],
-        ),
-        (
-            "hook-delete-policy",
-            "HookSucceeded",
-            Some(HookTime::Pre),
-            &["HookSucceeded"],
-        ),
-        (
-            "hook-delete-policy",
-            "HookFailed",
-            Some(HookTime::Pre),
-            &["HookFailed"],
-        ),
-        (
-            "hook-delete-policy",
-            "BeforeHookCreation,HookSucceeded",
-            Some(HookTime::Pre),
-            &["HookSucceeded"],
-        ),
-        (
-            "hook-delete-policy",
-            "HookSucceeded,HookFailed",
-            Some(HookTime::Pre),
-            &[],
-        ),
-        ("sync-wave", "-5", Some(HookTime::Pre), &["-5"]),
-        ("sync-wave", "0", Some(HookTime::Pre), &[]),
-        (
-            "sync-options",
-            "Force=true,Replace=true",
-            Some(HookTime::Pre),
-            &["Force=true,Replace=true"],
-        ),
-        (
-            "compare-options",
-            "IgnoreExtraneous",
-            Some(HookTime::Pre),
-            &["IgnoreExtraneous"],
-        ),
-        ("ignore-healthcheck", "true", Some(HookTime::Pre), &["true"]),
-    ];
-    const HELM: [Documented; 22] = [
-        ("hook", "pre-install,pre-upgrade", Some(HookTime::Pre), &[]),
-        ("hook", "pre-upgrade, pre-install", Some(HookTime::Pre), &[]),
-        ("hook", "post-install,post-upgrade", Some(HookTime::Post), &[]),
-        ("hook", "pre-install", Some(HookTime::Pre), &["pre-install"]),
-        ("hook", "pre-upgrade", Some(HookTime::Pre), &["pre-upgrade"]),
-        ("hook", "post-install", Some(HookTime::Post), &["post-install"]),
-        ("hook", "post-upgrade", Some(HookTime::Post), &["post-upgrade"]),
-        ("hook", "pre-delete", Some(HookTime::PreDestroy), &[]),
-        ("hook", "post-delete", None, &["post-delete"]),
-        ("hook", "pre-rollback", None, &["pre-rollback"]),
-        ("hook", "post-rollback", None, &["post-rollback"]),
-        ("hook", "test", None, &["test"]),
-        ("hook", "test-success", None, &["test-success"]),
-        ("hook", "crd-install", None, &["crd-install"]),
-        (
-            "hook",
-            "pre-install,pre-upgrade,pre-rollback",
-            Some(HookTime::Pre),
-            &["pre-rollback"],
-        ),
-        ("hook-weight", "-5", Some(HookTime::Pre), &["-5"]),
-        ("hook-weight", "0", Some(HookTime::Pre), &[]),
-        (
-            "hook-delete-policy",
-            "before-hook-creation",
-            Some(HookTime::Pre),
-            &[],
-        ),
-        (
-            "hook-delete-policy",
-            "hook-succeeded",
-            Some(HookTime::Pre),
-            &["hook-succeeded"],
-        ),
-        (
-            "hook-delete-policy",
-            "before-hook-creation,hook-succeeded,hook-failed",
-            Some(HookTime::Pre),
-            &[],
-        ),
-        (
-            "hook-output-log-policy",
-            "hook-failed",
-            Some(HookTime::Pre),
-            &["hook-failed"],
-        ),
-        ("resource-policy", "keep", Some(HookTime::Pre), &["keep"]),
-    ];
-    let tools = [
-        ("argocd.argoproj.io", "PreSync", &ARGO[..]),
-        ("helm.sh", "pre-install,pre-upgrade", &HELM[..]),
-    ];
+fn an_account_under_its_old_name_counts() {
     let rules = HookRules {
-        argocd: true,
-        helm: true,
-        ..rules()
+        service_accounts: vec!["default".to_owned()],
+        ..HookRules::default()
     };
-    for (domain, before, table) in tools {
-        for (key, value, time, named) in table {
-            let mut annotations = json!({format!("{domain}/hook"): before});
-            annotations[format!("{domain}/{key}")] = json!(value);
-            let job = hook("m", annotations.clone());
-            let (hooks, _) = ordered(&[job.clone(), workload("web")], &rules).unwrap();
-            let found = hooks.tasks.get(&job.id).map(|task| task.time);
-            assert_eq!(found, *time, "{annotations}");
-            let notes = &hooks.notes;
-            assert_eq!(notes.len(), named.len(), "{annotations}: {notes:?}");
-            for value in *named {
-                let text = format!("`{domain}/{key}: {value}`");
-                assert!(notes.iter().any(|note| note.contains(&text)), "{text}: {notes:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_config_map_that_another_tool_makes_a_hook_is_a_plain_object_and_named() {
-    let annotations = json!({"helm.sh/hook": "pre-install,pre-upgrade"});
-    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop", "annotations": annotations}});
-    let rules = HookRules {
-        helm: true,
-        ..rules()
-    };
-    let (hooks, _) = ordered(
-        &[resource("v1:ConfigMap:shop:c", object), workload("web")],
-        &rules,
-    )
-    .unwrap();
-    assert!(
-        hooks.tasks.is_empty() && hooks.notes[0].contains("plain object"),
-        "{:?}",
-        hooks.notes
+    let account = resource(
+        "v1:ServiceAccount:shop:admin",
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "admin", "namespace": "shop"}}),
     );
+    for named in [
+        json!({"serviceAccountName": "", "serviceAccount": "admin"}),
+        json!({"serviceAccountName": null, "serviceAccount": "admin"}),
+        json!({"serviceAccount": "admin"}),
+        json!({"serviceAccount": "default", "serviceAccountName": "admin"}),
+    ] {
+        let mut job = hook("m", json!({"konverge/hook": "pre"}));
+        let mut pod = named.clone();
+        pod["restartPolicy"] = json!("Never");
+        job.attributes["spec"]["template"]["spec"] = pod;
+        let job_id = job.id.clone();
+        let resources = [account.clone(), job, workload("web")];
+        let failure = UserError::from(ordered(&resources, &rules).unwrap_err());
+        assert!(failure.message.contains("account `admin`"), "{named}: {failure}");
+        let graph = ResourceGraph::from_spec(&resources).unwrap();
+        assert!(graph.ancestors(&job_id).contains(&account.id), "{named}");
+    }
 }
 
 proptest! {

@@ -198,18 +198,66 @@ async fn a_pod_that_does_not_become_ready_says_which_container_and_probe() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_job_says_pod_exit_code_termination_message_and_log() {
     let cluster = Cluster::shared();
-    let (ns, objects) = (cluster.namespace("job-fails").await, Objects::of(cluster).await);
-    node(cluster, &objects, &ns, "job-fails").await;
-    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once", "namespace": ns},
-        "spec": {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": "a:1"}]}}}});
     let mut stack = waiting("job-fails", cluster);
-    let plan = stack.plan_well(std::slice::from_ref(&job)).await;
+    let why = failed_job(&mut stack, cluster, ("job-fails", json!({})), |_| Vec::new()).await;
+    for part in [
+        "BackoffLimitExceeded: Job has reached the specified backoff limit",
+        "pod once-a: container app ended with exit code 3: migration 7 is missing",
+        "last lines of pod once-a, container app:\ncurrent run\nno such table: orders",
+    ] {
+        assert!(why.contains(part), "{part:?} in {why}");
+    }
+}
+
+/// What a hook writes into its log and its termination message is text of the cluster: secrets in it are masked.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_and_the_message_of_a_failed_hook_hold_no_secret() {
+    let cluster = Cluster::shared();
+    let mut stack = waiting("hook-log", cluster);
+    stack.hooks.service_accounts = vec!["default".to_owned()];
+    for secret in ["no such table: orders", "migration 7"] {
+        stack.secrets.learn(secret);
+    }
+    let guarded = |ns: &str| {
+        let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "app", "image": "a:1"}]}});
+        vec![
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": ns},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template}}),
+        ]
+    };
+    let pre = json!({"konverge/hook": "pre"});
+    let why = failed_job(&mut stack, cluster, ("hook-log", pre), guarded).await;
+    for part in [
+        "container app ended with exit code 3: ",
+        " is missing",
+        "last lines of pod once-a, container app:\ncurrent run\n",
+    ] {
+        assert!(why.contains(part), "{part:?} in {why}");
+    }
+    for secret in ["no such table: orders", "migration 7"] {
+        assert!(!why.contains(secret), "{why}");
+    }
+}
+
+/// Applies a Job with these annotations beside other objects, lets it fail, and returns what is said of it.
+async fn failed_job(
+    stack: &mut TestStack,
+    cluster: &Cluster,
+    (name, annotations): (&str, Value),
+    beside: impl FnOnce(&str) -> Vec<Value>,
+) -> String {
+    let (ns, objects) = (cluster.namespace(name).await, Objects::of(cluster).await);
+    node(cluster, &objects, &ns, name).await;
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once", "namespace": ns, "annotations": annotations},
+        "spec": {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": "a:1"}]}}}});
+    let wanted = [vec![job.clone()], beside(&ns)].concat();
+    let plan = stack.plan_well(&wanted).await;
     let controller = async {
         let ended = json!({"exitCode": 3, "reason": "Error", "message": "migration 7 is missing", "startedAt": "2026-01-01T00:00:00Z",
             "finishedAt": "2026-01-01T00:00:01Z", "containerID": "x://1"});
         let status = json!({"phase": "Failed", "containerStatuses": [{"name": "app", "image": "a:1", "imageID": "", "ready": false,
             "restartCount": 0, "state": {"terminated": ended}}]});
-        let pod = json!({"metadata": {"name": "once-a"}, "spec": {"nodeName": "job-fails", "restartPolicy": "Never", "containers": [{"name": "app", "image": "a:1"}]}});
+        let pod = json!({"metadata": {"name": "once-a"}, "spec": {"nodeName": name, "restartPolicy": "Never", "containers": [{"name": "app", "image": "a:1"}]}});
         pod_of(&objects, &job, pod, &status).await;
         let condition = |kind: &str| {
             json!({"type": kind, "status": "True", "reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit",
@@ -219,14 +267,12 @@ async fn a_failed_job_says_pod_exit_code_termination_message_and_log() {
         objects.report(&path(&job, true), &failed).await;
     };
     let (outcome, ()) = tokio::join!(stack.carry_out(plan), controller);
-    let why = why(&outcome);
-    for part in [
-        "BackoffLimitExceeded: Job has reached the specified backoff limit",
-        "pod once-a: container app ended with exit code 3: migration 7 is missing",
-        "last lines of pod once-a, container app:\ncurrent run\nno such table: orders",
-    ] {
-        assert!(why.contains(part), "{part:?} in {why}");
-    }
+    let mut results = outcome.resources.iter();
+    let failed = results
+        .find(|result| result.id.as_str().starts_with("batch/v1:Job:"))
+        .unwrap();
+    assert_eq!(failed.result, ResourceResult::Failed, "{outcome:?}");
+    failed.message.clone().unwrap()
 }
 
 /// What a person would look for next is in the message: the events about the pod, and the last lines of its log.

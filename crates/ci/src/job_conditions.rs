@@ -1,0 +1,279 @@
+//! Which events start a job of a workflow, by the workflow's `on` and the job's `if`. What cannot be known may hold.
+
+use serde_json::Value;
+
+/// Returns true if an event may start a job.
+pub fn may_start(workflow: &Value, job: &Value, event: &str) -> bool {
+    let is_heard = match &workflow["on"] {
+        Value::String(only) => only == event,
+        Value::Array(events) => events.iter().any(|one| one == event),
+        Value::Object(events) => events.contains_key(event),
+        _ => false,
+    };
+    is_heard
+        && match &job["if"] {
+            Value::Bool(always) => *always,
+            Value::String(condition) => may_hold(condition, event),
+            _ => true,
+        }
+}
+
+/// Returns true if a condition may hold at an event. A condition that is not understood may.
+fn may_hold(condition: &str, event: &str) -> bool {
+    let text = condition.trim();
+    let inner = text.strip_prefix("${{").and_then(|rest| rest.strip_suffix("}}"));
+    let tokens = tokens(inner.unwrap_or(text));
+    let mut reader = ConditionReader {
+        tokens: tokens.iter().map(String::as_str).collect(),
+        event,
+    };
+    reader.tokens.reverse();
+    let outcome = reader.any();
+    match reader.tokens.is_empty() {
+        true => outcome.may_hold,
+        false => true,
+    }
+}
+
+/// What a part of a condition may be at an event.
+#[derive(Clone, Copy)]
+struct Outcome {
+    may_hold: bool,
+    may_fail: bool,
+}
+
+impl Outcome {
+    const UNKNOWN: Self = Self {
+        may_hold: true,
+        may_fail: true,
+    };
+
+    fn known(holds: bool) -> Self {
+        Self {
+            may_hold: holds,
+            may_fail: !holds,
+        }
+    }
+
+    fn not(self) -> Self {
+        Self {
+            may_hold: self.may_fail,
+            may_fail: self.may_hold,
+        }
+    }
+}
+
+/// Reads the tokens of a condition. The next one is the last.
+struct ConditionReader<'a> {
+    tokens: Vec<&'a str>,
+    event: &'a str,
+}
+
+impl<'a> ConditionReader<'a> {
+    fn take(&mut self, token: &str) -> bool {
+        let is_next = self.tokens.last() == Some(&token);
+        is_next && self.tokens.pop().is_some()
+    }
+
+    fn any(&mut self) -> Outcome {
+        let mut whole = self.all();
+        while self.take("||") {
+            let next = self.all();
+            whole.may_hold |= next.may_hold;
+            whole.may_fail &= next.may_fail;
+        }
+        whole
+    }
+
+    fn all(&mut self) -> Outcome {
+        let mut whole = self.one();
+        while self.take("&&") {
+            let next = self.one();
+            whole.may_hold &= next.may_hold;
+            whole.may_fail |= next.may_fail;
+        }
+        whole
+    }
+
+    fn one(&mut self) -> Outcome {
+        if self.take("!") {
+            return self.one().not();
+        }
+        if self.take("(") {
+            let inner = self.any();
+            self.take(")");
+            return inner;
+        }
+        let left = self.operand();
+        let is_equal = self.take("==");
+        if !is_equal && !self.take("!=") {
+            return match left {
+                "true" => Outcome::known(true),
+                "false" => Outcome::known(false),
+                _ => Outcome::UNKNOWN,
+            };
+        }
+        let right = self.operand();
+        let outcome = match (left, right) {
+            ("github.event_name", text) | (text, "github.event_name") if text.starts_with('\'') => {
+                Outcome::known(text[1..].eq_ignore_ascii_case(self.event))
+            }
+            // One of several schedules.
+            ("github.event.schedule", text) | (text, "github.event.schedule")
+                if text.starts_with('\'') && self.event != "schedule" =>
+            {
+                Outcome::known(text.len() == 1)
+            }
+            _ => Outcome::UNKNOWN,
+        };
+        match is_equal {
+            true => outcome,
+            false => outcome.not(),
+        }
+    }
+
+    /// A name or a text, without the arguments of a function.
+    fn operand(&mut self) -> &'a str {
+        let first = match self.tokens.last() {
+            Some(&token) if !["(", ")", "||", "&&", "==", "!="].contains(&token) => token,
+            _ => return "",
+        };
+        self.tokens.pop();
+        if self.tokens.last() != Some(&"(") {
+            return first;
+        }
+        let mut depth = 0_u32;
+        while let Some(token) = self.tokens.pop() {
+            match token {
+                "(" => depth += 1,
+                ")" => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        ""
+    }
+}
+
+/// The tokens of a condition. A text has its first quote.
+fn tokens(text: &str) -> Vec<String> {
+    let mut tokens: Vec<String> = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let end = match first {
+            '\'' => {
+                let end = rest[1..].find('\'').map_or(rest.len(), |at| at + 1);
+                tokens.push(rest[..end].to_owned());
+                (end + 1).min(rest.len())
+            }
+            _ => {
+                let operator = ["||", "&&", "==", "!=", "!", "(", ")"];
+                let operator = operator.into_iter().find(|operator| rest.starts_with(operator));
+                let is_end = |c: char| c.is_whitespace() || "|&=!()'".contains(c);
+                let end = operator.map_or_else(|| rest.find(is_end).unwrap_or(rest.len()), str::len);
+                let end = end.max(first.len_utf8());
+                tokens.push(rest[..end].to_owned());
+                end
+            }
+        };
+        rest = rest[end..].trim_start();
+    }
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events of `push`, `pull_request` and `schedule` that may start a job with a condition.
+    fn started(condition: &str) -> String {
+        let events = ["push", "pull_request", "schedule"];
+        let started: Vec<_> = events
+            .into_iter()
+            .filter(|event| may_hold(condition, event))
+            .collect();
+        started.join(" ")
+    }
+
+    #[test]
+    fn a_condition_starts_the_events_that_it_does_not_exclude() {
+        let all = "push pull_request schedule";
+        for (condition, expected) in [
+            ("", all),
+            ("github.event_name == 'push'", "push"),
+            ("${{ github.event_name == 'push' }}", "push"),
+            ("'push' == github.event_name", "push"),
+            ("github.event_name=='PUSH'", "push"),
+            ("github.event_name != 'pull_request'", "push schedule"),
+            ("!(github.event_name == 'pull_request')", "push schedule"),
+            ("!(github.event_name != 'pull_request')", "pull_request"),
+            ("github.ref == 'refs/heads/main'", all),
+            ("github.ref == 'refs/heads/push'", all),
+            ("github.actor != 'dependabot[bot]'", all),
+            ("startsWith(github.head_ref, 'release')", all),
+            ("contains(fromJSON('[\"push\"]'), github.event_name)", all),
+            ("always() && github.event_name == 'push'", "push"),
+            (
+                "github.event_name == 'push' && github.ref == 'refs/heads/main'",
+                "push",
+            ),
+            (
+                "github.event_name == 'push' && (github.ref == 'a' || inputs.x)",
+                "push",
+            ),
+            (
+                "github.event_name == 'push' || github.event.schedule == '17 5 * * *'",
+                "push schedule",
+            ),
+            ("github.event.schedule == '17 5 * * *'", "schedule"),
+            ("github.event.schedule != '17 5 * * *'", all),
+            (
+                "github.event_name == 'merge_group' || (github.event_name == 'pull_request' && (github.event.action != 'edited' || github.event.changes.base))",
+                "pull_request",
+            ),
+            ("false", ""),
+            ("true", all),
+            ("github.event_name == 'push' && false", ""),
+            ("a ? b : 'push'", all),
+            ("github.event_name == ", all),
+            ("(((", all),
+            ("'", all),
+        ] {
+            assert_eq!(started(condition), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_is_switched_off_is_never_started() {
+        let job = |text: &str| konverge_base::yaml::from_str::<Value>(text).unwrap();
+        let push = job("on: push");
+        assert!(may_start(&push, &job("steps: []"), "push"));
+        assert!(!may_start(&push, &job("if: false"), "push"));
+        assert!(may_start(&push, &job("if: true"), "push"));
+        assert!(!may_start(&push, &job("steps: []"), "schedule"));
+    }
+
+    #[test]
+    fn any_text_is_read() {
+        let parts = [
+            "(",
+            ")",
+            "!",
+            "&&",
+            "||",
+            "=",
+            "'",
+            "é",
+            "a",
+            "github.event_name",
+            " ",
+        ];
+        // Each sequence of four parts.
+        for number in 0..parts.len().pow(4) {
+            let digits = (0..4).map(|place| parts[number / parts.len().pow(place) % parts.len()]);
+            may_hold(&digits.collect::<String>(), "push");
+        }
+    }
+}
