@@ -35,7 +35,7 @@ pub async fn find_drift(
     let mut targets = session.targets;
     if stacks.is_empty() {
         let known = match &session.planning.backend {
-            Some(backend) => backend.states.looks().await?,
+            Some(backend) => backend.states.drift_history().await?,
             None => DriftHistory::default(),
         };
         let digest_of = |target: &Target| Some(known.stacks.get(&target.id)?.drift.as_ref()?.digest);
