@@ -1,5 +1,6 @@
 //! The portal of 5,000 stacks with 50 serials each, from MinIO on this machine: the overview read twice, all pages, the
-//! pages after one change, and `konverge serve` under 200 requests a second. Prints what it measures.
+//! pages after one change, and `konverge serve` under 200 requests a second. Prints what it measures; of all stacks and
+//! serials it fails above the bounds, and writes its section of `benches/figures.md` with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! The serials are applied in memory, stack by stack, and what the applies left is copied to MinIO.
 //!
@@ -128,7 +129,42 @@ async fn record_all(store: &Arc<dyn Store>, stacks: usize, serials: usize) {
     }
 }
 
+/// What was measured, in the order of the section.
+struct Measures {
+    rows: Vec<(String, Duration, Option<Duration>)>,
+}
+
+impl Measures {
+    /// A time, and how long it may be.
+    fn add(&mut self, what: impl Into<String>, took: Duration, bound: Option<Duration>) {
+        let what = what.into();
+        println!("{what}: {took:?}");
+        self.rows.push((what, took, bound));
+    }
+
+    /// The table of a section.
+    fn table(&self) -> String {
+        let ms = |time: Duration| format!("{:.0}", time.as_secs_f64() * 1e3);
+        let rows = self.rows.iter().map(|(what, took, bound)| {
+            let bound = bound.map_or_else(|| "none".to_owned(), ms);
+            format!("| {what} | {} | {bound} |\n", ms(*took))
+        });
+        let head = "| what | ms | bound |\n| --- | --- | --- |\n";
+        std::iter::once(head.to_owned()).chain(rows).collect()
+    }
+
+    /// # Panics
+    /// Something took longer than its bound.
+    fn hold(&self) {
+        for (what, took, bound) in &self.rows {
+            assert!(bound.is_none_or(|bound| *took <= bound), "{what}: {took:?}");
+        }
+    }
+}
+
 async fn bench() {
+    let mut measures = Measures { rows: Vec::new() };
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
     let (stacks, serials) = figures();
     let minio = Minio::start();
     let environment = [
@@ -169,27 +205,27 @@ async fn bench() {
     for what in ["overview, cold", "overview, again"] {
         let started = Instant::now();
         let index = read_overview(sources).await.unwrap();
-        println!(
-            "{what}: {} stacks in {:?}",
-            index.overview.stacks.len(),
-            started.elapsed()
-        );
+        assert_eq!(index.overview.stacks.len(), stacks);
+        measures.add(what, started.elapsed(), None);
     }
     let folder = tempfile::tempdir().unwrap();
     let site = FolderSite::open(folder.path()).unwrap();
-    for what in ["all pages", "nothing changed", "one change"] {
+    for (what, bound) in [
+        ("all pages", seconds(60)),
+        ("nothing changed", None),
+        ("one change", seconds(2)),
+    ] {
         if what == "one change" {
             apply(&store, 0, serials).await;
             settle().await;
         }
         let started = Instant::now();
         let report = build(sources, &site).await.unwrap();
-        println!(
-            "{what}: {} read, {} written in {:?}",
-            report.read,
-            report.written,
-            started.elapsed()
+        let what = format!(
+            "{what}: {} stacks read, {} files written",
+            report.read, report.written
         );
+        measures.add(what, started.elapsed(), bound);
     }
     let repository = Repository::init();
     let config = format!("version: 1\nstate: {{url: '{url}', id: bench}}\n");
@@ -202,11 +238,33 @@ async fn bench() {
         "127.0.0.1:0",
         &environment,
     );
-    visit(served, stacks).await;
+    let rate = visit(served, stacks, &mut measures).await;
+    if (stacks, serials) != (STACKS, SERIALS) {
+        return;
+    }
+    let section = format!(
+        "## The portal of {stacks} stacks with {serials} serials each\n\nFrom MinIO on the same machine, 2 cores:\n\n{}\n{}. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench portal` writes this.",
+        measures.table(),
+        rate.text
+    );
+    if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
+        konverge_testkit::performance::write("portal", &section);
+    }
+    measures.hold();
+    assert!(rate.peak_kib < MOST_KIB, "{} KiB", rate.peak_kib);
+}
+
+/// The most memory of `konverge serve`.
+const MOST_KIB: u64 = 200 << 10;
+
+/// What a steady rate of requests did.
+struct SteadyRate {
+    text: String,
+    peak_kib: u64,
 }
 
 /// Asks for pages and documents at a steady rate, whether earlier ones are answered or not.
-async fn visit(served: PortalServer, stacks: usize) {
+async fn visit(served: PortalServer, stacks: usize, measures: &mut Measures) -> SteadyRate {
     let client = reqwest::Client::new();
     let get = async |path: String| {
         let started = Instant::now();
@@ -215,12 +273,10 @@ async fn visit(served: PortalServer, stacks: usize) {
         let size = answer.bytes().await.unwrap().len();
         (started.elapsed(), size)
     };
-    for what in ["cold", "warm"] {
+    for (what, bound) in [("cold", None), ("warm", Some(Duration::from_millis(150)))] {
         let (time, size) = get("/".to_owned()).await;
-        println!(
-            "the overview of `konverge serve`, {what}: {time:?}, {} KiB",
-            size >> 10
-        );
+        let what = format!("the overview of `konverge serve`, {what}, {} KiB", size >> 10);
+        measures.add(what, time, bound);
     }
     let addresses: Vec<_> = (0..RATE * SECONDS)
         .map(|n| {
@@ -245,12 +301,16 @@ async fn visit(served: PortalServer, stacks: usize) {
     let mut times = futures::future::join_all(requests).await;
     let took = started.elapsed();
     times.sort();
-    println!(
-        "{} requests in {took:?}, {RATE} a second were sent: median {:?}, 99 of 100 within {:?}, slowest {:?}; memory {} KiB",
+    let peak_kib = peak_kib(served.pid()).unwrap();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let text = format!(
+        "{} requests in {:.1} s, {RATE} a second were sent: median {:.0} ms, 99 of 100 within {:.0} ms. `konverge serve` took at most {} MiB, of 200 MiB that it may take",
         times.len(),
-        times[times.len() / 2],
-        times[times.len() * 99 / 100],
-        times[times.len() - 1],
-        peak_kib(served.pid()).unwrap()
+        took.as_secs_f64(),
+        ms(times[times.len() / 2]),
+        ms(times[times.len() * 99 / 100]),
+        peak_kib >> 10
     );
+    println!("{text}");
+    SteadyRate { text, peak_kib }
 }
