@@ -132,7 +132,7 @@ impl<'a> SchemaProgram<'a> {
             false => return Ok(None),
         };
         let program = (folder.clone(), vec![Entry::main(path.clone())]);
-        let analysis = programs::analyze(workspace, [program])?;
+        let analysis = programs::analyze(workspace, [program], None)?;
         Ok(Some(Self {
             name,
             path,

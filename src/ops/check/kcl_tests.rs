@@ -31,8 +31,9 @@ pub(super) async fn check(
     selected: &SelectedStacks,
     checked: &CheckedFiles<'_>,
 ) -> Result<Vec<Diagnostic>, UserError> {
-    let here = analyze(&selected.workspace)?;
-    let before = selected.base.as_ref().map(analyze).transpose()?;
+    let before = selected.base.as_ref().map(|base| analyze(base, None));
+    let before = before.transpose()?;
+    let here = analyze(&selected.workspace, before.as_ref())?;
     let is_touched = |stack: &Stack| {
         before.as_ref().is_some_and(|before| {
             let then = before.input_digest(stack).ok();
@@ -96,7 +97,7 @@ async fn run(
 }
 
 /// The folders with tests, each as if it were a stack.
-fn analyze(workspace: &OpenRevision) -> Result<Analysis, UserError> {
+fn analyze(workspace: &OpenRevision, earlier: Option<&Analysis>) -> Result<Analysis, UserError> {
     let files = workspace.source.files();
     let is_file = |path: &RepoPath| files.get(path).is_some_and(|entry| entry.kind == FileKind::File);
     let test_folders: HashSet<RepoPath> = files
@@ -117,5 +118,5 @@ fn analyze(workspace: &OpenRevision) -> Result<Analysis, UserError> {
                 .push(Entry::main(path.clone()));
         }
     }
-    programs::analyze(workspace, programs)
+    programs::analyze(workspace, programs, earlier)
 }

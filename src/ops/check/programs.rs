@@ -11,23 +11,25 @@ use konverge_base::{
 };
 use konverge_repo::{
     affected::Analysis,
-    konfig::{Layout, LayoutReader},
+    konfig::{Changes, FileTreeView, Layout, LayoutReader},
 };
 use konverge_run::OpenRevision;
 
-/// Analyzes programs: the folder and the entries of each. They are the stacks of the result, in this order.
+/// Analyzes programs: the folder and the entries of each. They are the stacks of the result, in this order. What did not
+/// change since an earlier analysis is taken from it.
 pub(super) fn analyze(
     workspace: &OpenRevision,
     programs: impl IntoIterator<Item = (RepoPath, Vec<Entry>)>,
+    earlier: Option<&Analysis>,
 ) -> Result<Analysis, UserError> {
-    let tree = workspace.analysis.tree();
+    let tree = FileTreeView::new(Arc::clone(&workspace.source));
     let reader = LayoutReader::new();
     let mut layout = Layout::default();
     for (folder, entries) in programs {
         let id = StackId::of_folder(&folder);
         layout.stacks.push(Stack {
             compile: reader
-                .folder_setup(tree, &folder, entries)
+                .folder_setup(&tree, &folder, entries)
                 .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?,
             names: id.clone(),
             id,
@@ -39,7 +41,12 @@ pub(super) fn analyze(
             kubeconfig: None,
         });
     }
-    let source = Arc::clone(&workspace.source);
-    let core = workspace.config.kcl.core();
-    Ok(Analysis::new(source, layout, core, &workspace.scans)?)
+    let (core, scans) = (workspace.config.kcl.core(), &workspace.scans);
+    Ok(match earlier {
+        Some(earlier) => {
+            let changes = Changes::compute(earlier.tree(), &tree);
+            Analysis::after(earlier, &changes, tree, Arc::new(layout), core, scans)?
+        }
+        None => Analysis::analyze(tree, layout, core, scans)?,
+    })
 }
