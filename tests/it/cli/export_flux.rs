@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     export::{document, export, files, spec_file},
-    export_targets::{comparable, example_specs, without_secrets},
+    export_targets::{Creation, check_order, comparable, example_specs, without_secrets},
 };
 use crate::support::{
     cluster::Cluster, executable, git::Repository, objects::Objects, process::Konverge, stores::Registry,
@@ -58,7 +58,8 @@ fn check_argo_artifact(folder: &Path, file: &str, url: &str, flux_files: &Path) 
     assert_eq!(read(to.path()), read(flux_files));
 }
 
-/// Flux's own packages pull what was pushed, and apply it in stages: the objects are those of an apply. What needs the
+/// Flux's own packages pull what was pushed, and apply it level by level: the objects are those of an apply, and each edge
+/// that is called kept holds in their creation. What needs the
 /// value of a Secret is left out: an artifact never carries it.
 #[tokio::test]
 #[ignore = "needs the part `flux-artifact`: make test-all"]
@@ -68,7 +69,7 @@ async fn flux_pulls_and_applies_what_an_apply_writes() {
     let registry = Registry::start();
     let (ours, theirs) = (Cluster::start(), Cluster::start());
     let (our_objects, their_objects) = (Objects::of(&ours).await, Objects::of(&theirs).await);
-    let mut compared = 0;
+    let (mut compared, mut kept, mut exact) = (0, 0, 0);
     for (name, mut resources) in example_specs(&example) {
         without_secrets(&mut resources);
         if resources.is_empty() {
@@ -102,23 +103,35 @@ async fn flux_pulls_and_applies_what_an_apply_writes() {
             .env("XDG_STATE_HOME", folder.path().join("state"))
             .run()
             .expect(0);
-        flux(
-            &["apply", to.join("manifests").to_str().unwrap()],
-            Some(&theirs.kubeconfig()),
-        );
-        for (path, content) in files(&to.join("manifests")) {
-            let object: Value = yaml::from_long_str(std::str::from_utf8(&content).unwrap()).unwrap();
-            let get = async |objects: &Objects| {
-                let found = objects.get(&object).await;
-                comparable(found.unwrap_or_else(|| panic!("{name}/{path} is missing")))
-            };
-            assert_eq!(
-                get(&their_objects).await,
-                get(&our_objects).await,
-                "{name}/{path}"
-            );
-            compared += 1;
+        let document = document(&to);
+        let mut created: BTreeMap<String, Creation> = BTreeMap::new();
+        // A Kustomization for each level waits for the one before it.
+        for level in document["levels"].as_array().unwrap() {
+            let files: Vec<_> = level.as_array().unwrap().iter().collect();
+            let folder = to.join(files[0]["file"].as_str().unwrap());
+            let folder = folder.parent().unwrap().to_str().unwrap();
+            flux(&["apply", folder], Some(&theirs.kubeconfig()));
+            for one in files {
+                let path = one["file"].as_str().unwrap();
+                let text = fs::read_to_string(to.join(path)).unwrap();
+                let object: Value = yaml::from_long_str(&text).unwrap();
+                let get = async |objects: &Objects| {
+                    let found = objects.get(&object).await;
+                    found.unwrap_or_else(|| panic!("{name}/{path} is missing"))
+                };
+                let (by_flux, by_us) = (get(&their_objects).await, get(&our_objects).await);
+                let id = one["id"].as_str().unwrap().to_owned();
+                created.insert(id, Creation::read(&by_flux));
+                assert_eq!(comparable(by_flux), comparable(by_us), "{name}/{path}");
+                compared += 1;
+            }
         }
+        let order = check_order(&document, &created);
+        kept += order.kept;
+        exact += order.exact;
     }
-    assert!(compared > 60, "{compared}");
+    assert!(
+        compared > 60 && kept > 40 && exact > 20,
+        "{compared} objects, {kept} edges, {exact} of them by the version"
+    );
 }

@@ -520,21 +520,14 @@ async fn check_install(part: &str) {
                 .unwrap_or_else(|| panic!("{object} is not installed"));
             created.insert(
                 resource["id"].as_str().unwrap().to_owned(),
-                Creation::of(&by_helm),
+                Creation::read(&by_helm),
             );
             assert_eq!(comparable(by_helm), comparable(by_us), "{}", resource["id"]);
             compared += 1;
         }
-        for edge in document["kept"].as_array().unwrap() {
-            let made = |end: &str| &created[edge[end].as_str().unwrap()];
-            let (from, to) = (made("from"), made("to"));
-            assert!(from.time <= to.time, "{edge}");
-            kept += 1;
-            if let (Some(from), Some(to)) = (from.version, to.version) {
-                assert!(from < to, "{edge}");
-                exact += 1;
-            }
-        }
+        let order = check_order(&document, &created);
+        kept += order.kept;
+        exact += order.exact;
     }
     assert!(
         compared > 70 && kept > 50 && exact > 20,
@@ -542,8 +535,32 @@ async fn check_install(part: &str) {
     );
 }
 
+/// How many edges were checked.
+pub(super) struct CheckedOrder {
+    /// All that the document calls kept.
+    pub(super) kept: usize,
+    /// Those of which the version of the cluster tells the order.
+    pub(super) exact: usize,
+}
+
+/// Checks that each edge that the document calls kept holds in the creation of its objects, by their ids.
+pub(super) fn check_order(document: &Value, created: &BTreeMap<String, Creation>) -> CheckedOrder {
+    let mut order = CheckedOrder { kept: 0, exact: 0 };
+    for edge in document["kept"].as_array().unwrap() {
+        let made = |end: &str| &created[edge[end].as_str().unwrap()];
+        let (from, to) = (made("from"), made("to"));
+        assert!(from.time <= to.time, "{edge}");
+        order.kept += 1;
+        if let (Some(from), Some(to)) = (from.version, to.version) {
+            assert!(from < to, "{edge}");
+            order.exact += 1;
+        }
+    }
+    order
+}
+
 /// When an object was made.
-struct Creation {
+pub(super) struct Creation {
     /// In whole seconds.
     time: String,
     /// The version of the whole cluster at that write, if nobody has written the object since.
@@ -551,7 +568,8 @@ struct Creation {
 }
 
 impl Creation {
-    fn of(live: &Value) -> Self {
+    /// The creation of a live object.
+    pub(super) fn read(live: &Value) -> Self {
         let metadata = &live["metadata"];
         let writes = metadata["managedFields"].as_array().unwrap();
         let version = metadata["resourceVersion"].as_str().unwrap().parse().unwrap();
