@@ -151,7 +151,8 @@ async fn a_value_of_no_store_is_left_by_a_kill_a_rollback_or_the_end_of_its_stac
         "--output",
         "json",
     ];
-    killed.run(&rollback, 0);
+    // It shows its plan and asks.
+    killed.run(&rollback, 64);
     killed.run(&[&rollback[..], &["--yes"]].concat(), 0);
     let live = objects.get(&pay).await.unwrap();
     assert_eq!(live["metadata"]["annotations"]["note"], "one");

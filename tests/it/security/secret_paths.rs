@@ -54,9 +54,12 @@ fn resources() -> Vec<Value> {
     all
 }
 
+/// Without it a Spec may not choose the key, and is refused before anything is shown.
+const SECRET_KEY_ALLOWED: &str = "version: 1\nterraform: {credential_settings: [secret_key]}\n";
+
 #[test]
 fn no_command_shows_a_secret_of_any_shape() {
-    let shop = Shop::new("", &[]);
+    let shop = Shop::new(SECRET_KEY_ALLOWED, &[]);
     shop.wants("dev", &[]);
     shop.wants("dev", &resources());
     for output in ["text", "json", "markdown", "html"] {
@@ -133,7 +136,7 @@ fn secrets_are_shown_to_who_asks_but_never_in_ci() {
 
 #[test]
 fn what_kcl_prints_is_masked_before_it_is_told() {
-    let shop = Shop::new("", &[]);
+    let shop = Shop::new(SECRET_KEY_ALLOWED, &[]);
     shop.wants("dev", &resources());
     let program = shop.monorepo.read("apps/shop/dev/main.k");
     let printed = format!(

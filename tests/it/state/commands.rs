@@ -151,7 +151,7 @@ fn stacks_move_and_are_forgotten() {
     let back = home.run(&["show", "echo/dev", "--serial", "1"]).expect(0);
     assert!(back.stdout.contains("v1:Namespace:http-echo"), "{}", back.stdout);
     for command in ["show", "history"] {
-        let unknown = home.run(&[command, "no/such"]).expect(1);
+        let unknown = home.run(&[command, "no/such"]).expect(64);
         assert!(
             unknown.stderr.contains("nothing is recorded"),
             "{}",

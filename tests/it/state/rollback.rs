@@ -253,10 +253,11 @@ async fn what_can_not_be_made_again_is_not_rolled_back() {
         &shop.rollback(&["--to", "5", "--yes"]).expect(1),
         &["is not there at commit", &gone[..7]],
     );
+    // Where nothing is to change there is nothing to ask, as in an apply: the serial says that it was rolled back.
     assert_eq!(shop.rollback(&["--to", "1"]).code, Some(0));
     assert_eq!(
         (shop.history().len(), shop.word().await),
-        (serials + 1, json!("first"))
+        (serials + 2, json!("first"))
     );
 }
 
@@ -297,22 +298,20 @@ async fn a_rollback_that_replaces_shows_the_field_that_forces_it() {
     objects.merge(&object, "kubectl-edit", &by_hand).await;
     let uid = objects.get(&object).await.unwrap()["metadata"]["uid"].clone();
 
-    let shown = shop.rollback(&["--to", "1", "--output", "json"]).expect(0).json();
-    let resource = &shown["stacks"][0]["resources"][0];
-    assert_eq!(resource["action"], "replace", "{shown}");
-    assert_eq!(resource["replace"], json!(["/data"]), "{shown}");
-    let changes = resource["changes"].as_array().unwrap();
+    let shown = shop.rollback(&["--to", "1"]).expect(64).stderr;
+    for line in [
+        "1 to replace",
+        "must be replaced: data changed",
+        "-  word: second",
+        "+  word: first  # forces replacement",
+        "add `--yes`",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
     // The label that was added by hand goes with the old object: it is no change of the Spec, and nothing else is.
-    assert_eq!(changes.len(), 1, "{shown}");
-    assert_eq!(
-        [
-            &changes[0]["path"],
-            &changes[0]["from"],
-            &changes[0]["to"],
-            &changes[0]["origin"]
-        ],
-        ["/data/word", "second", "first", "change"]
-    );
+    let changed = shown.lines().map(str::trim_start);
+    let changed = changed.filter(|line| line.starts_with("+ ") || line.starts_with("- "));
+    assert_eq!(changed.count(), 2, "{shown}");
     assert_eq!(objects.get(&object).await.unwrap()["metadata"]["uid"], uid);
     shop.rollback(&["--to", "1", "--yes"]).expect(0);
     assert_eq!(shop.word().await, "first");
