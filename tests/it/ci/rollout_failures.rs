@@ -325,7 +325,7 @@ async fn a_deployment_that_turns_unready_is_rolled_back() {
     let states = stage.states().await;
     let number = states.rollout_number("web").await.unwrap();
     for began in seen.unready_since.values_mut() {
-        began.local = began.local - 2.hours();
+        began.local -= 2.hours();
         began.server = began.server.map(|server| server - 2.hours());
     }
     assert!(states.write_rollout(number + 1, &seen).await.unwrap());
