@@ -101,7 +101,11 @@ fn main() {
     );
     for (what, (best, median), bound) in &rows {
         let bound = bound.map_or_else(|| "none".to_owned(), |bound| format!("{bound:.0}"));
-        section.push_str(&format!("| {what} | {:.0} | {:.0} | {bound} |\n", ms(*best), ms(*median)));
+        section.push_str(&format!(
+            "| {what} | {:.0} | {:.0} | {bound} |\n",
+            ms(*best),
+            ms(*median)
+        ));
     }
     section.push_str(&format!(
         "\nPeak memory: {peak:.0} MiB of the server, {watch_peak:.0} MiB of `watch`. Bound: 250 MiB. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench editor` writes this."
@@ -112,7 +116,10 @@ fn main() {
     }
     if !quick {
         for (what, (_, median), bound) in &rows {
-            assert!(bound.is_none_or(|bound| ms(*median) <= bound), "{what}: {median:?}");
+            assert!(
+                bound.is_none_or(|bound| ms(*median) <= bound),
+                "{what}: {median:?}"
+            );
         }
         assert!(peak < 250.0 && watch_peak < 250.0, "{peak} MiB, {watch_peak} MiB");
     }

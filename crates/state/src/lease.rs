@@ -50,6 +50,8 @@ struct Inner {
     grant: LeaseGrant,
     standing: Mutex<LeaseRenewal>,
     journal: tokio::sync::Mutex<LeaseJournal>,
+    /// Held while a renewal is written.
+    renewing: tokio::sync::Mutex<()>,
 }
 
 struct LeaseRenewal {
@@ -92,6 +94,7 @@ impl Lease {
             }),
             grant,
             journal: tokio::sync::Mutex::default(),
+            renewing: tokio::sync::Mutex::default(),
         });
         let renewing = Arc::clone(&inner);
         Self {
@@ -213,7 +216,7 @@ impl Lease {
         beside: StateExtras,
     ) -> Result<u64, StateError> {
         let inner = &*self.inner;
-        self.renewals.abort();
+        self.stop_renewing().await;
         let journal = inner.journal.lock().await;
         if journal.open.add_missing_to(&mut state) {
             state.input_digest = None;
@@ -282,12 +285,26 @@ impl Lease {
         Ok(serial)
     }
 
+    /// Stops the renewals. One that is being written is waited for: a store may write it after it was given up, and so also
+    /// after the folder of a live test was deleted. A store that does not answer is not waited for longer than renewals are
+    /// apart.
+    async fn stop_renewing(&self) {
+        let inner = &*self.inner;
+        let written = tokio::select! {
+            biased;
+            written = inner.renewing.lock() => Some(written),
+            () = inner.states.clock.sleep(inner.grant.term / 3) => None,
+        };
+        self.renewals.abort();
+        drop(written);
+    }
+
     /// Releases the lease without a new state. The journal stays for the next run.
     ///
     /// # Errors
     /// Errors of the store. The lease then stays until it expires.
     pub async fn release(&self) -> Result<(), StateError> {
-        self.renewals.abort();
+        self.stop_renewing().await;
         let inner = &*self.inner;
         if inner.lock_renewal().ended {
             return Ok(());
@@ -423,6 +440,7 @@ impl Inner {
     }
 
     async fn renew(&self) -> Result<(), StateError> {
+        let _writing = self.renewing.lock().await;
         loop {
             let asked = self.states.clock.monotonic();
             let place = self.lock_renewal().next;

@@ -517,6 +517,27 @@ async fn a_lease_is_renewed_each_third_of_its_term() {
     assert_eq!(renewals(TERM * 3).await, 4, "nobody renews it any more");
 }
 
+/// A store may write what was given up, even after the whole row was deleted.
+#[tokio::test]
+async fn a_release_waits_for_the_renewal_that_is_being_written_and_not_for_ever() {
+    for is_answered in [true, false] {
+        let bench = Bench::new();
+        let lease = Arc::new(bench.acquire().await);
+        let mut written = Some(lease.inner.renewing.lock().await);
+        let released = Arc::clone(&lease);
+        let releasing = tokio::spawn(async move { released.release().await });
+        let_others_work().await;
+        assert!(!releasing.is_finished());
+        match is_answered {
+            true => drop(written.take()),
+            false => bench.clock.set(TERM / 3),
+        }
+        let_others_work().await;
+        assert!(releasing.is_finished(), "{is_answered}");
+        releasing.await.unwrap().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_renewal_that_failed_is_tried_again_soon_and_named_when_the_lease_is_lost() {
     let is_away = Arc::new(AtomicBool::new(false));
