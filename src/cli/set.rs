@@ -204,7 +204,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if let (Err(refusal), Some(github), Some(commit), SetRequest::Keep(drift)) =
         (&prepared, &github, &commit, &request)
     {
-        set::tell_drift_issue(&run, github, &repository, commit, drift, refusal).await;
+        let told = set::tell_drift_issue(&run, github, &repository, commit, drift, refusal).await;
+        // The refusal itself matters more.
+        if let Err(error) = told
+            && !run.cancel.is_cancelled()
+        {
+            run.warn("the drift issue has no comment about it", error);
+        }
     }
     let prepared = prepared?;
     let mut result = None;

@@ -17,8 +17,10 @@ use konverge_report::{
 };
 use konverge_run::{RunContext, redact};
 
-/// Says on the drift issue of a stack why its difference was not kept. There is one comment for each difference. What goes
-/// wrong is a warning: the refusal itself matters more.
+/// Says on the drift issue of a stack why its difference was not kept. There is one comment for each difference.
+///
+/// # Errors
+/// The run is interrupted, the configuration of the commit is invalid, or GitHub refuses it.
 pub async fn tell_drift_issue(
     run: &RunContext,
     client: &Client,
@@ -26,23 +28,8 @@ pub async fn tell_drift_issue(
     commit: &CommitId,
     drift: &StackPlan,
     refusal: &UserError,
-) {
-    if run.check_interrupted().is_err() {
-        return;
-    }
-    if let Err(error) = tell(run, client, repository, commit, drift, refusal).await {
-        run.warn("the drift issue has no comment about it", error);
-    }
-}
-
-async fn tell(
-    run: &RunContext,
-    client: &Client,
-    repository: &Repository,
-    commit: &CommitId,
-    drift: &StackPlan,
-    refusal: &UserError,
 ) -> Result<(), UserError> {
+    run.check_interrupted()?;
     let config = Config::load(repository.revision(commit)?.as_ref())?;
     let place = CommentMarker::new(MarkerKind::Drift, drift.id.as_str());
     let Some(issue) = client.job_issue(config.drift.label(), &place).await? else {

@@ -155,11 +155,11 @@ fn a_push_to_other_stacks_of_the_rollout_does_not_lift_what_failed() {
     let other = failed(&other);
     assert_eq!(started_at('b', &with_b, Some(&other)), None);
     // Each of the two is lifted by its own newer change alone, with all that failed beside it.
-    let mended = [both[0], both[1], ("b/canary", 0, "newer")];
-    let next = started_at('c', &mended, Some(&other)).unwrap();
+    let fixed = [both[0], both[1], ("b/canary", 0, "newer")];
+    let next = started_at('c', &fixed, Some(&other)).unwrap();
     assert_eq!(ids(&next), ["b/canary", ""]);
-    let mended = [both[0], ("a/prod", 1, "two"), ("b/canary", 0, "new")];
-    let next = started_at('c', &mended, Some(&other)).unwrap();
+    let fixed = [both[0], ("a/prod", 1, "two"), ("b/canary", 0, "new")];
+    let next = started_at('c', &fixed, Some(&other)).unwrap();
     assert_eq!(ids(&next), ["a/canary", "a/prod"]);
 }
 

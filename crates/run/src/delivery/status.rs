@@ -106,7 +106,7 @@ impl ControllerStatus {
 pub(crate) fn left_to_controller(stack: &StackId) -> UserError {
     let what = format!("`{stack}` is as applied, and only its controller can become healthy again");
     UserError::new(ErrorKind::Kubernetes, what)
-        .hint("see what the controller says: let it sync, or mend what it names")
+        .hint("see what the controller says: let it sync, or fix what it names")
 }
 
 #[cfg(test)]
