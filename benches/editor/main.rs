@@ -79,7 +79,7 @@ fn main() {
     std::fs::write(monorepo.path.join("notes.txt"), "x\n").unwrap();
     git(&["add", "notes.txt"]);
     for (hook, arguments) in [
-        ("`konverge-check`", vec!["check", "--base", "HEAD"]),
+        ("`konverge-check`", vec!["check", "--staged"]),
         (
             "`konverge-affected`",
             vec!["affected", "--diff", "--base", "HEAD"],

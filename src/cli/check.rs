@@ -19,12 +19,16 @@ use konverge_run::{OpenRequest, Selection, repository_root};
   konverge check                    what the change touches
   konverge check --all              the whole repository
   konverge check --fix              format the files, too
+  konverge check --staged           what the next commit changes, in a git hook
   konverge check --update           rewrite the golden files")]
 pub struct Args {
     #[command(flatten)]
     stacks: Stacks,
     #[command(flatten)]
     revisions: Revisions,
+    /// Check what is staged, as the next commit will hold it, against HEAD
+    #[arg(long, conflicts_with_all = ["names", "all", "base", "rev", "worktree", "update", "fix"])]
+    staged: bool,
     /// Write golden files (ci-test/stdout.golden.yaml) that differ, in the layout that they have
     #[arg(long, conflicts_with = "rev")]
     update: bool,
@@ -84,7 +88,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         Selection::Affected => FileScope::Change,
     };
     let root = repository_root(&run.dir)?;
-    let selected = selected_stacks::open(&run, &request).await?;
+    let selected = match args.staged {
+        true => selected_stacks::open_staged(&run, request.shard).await?,
+        false => selected_stacks::open(&run, &request).await?,
+    };
     let scope = CheckScope {
         files,
         update: args.update,

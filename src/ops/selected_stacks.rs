@@ -1,9 +1,12 @@
 //! Opens a revision and selects stacks, for use cases that need neither state nor infrastructure.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
-use konverge_base::{error::UserError, model::stack::Stack};
-use konverge_repo::git::Repository;
+use konverge_base::{
+    error::UserError,
+    model::{Shard, stack::Stack},
+};
+use konverge_repo::git::{GitError, Repository};
 use konverge_run::{
     AnalysisCache, ComparedRevisions, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, session,
 };
@@ -30,13 +33,44 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
         Some(rev) => RevisionSpec::Commit(repository.resolve(rev)?),
         None => RevisionSpec::Worktree,
     };
-    let mut revisions = ComparedRevisions::open(run, &repository, &at, None)?;
+    open_at(run, &repository, request, at).await
+}
+
+/// Opens what is staged, with the stacks that it affects: in the first commit all of them. `git commit` names the index to
+/// its hooks.
+///
+/// # Errors
+/// As [`open`]; the index has a conflict.
+pub async fn open_staged(run: &RunContext, shard: Option<Shard>) -> Result<SelectedStacks, UserError> {
+    let repository = Repository::discover(&run.dir)?;
+    let selection = match repository.resolve("HEAD") {
+        Ok(_) => Selection::Affected,
+        Err(GitError::NothingCommitted) => Selection::All,
+        Err(error) => return Err(error.into()),
+    };
+    let request = OpenRequest {
+        selection,
+        base: Some("HEAD".to_owned()),
+        shard,
+        ..OpenRequest::default()
+    };
+    let at = RevisionSpec::Staged(run.var("GIT_INDEX_FILE").map(PathBuf::from));
+    open_at(run, &repository, &request, at).await
+}
+
+async fn open_at(
+    run: &RunContext,
+    repository: &Repository,
+    request: &OpenRequest,
+    at: RevisionSpec,
+) -> Result<SelectedStacks, UserError> {
+    let mut revisions = ComparedRevisions::open(run, repository, &at, None)?;
     let mut stacks = match &request.selection {
         Selection::All => revisions.head.layout.stacks.clone(),
         Selection::Named(names) => revisions.head.find_stacks(run, repository.root(), names)?,
-        Selection::Affected => match session::base_commit(run, &repository, request, &at).await? {
+        Selection::Affected => match session::base_commit(run, repository, request, &at).await? {
             Some(commit) => {
-                revisions = revisions.with_base(&repository, commit)?;
+                revisions = revisions.with_base(repository, commit)?;
                 let targets = revisions.targets(&revisions.affected());
                 targets.into_iter().filter_map(|target| target.head).collect()
             }

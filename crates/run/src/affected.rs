@@ -179,6 +179,7 @@ fn open_base(
         Err(failure) if failure.room_error::<ConfigError>().is_some() => {
             let files = match head {
                 RevisionSpec::Worktree => repository.worktree()?,
+                RevisionSpec::Staged(file) => repository.staged(file.as_deref())?,
                 RevisionSpec::Commit(commit) => repository.revision(commit)?,
             };
             let config = Config::load(files.as_ref())?;

@@ -53,13 +53,12 @@ impl ComparedRevisions {
     /// # Errors
     /// The commit cannot be read.
     pub fn with_base(mut self, repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
-        let own = Config::load(repository.revision(&commit)?.as_ref());
+        let at = RevisionSpec::Commit(commit);
         // The change fixes an invalid base configuration.
-        let config = match own {
+        let config = match self.known.config_at(repository, &at)? {
             Ok(own) => self.head.config.with_layout_of(&own),
             Err(_) => self.head.config.clone(),
         };
-        let at = RevisionSpec::Commit(commit);
         let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
         // Of a working tree, the commit that is checked out is saved already.
         if self.head.commit().is_some() {

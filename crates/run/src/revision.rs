@@ -16,7 +16,7 @@ use konverge_base::{
         stack::Stack,
     },
 };
-use konverge_config::Config;
+use konverge_config::{Config, ConfigError};
 use konverge_repo::{
     affected::{Analysis, ScanCache, Snapshot},
     git::Repository,
@@ -29,6 +29,8 @@ use konverge_state::IndexedStates;
 pub enum RevisionSpec {
     /// The working tree.
     Worktree,
+    /// What the next commit holds: the index, or another file of that kind (`GIT_INDEX_FILE`).
+    Staged(Option<PathBuf>),
     /// A commit.
     Commit(CommitId),
 }
@@ -97,6 +99,19 @@ impl AnalysisCache {
             places,
             writers: Mutex::default(),
         }
+    }
+
+    /// The configuration of a revision. The inner error is one of its text.
+    ///
+    /// # Errors
+    /// The revision cannot be read.
+    pub(crate) fn config_at(
+        &self,
+        repository: &Repository,
+        at: &RevisionSpec,
+    ) -> Result<Result<Config, ConfigError>, UserError> {
+        let (source, _) = source(self, repository, at)?;
+        Ok(Config::load(source.as_ref()))
     }
 
     /// Saves a revision for the next run, which probably starts from it. It is written in the background, at
@@ -282,7 +297,7 @@ impl OpenRevision {
         };
         let near = match at {
             RevisionSpec::Commit(_) => near,
-            RevisionSpec::Worktree => {
+            RevisionSpec::Worktree | RevisionSpec::Staged(_) => {
                 known.keep_checked_out(repository, &config);
                 known.nearest(None)
             }
@@ -541,6 +556,7 @@ fn source(
 ) -> Result<(Arc<dyn Source>, Option<CachedRevision>), UserError> {
     Ok(match at {
         RevisionSpec::Worktree => (repository.worktree()?, None),
+        RevisionSpec::Staged(file) => (repository.staged(file.as_deref())?, None),
         RevisionSpec::Commit(commit) => {
             let near = known.nearest(Some(repository.tree(commit)?));
             let listing = near.as_ref().and_then(CachedRevision::listing);

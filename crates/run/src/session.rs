@@ -367,13 +367,13 @@ pub async fn base_commit(
         let tip = repository.resolve(&branch)?;
         let head = match at {
             RevisionSpec::Commit(commit) => commit.clone(),
-            RevisionSpec::Worktree => repository.resolve("HEAD")?,
+            RevisionSpec::Worktree | RevisionSpec::Staged(_) => repository.resolve("HEAD")?,
         };
         let base = repository.merge_base_fetching(&tip, &head, credentials).await?;
         if base == head && by_change {
             let compared = match at {
                 RevisionSpec::Commit(_) => "there is nothing to compare",
-                RevisionSpec::Worktree => "only what is not committed is compared",
+                RevisionSpec::Worktree | RevisionSpec::Staged(_) => "only what is not committed is compared",
             };
             run.notes.note(&format!(
                 "{}: {compared}. {BEFORE}, `--all` takes every stack",

@@ -9,6 +9,7 @@ pub mod check_change;
 pub mod check_data;
 pub mod check_goldens;
 pub mod check_policy;
+pub mod check_staged;
 pub mod cores;
 pub mod delivery;
 pub mod delivery_hand_over;

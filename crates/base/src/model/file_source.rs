@@ -103,7 +103,7 @@ pub trait Source: Send + Sync {
     /// The object is missing (a partial clone) or damaged.
     fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError>;
 
-    /// The commit, or `None` for the working tree.
+    /// The commit, or `None` for the working tree and for the index.
     fn commit(&self) -> Option<&CommitId>;
 
     /// The tree that the files come from. `None` for the working tree, and if files of submodules are among

@@ -398,3 +398,42 @@ fn the_tests_of_a_set_run() {
     );
     assert!(failed[0].why.contains("do_magic"), "{failed:?}");
 }
+
+/// The engine says that 0.1 and 0.2 are not 0.3, and OPA says that they are: neither answer passes.
+#[test]
+fn what_cannot_be_added_up_as_in_opa_denies() {
+    let rules = "package main\ndeny contains \"unequal\" if input.spec.a + input.spec.b != input.spec.c\n";
+    let object = |c: Value| {
+        let object = json!({"apiVersion": "v1", "kind": "Sum", "metadata": {"name": "x"}, "spec": {"a": 1, "b": 2, "c": c}});
+        document(vec![wanted("v1:Sum:shop:x", object)])
+    };
+    let set = rego("input: objects", rules);
+    let findings = |document| set.findings(document, &secrets());
+    assert_eq!(findings(&object(json!(3))), []);
+    assert_eq!(
+        said(&findings(&object(json!(4)))),
+        [(Enforcement::Deny, "s/main.deny", "unequal")]
+    );
+    let refused = findings(&object(json!(3.5)));
+    assert_eq!(refused[0].verdict, Enforcement::Deny);
+    assert!(
+        refused[0].message.contains("it has a decimal number"),
+        "{}",
+        refused[0].message
+    );
+
+    let data = |text| {
+        PolicySet::load(
+            &config("input: objects"),
+            &[file("p/a.rego", rules)],
+            &[file("d.yaml", text)],
+        )
+    };
+    assert_eq!(data("limit: 3\n").findings(&object(json!(3)), &secrets()), []);
+    let refused = data("limit: 0.5\n").findings(&object(json!(3)), &secrets());
+    assert!(
+        refused[0].message.contains("d.yaml: it has a decimal number"),
+        "{}",
+        refused[0].message
+    );
+}

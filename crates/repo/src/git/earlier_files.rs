@@ -37,6 +37,23 @@ pub(super) fn earlier_files(
     Ok(found.collect())
 }
 
+/// The same of the commit that is checked out and of those before it; nothing where nothing is committed.
+pub(super) fn earlier_than_head(
+    handles: &RepositoryPool,
+    now: &FileTree,
+) -> Result<Vec<EarlierFile>, SourceError> {
+    let head = handles.with(|git| match git.head() {
+        Ok(head) => Ok(Some(head.peel_to_commit()?.id())),
+        Err(error) if error.code() == git2::ErrorCode::UnbornBranch => Ok(None),
+        Err(error) => Err(error.into()),
+    });
+    let head = head.map_err(|error| SourceError {
+        what: "HEAD".to_owned(),
+        why: error.to_string(),
+    })?;
+    head.map_or_else(|| Ok(Vec::new()), |head| earlier_files(handles, head, now))
+}
+
 /// The commit in which each content of a path was found.
 type Found = BTreeMap<(RepoPath, BlobId), git2::Oid>;
 

@@ -34,6 +34,9 @@ pub enum GitError {
     /// A bare repository has no working tree.
     #[error("the repository at `{0}` is bare: it has no working tree")]
     Bare(String),
+    /// A merge or rebase stopped, and nothing can be committed before somebody resolves it.
+    #[error("`{0}` has a conflict that is not resolved")]
+    Conflict(String),
     /// A tree contains a name that no checkout can contain.
     #[error("the tree of {revision} holds the name `{name}` in `{folder}`, which no checkout may hold")]
     HostileName {
@@ -106,6 +109,7 @@ impl From<GitError> for UserError {
                 .hint("name the commit to compare with: `--base REV`")
                 .hint("or let git find it: `git remote set-head origin --auto`"),
             GitError::Bare(_) => failure.hint("read a commit instead: leave `--worktree` out, or name it: `--rev REV`"),
+            GitError::Conflict(_) => failure.hint("resolve it, and stage the file: `git add`"),
             GitError::Fetch { .. } => failure
                 .hint("check that the token may read the repository (`permissions: contents: read`)")
                 .hint(EVERYTHING),

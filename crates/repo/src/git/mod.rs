@@ -10,6 +10,7 @@ mod earlier_files;
 mod edited_source;
 mod error;
 mod fetch;
+mod index_source;
 mod index_stamp;
 mod object_ids;
 mod pool;

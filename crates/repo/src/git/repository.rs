@@ -11,6 +11,7 @@ use super::{
     commit_source::CommitSource,
     earlier_files::shallow_boundary,
     fetch::{FetchSpec, fetch},
+    index_source::IndexSource,
     normalize_url,
     object_ids::{commit_id, oid, tree_id, tree_of},
     pool::RepositoryPool,
@@ -283,6 +284,18 @@ impl Repository {
             return Err(GitError::Bare(self.root.display().to_string()));
         }
         Ok(Arc::new(WorktreeSource::read(&self.handles, &self.root)?))
+    }
+
+    /// The files of the index, which are what the next commit holds. `file` is another index than the repository's; its
+    /// path is relative to [`Repository::root`].
+    ///
+    /// # Errors
+    /// The repository is bare, or its index cannot be read or has a conflict.
+    pub fn staged(&self, file: Option<&Path>) -> Result<Arc<dyn Source>, GitError> {
+        if self.bare {
+            return Err(GitError::Bare(self.root.display().to_string()));
+        }
+        Ok(Arc::new(IndexSource::read(&self.handles, &self.root, file)?))
     }
 
     /// The files of the working tree, of which an earlier state and what was written since are known. Only written files

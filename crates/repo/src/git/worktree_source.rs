@@ -8,8 +8,14 @@ use std::{
 };
 
 use super::{
-    GitError, blobs::read_blob, earlier_files::earlier_files, index_stamp::IndexStamp, object_ids::blob_id,
-    pool::RepositoryPool, submodules::graft_submodules, tree_walk::checked_name,
+    GitError,
+    blobs::read_blob,
+    earlier_files::earlier_than_head,
+    index_source::{IndexedFile, checked_path},
+    index_stamp::IndexStamp,
+    object_ids::blob_id,
+    pool::RepositoryPool,
+    submodules::graft_submodules,
 };
 use konverge_base::model::{
     CommitId, RepoPath,
@@ -41,19 +47,12 @@ impl WorktreeSource {
             let stamp = IndexStamp::take(git);
             let mut index = git.index()?;
             index.read(false)?;
-            for entry in index.iter() {
-                let kind = match entry.mode {
-                    0o120000 => FileKind::Symlink,
-                    0o160000 => FileKind::Submodule,
-                    _ => FileKind::File,
-                };
-                let path = checked_path(&entry.path)?;
-                let extended = git2::IndexEntryExtendedFlag::from_bits_truncate(entry.flags_extended);
-                if extended.is_skip_worktree() {
-                    left_out.insert(path.clone());
+            for file in index.iter().map(|entry| IndexedFile::new(&entry)) {
+                let file = file?;
+                if file.is_left_out {
+                    left_out.insert(file.path.clone());
                 }
-                let blob = blob_id(entry.id);
-                files.insert(path, FileEntry { blob, kind });
+                files.insert(file.path, file.entry);
             }
             let mut options = git2::DiffOptions::new();
             options
@@ -213,19 +212,7 @@ impl Source for WorktreeSource {
     }
 
     fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {
-        let head = self.handles.with(|git| match git.head() {
-            Ok(head) => Ok(Some(head.peel_to_commit()?.id())),
-            Err(error) if error.code() == git2::ErrorCode::UnbornBranch => Ok(None),
-            Err(error) => Err(error.into()),
-        });
-        let head = head.map_err(|error| SourceError {
-            what: "HEAD".to_owned(),
-            why: error.to_string(),
-        })?;
-        match head {
-            Some(head) => earlier_files(&self.handles, head, &self.files),
-            None => Ok(Vec::new()),
-        }
+        earlier_than_head(&self.handles, &self.files)
     }
 }
 
@@ -253,18 +240,6 @@ fn on_disk_entry(root: &Path, name: &[u8]) -> Result<Option<(FileEntry, PathBuf)
 fn link_target(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::os::unix::ffi::OsStringExt as _;
     Ok(std::fs::read_link(path)?.into_os_string().into_vec())
-}
-
-fn checked_path(path: &[u8]) -> Result<RepoPath, GitError> {
-    path.split(|b| *b == b'/')
-        .try_fold(RepoPath::root(), |folder, name| {
-            checked_name(name).map(|name| folder.child(&name))
-        })
-        .ok_or_else(|| GitError::HostileName {
-            revision: "the working tree".to_owned(),
-            folder: ".".to_owned(),
-            name: path.escape_ascii().to_string(),
-        })
 }
 
 fn hash(bytes: &[u8]) -> Result<BlobId, GitError> {
