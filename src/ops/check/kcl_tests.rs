@@ -98,24 +98,23 @@ async fn run(
 
 /// The folders with tests, each as if it were a stack.
 fn analyze(workspace: &OpenRevision, earlier: Option<&Analysis>) -> Result<Analysis, UserError> {
-    let files = workspace.source.files();
-    let is_file = |path: &RepoPath| files.get(path).is_some_and(|entry| entry.kind == FileKind::File);
+    let files = workspace.source.files().iter();
+    let files = files.filter(|(_, entry)| entry.kind == FileKind::File);
     let test_folders: HashSet<RepoPath> = files
-        .keys()
-        .filter(|path| is_test(path) && is_file(path) && !is_vendored(workspace, path))
-        .filter_map(RepoPath::parent)
+        .clone()
+        .filter(|(path, _)| is_test(path) && !is_vendored(workspace, path))
+        .filter_map(|(path, _)| path.parent())
         .collect();
     let mut programs: BTreeMap<RepoPath, Vec<Entry>> = BTreeMap::new();
-    for path in files.keys().filter(|path| is_file(path)) {
+    for (path, _) in files {
         let name = path.file_name();
-        let Some(folder) = path.parent().filter(|folder| test_folders.contains(folder)) else {
+        if !name.ends_with(".k") || name.starts_with('_') {
             continue;
-        };
-        if name.ends_with(".k") && !name.starts_with('_') {
-            programs
-                .entry(folder)
-                .or_default()
-                .push(Entry::main(path.clone()));
+        }
+        let folder = path.as_str().rsplit_once('/').map_or("", |(folder, _)| folder);
+        if let Some(folder) = test_folders.get(folder) {
+            let entries = programs.entry(folder.clone()).or_default();
+            entries.push(Entry::main(path.clone()));
         }
     }
     programs::analyze(workspace, programs, earlier)

@@ -105,10 +105,9 @@ impl Source for IndexSource {
 }
 
 pub(super) fn checked_path(path: &[u8]) -> Result<RepoPath, GitError> {
-    path.split(|b| *b == b'/')
-        .try_fold(RepoPath::root(), |folder, name| {
-            checked_name(name).map(|name| folder.child(&name))
-        })
+    let names: Option<Vec<_>> = path.split(|b| *b == b'/').map(checked_name).collect();
+    names
+        .map(|names| RepoPath::from_kept(&names.join("/")))
         .ok_or_else(|| GitError::HostileName {
             revision: "the working tree".to_owned(),
             folder: ".".to_owned(),

@@ -1,6 +1,9 @@
 //! Lists the files below a tree object, several folders at once.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    borrow::Cow,
+    sync::{Mutex, PoisonError},
+};
 
 use super::{GitError, pool::RepositoryPool};
 use konverge_base::model::{
@@ -114,7 +117,7 @@ pub(super) fn list(
 
 /// A name as UTF-8, with other bytes written as `\xff`; `None` for a name that would leave its folder or
 /// enter git's own.
-pub(super) fn checked_name(name: &[u8]) -> Option<String> {
+pub(super) fn checked_name(name: &[u8]) -> Option<Cow<'_, str>> {
     if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
         return None;
     }
@@ -122,8 +125,8 @@ pub(super) fn checked_name(name: &[u8]) -> Option<String> {
         return None;
     }
     Some(match std::str::from_utf8(name) {
-        Ok(text) => text.to_owned(),
-        Err(_) => name.escape_ascii().to_string(),
+        Ok(text) => text.into(),
+        Err(_) => name.escape_ascii().to_string().into(),
     })
 }
 
