@@ -81,7 +81,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let preview = konverge_run::preview::run(&session.planning, &session.targets, None).await?;
     context.print(&terminal::plan(&preview.plan, style));
 
-    let well = demo_apply::show(args.context.as_deref(), (&repository, &outer), (context, style)).await?;
+    let well = demo_apply::show(args.context.as_deref(), &repository, &outer, context, style).await?;
     let took = report::took(began.elapsed());
     title(
         context,

@@ -12,19 +12,21 @@ use konverge_run::{RunContext, apply};
 /// Shows it for each kind that can be shown, and says what is left out and why. Returns true if all went well.
 pub(super) async fn show(
     context: Option<&str>,
-    (repository, outer): (&DemoRepository, &RunContext),
-    (cli, style): (&CliContext, Style),
+    repository: &DemoRepository,
+    outer: &RunContext,
+    cli: &CliContext,
+    style: Style,
 ) -> Result<bool, UserError> {
     let mut well = true;
     let terraform = outer.checkout().find(&["terraform", "tofu"]).is_ok();
     if terraform {
-        well &= show_kind(&DemoKind::Terraform, (repository, outer), (cli, style)).await?;
+        well &= show_kind(&DemoKind::Terraform, repository, outer, cli, style).await?;
     }
     if let Some(context) = context {
         let kind = DemoKind::Kubernetes {
             context: context.to_owned(),
         };
-        well &= show_kind(&kind, (repository, outer), (cli, style)).await?;
+        well &= show_kind(&kind, repository, outer, cli, style).await?;
     }
     if !terraform {
         cli.note("left out: the apply of Terraform resources, because neither `terraform` nor `tofu` is on the PATH");
@@ -38,8 +40,10 @@ pub(super) async fn show(
 
 async fn show_kind(
     kind: &DemoKind,
-    (repository, outer): (&DemoRepository, &RunContext),
-    (cli, style): (&CliContext, Style),
+    repository: &DemoRepository,
+    outer: &RunContext,
+    cli: &CliContext,
+    style: Style,
 ) -> Result<bool, UserError> {
     let title = |text: &str| cli.print(&terminal::title(text, style));
     let print = |applied: &ApplyReport| cli.print(&report::outcome::text(applied, style));

@@ -71,7 +71,9 @@ pub async fn run(
         for (root, (stack, setup)) in &modules {
             run.check_interrupted()?;
             let locked = lock_module(
-                (run, &repository, &selected.workspace),
+                run,
+                &repository,
+                &selected.workspace,
                 fetcher,
                 root,
                 setup,
@@ -100,7 +102,9 @@ pub async fn run(
 }
 
 async fn lock_module(
-    (run, repository, workspace): (&RunContext, &Repository, &OpenRevision),
+    run: &RunContext,
+    repository: &Repository,
+    workspace: &OpenRevision,
     fetcher: &PackageFetcher,
     root: &RepoPath,
     setup: &CompileSetup,

@@ -26,7 +26,9 @@ use konverge_state::IndexedStates;
 /// The file is invalid; errors of the store.
 pub(super) async fn left_alone(
     tip: &dyn Source,
-    (head, backend, known): (&OpenRevision, &StateBackend, &IndexedStates),
+    head: &OpenRevision,
+    backend: &StateBackend,
+    known: &IndexedStates,
     reviews: &MergedReviews,
     targets: &[Target],
 ) -> Result<BTreeSet<StackId>, UserError> {

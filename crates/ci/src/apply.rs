@@ -246,8 +246,8 @@ async fn apply_pending(
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
     let files = job.repository.revision(&tip.branch.tip)?;
-    let there = (&side, &backend, known);
-    let mut left_alone = adoption::left_alone(files.as_ref(), there, &reviews, &pending.targets).await?;
+    let mut left_alone =
+        adoption::left_alone(files.as_ref(), &side, &backend, known, &reviews, &pending.targets).await?;
     if tip.approved.digests.is_empty() {
         pending.targets.retain(|target| !left_alone.contains(&target.id));
     }

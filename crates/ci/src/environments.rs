@@ -110,7 +110,7 @@ impl<'a> EnvironmentScope<'a> {
                 targets.push(target);
                 continue;
             }
-            held_back.push(self.held_back(&target, &first, (&elsewhere, guarded)));
+            held_back.push(self.held_back(&target, &first, &elsewhere, guarded));
             blocked.insert(target.id.clone(), first);
         }
         targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
@@ -125,7 +125,8 @@ impl<'a> EnvironmentScope<'a> {
         &self,
         target: &Target,
         first: &BTreeSet<StackId>,
-        (elsewhere, guarded): (&[Target], &[Target]),
+        elsewhere: &[Target],
+        guarded: &[Target],
     ) -> StackOutcome {
         let name = |target: &Target| match environment_of(&self.rules, target) {
             Some(environment) => format!("{} of the environment {}", target.id, environment.escape_debug()),

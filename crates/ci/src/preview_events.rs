@@ -21,7 +21,7 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     let authority = &job.authority;
     let untrusted = authority.trust == Trust::Untrusted;
     let branch = authority.branch.as_ref().map(|branch| &branch.tip);
-    let power = power(branch, event, (&base, &content)).clone();
+    let power = power(branch, event, &base, &content).clone();
     if let (Some(into), false) = (authority.elsewhere(), untrusted) {
         job.run.notes.note(&format!(
             "note: this pull request targets `{into}`, not `{}`. Merging it applies nothing, so the preview compares Specs only",
@@ -46,7 +46,8 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
 pub(super) fn power<'c>(
     branch: Option<&'c CommitId>,
     event: &'c PullRequestEvent,
-    (base, content): (&'c CommitId, &CommitId),
+    base: &'c CommitId,
+    content: &CommitId,
 ) -> &'c CommitId {
     match branch {
         Some(tip) => tip,
@@ -188,9 +189,9 @@ mod tests {
             dependabot: false,
             merged: false,
         };
-        assert_eq!(power(Some(&tip), &event, (&older, &head)), &tip);
+        assert_eq!(power(Some(&tip), &event, &older, &head), &tip);
         // Without the test merge `older` is the merge base, which the author chooses.
-        assert_eq!(power(None, &event, (&older, &head)), &event_base);
-        assert_eq!(power(None, &event, (&older, &merge)), &older);
+        assert_eq!(power(None, &event, &older, &head), &event_base);
+        assert_eq!(power(None, &event, &older, &merge), &older);
     }
 }

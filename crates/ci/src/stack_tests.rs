@@ -159,7 +159,7 @@ async fn test(
     let (base, content) = preview_events::sides(job, event).await?;
     let branch = job.authority.branch.as_ref().map(|branch| &branch.tip);
     let sides = PreviewCommits {
-        power: preview_events::power(branch, event, (&base, &content)).clone(),
+        power: preview_events::power(branch, event, &base, &content).clone(),
         base,
         content,
     };

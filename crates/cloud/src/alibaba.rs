@@ -107,13 +107,14 @@ impl AlibabaLogin {
         let client = LoginClient::new()?;
         let token = job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE).await?;
         let token = token.ok_or(nobody)?;
-        self.assume_role(&client, (role, provider), &token).await
+        self.assume_role(&client, role, provider, &token).await
     }
 
     async fn assume_role(
         &self,
         client: &LoginClient,
-        (role, provider): (&str, &str),
+        role: &str,
+        provider: &str,
         token: &str,
     ) -> Result<(AlibabaKeys, Duration), CloudError> {
         let given = self

@@ -7,8 +7,9 @@ use konverge_base::model::RepoPath;
 
 impl PolicyConfig {
     /// The first problem of the sets and exceptions, with a hint.
-    pub(super) fn sets_problem(&self) -> Option<(String, &'static str)> {
-        self.set_problem().or_else(|| self.exception_problem())
+    pub(super) fn sets_problem(&self) -> Option<(String, String)> {
+        let (message, hint) = self.set_problem().or_else(|| self.exception_problem())?;
+        Some((message, hint.to_owned()))
     }
 
     fn set_problem(&self) -> Option<(String, &'static str)> {

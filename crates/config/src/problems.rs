@@ -43,7 +43,7 @@ impl Config {
             .or_else(|| self.drift_problem())
             .or_else(|| self.portal_problem())
             .or_else(|| self.portal.problem())
-            .or_else(|| hinted(self.policy.sets_problem()))
+            .or_else(|| self.policy.sets_problem())
             .or_else(|| folder_glob_problem("exclude", &self.exclude))
             .or_else(|| folder_glob_problem("include", &self.include))
             .or_else(|| self.data_checks_problem())
@@ -351,8 +351,4 @@ fn folder_glob_problem(key: &str, globs: &[String]) -> Option<Problem> {
             "write `examples/**`".to_owned(),
         ))
     })
-}
-
-fn hinted(problem: Option<(String, &str)>) -> Option<Problem> {
-    problem.map(|(message, hint)| (message, hint.to_owned()))
 }

@@ -30,7 +30,8 @@ pub(super) fn read(
     resources: &[Resource],
     graph: &mut ResourceGraph,
     rules: &HookRules,
-    (folder, secrets): (&RepoPath, &Secrets),
+    folder: &RepoPath,
+    secrets: &Secrets,
 ) -> Result<SpecHooks, UserError> {
     let mask = |resource: &Resource| mask_resource(secrets, resource);
     let hooks = order_hooks(resources, graph, rules, &mask);

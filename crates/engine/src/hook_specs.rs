@@ -30,8 +30,8 @@ pub fn show_spec_hooks(
     secrets: &Secrets,
 ) -> Result<StackPlan, UserError> {
     let ComparedSpecs { base, head } = specs;
-    let hooks = read(head, rules, (&plan.stack, secrets))?;
-    let before = read(base, rules, (&plan.stack, secrets)).unwrap_or_default();
+    let hooks = read(head, rules, &plan.stack, secrets)?;
+    let before = read(base, rules, &plan.stack, secrets).unwrap_or_default();
     let mut shown = plan;
     shown.notes.extend(hooks.notes);
     if hooks.tasks.is_empty() {
@@ -111,9 +111,14 @@ pub(super) fn repeat_runs(
     whole
 }
 
-fn read(spec: &Spec, rules: &HookRules, place: (&RepoPath, &Secrets)) -> Result<SpecHooks, UserError> {
+fn read(
+    spec: &Spec,
+    rules: &HookRules,
+    folder: &RepoPath,
+    secrets: &Secrets,
+) -> Result<SpecHooks, UserError> {
     let mut graph = ResourceGraph::from_spec(&spec.resources)?;
-    hook_plan::read(&spec.resources, &mut graph, rules, place)
+    hook_plan::read(&spec.resources, &mut graph, rules, folder, secrets)
 }
 
 fn run_plan(

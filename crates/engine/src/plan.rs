@@ -54,8 +54,13 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     )
     .await?;
     let mut graph = ResourceGraph::from_spec(&prepared.resources)?;
-    let place = (&request.folder, request.secrets);
-    let mut hooks = hook_plan::read(&prepared.resources, &mut graph, &request.hooks, place)?;
+    let mut hooks = hook_plan::read(
+        &prepared.resources,
+        &mut graph,
+        &request.hooks,
+        &request.folder,
+        request.secrets,
+    )?;
     hook_plan::check_rollback(&hooks.tasks, request.state, &request.hooks)?;
     let targets: Targets = graph.ids().collect();
     let normalize::NormalizedResources { resources, old_ids } = prepared;
@@ -270,7 +275,8 @@ impl<'a> UnfinishedPlan<'a> {
             self.request,
             scope,
             targets,
-            (self.drafts, planned),
+            self.drafts,
+            planned,
             failures,
             self.empties_stack,
         );

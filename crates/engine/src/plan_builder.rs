@@ -19,7 +19,8 @@ pub(super) fn assemble(
     request: PlanRequest<'_>,
     scope: StackScope,
     targets: Targets,
-    (drafts, planned): (Vec<DraftNode>, Vec<Option<PlannedResource>>),
+    drafts: Vec<DraftNode>,
+    planned: Vec<Option<PlannedResource>>,
     mut failures: PlanFailures,
     empties_stack: bool,
 ) -> EnginePlan {

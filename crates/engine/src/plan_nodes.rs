@@ -14,7 +14,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         ClusterName, ResourceId,
-        spec::{Resource, RuntimeKind, object_key},
+        spec::{ObjectKeyRef, Resource, RuntimeKind, object_key},
         state::Recorded,
     },
 };
@@ -224,9 +224,8 @@ fn claimed_objects(drafts: &[DraftNode]) -> Result<HashMap<Object<'_>, &Resource
     Ok(claimed)
 }
 
-/// The identity of a Kubernetes object: cluster, then group, kind, namespace and name, regardless of the
-/// version.
-type Object<'a> = (Option<&'a str>, (&'a str, &'a str, &'a str, &'a str));
+/// The identity of a Kubernetes object with its cluster.
+type Object<'a> = (Option<&'a str>, ObjectKeyRef<'a>);
 
 fn object<'a>(resource: &'a Resource, cluster: Option<&'a ClusterName>) -> Option<Object<'a>> {
     (resource.runtime == RuntimeKind::Kubernetes)

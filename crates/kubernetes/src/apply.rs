@@ -1,5 +1,6 @@
 //! Executes a plan: the same request as the dry-run, bound to the object that was read.
 
+mod apply_task;
 mod creation;
 mod delete;
 mod early_failure;
@@ -13,13 +14,14 @@ mod write;
 use serde_json::Value;
 
 use self::{
+    apply_task::ApplyTask,
     creation::Owner,
     delete::Dependents,
     readiness::{WaitEnd, WaitLimits},
     write::{FilledBody, write_and_record},
 };
 use super::{
-    api::{clusters::Kubernetes, discovery::ResourceType},
+    api::clusters::Kubernetes,
     object::{
         completed_jobs, fetch,
         object_record::{self, PreparedWrite},
@@ -67,7 +69,7 @@ async fn nothing_was_made(runtime: &Kubernetes, scope: &StackScope, planned: &Pl
     match fetch::get(&subject.cluster, of, &subject.name).await {
         Ok(None) => true,
         Ok(Some(object)) => matches!(
-            creation::owner(&object, (&scope.stack, planned.item.is_shared())),
+            creation::owner(&object, &scope.stack, planned.item.is_shared()),
             Owner::Other(_)
         ),
         Err(_) => false,
@@ -87,32 +89,37 @@ async fn carry_out(
         let version = body.and_then(|body| body["apiVersion"].as_str());
         return Err(subject.not_served(version.unwrap_or_default()));
     };
-    let target = (&subject, &*of);
+    let task = ApplyTask {
+        runtime,
+        scope,
+        subject: &subject,
+        of: &of,
+        planned,
+        sink,
+    };
     let mut seen = prepared.precondition.clone();
     if let Some(body) = &prepared.body {
-        readiness::prepare(runtime, &subject, &of, body).await;
+        readiness::prepare(task, body).await;
     }
     // Before anything is deleted: without a value everything stays unchanged.
     let filled = FilledBody::new(scope, prepared).await?;
     match planned.public.action {
-        Action::Unchanged | Action::Forget => {
-            return still_to_become_ready(runtime, scope, target, planned, sink).await;
-        }
-        Action::Run => return hook::run(runtime, scope, target, planned, filled, sink).await,
-        Action::Delete => return delete_object(runtime, target, planned, seen, sink).await,
+        Action::Unchanged | Action::Forget => return still_to_become_ready(task).await,
+        Action::Run => return hook::run(task, filled).await,
+        Action::Delete => return delete_object(task, seen).await,
         // For a replacement that an earlier run started, only the creation of the new object may remain.
         Action::Replace => {
             if let Some(seen) = seen.take() {
-                delete_replaced(runtime, target, planned, prepared, seen, sink).await?;
+                delete_replaced(task, prepared, seen).await?;
             }
         }
         Action::Create | Action::Update | Action::Adopt | Action::Unknown => {}
     }
     if let Some(ending) = prepared.ending.as_deref() {
-        delete::wait_until_gone(runtime, &subject, &of, Some(ending), sink, &planned.item.id).await?;
+        delete::wait_until_gone(task, Some(ending)).await?;
     }
-    let (live, recorded) = write_and_record(runtime, scope, target, planned, filled, seen, sink).await?;
-    become_ready(runtime, scope, target, planned, (live, recorded), sink).await
+    let (live, recorded) = write_and_record(task, filled, seen).await?;
+    become_ready(task, live, recorded).await
 }
 
 /// The object in its cluster. It waits for a kind that was defined a moment ago.
@@ -135,19 +142,15 @@ async fn resolve_subject(
 }
 
 async fn delete_object(
-    runtime: &Kubernetes,
-    (subject, of): (&PlanItem, &ResourceType),
-    planned: &PlannedResource,
+    task: ApplyTask<'_>,
     seen: Option<Precondition>,
-    sink: &dyn ApplySink,
 ) -> Result<AppliedResource, UserError> {
-    sink.fence().await?;
+    task.sink.fence().await?;
     if let Some(seen) = seen {
-        let go = Dependents::Go;
-        delete::delete(runtime, subject, of, seen, go, sink, &planned.item.id).await?;
+        delete::delete(task, seen, Dependents::Go).await?;
     }
     Ok(AppliedResource {
-        id: planned.item.id.clone(),
+        id: task.id().clone(),
         recorded: None,
         live: None,
         sensitive: Vec::new(),
@@ -157,14 +160,12 @@ async fn delete_object(
 
 /// Deletes the object that a new one replaces. What depends on it stays if its volume claims can grow in place.
 async fn delete_replaced(
-    runtime: &Kubernetes,
-    (subject, of): (&PlanItem, &ResourceType),
-    planned: &PlannedResource,
+    task: ApplyTask<'_>,
     prepared: &PreparedWrite,
     seen: Precondition,
-    sink: &dyn ApplySink,
 ) -> Result<(), UserError> {
-    sink.replacing(&planned.item.id).await?;
+    let ApplyTask { subject, sink, .. } = task;
+    sink.replacing(task.id()).await?;
     sink.fence().await?;
     let mut dependents = Dependents::Go;
     if let Some(expansion) = &prepared.expansion {
@@ -172,37 +173,38 @@ async fn delete_replaced(
         grown.map_err(|error| subject.refusal(&error).context("expanding its volume claims"))?;
         dependents = Dependents::Stay;
     }
-    delete::delete(runtime, subject, of, seen, dependents, sink, &planned.item.id).await
+    delete::delete(task, seen, dependents).await
 }
 
 /// Returns true if a `post` hook comes after the object: it must be ready then, whatever the options say.
-fn is_awaited(scope: &StackScope, planned: &PlannedResource) -> bool {
-    let mut after = scope
+fn is_awaited(task: ApplyTask<'_>) -> bool {
+    let mut after = task
+        .scope
         .hooks
         .values()
-        .filter(|task| task.time == HookTime::Post && task.may_run);
-    after.any(|task| task.guards.contains(&planned.item.id))
+        .filter(|hook| hook.time == HookTime::Post && hook.may_run);
+    after.any(|hook| hook.guards.contains(task.id()))
 }
 
 /// Waits until a written object is ready. Until then its record says that it is not.
 async fn become_ready(
-    runtime: &Kubernetes,
-    scope: &StackScope,
-    (subject, of): (&PlanItem, &ResourceType),
-    planned: &PlannedResource,
-    (mut live, mut recorded): (Value, Recorded),
-    sink: &dyn ApplySink,
+    task: ApplyTask<'_>,
+    mut live: Value,
+    mut recorded: Recorded,
 ) -> Result<AppliedResource, UserError> {
-    let waits = runtime.options.wait || is_awaited(scope, planned);
-    if waits && !readiness::is_settled(runtime, subject, of, &live).await {
+    let ApplyTask {
+        runtime, subject, of, ..
+    } = task;
+    let waits = runtime.options.wait || is_awaited(task);
+    if waits && !readiness::is_settled(task, &live).await {
         let unready = object_record::mark_unready(recorded.clone(), true);
-        sink.record_written(&planned.item.id, unready.clone()).await?;
+        task.sink.record_written(task.id(), unready.clone()).await?;
         let limits = WaitLimits::of_object(runtime, subject);
-        match readiness::until_ready((runtime, &limits), subject, of, live, sink, &planned.item.id).await? {
+        match readiness::until_ready(task, &limits, live).await? {
             WaitEnd::Ready(ready) => live = ready,
             WaitEnd::Waiting(live, waiting, why) => {
                 return Ok(AppliedResource {
-                    id: planned.item.id.clone(),
+                    id: task.id().clone(),
                     recorded: Some(unready),
                     sensitive: subject.secret_texts(&live),
                     live: Some(live),
@@ -216,7 +218,7 @@ async fn become_ready(
     }
     completed_jobs::note(&mut recorded, &live);
     Ok(AppliedResource {
-        id: planned.item.id.clone(),
+        id: task.id().clone(),
         recorded: Some(recorded),
         sensitive: subject.secret_texts(&live),
         live: Some(live),
@@ -225,36 +227,33 @@ async fn become_ready(
 }
 
 /// Waits for an object that an earlier run wrote; nothing is written.
-async fn still_to_become_ready(
-    runtime: &Kubernetes,
-    scope: &StackScope,
-    (subject, of): (&PlanItem, &ResourceType),
-    planned: &PlannedResource,
-    sink: &dyn ApplySink,
-) -> Result<AppliedResource, UserError> {
-    let waits = planned.unready && (runtime.options.wait || is_awaited(scope, planned));
+async fn still_to_become_ready(task: ApplyTask<'_>) -> Result<AppliedResource, UserError> {
+    let ApplyTask {
+        runtime,
+        subject,
+        of,
+        planned,
+        ..
+    } = task;
+    let waits = planned.unready && (runtime.options.wait || is_awaited(task));
     let mut live = planned.expected.clone();
     let mut waiting = None;
     if waits {
         let found = fetch::get(&subject.cluster, of, &subject.name).await?;
         let found = found.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
         let limits = WaitLimits::of_object(runtime, subject);
-        live = Some(
-            match readiness::until_ready((runtime, &limits), subject, of, found, sink, &planned.item.id)
-                .await?
-            {
-                WaitEnd::Ready(ready) => ready,
-                WaitEnd::Waiting(object, for_what, why) => {
-                    waiting = Some((for_what, why));
-                    object
-                }
-            },
-        );
+        live = Some(match readiness::until_ready(task, &limits, found).await? {
+            WaitEnd::Ready(ready) => ready,
+            WaitEnd::Waiting(object, for_what, why) => {
+                waiting = Some((for_what, why));
+                object
+            }
+        });
     }
     let is_unready = planned.unready && (!waits || waiting.is_some());
     let recorded = planned.recorded.clone();
     Ok(AppliedResource {
-        id: planned.item.id.clone(),
+        id: task.id().clone(),
         recorded: recorded.map(|recorded| object_record::mark_unready(recorded, is_unready)),
         sensitive: live
             .as_ref()

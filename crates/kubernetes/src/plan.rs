@@ -23,7 +23,7 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 
 use self::{
     ending_containers::EndingContainers,
-    object_planner::{Named, ObjectPlanner, ServerRefusal},
+    object_planner::{Named, NamespaceNote, ObjectPlanner, ServerRefusal},
     observe::{fetch_live, of_the_same_cluster},
     plan_task::{PlanTask, Proof},
     secret_placeholders::stand_in,
@@ -185,13 +185,13 @@ impl Answers {
     }
 
     /// Leaves each of these notes at the first resource that has it, and none that was said before.
-    fn say_once(&mut self, mut notes: Vec<(String, bool)>) {
+    fn say_once(&mut self, mut notes: Vec<NamespaceNote>) {
         for planned in self.planned.iter_mut().flatten().flatten() {
             planned
                 .public
                 .notes
-                .retain(|note| match notes.iter_mut().find(|(known, _)| known == note) {
-                    Some((_, is_said)) => !std::mem::replace(is_said, true),
+                .retain(|note| match notes.iter_mut().find(|known| known.text == *note) {
+                    Some(known) => !std::mem::replace(&mut known.is_said, true),
                     None => true,
                 });
         }

@@ -122,8 +122,8 @@ fn generate_app(
             .get(module.platform_name())
             .unwrap_or(&none);
         notes.extend(version_note(&module, platform, stack));
-        let output = match module.rules.native() {
-            Some(rules) => call(app, &place, part, (&module.name, rules), platform, stack, notes)?,
+        let output = match call_native(app, &place, part, &module, platform, stack, notes)? {
+            Some(output) => output,
             None => {
                 let part = AppPart::new(app, key);
                 let answer = answers.get(&part).ok_or_else(|| KusionError::Foreign {
@@ -171,15 +171,19 @@ fn generate_app(
     Ok(resources)
 }
 
-fn call(
+/// Calls a module whose rules are built in. `None` for one with a binary.
+fn call_native(
     app: &App,
     place: &str,
     part: &Part,
-    (module, rules): (&str, NativeRules),
+    module: &ModuleRef,
     platform: &PlatformModule,
     stack: &AppStack<'_>,
     notes: &mut Vec<String>,
-) -> Result<ModuleOutput, KusionError> {
+) -> Result<Option<ModuleOutput>, KusionError> {
+    let Some(rules) = module.rules.native() else {
+        return Ok(None);
+    };
     // Since the workloads are modules, they ignore the extension, and get the variables of containers sorted.
     let (namespace, env_order) = match rules.workload_version() {
         Some(WorkloadVersion::BuiltIn) => (stack.own_namespace(), EnvOrder::Declared),
@@ -187,7 +191,8 @@ fn call(
     };
     if namespace != stack.own_namespace() {
         notes.push(format!(
-            "the module `{module}` puts its objects into the namespace `{namespace}`, as its published versions do: the extension `kubernetesNamespace` moves only the Namespace and the Secrets to `{}`",
+            "the module `{}` puts its objects into the namespace `{namespace}`, as its published versions do: the extension `kubernetesNamespace` moves only the Namespace and the Secrets to `{}`",
+            module.name,
             stack.own_namespace()
         ));
     }
@@ -202,11 +207,12 @@ fn call(
         platform: &platform.settings,
         workload: app.workload.as_ref().map(|part| &part.config),
     };
-    match rules {
+    let output = match rules {
         NativeRules::Service(_) => native::generate_service(&call),
         NativeRules::Job(_) => native::generate_job(&call),
         NativeRules::Network => native::generate_network(&call),
-    }
+    };
+    output.map(Some)
 }
 
 impl HealthPolicy {

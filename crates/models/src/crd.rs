@@ -78,7 +78,8 @@ fn read_crd(document: &Value, metadata: &Value) -> Result<Vec<ModelRoot>, ModelE
         let has_status = version.pointer("/subresources/status").is_some();
         identify(
             &mut object,
-            (&format!("{group}/{number}"), kind),
+            &format!("{group}/{number}"),
+            kind,
             Some(metadata),
             has_status,
         );
@@ -98,7 +99,8 @@ fn read_crd(document: &Value, metadata: &Value) -> Result<Vec<ModelRoot>, ModelE
 /// Completes an object of Kubernetes: its identity first, and a status of which the server ignores what a client writes.
 pub(crate) fn identify(
     object: &mut ModelObject,
-    (api_version, kind): (&str, &str),
+    api_version: &str,
+    kind: &str,
     metadata: Option<ModelObject>,
     has_status: bool,
 ) {

@@ -82,7 +82,7 @@ fn read_definition<'a>(
     let kind = group_version_kind(schema).filter(|_| !is_shared(name));
     let title = match &kind {
         Some((api_version, kind)) => {
-            identify(&mut object, (api_version, kind), None, true);
+            identify(&mut object, api_version, kind, None, true);
             format!("{kind} of {api_version}")
         }
         None => name.to_owned(),

@@ -58,13 +58,14 @@ pub(crate) fn refusal(
     name: &str,
     status: u16,
     asked: Option<Duration>,
-    chat: Option<(&AnswerCodes, &[u8])>,
+    chat: Option<&AnswerCodes>,
+    body: &[u8],
 ) -> NotifyError {
     let limit = |usual: Duration| match status {
         429 => Some(asked.unwrap_or(usual)),
         _ => None,
     };
-    if let Some((codes, body)) = chat
+    if let Some(codes) = chat
         && let Err(NotifyError::Rejected {
             name,
             code,
@@ -84,7 +85,7 @@ pub(crate) fn refusal(
     NotifyError::Refused {
         name: name.to_owned(),
         status,
-        wait: limit(chat.map_or(LIMIT_WAIT, |(codes, _)| codes.wait)),
+        wait: limit(chat.map_or(LIMIT_WAIT, |codes| codes.wait)),
     }
 }
 
@@ -104,12 +105,13 @@ mod tests {
 
     #[test]
     fn a_limit_without_a_time_is_waited_for() {
-        let chat = Some((&dingtalk::ANSWERS, &b"<html>"[..]));
-        assert_eq!(wait(&refusal("N", 429, None, None)), Some(LIMIT_WAIT));
-        assert_eq!(wait(&refusal("N", 429, None, chat)), Some(dingtalk::ANSWERS.wait));
+        let refusal = |status, asked, chat| refusal("N", status, asked, chat, b"<html>");
+        let chat = Some(&dingtalk::ANSWERS);
+        assert_eq!(wait(&refusal(429, None, None)), Some(LIMIT_WAIT));
+        assert_eq!(wait(&refusal(429, None, chat)), Some(dingtalk::ANSWERS.wait));
         for chat in [None, chat] {
-            assert_eq!(wait(&refusal("N", 429, Some(SECOND), chat)), Some(SECOND));
-            let refused = refusal("N", 503, Some(SECOND), chat);
+            assert_eq!(wait(&refusal(429, Some(SECOND), chat)), Some(SECOND));
+            let refused = refusal(503, Some(SECOND), chat);
             assert_eq!(wait(&refused), None, "whether it was taken is not known");
             assert!(matches!(refused, NotifyError::Refused { status: 503, .. }));
         }
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_code_beside_a_bad_status_is_read() {
-        let read = |status, body: &str| refusal("N", status, None, Some((&feishu::ANSWERS, body.as_bytes())));
+        let read = |status, body: &str| refusal("N", status, None, Some(&feishu::ANSWERS), body.as_bytes());
         let wrong = read(400, r#"{"code": 19021, "msg": "sign match fail"}"#);
         assert!(
             matches!(

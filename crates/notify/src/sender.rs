@@ -145,8 +145,8 @@ impl Sender {
             let asked = retry::retry_after(response.headers());
             // The status is an answer, even if the rest of it does not come.
             let body = first_bytes(response).await.unwrap_or_default();
-            let chat = answers.as_ref().map(|answers| (answers, body.as_slice()));
-            return Err(refusal(&target.name, status.as_u16(), asked, chat));
+            let chat = answers.as_ref();
+            return Err(refusal(&target.name, status.as_u16(), asked, chat, &body));
         }
         let body = match target.kind {
             NotifyKind::Slack | NotifyKind::Webhook | NotifyKind::Email => return Ok(()),

@@ -93,7 +93,7 @@ pub fn admit_recorded(
     };
     let admitted = store_of(config, reference).and_then(|(store, of)| {
         let named = normal_form(reference, store, of.kind)?;
-        check(reader, (store, of), &named, &place)?;
+        check(reader, store, of, &named, &place)?;
         Ok(named)
     });
     admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
@@ -207,7 +207,7 @@ fn named(
         let (store, configured) = store_of(config, reference)?;
         let named = normal_form(reference, store, configured.kind)?;
         if let Some(reader) = reader {
-            check(reader, (store, configured), &named, of)?;
+            check(reader, store, configured, &named, of)?;
         }
         references.insert(named.clone());
         Ok::<_, AccessRefusal>(named)
@@ -249,7 +249,8 @@ fn check_generated(
 
 fn check(
     reader: SecretReader<'_>,
-    (store, of): (&str, &SecretStoreConfig),
+    store: &str,
+    of: &SecretStoreConfig,
     reference: &SecretReference,
     ReferencePlace {
         runtime,

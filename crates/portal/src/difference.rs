@@ -87,7 +87,7 @@ impl StateDifference {
         let mut resources = Vec::new();
         let (mut before, mut after) = (old.resources.iter().peekable(), new.resources.iter().peekable());
         loop {
-            let pair = match (before.peek(), after.peek()) {
+            let (was, is) = match (before.peek(), after.peek()) {
                 (None, None) => break,
                 (Some(_), None) => (before.next(), None),
                 (None, Some(_)) => (None, after.next()),
@@ -97,7 +97,7 @@ impl StateDifference {
                     std::cmp::Ordering::Equal => (before.next(), after.next()),
                 },
             };
-            resources.extend(compare(pair, resources.len() < SHOWN));
+            resources.extend(compare(was, is, resources.len() < SHOWN));
         }
         Self {
             version: 1,
@@ -109,8 +109,8 @@ impl StateDifference {
     }
 }
 
-fn compare(pair: (Option<&Recorded>, Option<&Recorded>), with_lines: bool) -> Option<ChangedResource> {
-    let (recorded, change) = match pair {
+fn compare(was: Option<&Recorded>, is: Option<&Recorded>, with_lines: bool) -> Option<ChangedResource> {
+    let (recorded, change) = match (was, is) {
         (Some(old), None) => (old, SerialChange::Removed),
         (None, Some(new)) => (new, SerialChange::Added),
         (Some(old), Some(new)) if is_same(old, new) => return None,
@@ -119,7 +119,7 @@ fn compare(pair: (Option<&Recorded>, Option<&Recorded>), with_lines: bool) -> Op
     };
     let lines = match with_lines {
         false => Vec::new(),
-        true => line_difference(&lines_of(pair.0), &lines_of(pair.1)),
+        true => line_difference(&lines_of(was), &lines_of(is)),
     };
     Some(ChangedResource {
         id: recorded.id.clone(),

@@ -56,7 +56,11 @@ pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
     Ok(vec![
         cache_contents("compiled stacks", &compiled, cache_use(&compiled))?,
         cache_contents("packages", &packages, packages_use(&packages))?,
-        cache_contents("import index", &learned, count_cache_files(&learned).map(sum))?,
+        cache_contents(
+            "import index",
+            &learned,
+            count_cache_files(&learned).map(|(entries, bytes)| CacheUse { entries, bytes }),
+        )?,
     ])
 }
 
@@ -68,7 +72,7 @@ pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
 pub fn prune(run: &RunContext, unused_for: Option<Duration>) -> Result<Vec<CacheContents>, UserError> {
     let [compiled, packages, learned] = folders(run)?;
     let age = unused_for.unwrap_or_default();
-    let forgotten = prune_cache_files(&learned, age).map(sum);
+    let forgotten = prune_cache_files(&learned, age).map(|(entries, bytes)| CacheUse { entries, bytes });
     let mut all = vec![
         cache_contents("compiled stacks", &compiled, prune_cache(&compiled, age))?,
         cache_contents("import index", &learned, forgotten)?,
@@ -82,10 +86,6 @@ pub fn prune(run: &RunContext, unused_for: Option<Duration>) -> Result<Vec<Cache
 fn folders(run: &RunContext) -> Result<[PathBuf; 3], UserError> {
     let caches = folder(run)?;
     Ok(["compile", "packages", "affected"].map(|name| caches.join(name)))
-}
-
-fn sum((entries, bytes): (u64, u64)) -> CacheUse {
-    CacheUse { entries, bytes }
 }
 
 fn cache_contents(

@@ -9,13 +9,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tokio::sync::OnceCell;
 
-use crate::{OpenRevision, StateBackend, spec_source::SpecSource};
+use crate::{OpenRevision, StateBackend, logins::LoginUse, spec_source::SpecSource};
 use konverge_base::{
     error::UserError,
     model::{
         ClusterName, ResourceId, StackId,
         claim::Claim as Outside,
-        spec::{RuntimeKind, Spec, object_key},
+        spec::{ObjectKeyRef, RuntimeKind, Spec, object_key},
         stack::Stack,
         state::Recorded,
     },
@@ -63,23 +63,24 @@ impl SpecClaims {
             }
             let own = resource.extensions.get("cluster").and_then(|name| name.as_str());
             let cluster = own.or(cluster.map(ClusterName::as_str));
-            let (group, kind, namespace, name) = object_key(&resource.attributes);
-            let key = [cluster.unwrap_or_default(), group, kind, name].map(str::to_owned);
+            let object = object_key(&resource.attributes);
+            let cluster = cluster.unwrap_or_default();
+            let key = [cluster, object.group, object.kind, object.name].map(str::to_owned);
             let namespaces = wants.objects.entry(key).or_default();
-            namespaces.push(namespace.to_owned());
+            namespaces.push(object.namespace.to_owned());
         }
         wants
     }
 
     /// Returns true if the Spec has an object. The key is in the normal form: it has a namespace if and only
     /// if the kind is namespaced.
-    fn holds(&self, cluster: Option<&ClusterName>, key: (&str, &str, &str, &str)) -> bool {
-        let (group, kind, namespace, name) = key;
+    fn holds(&self, cluster: Option<&ClusterName>, key: ObjectKeyRef<'_>) -> bool {
         let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
-        let written = self.objects.get(&[cluster, group, kind, name].map(str::to_owned));
+        let written = [cluster, key.group, key.kind, key.name].map(str::to_owned);
+        let written = self.objects.get(&written);
         let same = |written: &String| match written.as_str() {
-            "" => matches!(namespace, "" | "default"),
-            written => namespace.is_empty() || written == namespace,
+            "" => matches!(key.namespace, "" | "default"),
+            written => key.namespace.is_empty() || written == key.namespace,
         };
         written.is_some_and(|written| written.iter().any(same))
     }
@@ -96,8 +97,20 @@ type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Syn
 pub(crate) enum PlanPurpose<'a> {
     /// It is shown. These stacks are destroyed together, one after the other in the order of their names.
     Show { leaving: &'a BTreeSet<StackId> },
+    /// It is compared with what is live. Nothing is applied.
+    Compare,
     /// It is applied, under the lease of its stack: what counts is what the others record now.
     Apply,
+}
+
+impl PlanPurpose<'_> {
+    /// What the login of the stack is used for.
+    pub(crate) fn login_use(self) -> LoginUse {
+        match self {
+            Self::Show { .. } | Self::Compare => LoginUse::Preview,
+            Self::Apply => LoginUse::Apply,
+        }
+    }
 }
 
 /// Answers the questions of one plan about the other stacks. Each owner is looked up once, however many objects it
@@ -367,7 +380,7 @@ impl<'a> OwnershipLookup<'a> {
         mine: &Recorded,
         cluster: Option<&ClusterName>,
     ) -> Result<Option<StackId>, UserError> {
-        let (group, kind, ..) = object_key(&mine.attributes);
+        let ObjectKeyRef { group, kind, .. } = object_key(&mine.attributes);
         match (group, kind) {
             ("", "Namespace") => self.shares_namespace(stack, mine, cluster).await,
             (_, "CustomResourceDefinition") => self.shares_definition(stack, mine).await,
@@ -400,7 +413,7 @@ impl<'a> OwnershipLookup<'a> {
                 continue;
             }
             let stays = match self.purpose {
-                PlanPurpose::Apply => true,
+                PlanPurpose::Compare | PlanPurpose::Apply => true,
                 PlanPurpose::Show { leaving } => {
                     !leaving.contains(&other) && self.may_want(&other, mine).await
                 }
@@ -457,11 +470,7 @@ impl<'a> OwnershipLookup<'a> {
 }
 
 /// Returns true if a record is of this object. A record that names no cluster may be.
-fn is_object(
-    recorded: &Recorded,
-    key: Option<(&str, &str, &str, &str)>,
-    cluster: Option<&ClusterName>,
-) -> bool {
+fn is_object(recorded: &Recorded, key: Option<ObjectKeyRef<'_>>, cluster: Option<&ClusterName>) -> bool {
     recorded.runtime == RuntimeKind::Kubernetes
         && Some(object_key(&recorded.attributes)) == key
         && recorded.cluster.as_ref().or(cluster) == cluster
@@ -489,7 +498,15 @@ mod tests {
         );
         let (east, west) = ("east".parse().unwrap(), "west".parse().unwrap());
         let wants = SpecClaims::from_spec(&spec.unwrap(), Some(&east));
-        let holds = |cluster, key| wants.holds(Some(cluster), key);
+        let holds = |cluster, (group, kind, namespace, name)| {
+            let key = ObjectKeyRef {
+                group,
+                kind,
+                namespace,
+                name,
+            };
+            wants.holds(Some(cluster), key)
+        };
         assert!(holds(&east, ("apps", "Deployment", "shop", "web")));
         assert!(!holds(&west, ("apps", "Deployment", "shop", "web")));
         assert!(!holds(&east, ("apps", "Deployment", "other", "web")));

@@ -188,7 +188,7 @@ impl Planner {
             let what = format!("an apply of {} would stop", target.id);
             self.run.warn(&what, refusal);
         }
-        let purpose = (PlanPurpose::Show { leaving }, LoginUse::Preview);
+        let purpose = PlanPurpose::Show { leaving };
         self.plan_for(purpose, target, wanted, PlanStart::of(&state))
             .await
     }
@@ -239,8 +239,7 @@ impl Planner {
         wanted: Spec,
         start: PlanStart<'_>,
     ) -> Result<TargetPlan, UserError> {
-        let purpose = (PlanPurpose::Apply, LoginUse::Apply);
-        self.plan_for(purpose, target, wanted, start).await
+        self.plan_for(PlanPurpose::Apply, target, wanted, start).await
     }
 
     /// As [`Planner::plan_from`], with the identity of previews: nothing is applied.
@@ -253,8 +252,8 @@ impl Planner {
         wanted: Spec,
         state: &StackState,
     ) -> Result<TargetPlan, UserError> {
-        let purpose = (PlanPurpose::Apply, LoginUse::Preview);
-        self.plan_for(purpose, target, wanted, PlanStart::of(state)).await
+        let start = PlanStart::of(state);
+        self.plan_for(PlanPurpose::Compare, target, wanted, start).await
     }
 
     /// The rules of a target. For its login and its environment the folder counts.
@@ -316,7 +315,7 @@ impl Planner {
 
     async fn plan_for(
         &self,
-        purpose: (PlanPurpose<'_>, LoginUse),
+        purpose: PlanPurpose<'_>,
         target: &Target,
         wanted: Spec,
         start: PlanStart<'_>,
@@ -330,7 +329,7 @@ impl Planner {
 
     async fn plan_as(
         &self,
-        (purpose, usage): (PlanPurpose<'_>, LoginUse),
+        purpose: PlanPurpose<'_>,
         target: &Target,
         wanted: Spec,
         start: PlanStart<'_>,
@@ -344,7 +343,7 @@ impl Planner {
             Some(held) => held.clone(),
             None => StackSecrets::new(Arc::clone(&self.references), target),
         };
-        let login = self.login(target, usage)?;
+        let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
         let hooks = self.hook_rules(target, serial);
@@ -375,7 +374,7 @@ impl Planner {
             (StackLoginChoice::NoPreview(why), PlanPurpose::Show { .. }) => Some(format!(
                 "{why}, and a preview never gets the one of applies: this compares the compiled Specs"
             )),
-            (StackLoginChoice::NoPreview(why), PlanPurpose::Apply) => return Err(no_identity(target, why)),
+            (StackLoginChoice::NoPreview(why), _) => return Err(no_identity(target, why)),
             _ => None,
         };
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters) && lacking.is_none();
@@ -398,7 +397,7 @@ impl Planner {
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
         }
-        let runtimes = self.runtimes_as(target, &login).await?;
+        let (runtimes, kubernetes) = self.runtimes_as(target, &login).await?;
         // A controller is in the place of the Kubernetes runtime if one delivers the stack.
         let delivery = DeliveryChoice {
             run: &self.run,
@@ -407,12 +406,12 @@ impl Planner {
             stack: &target.id,
             rule: self.rules(target).deliver,
             has_objects: has_objects(&wanted),
-            is_apply: matches!((&purpose, &usage), (PlanPurpose::Apply, LoginUse::Apply)),
+            is_apply: matches!(purpose, PlanPurpose::Apply),
             state,
             cluster: cluster.as_ref(),
             named: delivery::named_cluster(&wanted),
         };
-        let runtimes = delivery.runtimes(runtimes).await?;
+        let runtimes = delivery.runtimes(runtimes, kubernetes).await?;
         let wanted = stack_secrets.admit(wanted)?;
         // What is missing is said at its resource.
         let _ = stack_secrets.ask_versions().await;

@@ -88,8 +88,8 @@ async fn difference(
     headers: HeaderMap,
 ) -> Response {
     let make = async {
-        let (id, serials) = (parse(&id)?, serials(&words)?);
-        asked(&shared, &access).difference(&id, serials).await
+        let (id, (from, to)) = (parse(&id)?, serials(&words)?);
+        asked(&shared, &access).difference(&id, from, to).await
     };
     answer(make.await, Form::Json, &headers)
 }

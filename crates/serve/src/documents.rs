@@ -153,13 +153,13 @@ impl Asked<'_> {
     }
 
     /// The difference of two serials of a stack.
-    pub(super) async fn difference(self, id: &StackId, serials: (u64, u64)) -> Result<Body, RequestError> {
+    pub(super) async fn difference(self, id: &StackId, from: u64, to: u64) -> Result<Body, RequestError> {
         let index = self.shared.index(self.access).await?;
         if index.overview.row(id).is_none() {
             return Err(RequestError::Unknown("this stack"));
         }
         let _permit = self.shared.reads.acquire().await;
-        let read = self.shared.source().difference(id, serials.0, serials.1);
+        let read = self.shared.source().difference(id, from, to);
         let difference = within_deadline(read).await?;
         let difference = difference.ok_or(RequestError::Unknown("one of these serials"))?;
         let made = match self.is_json() {

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::{
     access::SignedIn,
+    actions::PortalActions,
     answer::RequestError,
     provider::{Providers, SignInError, VerifiedToken},
     rate_limit::RateLimit,
@@ -35,6 +36,8 @@ pub struct LoginSettings {
 
 /// The login of a server.
 pub(super) struct Login {
+    /// Does what a person with a role asks for.
+    pub actions: Box<dyn PortalActions>,
     pub config: PortalLogin,
     pub secret: Option<String>,
     pub cookies: CookieSealer,
@@ -48,7 +51,7 @@ pub(super) struct Login {
 impl Login {
     /// # Errors
     /// The key of the cookies is too short; there is no HTTP client.
-    pub(super) fn new(settings: LoginSettings) -> Result<Self, UserError> {
+    pub(super) fn new(settings: LoginSettings, actions: Box<dyn PortalActions>) -> Result<Self, UserError> {
         let is_secure = settings.login.url.starts_with("https://");
         let cookies = CookieSealer::new(settings.cookie_key.as_deref(), is_secure).map_err(|error| {
             UserError::new(ErrorKind::Config, error.to_string()).hint(format!(
@@ -60,6 +63,7 @@ impl Login {
                 .hint("check the proxy variables and the certificates of the system")
         })?;
         Ok(Self {
+            actions,
             config: settings.login,
             secret: settings.client_secret,
             cookies,

@@ -13,9 +13,11 @@ use axum::{
 use bytes::Bytes;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, StackId},
+    model::StackId,
 };
-use konverge_portal::{OperationAnswer, OperationInput, PortalOperation, RequestOutcome, html, next_step};
+use konverge_portal::{
+    OperationAnswer, OperationInput, OverviewRow, PortalOperation, RequestOutcome, html, next_step,
+};
 use konverge_report::json;
 use serde::Deserialize;
 
@@ -100,20 +102,18 @@ impl FromRequestParts<Arc<Shared>> for Asking {
 }
 
 impl Asking {
-    fn login(&self) -> Result<(&Login, &dyn PortalActions), RequestError> {
-        let login = self.shared.login.as_ref();
-        let (login, actions) = login.ok_or_else(|| {
+    fn login(&self) -> Result<&Login, RequestError> {
+        self.shared.login().ok_or_else(|| {
             RequestError::forbidden(
                 "there is no login, so nobody can ask for an operation",
                 "set `portal.login` in konverge.yaml on the default branch",
             )
-        })?;
-        Ok((login, &**actions))
+        })
     }
 
     /// A form of a person.
     fn check_person(&self, csrf: &str) -> Result<(), RequestError> {
-        check_form(self.login()?.0, &self.access, &self.headers, csrf)
+        check_form(self.login()?, &self.access, &self.headers, csrf)
     }
 
     /// A call of a script. The cookie of a browser is not enough: another site could have sent it.
@@ -145,11 +145,10 @@ impl Asking {
                 "a rule of `portal.roles` on the default branch grants it",
             ));
         }
-        let (login, actions) = self.login()?;
-        let place = Some((id.clone(), row.stack.clone()));
+        let login = self.login()?;
         if operation == PortalOperation::Unlock {
-            let request = self.request(operation, place, checked(operation, input)?)?;
-            return self.write(login, actions, &request).await;
+            let request = self.request(operation, Some(row), checked(operation, input)?)?;
+            return self.write(login, &request).await;
         }
         let input = checked(operation, input)?;
         let roles = self.shared.roles().await?;
@@ -167,8 +166,8 @@ impl Asking {
             digest: shown.map(|drift| drift.digest.to_string()).or(input.digest),
             ..input
         };
-        let request = self.request(operation, place, input)?;
-        let audit = self.record(login, actions, &request).await?;
+        let request = self.request(operation, Some(row), input)?;
+        let audit = self.record(login, &request).await?;
         Ok(OperationAnswer {
             version: 1,
             operation,
@@ -190,15 +189,15 @@ impl Asking {
                 "a rule of `portal.roles` on the default branch grants it",
             ));
         }
-        let (login, actions) = self.login()?;
+        let login = self.login()?;
         let request = self.request(operation, None, checked(operation, input)?)?;
-        self.write(login, actions, &request).await
+        self.write(login, &request).await
     }
 
     fn request(
         &self,
         operation: PortalOperation,
-        stack: Option<(StackId, RepoPath)>,
+        row: Option<&OverviewRow>,
         input: OperationInput,
     ) -> Result<PortalRequest, RequestError> {
         let signed_in = self.access.signed_in.as_ref();
@@ -207,7 +206,7 @@ impl Asking {
         let forwarded = forwarded.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         Ok(PortalRequest {
             operation,
-            stack,
+            stack: row.map(|row| (row.id.clone(), row.stack.clone())),
             input,
             person: person.ok_or_else(|| RequestError::SignedOut("no person is signed in".to_owned()))?,
             address: self.peer.clone(),
@@ -215,28 +214,19 @@ impl Asking {
         })
     }
 
-    async fn record(
-        &self,
-        login: &Login,
-        actions: &dyn PortalActions,
-        request: &PortalRequest,
-    ) -> Result<String, RequestError> {
+    async fn record(&self, login: &Login, request: &PortalRequest) -> Result<String, RequestError> {
         let person = &request.person;
         login
             .requests
             .take(&format!("{} {}", person.issuer, person.subject), Instant::now())
             .map_err(RequestError::TooMany)?;
-        Ok(within_deadline(actions.record(request)).await?)
+        Ok(within_deadline(login.actions.record(request)).await?)
     }
 
     /// Records the request, writes, and records how that ended.
-    async fn write(
-        &self,
-        login: &Login,
-        actions: &dyn PortalActions,
-        request: &PortalRequest,
-    ) -> Result<OperationAnswer, RequestError> {
-        let audit = self.record(login, actions, request).await?;
+    async fn write(&self, login: &Login, request: &PortalRequest) -> Result<OperationAnswer, RequestError> {
+        let actions = &*login.actions;
+        let audit = self.record(login, request).await?;
         let done = within_deadline(carry_out(actions, request)).await;
         self.shared.forget().await;
         let error = match &done {

@@ -141,10 +141,12 @@ async fn page_of_stack(
             let csrf = Some(csrf).filter(|_| access.may_operate(&view.row.stack));
             Ok(Body::new(html::operations(&view, csrf), None))
         }
-        "difference.html" => asked.difference(&id, serials(words)?).await,
         file => {
-            let pair = pair_of(file).ok_or(RequestError::Unknown("this page"))?;
-            asked.difference(&id, pair).await
+            let (from, to) = match file {
+                "difference.html" => serials(words)?,
+                file => pair_of(file).ok_or(RequestError::Unknown("this page"))?,
+            };
+            asked.difference(&id, from, to).await
         }
     }
 }

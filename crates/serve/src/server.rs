@@ -81,8 +81,8 @@ impl Portal {
         actions: Box<dyn PortalActions>,
         settings: LoginSettings,
     ) -> Result<Self, UserError> {
-        let login = Login::new(settings)?;
-        Ok(Self::with(Shared::new(source, Some((login, actions)))))
+        let login = Login::new(settings, actions)?;
+        Ok(Self::with(Shared::new(source, Some(login))))
     }
 
     fn with(shared: Shared) -> Self {

@@ -23,15 +23,15 @@ const READS_AT_ONCE: usize = 8;
 pub(super) struct Shared {
     source: Box<dyn PortalSource>,
     index: IndexCache,
-    /// The login, and who does what a person with a role asks for. Without it nobody can ask.
-    pub(super) login: Option<(Login, Box<dyn PortalActions>)>,
+    /// Without a login nobody can ask for an operation.
+    login: Option<Login>,
     pub(super) bodies: BodyCache,
     pub(super) metrics: Metrics,
     pub(super) reads: Semaphore,
 }
 
 impl Shared {
-    pub(super) fn new(source: Box<dyn PortalSource>, login: Option<(Login, Box<dyn PortalActions>)>) -> Self {
+    pub(super) fn new(source: Box<dyn PortalSource>, login: Option<Login>) -> Self {
         Self {
             source,
             index: IndexCache::default(),
@@ -47,11 +47,11 @@ impl Shared {
     }
 
     pub(super) fn login(&self) -> Option<&Login> {
-        self.login.as_ref().map(|(login, _)| login)
+        self.login.as_ref()
     }
 
     pub(super) fn actions(&self) -> Option<&dyn PortalActions> {
-        self.login.as_ref().map(|(_, actions)| &**actions)
+        self.login().map(|login| &*login.actions)
     }
 
     /// The roles that hold now.

@@ -35,7 +35,7 @@ impl DocumentMark {
         bytes: &[u8],
     ) -> Option<Self> {
         let by = writer.to_public().to_string();
-        let key = common_key(writer, reader, (&by, reader))?;
+        let key = common_key(writer, reader, &by, reader)?;
         Some(Self {
             hash: hash(&key, place, bytes).to_hex().to_string(),
             by,
@@ -46,7 +46,7 @@ impl DocumentMark {
     /// Returns true if the writer, or the reader itself, made it.
     pub(crate) fn is_valid(&self, reader: &age::x25519::Identity, place: &Key, bytes: &[u8]) -> bool {
         let written = blake3::Hash::from_hex(&self.hash).ok();
-        let key = common_key(reader, &self.by, (&self.by, &self.reader));
+        let key = common_key(reader, &self.by, &self.by, &self.reader);
         // Compared in constant time, as the hashes of blake3 are.
         written.is_some_and(|written| key.is_some_and(|key| hash(&key, place, bytes) == written))
     }
@@ -65,7 +65,8 @@ fn hash(key: &[u8; 32], place: &Key, bytes: &[u8]) -> blake3::Hash {
 fn common_key(
     own: &age::x25519::Identity,
     other: &str,
-    (by, reader): (&str, &str),
+    by: &str,
+    reader: &str,
 ) -> Option<Zeroizing<[u8; 32]>> {
     let secret = own.to_string();
     let secret = StaticSecret::from(*key_bytes(secret.expose_secret(), "age-secret-key-")?);

@@ -105,8 +105,7 @@ impl Segment<'_> {
             }
             (None, None) => Vec::new(),
         };
-        let changed = change.filter(|_| !matches!(shown, Action::Unchanged | Action::Forget));
-        let truth = self.truth(&subject, (change, changed), recorded.as_ref());
+        let truth = self.truth(&subject, change, shown, recorded.as_ref());
         let mut public = ResourcePlan::new(
             self.stack,
             item.id.clone(),
@@ -192,7 +191,8 @@ impl Segment<'_> {
     fn truth(
         &self,
         subject: &ModuleResource,
-        (planned, changed): (Option<&ResourceChange>, Option<&ResourceChange>),
+        planned: Option<&ResourceChange>,
+        shown: Action,
         recorded: Option<&Recorded>,
     ) -> TrueValues {
         let nothing = Value::Null;
@@ -206,6 +206,7 @@ impl Segment<'_> {
             desired: desired.filter(|desired| !is_recorded(desired)),
             ..TrueValues::default()
         };
+        let changed = planned.filter(|_| !matches!(shown, Action::Unchanged | Action::Forget));
         let Some(ResourceChange { change, .. }) = changed else {
             return truth;
         };
@@ -215,7 +216,7 @@ impl Segment<'_> {
         let mut before = judged(&change.before, &nothing, &change.before_sensitive);
         let mut after = judged(&change.after, &change.after_unknown, &change.after_sensitive);
         masking::hide_alike(&mut before, &mut after, change, self.secrets);
-        secret_changes::add_marks((&mut before, &mut after), subject, self.secrets);
+        secret_changes::add_marks(&mut before, &mut after, subject, self.secrets);
         (truth.before, truth.after) = (
             Some(before).filter(Value::is_object),
             Some(after).filter(Value::is_object),

@@ -156,7 +156,7 @@ pub(super) fn check(
             true => AllowedBy::List,
             false => AllowedBy::Nobody,
         };
-        rules.find_refused(value, ("", name), allowed)
+        rules.find_refused(value, "", name, allowed)
     });
     match refused {
         None => Ok(()),
@@ -184,7 +184,8 @@ impl Rules<'_> {
     fn find_refused(
         &self,
         value: &Value,
-        (above, name): (&str, &str),
+        above: &str,
+        name: &str,
         allowed: AllowedBy,
     ) -> Option<(String, String)> {
         let is_named = self.names.iter().any(|known| known == name);
@@ -195,13 +196,14 @@ impl Rules<'_> {
             AllowedBy::Nobody if is_named => AllowedBy::Name,
             allowed => allowed,
         };
-        self.find_in_value(value, (&join_path(above, name), name), allowed)
+        self.find_in_value(value, &join_path(above, name), name, allowed)
     }
 
     fn find_in_value(
         &self,
         value: &Value,
-        (path, name): (&str, &str),
+        path: &str,
+        name: &str,
         allowed: AllowedBy,
     ) -> Option<(String, String)> {
         let is_refused = match value {
@@ -209,13 +211,12 @@ impl Rules<'_> {
             Value::Object(map) if map.is_empty() => allowed == AllowedBy::Nobody,
             Value::Object(map) => {
                 let mut members = map.iter();
-                return members.find_map(|(key, member)| self.find_refused(member, (path, key), allowed));
+                return members.find_map(|(key, member)| self.find_refused(member, path, key, allowed));
             }
             Value::Array(items) => {
                 let mut items = items.iter().enumerate();
-                return items.find_map(|(at, item)| {
-                    self.find_in_value(item, (&format!("{path}/{at}"), name), allowed)
-                });
+                return items
+                    .find_map(|(at, item)| self.find_in_value(item, &format!("{path}/{at}"), name, allowed));
             }
             Value::Null => false,
             Value::String(text) => self.refuses(name, text.trim(), true, allowed),

@@ -53,7 +53,7 @@ pub(super) fn with_references(
 }
 
 /// Puts the marks of the references into both sides of a change, where Terraform shows nothing.
-pub(super) fn add_marks((from, to): (&mut Value, &mut Value), subject: &ModuleResource, secrets: &Secrets) {
+pub(super) fn add_marks(from: &mut Value, to: &mut Value, subject: &ModuleResource, secrets: &Secrets) {
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     for (side, references) in [(from, &before), (to, &subject.written)] {
         let of_values = references.iter().filter(|(_, reference)| !reference.is_plain());

@@ -108,13 +108,13 @@ async fn fill_in(
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     if let Some(desired) = &mut subject.item.desired {
         let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));
-        let noted = fill_in_texts(resolver, (&id, &before), &mut attributes).await;
+        let noted = fill_in_texts(resolver, &id, &before, &mut attributes).await;
         if let Value::Object(attributes) = attributes {
             desired.attributes = attributes;
         }
         written = noted?;
         let none = WrittenReferences::new();
-        fill_in_texts(resolver, (&id, &none), &mut subject.meta).await?;
+        fill_in_texts(resolver, &id, &none, &mut subject.meta).await?;
     }
     subject.written = written;
     Ok(())
@@ -122,7 +122,8 @@ async fn fill_in(
 
 async fn fill_in_texts(
     resolver: Option<&dyn SecretResolver>,
-    (id, before): (&ResourceId, &WrittenReferences),
+    id: &ResourceId,
+    before: &WrittenReferences,
     value: &mut Value,
 ) -> Result<WrittenReferences, TerraformError> {
     let mut written = WrittenReferences::new();

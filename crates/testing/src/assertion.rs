@@ -309,14 +309,14 @@ impl ObjectSelector {
         if let Some(id) = &self.id {
             return resource.id.as_str() == id;
         }
-        let (_, kind, namespace, name) = object_key(&resource.attributes);
+        let key = object_key(&resource.attributes);
         let api_version = resource.attributes.get("apiVersion").and_then(Value::as_str);
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         resource.runtime == RuntimeKind::Kubernetes
-            && is(&self.kind, kind)
-            && is(&self.name, name)
-            && is(&self.namespace, namespace)
+            && is(&self.kind, key.kind)
+            && is(&self.name, key.name)
+            && is(&self.namespace, key.namespace)
             && is(&self.api_version, api_version.unwrap_or_default())
     }
 
@@ -339,7 +339,7 @@ fn object(resource: &Resource) -> Value {
 
 fn kind_of(resource: &Resource) -> &str {
     match resource.runtime {
-        RuntimeKind::Kubernetes => object_key(&resource.attributes).1,
+        RuntimeKind::Kubernetes => object_key(&resource.attributes).kind,
         RuntimeKind::Terraform => resource.id.as_str(),
     }
 }

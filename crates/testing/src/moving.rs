@@ -17,7 +17,7 @@ use konverge_base::model::{
     ResourceId, built_in_groups,
     reference::Targets,
     resolve::ReferenceError,
-    spec::{Resource, RuntimeKind, Sharing, Spec, object_key},
+    spec::{ObjectKeyRef, Resource, RuntimeKind, Sharing, Spec, object_key},
 };
 
 use self::{hosts::Hosts, names::suffixed};
@@ -60,16 +60,16 @@ pub struct MoveRefusal {
 
 /// The key of an object, as [`MovedSpec::originals`] has it.
 pub fn owned_key(attributes: &Map<String, Value>) -> ObjectKey {
-    let (group, kind, namespace, name) = object_key(attributes);
+    let key = object_key(attributes);
     let namespace = match is_namespaced(attributes) {
         Some(false) => "",
-        _ => namespace,
+        _ => key.namespace,
     };
     (
-        group.to_owned(),
-        kind.to_owned(),
+        key.group.to_owned(),
+        key.kind.to_owned(),
         namespace.to_owned(),
-        name.to_owned(),
+        key.name.to_owned(),
     )
 }
 
@@ -127,7 +127,7 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
 }
 
 fn is_namespaced(attributes: &Map<String, Value>) -> Option<bool> {
-    let (group, kind, ..) = object_key(attributes);
+    let ObjectKeyRef { group, kind, .. } = object_key(attributes);
     let is_written = attributes
         .get("metadata")
         .and_then(|metadata| metadata.get("namespace"))
@@ -142,7 +142,9 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
         return Some(why.to_owned());
     }
     let object = Value::Object(resource.attributes.clone());
-    let (group, kind, _, name) = object_key(&resource.attributes);
+    let ObjectKeyRef {
+        group, kind, name, ..
+    } = object_key(&resource.attributes);
     if name.is_empty() || kind.is_empty() {
         return Some("it has no kind or no name".to_owned());
     }
@@ -192,8 +194,9 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
 /// True if an object of the Spec lies in a namespace.
 fn has_namespace(spec: &Spec, namespace: &str) -> bool {
     let mut resources = spec.resources.iter();
-    resources
-        .any(|one| is_namespaced(&one.attributes) == Some(true) && object_key(&one.attributes).2 == namespace)
+    resources.any(|one| {
+        is_namespaced(&one.attributes) == Some(true) && object_key(&one.attributes).namespace == namespace
+    })
 }
 
 /// What is called differently in the test.
@@ -219,19 +222,20 @@ impl<'a> Mover<'a> {
             ids: HashMap::new(),
         };
         for resource in &spec.resources {
-            let (_, kind, namespace, name) = object_key(&resource.attributes);
+            let key = object_key(&resource.attributes);
+            let (kind, name) = (key.kind, key.name);
             match (is_namespaced(&resource.attributes), kind) {
                 (Some(false), "Namespace") => {
                     mover.namespaces.insert(name.to_owned(), suffixed(name, run));
                 }
                 (Some(false), _) => {
-                    let key = (kind.to_owned(), name.to_owned());
-                    mover.cluster_scoped.insert(key, suffixed(name, run));
+                    let scoped = (kind.to_owned(), name.to_owned());
+                    mover.cluster_scoped.insert(scoped, suffixed(name, run));
                 }
                 _ => {
                     mover
                         .namespaces
-                        .insert(namespace.to_owned(), suffixed(namespace, run));
+                        .insert(key.namespace.to_owned(), suffixed(key.namespace, run));
                 }
             }
         }
@@ -246,21 +250,22 @@ impl<'a> Mover<'a> {
 
     /// Namespace and name of an object in the test. The namespace of a cluster-scoped object is empty.
     fn place(&self, attributes: &Map<String, Value>) -> (String, String) {
-        let (_, kind, namespace, name) = object_key(attributes);
+        let key = object_key(attributes);
+        let (kind, name) = (key.kind, key.name);
         match is_namespaced(attributes) {
             Some(false) if kind == "Namespace" => (String::new(), self.namespaces[name].clone()),
             Some(false) => {
-                let key = (kind.to_owned(), name.to_owned());
-                (String::new(), self.cluster_scoped[&key].clone())
+                let scoped = (kind.to_owned(), name.to_owned());
+                (String::new(), self.cluster_scoped[&scoped].clone())
             }
-            _ => (self.namespaces[namespace].clone(), name.to_owned()),
+            _ => (self.namespaces[key.namespace].clone(), name.to_owned()),
         }
     }
 
     fn new_id(&self, attributes: &Map<String, Value>) -> Option<ResourceId> {
         let (namespace, name) = self.place(attributes);
         let api_version = attributes.get("apiVersion")?.as_str()?;
-        let kind = object_key(attributes).1;
+        let kind = object_key(attributes).kind;
         let id = match namespace.as_str() {
             "" => format!("{api_version}:{kind}:{name}"),
             namespace => format!("{api_version}:{kind}:{namespace}:{name}"),
@@ -277,7 +282,7 @@ impl<'a> Mover<'a> {
         if !namespace.is_empty() {
             object["metadata"]["namespace"] = json!(namespace);
         }
-        let (group, kind, ..) = object_key(&resource.attributes);
+        let ObjectKeyRef { group, kind, .. } = object_key(&resource.attributes);
         if (group, kind) == ("", "Namespace") {
             let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
             let mut labels = labels.cloned().unwrap_or_default();
@@ -372,8 +377,8 @@ impl<'a> Mover<'a> {
         let is_defined = |name: &str| {
             let mut resources = spec.resources.iter();
             resources.any(|one| {
-                let (group, kind, _, defined) = object_key(&one.attributes);
-                (group, kind, defined) == ("", "Namespace", name)
+                let key = object_key(&one.attributes);
+                (key.group, key.kind, key.name) == ("", "Namespace", name)
             })
         };
         let missing = self.namespaces.iter().filter(|(name, _)| !is_defined(name));

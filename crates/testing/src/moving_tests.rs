@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use super::*;
 
 fn resource(object: Value) -> Resource {
-    let (_, kind, namespace, name) = object_key(object.as_object().unwrap());
+    let key = object_key(object.as_object().unwrap());
     let api_version = object["apiVersion"].as_str().unwrap();
-    let id = format!("{api_version}:{kind}:{namespace}:{name}");
+    let id = format!("{api_version}:{}:{}:{}", key.kind, key.namespace, key.name);
     Resource {
         id: id.parse().unwrap(),
         runtime: RuntimeKind::Kubernetes,

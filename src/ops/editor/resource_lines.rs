@@ -75,14 +75,15 @@ fn describe(resources: &[Resource], mention: &str) -> Option<(ResourceId, Vec<St
 fn kind_line(resource: &Resource) -> String {
     match resource.runtime {
         RuntimeKind::Kubernetes => {
-            let (_, kind, namespace, name) = object_key(&resource.attributes);
+            let key = object_key(&resource.attributes);
             let is_named = resource
                 .attributes
                 .get("metadata")
                 .is_some_and(|meta| meta.get("namespace").is_some());
+            let object = format!("{} {}", key.kind, key.name);
             match is_named {
-                true => format!("{kind} {name} in the namespace {namespace}"),
-                false => format!("{kind} {name}"),
+                true => format!("{object} in the namespace {}", key.namespace),
+                false => object,
             }
         }
         RuntimeKind::Terraform => {

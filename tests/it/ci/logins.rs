@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{
     ci_stage::Stage, clouds::Clouds, minio::Minio, moto::Moto, objects::Objects, terraform,
@@ -16,22 +16,22 @@ use crate::support::{
 
 const PROD: &str = "111122223333";
 const DEV: &str = "444455556666";
-const HOUR: u64 = 3600;
+pub(super) const HOUR: u64 = 3600;
 
 /// Terraform that writes down what each of its processes sees.
-struct Watched {
+pub(super) struct Watched {
     folder: tempfile::TempDir,
 }
 
 /// One process: its step, its module and its variables.
-struct Process {
-    step: String,
+pub(super) struct Process {
+    pub(super) step: String,
     module: String,
     variables: BTreeMap<String, String>,
 }
 
 impl Watched {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = format!(
             "#!/bin/sh\nn='{0}'/$1.$$\n/usr/bin/env -0 >$n.env\n/bin/cat main.tf.json >$n.module 2>/dev/null\nexec '{1}' \"$@\"\n",
@@ -44,7 +44,7 @@ impl Watched {
         watched
     }
 
-    fn binary(&self) -> PathBuf {
+    pub(super) fn binary(&self) -> PathBuf {
         self.folder.path().join("terraform")
     }
 
@@ -53,7 +53,7 @@ impl Watched {
     }
 
     /// The processes since the last time.
-    fn processes(&self) -> Vec<Process> {
+    pub(super) fn processes(&self) -> Vec<Process> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(self.folder.path()).unwrap() {
             let path = entry.unwrap().path();
@@ -100,7 +100,7 @@ fn login(name: &str, account: &str, more: &str) -> String {
     )
 }
 
-fn rules() -> String {
+pub(super) fn rules() -> String {
     let logins = login("prod", PROD, ", region: eu-central-1") + &login("dev", DEV, "");
     format!(
         "logins:\n{logins}stacks:\n- {{match: 'appops/*/prod', login: prod}}\n- {{match: 'appops/*/dev', login: dev}}\n"
@@ -116,7 +116,7 @@ fn keeps(stage: &Stage, id: &str, value: &str) {
 }
 
 /// The job's own variables, which no stack with a login may see.
-fn of_job(clouds: &Clouds, moto: &Moto) -> Vec<(&'static str, String)> {
+pub(super) fn of_job(clouds: &Clouds, moto: &Moto) -> Vec<(&'static str, String)> {
     let mut variables = clouds.job();
     for (name, value) in [
         ("AWS_PROFILE", "the-job"),
@@ -437,193 +437,6 @@ async fn a_role_that_refuses_the_subject_stops_the_apply_before_anything() {
     assert!(state.is_none(), "nothing was written");
     let tip = stage.monorepo.rev("main");
     assert_ne!(stage.status(&tip, "konverge/apply").as_deref(), Some("success"));
-}
-
-/// The other team's role, in thirty spellings, and the same of other clouds: the provider and its configuration.
-fn spellings() -> Vec<(&'static str, Value)> {
-    let role = "arn:aws:iam::444455556666:role/apply";
-    let encoded = "arn%3Aaws%3Aiam%3A%3A444455556666%3Arole%2Fapply";
-    let web = "assume_role_with_web_identity";
-    let at_aws = [
-        json!({"assume_role": {"role_arn": role}}),
-        json!({"assume_role": [{"role_arn": role}]}),
-        json!({"assume_role": [{"role_arn": role, "session_name": "x", "external_id": "y"}]}),
-        json!({"assume_role": [[{"role_arn": role}]]}),
-        json!({"assume_role": {"x": {"y": {"role_arn": role}}}}),
-        json!({web: {"role_arn": role, "web_identity_token_file": "/t"}}),
-        json!({web: [{"role_arn": role, "web_identity_token": "t"}]}),
-        json!({"assume_role": {"role_arn": encoded}}),
-        json!({"assume_role": {"role_arn": format!("{role} ")}}),
-        json!({"assume_role": {"role_arn": format!("\t{role}")}}),
-        json!({"assume_role": {"role_arn": role.to_uppercase()}}),
-        json!({"assume_role": {"ROLE_ARN": role}}),
-        json!({"Assume_Role": {"role_arn": role}}),
-        json!({"assume-role": {"role-arn": role}}),
-        json!({"role_arn": role}),
-        json!({"roleArn": role}),
-        json!({"role": role}),
-        json!({"profile": "prod"}),
-        json!({"profile": "PROD"}),
-        json!({"shared_config_files": ["/home/job/.aws/config"]}),
-        json!({"shared_credentials_files": ["/home/job/.aws/credentials"]}),
-        json!({"shared_credentials_file": "/home/job/.aws/credentials"}),
-        json!({"access_key": "AKIDEXAMPLE", "secret_key": "x"}),
-        json!({"token": "x"}),
-        json!({"assume_role": "${file(\"/etc/passwd\")}"}),
-        json!({"assume_role": {"role_arn": "${var.role}"}}),
-        json!({"assume_role": {"role_arn": "arn:aws:iam::${4}44455556666:role/apply"}}),
-        json!({"custom_ca_bundle": "/ca", "assume_role": {"role_arn": role}}),
-        json!({"region": role}),
-        json!({"default_tags": {"tags": {"a": "b"}}, "assume_role": {"policy": "{}", "role_arn": role}}),
-    ];
-    let elsewhere = [
-        (
-            "google",
-            json!({"impersonate_service_account": "apply@prod.iam.gserviceaccount.com"}),
-        ),
-        (
-            "google",
-            json!({"impersonate_service_account_delegates": ["apply@prod.iam.gserviceaccount.com"]}),
-        ),
-        ("azurerm", json!({"client_id": Clouds::APPLICATION})),
-        ("azurerm", json!({"client_id": "ref+db://pay/azure#/id"})),
-        (
-            "azurerm",
-            json!({"client_id": "ref+db://pay/azure#/id", "client_secret": "ref+db://pay/azure#/key"}),
-        ),
-        (
-            "aws",
-            json!({"assume_role": {"role_arn": "ref+db://pay/aws#/role"}}),
-        ),
-        ("aws", json!({"profile": "ref+db://pay/aws#/profile"})),
-        (
-            "google",
-            json!({"impersonate_service_account": "ref+db://pay/google#/account"}),
-        ),
-        ("azurerm", json!({"auxiliary_tenant_ids": [Clouds::TENANT]})),
-        ("alicloud", json!({"assume_role": {"role_arn": Clouds::RAM_ROLE}})),
-    ];
-    assert_eq!(at_aws.len(), 30);
-    at_aws
-        .into_iter()
-        .map(|meta| ("aws", meta))
-        .chain(elsewhere)
-        .collect()
-}
-
-fn namespace(provider: &str) -> &'static str {
-    match provider {
-        "alicloud" => "aliyun",
-        _ => "hashicorp",
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_spec_names_no_other_team_s_identity_in_any_spelling() {
-    let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
-    let sources = ["aws", "google", "azurerm", "alicloud"]
-        .map(|name| format!("{{source: {}/{name}, version: 1.0.0}}", namespace(name)));
-    let config = format!(
-        "terraform: {{binary: '{}', providers: [{}]}}\n{}",
-        watched.binary().display(),
-        sources.join(", "),
-        rules()
-    );
-    let mut stage = Stage::small(&config).await;
-    stage.env = of_job(&clouds, moto);
-    let all = spellings();
-    stage.monorepo.checkout("main").branch("spelled");
-    for (at, (name, meta)) in all.iter().enumerate() {
-        let namespace = namespace(name);
-        let resource = json!({
-            "id": format!("{namespace}:{name}:{name}_thing:t{at}"), "type": "Terraform", "attributes": {"name": "x"},
-            "extensions": {"provider": format!("registry.terraform.io/{namespace}/{name}/1.0.0"), "providerMeta": meta},
-        });
-        // The compiler must not read `${…}` itself.
-        let text = json!([resource]).to_string().replace('$', "\\u0024");
-        let program = format!("import json\nresources = json.decode(r'''{text}''')\n");
-        // The rules give these stacks a login: somebody would be asked.
-        write_program(&stage.monorepo, &format!("spelled{at}/prod"), &program);
-    }
-    stage.monorepo.commit("spelled");
-    let refused = |text: &str, at: usize| {
-        let is_it =
-            |line: &str| line.contains(&format!("_thing:t{at}`")) && line.contains("a Spec may not choose");
-        text.lines().any(is_it)
-    };
-    let job = stage.env.clone();
-    // With the login of previews, and without a comparison with live infrastructure.
-    for (event, live) in [("opened", None), ("synchronize", Some("never"))] {
-        stage
-            .env
-            .extend(live.map(|live| ("KONVERGE_LIVE", live.to_owned())));
-        let preview = stage.pull_request(7, "spelled", event);
-        preview.outcome.check(1);
-        let told = &preview.outcome.stdout;
-        for (at, (_, meta)) in all.iter().enumerate() {
-            assert!(
-                refused(told, at),
-                "{event} {meta}: {told}{}",
-                preview.outcome.stderr
-            );
-        }
-    }
-    stage.env = job;
-    let applied = stage.merge(7, "spelled");
-    assert_ne!(applied.outcome.code, Some(0), "{}", applied.outcome.stdout);
-    for (at, (_, meta)) in all.iter().enumerate() {
-        let told = &applied.outcome.stdout;
-        // An apply asks for the references first, and this one has no store.
-        let lacks_store =
-            |line: &str| line.contains(&format!("_thing:t{at}:")) && line.contains("secret store");
-        let is_stopped = match meta.to_string().contains("ref+") {
-            true => told.lines().any(lacks_store),
-            false => refused(told, at),
-        };
-        assert!(is_stopped, "{meta}: {told}{}", applied.outcome.stderr);
-    }
-    let processes = watched.processes();
-    let asked: Vec<_> = processes.iter().map(|process| &process.step).collect();
-    assert!(asked.iter().all(|step| *step == "version"), "{asked:?}");
-    assert!(clouds.granted().is_empty(), "nobody was asked");
-}
-
-/// What a rule lists is listed for its stacks alone.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_rule_lists_identities_for_its_own_stacks() {
-    let role = "arn:aws:iam::444455556666:role/apply";
-    let config = format!(
-        "terraform: {{binary: '{}', mirror: '{}', providers: [{{source: hashicorp/aws, version: 1.0.0}}]}}\nstacks: [{{match: 'appops/listed/*', provider_identities: {{hashicorp/aws: ['{role}']}}}}]\n",
-        terraform::binary().display(),
-        terraform::mirror().display(),
-    );
-    let mut stage = Stage::small(&config).await;
-    stage.monorepo.checkout("main").branch("both");
-    for project in ["listed", "other"] {
-        let resource = format!(
-            "{{id = \"hashicorp:aws:aws_thing:{project}\", type = \"Terraform\", attributes = {{name = \"x\"}}, extensions = {{provider = \"registry.terraform.io/hashicorp/aws/1.0.0\", providerMeta = {{assume_role = [{{role_arn = \"{role}\"}}]}}}}}}"
-        );
-        write_program(
-            &stage.monorepo,
-            &format!("{project}/team"),
-            &format!("resources = [{resource}]\n"),
-        );
-    }
-    stage.monorepo.commit("both");
-    let preview = stage.pull_request(7, "both", "opened");
-    preview.outcome.check(1);
-    let told = preview.outcome.stdout;
-    let refused = |project: &str| {
-        let mut lines = told.lines();
-        lines.any(|line| {
-            line.contains(&format!("aws_thing:{project}`")) && line.contains("a Spec may not choose")
-        })
-    };
-    assert!(refused("other") && !refused("listed"), "{told}");
-    assert!(
-        told.contains("the provider registry.terraform.io/hashicorp/aws 1.0.0 was not found"),
-        "{told}"
-    );
 }
 
 /// A rule names a login that does not exist: every job stops before anything is asked, and says which.

@@ -38,6 +38,7 @@ pub mod policy_masking;
 pub mod policy_overrides;
 mod policy_places;
 pub mod policy_sets;
+mod provider_identities;
 pub mod publishing_failures;
 pub mod refused_stacks;
 pub mod request_counts;

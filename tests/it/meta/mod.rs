@@ -14,6 +14,7 @@ pub mod paths;
 pub mod release;
 pub mod rooms;
 pub mod sentences;
+pub mod signatures;
 pub mod site;
 pub mod store_variables;
 pub mod toolchain;

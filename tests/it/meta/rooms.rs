@@ -101,7 +101,7 @@ fn the_directions_are_those_of_the_map() {
 }
 
 /// The code without line comments: a doc link names rooms too, and is no import.
-fn code(path: &Path) -> String {
+pub(super) fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).expect("a source file");
     text.lines()
         .map(|line| line.split("//").next().unwrap_or_default())

@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path};
 
-use super::rooms::source_files;
+use super::{
+    rooms::{code, source_files},
+    signatures::signatures,
+};
 
 /// Where an error is shown: its kind becomes an exit code, a word or a status.
 const SURFACES: [&str; 3] = ["crates/base/src/error.rs", "src/cli/", "crates/report/src/"];
@@ -136,18 +139,11 @@ fn no_public_function_of_a_crate_gives_a_text_as_its_error() {
         .filter(|file| file.starts_with(&crates) && !file.starts_with(crates.join("testkit")));
     let (mut wrong, mut seen) = (Vec::new(), 0);
     for file in files {
-        let text = fs::read_to_string(file).expect("a source file");
-        for (at, _) in text
-            .match_indices("pub fn ")
-            .chain(text.match_indices("pub async fn "))
-        {
-            let signature = &text[at..];
-            let end = signature.find(['{', ';']).unwrap_or(signature.len());
-            let types = error_types(&signature[..end]);
+        for signature in signatures(&code(file)).iter().filter(|one| one.is_public) {
+            let types = error_types(signature.text);
             seen += types.len();
             if types.iter().any(|name| name == "String") {
-                let line = text[..at].matches('\n').count() + 1;
-                wrong.push(format!("{}:{line}", file.display()));
+                wrong.push(format!("{}:{}", file.display(), signature.line));
             }
         }
     }

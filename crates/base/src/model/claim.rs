@@ -87,10 +87,10 @@ impl Claim {
     ) -> Option<Self> {
         match runtime {
             RuntimeKind::Kubernetes => {
-                let (group, kind, namespace, name) = object_key(attributes);
+                let key = object_key(attributes);
                 Some(Self::Object {
                     cluster: cluster?.clone(),
-                    key: [group, kind, namespace, name].map(str::to_owned),
+                    key: [key.group, key.kind, key.namespace, key.name].map(str::to_owned),
                 })
             }
             RuntimeKind::Terraform => {

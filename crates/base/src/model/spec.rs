@@ -69,26 +69,38 @@ pub struct Resource {
 /// Returns true if the stacks of a project may share an object: what is generated for all of them, and the CRDs of
 /// `<project>/crd`.
 pub fn is_shared(sharing: Sharing, attributes: &Map<String, Value>) -> bool {
-    sharing == Sharing::Project || object_key(attributes).1 == "CustomResourceDefinition"
+    sharing == Sharing::Project || object_key(attributes).kind == "CustomResourceDefinition"
 }
 
-/// The identity of a Kubernetes object regardless of its version: group, kind, namespace, name. The namespace is
-/// `default` if none is written.
-pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
+/// The identity of a Kubernetes object regardless of its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKeyRef<'a> {
+    /// The API group; empty for that of the core.
+    pub group: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The namespace.
+    pub namespace: &'a str,
+    /// The name.
+    pub name: &'a str,
+}
+
+/// The identity of an object. The namespace is `default` if none is written.
+pub fn object_key(attributes: &Map<String, Value>) -> ObjectKeyRef<'_> {
     fn text(value: Option<&Value>) -> &str {
         value.and_then(Value::as_str).unwrap_or_default()
     }
     let metadata = |key: &str| attributes.get("metadata")?.get(key);
     let group = text(attributes.get("apiVersion")).rsplit_once('/');
-    (
-        group.map_or("", |(group, _)| group),
-        text(attributes.get("kind")),
-        match text(metadata("namespace")) {
+    ObjectKeyRef {
+        group: group.map_or("", |(group, _)| group),
+        kind: text(attributes.get("kind")),
+        namespace: match text(metadata("namespace")) {
             "" => "default",
             namespace => namespace,
         },
-        text(metadata("name")),
-    )
+        name: text(metadata("name")),
+    }
 }
 
 /// A compiled stack.

@@ -45,8 +45,7 @@ pub fn order_hooks(
     for resource in resources {
         let own = HookDeclaration::read(resource)?;
         let declaration = own.or_else(|| foreign::read(resource, rules, &mut notes));
-        let meaning = (own.is_some(), declaration.is_some());
-        foreign::collect_unread(resource, rules, meaning, &mut unread);
+        foreign::collect_unread(resource, rules, own, declaration, &mut unread);
         if let Some(declaration) = declaration {
             declaration.check(resource, rules)?;
             declared.insert(&resource.id, (resource, declaration));

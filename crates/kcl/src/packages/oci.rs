@@ -157,7 +157,8 @@ impl Registry {
         let manifest = bounded(answer, DOCUMENT).await?;
         let mut manifest = read_manifest(&manifest)?;
         if let Some(entries) = &manifest.manifests {
-            let digest = for_platform(entries, platform())?;
+            let (os, architecture) = platform();
+            let digest = for_platform(entries, os, architecture)?;
             let content = self.addressed("manifests", digest, &proof, DOCUMENT).await?;
             manifest = read_manifest(&content)?;
             if manifest.manifests.is_some() {
@@ -269,7 +270,7 @@ fn read_manifest(content: &[u8]) -> Result<Manifest, String> {
 const STAND_IN: (&str, &str) = ("linux", "amd64");
 
 /// The digest of the manifest for a platform.
-fn for_platform<'a>(entries: &'a [IndexEntry], (os, architecture): (&str, &str)) -> Result<&'a str, String> {
+fn for_platform<'a>(entries: &'a [IndexEntry], os: &str, architecture: &str) -> Result<&'a str, String> {
     let platforms = entries
         .iter()
         .filter_map(|entry| Some((entry, entry.platform.as_ref()?)));
@@ -353,7 +354,7 @@ mod tests {
                     }),
                 })
                 .collect();
-            for_platform(&entries, ("linux", "arm64")).map(str::to_owned)
+            for_platform(&entries, "linux", "arm64").map(str::to_owned)
         };
         let published = [("darwin", "arm64"), ("linux", "amd64"), ("windows", "amd64")];
         assert_eq!(of(&published).unwrap(), "linux-amd64");

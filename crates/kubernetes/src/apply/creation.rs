@@ -42,7 +42,8 @@ pub(crate) enum ExistingObject {
 pub(crate) async fn classify_existing(
     subject: &PlanItem,
     of: &ResourceType,
-    (stack, is_shared): (&StackId, bool),
+    stack: &StackId,
+    is_shared: bool,
 ) -> Result<ExistingObject, UserError> {
     let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
         return Ok(ExistingObject::Nothing);
@@ -54,7 +55,7 @@ pub(crate) async fn classify_existing(
         ));
     }
     let seen = Precondition::from_object(&object);
-    match owner(&object, (stack, is_shared)) {
+    match owner(&object, stack, is_shared) {
         Owner::Nobody | Owner::Us => Ok(ExistingObject::Ours(seen)),
         Owner::Beside(_) => Ok(ExistingObject::Shared(seen)),
         Owner::Other(owner) => Err(belongs_to(subject, owner)),
@@ -75,7 +76,7 @@ pub(crate) enum Owner<'a> {
 }
 
 /// The owner of an object, which the stacks of a project share or not.
-pub(crate) fn owner<'a>(object: &'a Value, (stack, is_shared): (&StackId, bool)) -> Owner<'a> {
+pub(crate) fn owner<'a>(object: &'a Value, stack: &StackId, is_shared: bool) -> Owner<'a> {
     match object_ref::annotation(object, OWNER) {
         None => Owner::Nobody,
         Some(owner) if owner == stack.as_str() => Owner::Us,
@@ -107,18 +108,15 @@ mod tests {
         let object = |kind: &str, owner: &str| json!({"kind": kind, "metadata": {"annotations": {"konverge/stack": owner}}});
         let stack: StackId = "shop/dev".parse().unwrap();
         let unowned = json!({"kind": "ConfigMap", "metadata": {"name": "a"}});
-        assert_eq!(owner(&unowned, (&stack, false)), Owner::Nobody);
+        assert_eq!(owner(&unowned, &stack, false), Owner::Nobody);
+        assert_eq!(owner(&object("ConfigMap", "shop/dev"), &stack, false), Owner::Us);
         assert_eq!(
-            owner(&object("ConfigMap", "shop/dev"), (&stack, false)),
-            Owner::Us
-        );
-        assert_eq!(
-            owner(&object("ConfigMap", "shop/prod"), (&stack, false)),
+            owner(&object("ConfigMap", "shop/prod"), &stack, false),
             Owner::Other("shop/prod")
         );
         let definition = object("CustomResourceDefinition", "shop/prod");
-        assert_eq!(owner(&definition, (&stack, true)), Owner::Beside("shop/prod"));
+        assert_eq!(owner(&definition, &stack, true), Owner::Beside("shop/prod"));
         let foreign = object("CustomResourceDefinition", "bank/prod");
-        assert_eq!(owner(&foreign, (&stack, true)), Owner::Other("bank/prod"));
+        assert_eq!(owner(&foreign, &stack, true), Owner::Other("bank/prod"));
     }
 }

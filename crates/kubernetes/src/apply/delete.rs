@@ -7,18 +7,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::{
-    api::{client::ApiRequest, clusters::Kubernetes, discovery::ResourceType},
+    api::client::ApiRequest,
     object::{
         fetch,
-        plan_item::PlanItem,
         precondition::{self, Precondition, WriteKind},
     },
 };
-use konverge_base::{
-    error::{ErrorKind, UserError},
-    model::ResourceId,
-};
-use konverge_engine::runtime::ApplySink;
+use super::apply_task::ApplyTask;
+use konverge_base::error::{ErrorKind, UserError};
 
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,15 +29,12 @@ pub(crate) enum Dependents {
 
 /// Deletes the object if it is still the object that was read, with the same owner. An object that is already
 /// gone is not an error.
-pub(crate) async fn delete(
-    runtime: &Kubernetes,
-    subject: &PlanItem,
-    of: &ResourceType,
+pub(super) async fn delete(
+    task: ApplyTask<'_>,
     mut seen: Precondition,
     dependents: Dependents,
-    sink: &dyn ApplySink,
-    id: &ResourceId,
 ) -> Result<(), UserError> {
+    let ApplyTask { subject, of, .. } = task;
     let policy = match dependents {
         Dependents::Go => "Background",
         Dependents::GoFirst => "Foreground",
@@ -65,18 +58,18 @@ pub(crate) async fn delete(
             Err(error) => return Err(subject.refusal(&error)),
         }
     }
-    wait_until_gone(runtime, subject, of, Some(&seen.uid), sink, id).await
+    wait_until_gone(task, Some(&seen.uid)).await
 }
 
 /// Waits until no object with that name and UID exists.
-pub(crate) async fn wait_until_gone(
-    runtime: &Kubernetes,
-    subject: &PlanItem,
-    of: &ResourceType,
-    uid: Option<&str>,
-    sink: &dyn ApplySink,
-    id: &ResourceId,
-) -> Result<(), UserError> {
+pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> Result<(), UserError> {
+    let ApplyTask {
+        runtime,
+        subject,
+        of,
+        sink,
+        ..
+    } = task;
     let deadline = Instant::now() + runtime.options.ready_timeout;
     let mut pause = Duration::from_millis(50);
     loop {
@@ -108,7 +101,7 @@ pub(crate) async fn wait_until_gone(
             ));
         }
         if pause > Duration::from_millis(500) {
-            sink.progress(id, &format!("waiting until it is gone{holds}"));
+            sink.progress(task.id(), &format!("waiting until it is gone{holds}"));
         }
         subject.cluster.api.interrupt.pause(pause).await;
         pause = (pause * 2).min(Duration::from_secs(2));

@@ -19,7 +19,8 @@ use konverge_base::error::UserError;
 pub(crate) async fn take_over(
     subject: &PlanItem,
     of: &ResourceType,
-    (seen, doing): (Precondition, WriteKind<'_>),
+    seen: Precondition,
+    doing: WriteKind<'_>,
     claim: &Map<String, Value>,
 ) -> Result<Precondition, UserError> {
     if claim.is_empty() {

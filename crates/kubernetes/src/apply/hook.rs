@@ -7,18 +7,18 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
+    apply_task::ApplyTask,
     creation::{self, Owner},
     delete::{self, Dependents},
     readiness::{self, WaitEnd, WaitLimits},
     write::{FilledBody, write_and_record},
 };
 use crate::{
-    api::{client::ApiRequest, clusters::Kubernetes, discovery::ResourceType},
+    api::client::ApiRequest,
     object::{
         completed_jobs, fetch,
         object_record::{HookRun, ObjectRecord},
         object_ref,
-        plan_item::PlanItem,
         precondition::{self, Precondition},
     },
     plan::record,
@@ -30,93 +30,85 @@ use konverge_base::{
         state::Recorded,
     },
 };
-use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
+use konverge_engine::runtime::AppliedResource;
 
 /// How many times the end of a Job is decided again because it changed meanwhile.
 const TRIES: u32 = 5;
 
 /// Runs the hook, or waits for the run that an earlier apply began.
-pub(super) async fn run(
-    runtime: &Kubernetes,
-    scope: &StackScope,
-    target: (&PlanItem, &ResourceType),
-    planned: &PlannedResource,
-    filled: FilledBody<'_>,
-    sink: &dyn ApplySink,
-) -> Result<AppliedResource, UserError> {
-    let (subject, of) = target;
-    let id = &planned.item.id;
-    let task = scope
+pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<AppliedResource, UserError> {
+    let hook = task
+        .scope
         .hooks
-        .get(id)
+        .get(task.id())
         .ok_or_else(|| UserError::new(ErrorKind::Internal, "the plan runs a Job that is not a hook"))?;
     let run = Run {
-        runtime,
-        target,
-        planned,
         task,
-        sink,
+        hook,
+        last: HookRun::of(task.planned.item.prior.as_ref()),
     };
-    let last = HookRun::of(planned.item.prior.as_ref());
-    let mut found = fetch::get(&subject.cluster, of, &subject.name).await?;
+    let mut found = fetch::get(&task.subject.cluster, task.of, &task.subject.name).await?;
     if let Some(live) = &found {
-        run.check_owner(scope, live)?;
+        run.check_owner(live)?;
     }
-    if let Some(live) = found.take_if(|live| run.is_this_run(live, last.as_ref())) {
+    if let Some(live) = found.take_if(|live| run.is_this_run(live)) {
         let recorded = run.record(&live)?;
         return run.to_its_end(live, recorded).await;
     }
-    if let Some((last, _)) = last.filter(|(last, _)| last.succeeded.is_none() && task.is_stamp(&last.stamp)) {
+    if let Some((last, _)) = &run.last
+        && last.succeeded.is_none()
+        && hook.is_stamp(&last.stamp)
+    {
         return Err(run.lost(last).await?);
     }
     if let Some(live) = found {
-        sink.fence().await?;
+        task.sink.fence().await?;
         run.delete(&live).await?;
     }
-    let (live, recorded) = write_and_record(runtime, scope, target, planned, filled, None, sink).await?;
+    let (live, recorded) = write_and_record(task, filled, None).await?;
     run.to_its_end(live, recorded).await
 }
 
 struct Run<'a> {
-    runtime: &'a Kubernetes,
-    target: (&'a PlanItem, &'a ResourceType),
-    planned: &'a PlannedResource,
-    task: &'a HookTask,
-    sink: &'a dyn ApplySink,
+    task: ApplyTask<'a>,
+    hook: &'a HookTask,
+    /// The last run, and the UID of its Job.
+    last: Option<(HookRun, String)>,
 }
 
 impl Run<'_> {
-    fn check_owner(&self, scope: &StackScope, live: &Value) -> Result<(), UserError> {
-        match creation::owner(live, (&scope.stack, false)) {
+    fn check_owner(&self, live: &Value) -> Result<(), UserError> {
+        let scope = self.task.scope;
+        match creation::owner(live, &scope.stack, false) {
             Owner::Us => Ok(()),
             Owner::Other(owner) if scope.was(owner) => Ok(()),
             Owner::Other(_) | Owner::Beside(_) | Owner::Nobody => Err(precondition::another_object(
-                self.target.0,
+                self.task.subject,
                 "this stack does not own it",
             )),
         }
     }
 
     /// Returns true if a live Job is of the run that is due, and its end was not seen yet.
-    fn is_this_run(&self, live: &Value, last: Option<&(HookRun, String)>) -> bool {
+    fn is_this_run(&self, live: &Value) -> bool {
         let stamp = object_ref::annotation(live, HOOK_STAMP).unwrap_or_default();
         let is_ending = !live["metadata"]["deletionTimestamp"].is_null();
-        let is_seen = last.is_some_and(|(run, uid)| {
+        let is_seen = self.last.as_ref().is_some_and(|(run, uid)| {
             run.stamp == stamp && live["metadata"]["uid"] == uid.as_str() && run.succeeded.is_some()
         });
-        self.task.is_stamp(stamp) && !is_ending && !is_seen
+        self.hook.is_stamp(stamp) && !is_ending && !is_seen
     }
 
     /// The record of a Job that is there.
     fn record(&self, live: &Value) -> Result<Recorded, UserError> {
-        let item = &self.planned.item;
+        let item = &self.task.planned.item;
         let desired = item.desired.as_ref();
         let desired = desired.ok_or_else(|| UserError::new(ErrorKind::Internal, "a hook without a Job"))?;
         let body = &desired.attributes;
         Ok(record(
-            self.runtime,
+            self.task.runtime,
             item,
-            self.target.0,
+            self.task.subject,
             desired,
             body,
             Some(live),
@@ -137,23 +129,21 @@ impl Run<'_> {
             succeeded,
         });
         ObjectRecord::update(recorded, |record| record.hook = hook);
-        self.sink
-            .record_written(&self.planned.item.id, recorded.clone())
+        self.task
+            .sink
+            .record_written(self.task.id(), recorded.clone())
             .await
     }
 
     async fn to_its_end(&self, live: Value, mut recorded: Recorded) -> Result<AppliedResource, UserError> {
-        let (subject, of) = self.target;
         self.note(&mut recorded, &live, None).await?;
-        let limits = WaitLimits::of_hook(self.runtime);
-        let id = &self.planned.item.id;
-        let waited =
-            readiness::until_ready((self.runtime, &limits), subject, of, live.clone(), self.sink, id);
+        let limits = WaitLimits::of_hook(self.task.runtime);
+        let waited = readiness::until_ready(self.task, &limits, live.clone());
         let (ended, failure) = match waited.await {
             Ok(WaitEnd::Ready(ended)) => (ended, None),
             Ok(WaitEnd::Waiting(_, _, why)) => (live, Some(self.not_ended(&why))),
             // An interrupted wait says nothing of the Job: the next run waits for it.
-            Err(failure) if self.sink.cancelled() => return Err(failure),
+            Err(failure) if self.task.sink.cancelled() => return Err(failure),
             Err(failure) => match self.how_it_ended(&live).await {
                 Ok(Some(ended)) => (ended, None),
                 Ok(None) => (live, Some(failure)),
@@ -169,9 +159,9 @@ impl Run<'_> {
             return Err(failure);
         }
         Ok(AppliedResource {
-            id: id.clone(),
-            recorded: Some(recorded).filter(|_| self.task.time != HookTime::PreDestroy),
-            sensitive: subject.secret_texts(&ended),
+            id: self.task.id().clone(),
+            recorded: Some(recorded).filter(|_| self.hook.time != HookTime::PreDestroy),
+            sensitive: self.task.subject.secret_texts(&ended),
             live: Some(ended),
             waiting: None,
         })
@@ -180,14 +170,14 @@ impl Run<'_> {
     fn not_ended(&self, why: &str) -> UserError {
         UserError::new(
             ErrorKind::Kubernetes,
-            format!("{} has not ended: {why}", self.target.0.title()),
+            format!("{} has not ended: {why}", self.task.subject.title()),
         )
     }
 
     /// How a Job ended that was waited for in vain: the Job if it has completed, `None` if it has failed or is gone. One
     /// that still runs is suspended, so that nothing of it runs on.
     async fn how_it_ended(&self, live: &Value) -> Result<Option<Value>, UserError> {
-        let (subject, of) = self.target;
+        let ApplyTask { subject, of, .. } = self.task;
         for _ in 0..TRIES {
             let now = fetch::get(&subject.cluster, of, &subject.name).await?;
             let Some(now) = now.filter(|now| now["metadata"]["uid"] == live["metadata"]["uid"]) else {
@@ -199,7 +189,7 @@ impl Run<'_> {
             if completed_jobs::has_failed(&now) || !now["metadata"]["deletionTimestamp"].is_null() {
                 return Ok(None);
             }
-            self.sink.fence().await?;
+            self.task.sink.fence().await?;
             let change = json!({
                 "metadata": {"uid": now["metadata"]["uid"], "resourceVersion": now["metadata"]["resourceVersion"]},
                 "spec": {"suspend": true},
@@ -214,7 +204,7 @@ impl Run<'_> {
     }
 
     async fn patch(&self, change: &Value) -> Result<(), crate::api::error::ApiError> {
-        let (subject, of) = self.target;
+        let ApplyTask { subject, of, .. } = self.task;
         let path = of.object(subject.name.namespace(), &subject.name.name);
         let mut request = ApiRequest::get(path).body("application/merge-patch+json", change);
         (request.method, request.bound) = (Method::PATCH, true);
@@ -224,55 +214,54 @@ impl Run<'_> {
     /// Leaves of a Job that has ended what its hook wants: nothing, or the Job with the time to live of the Spec. What
     /// became of the run is recorded already.
     async fn tidy_up(&self, ended: &Value) {
-        let desired = self.planned.item.desired.as_ref();
+        let desired = self.task.planned.item.desired.as_ref();
         let ttl = desired.and_then(|desired| desired.attributes.get("spec")?.get("ttlSecondsAfterFinished"));
-        let done = match (self.task.keeps_last, ttl) {
+        let done = match (self.hook.keeps_last, ttl) {
             (false, _) => self.delete(ended).await,
             (true, Some(ttl)) if !ttl.is_null() => {
                 let change = json!({"metadata": {"uid": ended["metadata"]["uid"]}, "spec": {"ttlSecondsAfterFinished": ttl}});
                 let patched = self.patch(&change).await;
-                patched.map_err(|error| self.target.0.refusal(&error))
+                patched.map_err(|error| self.task.subject.refusal(&error))
             }
             (true, _) => Ok(()),
         };
         if let Err(failure) = done {
             let message = self
+                .task
                 .runtime
                 .secrets
                 .mask(&format!("its Job stays as it is: {failure}"));
-            self.sink.progress(&self.planned.item.id, &message);
+            self.task.sink.progress(self.task.id(), &message);
         }
     }
 
     /// Deletes a Job and waits until it is gone. The pods of one that may still run are gone before it.
     async fn delete(&self, live: &Value) -> Result<(), UserError> {
-        let (subject, of) = self.target;
         let has_ended = completed_jobs::has_completed(live) || completed_jobs::has_failed(live);
         let dependents = match has_ended {
             true => Dependents::Go,
             false => Dependents::GoFirst,
         };
         let seen = Precondition::from_object(live);
-        let id = &self.planned.item.id;
         if !live["metadata"]["deletionTimestamp"].is_null() {
-            return delete::wait_until_gone(self.runtime, subject, of, Some(&seen.uid), self.sink, id).await;
+            return delete::wait_until_gone(self.task, Some(&seen.uid)).await;
         }
-        delete::delete(self.runtime, subject, of, seen, dependents, self.sink, id).await
+        delete::delete(self.task, seen, dependents).await
     }
 
     /// Records that the Job of a run is lost, and returns the error: it may have done its work or not.
-    async fn lost(&self, last: HookRun) -> Result<UserError, UserError> {
-        if let Some(mut recorded) = self.planned.item.prior.clone() {
+    async fn lost(&self, last: &HookRun) -> Result<UserError, UserError> {
+        if let Some(mut recorded) = self.task.planned.item.prior.clone() {
             let hook = Some(HookRun {
                 succeeded: Some(false),
-                ..last
+                ..last.clone()
             });
             ObjectRecord::update(&mut recorded, |record| record.hook = hook);
-            self.sink.record_written(&self.planned.item.id, recorded).await?;
+            self.task.sink.record_written(self.task.id(), recorded).await?;
         }
         let what = format!(
             "{} is gone, and its end was not seen: an earlier run began it, and somebody deleted it since",
-            self.target.0.title()
+            self.task.subject.title()
         );
         Ok(UserError::new(ErrorKind::Kubernetes, what)
             .hint("find out whether its work is done; the next run creates it again"))

@@ -11,12 +11,11 @@ use super::super::{
     health::{self, Health, HealthRules, Related, WaitPolicy},
     object::{completed_jobs, fetch, plan_item::PlanItem, related_fetch},
 };
-use super::early_failure::EarlyFailure;
+use super::{apply_task::ApplyTask, early_failure::EarlyFailure};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, apply_result::Waiting},
+    model::apply_result::Waiting,
 };
-use konverge_engine::runtime::ApplySink;
 
 /// Without any event for this time the object is read again, because the watch may not be allowed or may have
 /// lost an event.
@@ -42,21 +41,17 @@ fn is_older(seen: &Value, than: &Value) -> bool {
 }
 
 /// Returns true if there is nothing to wait for.
-pub(crate) async fn is_settled(
-    runtime: &Kubernetes,
-    subject: &PlanItem,
-    of: &ResourceType,
-    object: &Value,
-) -> bool {
-    let rules = subject.health_rules(runtime);
-    let verdict = health::assess(object, &related_fetch::known_related(of), &rules).await;
+pub(super) async fn is_settled(task: ApplyTask<'_>, object: &Value) -> bool {
+    let rules = task.subject.health_rules(task.runtime);
+    let verdict = health::assess(object, &related_fetch::known_related(task.of), &rules).await;
     verdict.health == Health::Ready || matches!(verdict.weight, WaitPolicy::Advisory | WaitPolicy::Indirect)
 }
 
 /// Opens the watch for an object that is about to be written, if its manifest may require waiting.
-pub(crate) async fn prepare(runtime: &Kubernetes, subject: &PlanItem, of: &ResourceType, body: &Value) {
+pub(super) async fn prepare(task: ApplyTask<'_>, body: &Value) {
+    let ApplyTask { subject, of, .. } = task;
     let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
-    if runtime.options.wait && !watches.is_open(&path) && !is_settled(runtime, subject, of, body).await {
+    if task.runtime.options.wait && !watches.is_open(&path) && !is_settled(task, body).await {
         watches.wait_until_open(path).await;
     }
 }
@@ -100,14 +95,14 @@ impl WaitLimits {
 ///
 /// # Errors
 /// It failed permanently, was deleted, or the timeout passed.
-pub(crate) async fn until_ready(
-    (runtime, limits): (&Kubernetes, &WaitLimits),
-    subject: &PlanItem,
-    of: &ResourceType,
+pub(super) async fn until_ready(
+    task: ApplyTask<'_>,
+    limits: &WaitLimits,
     written: Value,
-    sink: &dyn ApplySink,
-    id: &ResourceId,
 ) -> Result<WaitEnd, UserError> {
+    let ApplyTask {
+        subject, of, sink, ..
+    } = task;
     let deadline = Instant::now() + limits.timeout;
     let version = written["metadata"]["resourceVersion"].as_str();
     let feed = subject
@@ -122,7 +117,7 @@ pub(crate) async fn until_ready(
     let mut related = related_fetch::known_related(of);
     let mut looked_around = Instant::now();
     let rules = &limits.rules;
-    let mut early_failure = EarlyFailure::new(runtime.options.fail_early_after);
+    let mut early_failure = EarlyFailure::new(task.runtime.options.fail_early_after);
     loop {
         if looked_around.elapsed() >= LOOK_AROUND {
             related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
@@ -144,18 +139,18 @@ pub(crate) async fn until_ready(
             }
             Health::Failed => {
                 if early_failure.is_due(verdict.weight, Instant::now()) {
-                    let why = last_words((subject, limits), of, &object, &related, verdict.message).await;
+                    let why = last_words(task, limits, &object, &related, verdict.message).await;
                     return Err(failed_error(subject, &why, verdict.weight));
                 }
             }
             Health::Progressing | Health::Unknown => early_failure.reset(),
         }
         if !verdict.message.is_empty() {
-            sink.progress(id, &verdict.message);
+            sink.progress(task.id(), &verdict.message);
         }
         let last_message = verdict.message;
         if Instant::now() >= deadline {
-            let why = last_words((subject, limits), of, &object, &related, last_message).await;
+            let why = last_words(task, limits, &object, &related, last_message).await;
             return Err(timeout_error(subject, &why, limits));
         }
         if sink.cancelled() {
@@ -251,20 +246,21 @@ fn interrupted_error(subject: &PlanItem, last_message: &str) -> UserError {
 
 /// Explains a failed wait: what is known, and the evidence that a person would look for next.
 async fn last_words(
-    (subject, limits): (&PlanItem, &WaitLimits),
-    of: &ResourceType,
+    task: ApplyTask<'_>,
+    limits: &WaitLimits,
     object: &Value,
     earlier: &Related,
     known: String,
 ) -> String {
-    let mut around = related_fetch::fetch_related(&subject.cluster, of, object).await;
+    let cluster = &task.subject.cluster;
+    let mut around = related_fetch::fetch_related(cluster, task.of, object).await;
     around.remember(earlier);
     let verdict = health::assess(object, &around, &limits.rules).await;
     let words = match verdict.health {
         Health::Ready | Health::Suspended => known,
         _ => verdict.message,
     };
-    words + &related_fetch::evidence(&subject.cluster, object, &around).await
+    words + &related_fetch::evidence(cluster, object, &around).await
 }
 
 fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {

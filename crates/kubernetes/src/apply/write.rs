@@ -4,15 +4,13 @@
 use serde_json::{Value, json};
 
 use super::{
+    apply_task::ApplyTask,
     creation::{self, ExistingObject},
     field_takeover,
 };
 use crate::{
     OWNER,
-    api::{
-        clusters::Kubernetes, conflict_path::conflict_path, discovery::ResourceType, error::ApiError,
-        error_classify,
-    },
+    api::{conflict_path::conflict_path, error::ApiError, error_classify},
     object::{
         object_record::{ObjectRecord, PreparedWrite},
         object_ref,
@@ -23,27 +21,24 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{StackId, state::Recorded},
+    model::state::Recorded,
     retry::{self, RetryDecision},
     secrets::{without_texts, zeroize_texts},
 };
-use konverge_engine::runtime::{ApplySink, Item, PlannedResource, StackScope};
+use konverge_engine::runtime::StackScope;
 
 /// Writes the object. Returns it, and its record.
 pub(super) async fn write_and_record(
-    runtime: &Kubernetes,
-    scope: &StackScope,
-    (subject, of): (&PlanItem, &ResourceType),
-    planned: &PlannedResource,
+    task: ApplyTask<'_>,
     filled: FilledBody<'_>,
     seen: Option<Precondition>,
-    sink: &dyn ApplySink,
 ) -> Result<(Value, Recorded), UserError> {
-    sink.fence().await?;
+    let ApplyTask { subject, of, .. } = task;
+    task.sink.fence().await?;
     // Nothing may fail between the write and its record.
     let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
     let body = filled.body().and_then(Value::as_object);
-    let (Some(desired), Some(body)) = (&planned.item.desired, body) else {
+    let (Some(desired), Some(body)) = (&task.planned.item.desired, body) else {
         return Err(UserError::new(
             ErrorKind::Internal,
             "the plan writes an object and has no object to write",
@@ -55,11 +50,11 @@ pub(super) async fn write_and_record(
     };
     let prepared = filled.prepared;
     let values = subject.places.texts(&copy.body);
-    let written = write((subject, of), (&planned.item, prepared, copy), seen, &scope.stack).await;
+    let written = write(task, prepared, copy, seen).await;
     let live = written.map_err(|failure| without_texts(failure, &values))?;
     let mut recorded = record(
-        runtime,
-        &planned.item,
+        task.runtime,
+        &task.planned.item,
         subject,
         desired,
         body,
@@ -130,11 +125,13 @@ impl Drop for FilledBody<'_> {
 /// Sends the object. An object that was read is written only while it is the same object with the same owner.
 /// An object that did not exist is created, and no existing object is overwritten.
 async fn write(
-    (subject, of): (&PlanItem, &ResourceType),
-    (item, prepared, mut body): (&Item, &PreparedWrite, WrittenBody<'_>),
+    task: ApplyTask<'_>,
+    prepared: &PreparedWrite,
+    mut body: WrittenBody<'_>,
     mut seen: Option<Precondition>,
-    stack: &StackId,
 ) -> Result<Value, UserError> {
+    let ApplyTask { subject, of, .. } = task;
+    let (item, stack) = (&task.planned.item, &task.scope.stack);
     let body = &mut body.body;
     let owner = object_ref::annotation(body, OWNER).unwrap_or_default().to_owned();
     let doing = match item.is_shared() {
@@ -142,7 +139,7 @@ async fn write(
         false => WriteKind::WritingFor(&owner),
     };
     if let Some(found) = seen.take() {
-        seen = Some(field_takeover::take_over(subject, of, (found, doing), &prepared.claim).await?);
+        seen = Some(field_takeover::take_over(subject, of, found, doing, &prepared.claim).await?);
     }
     let policy = retry::RetryPolicy::default();
     // A kind or a namespace that was created a moment ago may not be known everywhere yet.
@@ -181,7 +178,7 @@ async fn write(
                 Some(now.ok_or_else(|| precondition::another_object(subject, "it is gone"))?)
             }
             None if error.is_code(409) && attempt < precondition::TRIES => {
-                match creation::classify_existing(subject, of, (stack, item.is_shared())).await? {
+                match creation::classify_existing(subject, of, stack, item.is_shared()).await? {
                     // This is also the answer if others use a quota at the same time.
                     ExistingObject::Nothing => {
                         tokio::time::sleep(std::time::Duration::from_millis(100) * attempt).await;

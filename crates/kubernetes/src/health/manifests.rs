@@ -59,7 +59,7 @@ pub fn documents(file: &str, text: &str) -> Result<Vec<Manifest>, ManifestError>
             column: None,
             message,
         };
-        unfold(value, ("", ""), 0, &mut found).map_err(refuse)?;
+        unfold(value, "", "", 0, &mut found).map_err(refuse)?;
     }
     Ok(found)
 }
@@ -126,10 +126,12 @@ fn parts(text: &str) -> Vec<(u32, &str)> {
     parts
 }
 
-/// Adds an object, or the items of a list. Items of a typed list may lack what the list says for all of them.
+/// Adds an object, or the items of a list. Items of a typed list may lack what the list says for all of them: its version
+/// and their kind.
 fn unfold(
     mut value: Value,
-    of_list: (&str, &str),
+    list_version: &str,
+    item_kind: &str,
     depth: usize,
     found: &mut Vec<Manifest>,
 ) -> Result<(), String> {
@@ -139,12 +141,12 @@ fn unfold(
     if let Value::Array(items) = value {
         return items
             .into_iter()
-            .try_for_each(|item| unfold(item, of_list, depth + 1, found));
+            .try_for_each(|item| unfold(item, list_version, item_kind, depth + 1, found));
     }
     let Value::Object(fields) = &mut value else {
         return Err("a Kubernetes object is a mapping with `apiVersion` and `kind`".to_owned());
     };
-    for (field, inherited) in [("apiVersion", of_list.0), ("kind", of_list.1)] {
+    for (field, inherited) in [("apiVersion", list_version), ("kind", item_kind)] {
         if !inherited.is_empty() && !fields.contains_key(field) {
             fields.insert(field.to_owned(), inherited.into());
         }
@@ -160,14 +162,10 @@ fn unfold(
     if let Some(item_kind) = kind.strip_suffix("List")
         && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
     {
-        let inherited = if item_kind.is_empty() {
-            ("", "")
-        } else {
-            (api_version.as_str(), item_kind)
-        };
+        let list_version = if item_kind.is_empty() { "" } else { &api_version };
         return items
             .into_iter()
-            .try_for_each(|item| unfold(item, inherited, depth + 1, found));
+            .try_for_each(|item| unfold(item, list_version, item_kind, depth + 1, found));
     }
     let id = id(&ObjectView(&value));
     found.push(Manifest { id, object: value });

@@ -41,13 +41,13 @@ pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> Healt
     let view = ObjectView(object);
     let (group, kind) = (view.group(), view.text("/kind"));
     if let Some(verdict) = rules.evaluate(group, kind, object, related.now()) {
-        return progressive::with_promotion(verdict, (group, kind), &view, related, rules.field_manager());
+        return progressive::with_promotion(verdict, &view, related, rules.field_manager());
     }
     if !view.text("/metadata/deletionTimestamp").is_empty() {
         return kstatus::terminating(&view);
     }
     builtin::evaluate(group, kind, &view, related)
-        .or_else(|| progressive::evaluate((group, kind), &view, related, rules.field_manager()))
+        .or_else(|| progressive::evaluate(&view, related, rules.field_manager()))
         .unwrap_or_else(|| kstatus::evaluate(&view, related))
 }
 
@@ -57,7 +57,7 @@ pub fn is_suspended_by_spec(object: &Value, rules: &HealthRules) -> bool {
     let view = ObjectView(object);
     let (group, kind) = (view.group(), view.text("/kind"));
     let (related, manager) = (Related::default(), rules.field_manager());
-    if let Some(own) = progressive::evaluate((group, kind), &view, &related, manager) {
+    if let Some(own) = progressive::evaluate(&view, &related, manager) {
         return own.health == Health::Suspended && !matches!(own.weight, WaitPolicy::Waiting(_));
     }
     let own = builtin::evaluate(group, kind, &view, &related);
@@ -76,7 +76,7 @@ pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> H
     match rules.assertions(group, kind) {
         Some(assertions) => {
             let verdict = assertions.evaluate(object).await;
-            progressive::with_promotion(verdict, (group, kind), &view, related, rules.field_manager())
+            progressive::with_promotion(verdict, &view, related, rules.field_manager())
         }
         None => evaluate(object, related, rules),
     }

@@ -19,13 +19,8 @@ use konverge_base::model::apply_result::{WaitReason, Waiting};
 
 /// The health of such a rollout, whose Spec the field manager applies. `None` for any other kind, and for what the
 /// conventions of custom resources say better.
-pub(super) fn evaluate(
-    (group, kind): (&str, &str),
-    view: &ObjectView,
-    related: &Related,
-    manager: &str,
-) -> Option<HealthVerdict> {
-    match (group, kind) {
+pub(super) fn evaluate(view: &ObjectView, related: &Related, manager: &str) -> Option<HealthVerdict> {
+    match (view.group(), view.text("/kind")) {
         ("argoproj.io", "Rollout") => argo_rollout(view, manager),
         ("flagger.app", "Canary") => canary(view),
         ("rollouts.kruise.io", "Rollout") => kruise_rollout(view),
@@ -40,7 +35,6 @@ pub(super) fn evaluate(
 /// The verdict of a rule of the user's. Such a rule can say that a rollout is suspended, and not what for.
 pub(super) fn with_promotion(
     verdict: HealthVerdict,
-    (group, kind): (&str, &str),
     view: &ObjectView,
     related: &Related,
     manager: &str,
@@ -48,7 +42,7 @@ pub(super) fn with_promotion(
     if verdict.health != Health::Suspended {
         return verdict;
     }
-    let own = evaluate((group, kind), view, related, manager);
+    let own = evaluate(view, related, manager);
     match own.map(|own| own.weight) {
         Some(WaitPolicy::Waiting(Waiting { until: None, .. })) => waits(&verdict.message),
         Some(WaitPolicy::Waiting(Waiting {
@@ -301,8 +295,7 @@ mod tests {
 
     fn judged(object: &Value) -> Option<HealthVerdict> {
         let view = ObjectView(object);
-        let key = (view.group(), view.text("/kind"));
-        evaluate(key, &view, &Related::default(), crate::FIELD_MANAGER)
+        evaluate(&view, &Related::default(), crate::FIELD_MANAGER)
     }
 
     fn waiting(object: &Value) -> Option<Waiting> {

@@ -51,7 +51,8 @@ impl AppliedFingerprint {
 
     /// As [`AppliedFingerprint::from_apply`], from an object with its secrets in clear text.
     pub(crate) fn from_masked_apply(
-        (secrets, places): (&Secrets, &SecretPlaces),
+        secrets: &Secrets,
+        places: &SecretPlaces,
         body: &Map<String, Value>,
         live: &Value,
         guard: &str,

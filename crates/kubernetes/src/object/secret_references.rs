@@ -148,7 +148,7 @@ pub(crate) async fn stand_in(
             value: held_value(resolver, secrets, &template, is_text).await?,
             versions: &versions,
         };
-        let mut place = place(secrets, known, now, (path, is_text, template))?;
+        let mut place = place(secrets, known, now, path, is_text, template)?;
         if known.leaves(&place.path) {
             place.leave();
         }
@@ -211,7 +211,9 @@ fn place(
         value,
         versions,
     }: StoreAnswer<'_>,
-    (path, is_text, template): (String, bool, SecretTemplate),
+    path: String,
+    is_text: bool,
+    template: SecretTemplate,
 ) -> Result<ReferencePlace, UserError> {
     let written = WrittenReference::new(&template, versions);
     let before = known.prior.and_then(|(_, references)| references.get(&path));

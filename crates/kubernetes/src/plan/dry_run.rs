@@ -30,13 +30,14 @@ pub(crate) fn request(
     force: bool,
     dry: bool,
 ) -> ApiRequest {
-    request_as(FIELD_MANAGER, (of, name), body, force, dry)
+    request_as(FIELD_MANAGER, of, name, body, force, dry)
 }
 
 /// The same request of a field manager.
 fn request_as(
     manager: &str,
-    (of, name): (&ResourceType, &ObjectRef),
+    of: &ResourceType,
+    name: &ObjectRef,
     body: &Value,
     force: bool,
     dry: bool,
@@ -132,7 +133,7 @@ pub(crate) async fn ask(
     let first = send(
         cluster,
         of,
-        &request_as(ownership.manager, (of, name), &body, ownership.adopting, true),
+        &request_as(ownership.manager, of, name, &body, ownership.adopting, true),
         needs,
     )
     .await;
@@ -184,7 +185,7 @@ pub(crate) async fn ask(
     notes.sort();
     let answer = cluster
         .api
-        .call(&request_as(ownership.manager, (of, name), &body, true, true))
+        .call(&request_as(ownership.manager, of, name, &body, true, true))
         .await
         .map_err(DryRunRefusal::Api)?;
     Ok(DryRunAnswer {

@@ -65,6 +65,13 @@ pub(super) struct ServerRefusal {
     pub lifted_by: Vec<ResourceId>,
 }
 
+/// A note that holds for all objects of a namespace.
+pub(super) struct NamespaceNote {
+    pub text: String,
+    /// An object has it already.
+    pub is_said: bool,
+}
+
 /// An unfinished plan.
 pub(super) struct DraftPlan {
     pub action: Action,
@@ -325,8 +332,8 @@ pub(crate) fn record(
         // A guard that proves nothing is not stored: it would differ in each run.
         let guard = guard.filter(|guard| !guard.is_void());
         record.echo = guard.and_then(|guard| {
-            let places = (secrets, &subject.places);
-            AppliedFingerprint::from_masked_apply(places, body, live, &guard.for_object(live))
+            let guard = guard.for_object(live);
+            AppliedFingerprint::from_masked_apply(secrets, &subject.places, body, live, &guard)
         });
     }
     let attributes = without_owner(body, object_ref::has_annotations(&desired.attributes));

@@ -200,7 +200,7 @@ impl ObjectPlanner<'_> {
         let (secrets, places) = (&self.runtime.secrets, &subject.places);
         let holds = noop_detection::structural(&sent, &live) || {
             let live = raw.read(&subject.cluster)?;
-            AppliedFingerprint::from_masked_apply((secrets, places), &sent, &live, &same).as_ref()
+            AppliedFingerprint::from_masked_apply(secrets, places, &sent, &live, &same).as_ref()
                 == Some(&echo)
         };
         let is_same_object =

@@ -90,40 +90,34 @@ mod tests {
         object
     }
 
-    fn describe(kind: &str, replicas: (u64, u64), image: &str, extra: Value) -> Option<String> {
+    fn describe(kind: &str, before: u64, after: u64, image: &str, extra: Value) -> Option<String> {
         impact(
-            &object(kind, "a", replicas.0, extra.clone()),
-            &object(kind, image, replicas.1, extra),
+            &object(kind, "a", before, extra.clone()),
+            &object(kind, image, after, extra),
         )
     }
 
     #[test]
     fn restarts_are_counted_by_strategy() {
-        assert_eq!(describe("Deployment", (3, 3), "a", json!({})), None);
+        assert_eq!(describe("Deployment", 3, 3, "a", json!({})), None);
         assert_eq!(
-            describe("Deployment", (3, 3), "b", json!({})).unwrap(),
+            describe("Deployment", 3, 3, "b", json!({})).unwrap(),
             "restarts 3 pods by rolling update"
         );
         assert_eq!(
-            describe("Deployment", (3, 1), "a", json!({})).unwrap(),
+            describe("Deployment", 3, 1, "a", json!({})).unwrap(),
             "ends 2 pods"
         );
         assert_eq!(
-            describe(
-                "Deployment",
-                (1, 4),
-                "b",
-                json!({"strategy": {"type": "Recreate"}})
-            )
-            .unwrap(),
+            describe("Deployment", 1, 4, "b", json!({"strategy": {"type": "Recreate"}})).unwrap(),
             "restarts 1 pod at once: all end before the first new one starts; starts 3 pods"
         );
         let partition =
             json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}});
         assert_eq!(
-            describe("StatefulSet", (5, 5), "b", partition).unwrap(),
+            describe("StatefulSet", 5, 5, "b", partition).unwrap(),
             "restarts 3 pods one by one (partition 2: the others stay)"
         );
-        assert_eq!(describe("Deployment", (0, 0), "b", json!({})), None);
+        assert_eq!(describe("Deployment", 0, 0, "b", json!({})), None);
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn container(
         }
     }
     add("resources", resources(&config.resources).map_err(refuse)?);
-    let mounts = files.add(call, name, (&config.files, &config.dirs), notes)?;
+    let mounts = files.add(call, name, &config.files, &config.dirs, notes)?;
     if !mounts.is_empty() {
         add("volumeMounts", Value::Array(mounts));
     }

@@ -53,7 +53,8 @@ impl PodFiles {
         &mut self,
         call: &ModuleCall<'_>,
         container: &str,
-        (files, dirs): (&BTreeMap<String, FileConfig>, &BTreeMap<String, String>),
+        files: &BTreeMap<String, FileConfig>,
+        dirs: &BTreeMap<String, String>,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Value>, KusionError> {
         let mut mounts = Vec::new();

@@ -37,7 +37,7 @@ pub(crate) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionErro
         }
     };
     Ok(ModuleOutput {
-        workload: Some(workload.object(call, ("batch/v1", kind), spec)?),
+        workload: Some(workload.object(call, "batch/v1", kind, spec)?),
         resources: workload.config_maps,
         notes: workload.notes,
     })

@@ -45,7 +45,7 @@ pub(crate) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionErro
     };
     spec.insert("template".to_owned(), workload.pod_template(None));
     Ok(ModuleOutput {
-        workload: Some(workload.object(call, (api_version, kind), spec)?),
+        workload: Some(workload.object(call, api_version, kind, spec)?),
         resources: workload.config_maps,
         notes: workload.notes,
     })

@@ -111,7 +111,8 @@ impl Workload {
     pub(super) fn object(
         &self,
         call: &ModuleCall<'_>,
-        (api_version, kind): (&str, &str),
+        api_version: &str,
+        kind: &str,
         spec: Map<String, Value>,
     ) -> Result<Resource, KusionError> {
         let name = call.unique_name();

@@ -150,8 +150,14 @@ impl AdmissionPolicies {
                 return Applicability::Found(binding.severity, text);
             }
         }
-        let whose = ("policy", "API server");
-        let missing = missing_knowledge(&policy.mentions, &UNKNOWN_WORDS, whose, request, namespaces);
+        let missing = missing_knowledge(
+            &policy.mentions,
+            &UNKNOWN_WORDS,
+            "policy",
+            "API server",
+            request,
+            namespaces,
+        );
         if let Some(text) = missing {
             return Applicability::Found(binding.severity, text);
         }

@@ -250,8 +250,14 @@ impl Constraint {
             }
             Selected::Yes => {}
         }
-        let whose = ("template", "cluster");
-        let missing = missing_knowledge(&self.mentions, &UNKNOWN_WORDS, whose, request, namespaces);
+        let missing = missing_knowledge(
+            &self.mentions,
+            &UNKNOWN_WORDS,
+            "template",
+            "cluster",
+            request,
+            namespaces,
+        );
         if let Some(text) = missing {
             return Applicability::Refused(text);
         }

@@ -82,16 +82,16 @@ impl KnownCluster {
     }
 }
 
-/// Why a request is not decided here, if the words of a rule name what only the cluster knows. `whose` says who reads them, and
-/// who knows them.
+/// Why a request is not decided here, if the words of a rule name what only the cluster knows: who reads them, and who knows
+/// them.
 pub(super) fn missing_knowledge(
     mentions: &Mentions,
     words: &[&str],
-    whose: (&str, &str),
+    reader: &str,
+    knower: &str,
     request: &AdmissionRequest<'_>,
     namespaces: &Namespaces,
 ) -> Option<String> {
-    let (reader, knower) = whose;
     if let Some(word) = words.iter().find(|word| mentions.has_word(word)) {
         return Some(format!(
             "the {reader} reads `{word}`, which only the {knower} knows"

@@ -245,7 +245,6 @@ impl Analysis {
             .map(|(readable, _)| data_files::digest(&self.tree, readable))
             .collect();
         let workspace = self.workspaces[at].as_ref().map(|workspace| workspace.digest);
-        let outside = [(b"config".as_slice(), self.config[at]), (b"workspace", workspace)];
-        self.inputs[at].digest(&self.nodes, &self.rules, &shared, outside)
+        self.inputs[at].digest(&self.nodes, &self.rules, &shared, self.config[at], workspace)
     }
 }

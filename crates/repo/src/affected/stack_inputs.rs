@@ -136,13 +136,14 @@ impl StackInputs {
     }
 
     /// The input digest of the stack: these inputs, the digests of its entries (`nodes`), the data that its
-    /// entries read (`shared`), and settings from other files (`outside`).
+    /// entries read (`shared`), and settings from other files (`config` and `workspace`).
     pub(super) fn digest(
         &self,
         nodes: &[Digest],
         rules: &CoreRules,
         shared: &[Digest],
-        outside: [(&[u8], Option<Digest>); 2],
+        config: Option<Digest>,
+        workspace: Option<Digest>,
     ) -> Digest {
         let mut digest = DigestBuilder::new("konverge input 1");
         digest.part(rules.version().as_bytes());
@@ -161,7 +162,7 @@ impl StackInputs {
         for data in shared {
             digest.part(b"data").part(data.as_bytes());
         }
-        for (name, settings) in outside {
+        for (name, settings) in [(b"config".as_slice(), config), (b"workspace", workspace)] {
             if let Some(settings) = settings {
                 digest.part(name).part(settings.as_bytes());
             }

@@ -15,6 +15,13 @@ enum TreeItem {
     Folder(git2::Oid),
 }
 
+/// A folder that differs, in both trees.
+struct ChangedFolder {
+    path: RepoPath,
+    from: Option<git2::Oid>,
+    to: Option<git2::Oid>,
+}
+
 /// A path and its new entry (`None`: removed).
 type Edit = (RepoPath, Option<FileEntry>);
 
@@ -30,11 +37,14 @@ pub(super) fn follow(
     let mut edits = Vec::new();
     let followed = handles.with(|git| {
         let odb = git.odb()?;
-        let root = (RepoPath::root(), Some(from), Some(tree));
-        let mut folders = vec![root];
-        while let Some((folder, from, to)) = folders.pop() {
-            if from != to {
-                differ(&odb, commit, &folder, (from, to), &mut edits, &mut folders)?;
+        let mut folders = vec![ChangedFolder {
+            path: RepoPath::root(),
+            from: Some(from),
+            to: Some(tree),
+        }];
+        while let Some(folder) = folders.pop() {
+            if folder.from != folder.to {
+                differ(&odb, commit, &folder, &mut edits, &mut folders)?;
             }
         }
         Ok(())
@@ -63,13 +73,16 @@ pub(super) fn follow(
 fn differ(
     odb: &git2::Odb<'_>,
     commit: &CommitId,
-    folder: &RepoPath,
-    (from, to): (Option<git2::Oid>, Option<git2::Oid>),
+    folder: &ChangedFolder,
     edits: &mut Vec<Edit>,
-    folders: &mut Vec<(RepoPath, Option<git2::Oid>, Option<git2::Oid>)>,
+    folders: &mut Vec<ChangedFolder>,
 ) -> Result<(), GitError> {
-    let before = item_in(odb, commit, folder, from)?;
-    let after = item_in(odb, commit, folder, to)?;
+    let before = item_in(odb, commit, &folder.path, folder.from)?;
+    let after = item_in(odb, commit, &folder.path, folder.to)?;
+    let mut enter = |path: &RepoPath, from, to| {
+        let path = path.clone();
+        folders.push(ChangedFolder { path, from, to });
+    };
     for (path, was) in &before {
         let is = after.get(path);
         if is == Some(was) {
@@ -77,9 +90,9 @@ fn differ(
         }
         match (was, is) {
             (TreeItem::Folder(was), Some(TreeItem::Folder(is))) => {
-                folders.push((path.clone(), Some(*was), Some(*is)));
+                enter(path, Some(*was), Some(*is));
             }
-            (TreeItem::Folder(was), _) => folders.push((path.clone(), Some(*was), None)),
+            (TreeItem::Folder(was), _) => enter(path, Some(*was), None),
             (TreeItem::File(_), Some(TreeItem::File(_))) => {}
             (TreeItem::File(_), _) => edits.push((path.clone(), None)),
         }
@@ -90,7 +103,7 @@ fn differ(
             _ if was == Some(&is) => {}
             TreeItem::File(entry) => edits.push((path, Some(entry))),
             TreeItem::Folder(_) if matches!(was, Some(TreeItem::Folder(_))) => {}
-            TreeItem::Folder(id) => folders.push((path, None, Some(id))),
+            TreeItem::Folder(id) => enter(&path, None, Some(id)),
         }
     }
     Ok(())

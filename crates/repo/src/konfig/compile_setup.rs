@@ -32,7 +32,7 @@ pub(super) fn build_setup(
     project: &RepoPath,
 ) -> Result<StackSetup, SourceError> {
     let mut globs = false;
-    let compile = merge_setup(reader, tree, order, (folder, project), &mut globs)?;
+    let compile = merge_setup(reader, tree, order, folder, project, &mut globs)?;
     Ok(StackSetup { compile, globs })
 }
 
@@ -41,7 +41,8 @@ fn merge_setup(
     reader: &ParsedFiles,
     tree: &FileTreeView,
     order: SettingsOrder,
-    (folder, project): (&RepoPath, &RepoPath),
+    folder: &RepoPath,
+    project: &RepoPath,
     globs: &mut bool,
 ) -> Result<Result<CompileSetup, SetupError>, SourceError> {
     let mut setup = CompileSetup {

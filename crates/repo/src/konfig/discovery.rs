@@ -106,7 +106,7 @@ impl LayoutReader {
                 None => {
                     let is_package = included.folders.binary_search(&folder).is_ok();
                     let manifest = folder.child(if is_package { "kcl.mod" } else { "stack.yaml" });
-                    self.stack(tree, (&folder, manifest), project, rules.order, &mut layout)?
+                    self.stack(tree, &folder, manifest, project, rules.order, &mut layout)?
                 }
             };
             if let Some(error) = broken {
@@ -201,7 +201,8 @@ impl LayoutReader {
     fn stack(
         &self,
         tree: &FileTreeView,
-        (folder, file): (&RepoPath, RepoPath),
+        folder: &RepoPath,
+        file: RepoPath,
         project: &Project,
         order: SettingsOrder,
         layout: &mut Layout,

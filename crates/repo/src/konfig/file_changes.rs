@@ -61,7 +61,7 @@ impl Changes {
             };
             let (old, new) = (old.map(|(_, entry)| entry), new.map(|(_, entry)| entry));
             if old != new {
-                changes.add(path, old, new, (before, after));
+                changes.add(path, old, new, before, after);
             }
         }
         changes.links_kept = changes.links_kept && !after.links_lead_to(&changes.paths);
@@ -74,7 +74,8 @@ impl Changes {
         path: &RepoPath,
         old: Option<&FileEntry>,
         new: Option<&FileEntry>,
-        (before, after): (&FileTreeView, &FileTreeView),
+        before: &FileTreeView,
+        after: &FileTreeView,
     ) {
         self.paths.insert(path.clone());
         let plain = |entry: &&FileEntry| entry.kind == FileKind::File;

@@ -48,7 +48,8 @@ impl DeliveryChoice<'_> {
     /// The plan is applied, and the controller would not deliver the stack, or another one still does.
     pub(crate) async fn runtimes(
         &self,
-        (runtimes, kubernetes): (RuntimeRegistry, Option<Kubernetes>),
+        runtimes: RuntimeRegistry,
+        kubernetes: Option<Kubernetes>,
     ) -> Result<RuntimeRegistry, UserError> {
         let before = DeliveryRecord::read(&self.state.runtime)?;
         // An artifact is not empty: the objects that are left are deleted as those of every stack.

@@ -100,7 +100,7 @@ pub async fn build(sources: StackSources<'_>, site: &dyn Site) -> Result<BuildRe
         notices: index.overview.notices.clone(),
         ..BuildReport::default()
     };
-    let target = (site, &sources.backend.secrets);
+    let secrets = &sources.backend.secrets;
     let mut changed = Vec::new();
     for row in &index.overview.stacks {
         let fingerprint = index.fingerprints.get(&row.id);
@@ -122,7 +122,7 @@ pub async fn build(sources: StackSources<'_>, site: &dyn Site) -> Result<BuildRe
         let (id, files) = task.map_err(|error| UserError::new(ErrorKind::Internal, error.to_string()))??;
         let earlier = before.stacks.get(id.as_str()).map(|stack| &stack.files);
         let known = |path: &str| earlier.and_then(|files| files.get(path)).copied();
-        let digests = write_changed(target, files, known, &mut report).await?;
+        let digests = write_changed(site, secrets, files, known, &mut report).await?;
         let fingerprint = index.fingerprints.get(&id).copied();
         let fingerprint = fingerprint.unwrap_or_else(|| Digest::of_bytes(b"unknown"));
         manifest.stacks.insert(
@@ -135,7 +135,8 @@ pub async fn build(sources: StackSources<'_>, site: &dyn Site) -> Result<BuildRe
     }
     drop(built);
     let common = common_files(&index);
-    manifest.files = write_changed(target, common, |path| before.digest(path), &mut report).await?;
+    let known = |path: &str| before.digest(path);
+    manifest.files = write_changed(site, secrets, common, known, &mut report).await?;
     finish(site, &before, manifest, &mut report).await?;
     Ok(report)
 }
@@ -243,7 +244,8 @@ fn common_files(index: &StackIndex) -> Files {
 
 /// Writes the files whose content differs from what is known of the site.
 async fn write_changed(
-    (site, secrets): (&dyn Site, &Secrets),
+    site: &dyn Site,
+    secrets: &Secrets,
     files: Files,
     known: impl Fn(&str) -> Option<Digest>,
     report: &mut BuildReport,

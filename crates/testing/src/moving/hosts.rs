@@ -30,7 +30,7 @@ impl Hosts {
     pub(super) fn find(spec: &Spec, run: &str) -> Self {
         let mut found = Vec::new();
         for resource in &spec.resources {
-            if GROUPS.contains(&object_key(&resource.attributes).0)
+            if GROUPS.contains(&object_key(&resource.attributes).group)
                 && let Some(spec) = resource.attributes.get("spec")
             {
                 find_hosts(spec, &mut found);

@@ -223,7 +223,7 @@ impl TestRun {
                 .get("apiVersion")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            let kind = object_key(&attributes).1;
+            let kind = object_key(&attributes).kind;
             let id = match namespace.as_str() {
                 "" => format!("{api_version}:{kind}:{name}"),
                 namespace => format!("{api_version}:{kind}:{namespace}:{name}"),

@@ -81,20 +81,21 @@ fn tool_of(annotations: &Map<String, Value>, rules: &HookRules) -> Option<&'stat
 }
 
 /// Collects the annotations of the tools that [`read`] does not name: those of a plain object, of a hook of ours, and of the
-/// other tool.
+/// other tool. `own` is the hook by our annotations, `declaration` the hook by those of anybody.
 pub(super) fn collect_unread(
     resource: &Resource,
     rules: &HookRules,
-    (is_own, is_read): (bool, bool),
+    own: Option<HookDeclaration>,
+    declaration: Option<HookDeclaration>,
     unread: &mut UnreadAnnotations,
 ) {
     let Some(annotations) = annotations(resource) else {
         return;
     };
-    let hook = tool_of(annotations, rules).filter(|_| !is_own);
+    let hook = tool_of(annotations, rules).filter(|_| own.is_none());
     for tool in read_tools(rules) {
         let is_its_hook = hook.is_some_and(|hook| hook.tool == tool.tool);
-        if is_its_hook && is_read {
+        if is_its_hook && declaration.is_some() {
             continue;
         }
         for (key, value) in annotations.iter().filter(|(key, _)| key.starts_with(tool.domain)) {

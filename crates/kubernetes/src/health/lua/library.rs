@@ -4,7 +4,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use mlua::{Function, Lua, MultiValue, Table, Value as LuaValue, Variadic};
 use serde_json::Value;
 
-use super::pattern::{Capture, Pattern};
+use super::pattern::{Capture, Found, Pattern};
 
 /// Removed: they load code, escape the sandbox or its limits, or keep other threads.
 const REMOVED: [&str; 13] = [
@@ -154,21 +154,16 @@ fn find(
         answer.extend([number(found.start + 1), number(found.end)]);
     }
     if !positions || !found.captures.is_empty() {
-        answer.extend(captures(lua, &bytes, &found.captures, (found.start, found.end))?);
+        answer.extend(captures(lua, &bytes, &found)?);
     }
     Ok(MultiValue::from_vec(answer))
 }
 
 /// The captures of a match; the whole match if there are none.
-fn captures(
-    lua: &Lua,
-    text: &[u8],
-    captures: &[Capture],
-    whole: (usize, usize),
-) -> mlua::Result<Vec<LuaValue>> {
-    if captures.is_empty() {
+fn captures(lua: &Lua, text: &[u8], found: &Found) -> mlua::Result<Vec<LuaValue>> {
+    if found.captures.is_empty() {
         return Ok(vec![LuaValue::String(
-            lua.create_string(&text[whole.0..whole.1])?,
+            lua.create_string(&text[found.start..found.end])?,
         )]);
     }
     let value = |capture: &Capture| {
@@ -177,7 +172,7 @@ fn captures(
             Capture::Text(start, end) => LuaValue::String(lua.create_string(&text[start..end])?),
         })
     };
-    captures.iter().map(value).collect()
+    found.captures.iter().map(value).collect()
 }
 
 /// `string.gmatch`.
@@ -201,7 +196,7 @@ fn each_match(lua: &Lua, (text, pattern): (mlua::LuaString, mlua::LuaString)) ->
         } else {
             found.end
         };
-        captures(lua, &text, &found.captures, (found.start, found.end)).map(Variadic::from)
+        captures(lua, &text, &found).map(Variadic::from)
     })
 }
 
@@ -226,7 +221,7 @@ fn substitute(
             continue;
         };
         count += 1;
-        let values = captures(lua, &text, &found.captures, (found.start, found.end))?;
+        let values = captures(lua, &text, &found)?;
         match replacement(&with, &text[found.start..found.end], values)? {
             Some(new) => made.extend(new),
             None => made.extend(&text[found.start..found.end]),

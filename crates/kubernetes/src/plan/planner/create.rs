@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::object_planner::{DraftPlan, ObjectPlanner},
+    super::object_planner::{DraftPlan, NamespaceNote, ObjectPlanner},
     planned_kinds::is_of_schema,
     server_generated::after_create,
 };
@@ -142,8 +142,8 @@ impl ObjectPlanner<'_> {
         format!("namespace `{namespace}` does not exist yet ({whose})")
     }
 
-    /// The notes that hold for all objects of a namespace, each with whether an earlier batch has it.
-    pub(in crate::plan) fn namespace_notes(&self) -> Vec<(String, bool)> {
+    /// The notes that hold for all objects of a namespace.
+    pub(in crate::plan) fn namespace_notes(&self) -> Vec<NamespaceNote> {
         let absent = self.absent.lock().expect("no panic while the lock is held");
         let notes = absent.iter().map(|(cluster, namespace)| {
             let is_said = |earlier: &EarlierChange| {
@@ -154,10 +154,10 @@ impl ObjectPlanner<'_> {
                     && !object.values().any(masked_value::holds_unknown)
             };
             let note = checked_in_default(&self.absence(namespace));
-            (
-                self.runtime.secrets.mask(&note),
-                self.scope.pending.iter().any(is_said),
-            )
+            NamespaceNote {
+                text: self.runtime.secrets.mask(&note),
+                is_said: self.scope.pending.iter().any(is_said),
+            }
         });
         notes.collect()
     }

@@ -74,7 +74,7 @@ impl ObjectPlanner<'_> {
                     draft.truth = self.truth(item, subject, &sides);
                     // The additions of the server and of others disappear with the old object.
                     draft.changes.retain(|change| !is_left_behind(subject, change));
-                    around_pods = self.expand(subject, &mut draft, (live, &becomes)).await;
+                    around_pods = self.expand(subject, &mut draft, live, &becomes).await;
                 }
                 Err(error) if error_classify::cause(&error) == RefusalCause::Invalid => {
                     return Err(subject.refusal(&error));
@@ -101,12 +101,7 @@ impl ObjectPlanner<'_> {
 
     /// Returns true if the set is only recreated around its pods, because only its volumes grow and the
     /// server accepts that.
-    async fn expand(
-        &self,
-        subject: &PlanItem,
-        draft: &mut DraftPlan,
-        (live, becomes): (&Value, &Value),
-    ) -> bool {
+    async fn expand(&self, subject: &PlanItem, draft: &mut DraftPlan, live: &Value, becomes: &Value) -> bool {
         let is_set = subject.name.kind == "StatefulSet" && subject.name.group == "apps";
         let forcing = forced_by(subject, vec!["/spec".to_owned()], &draft.changes);
         if !is_set || forcing != ["/spec/volumeClaimTemplates"] {

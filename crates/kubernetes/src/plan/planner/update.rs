@@ -95,7 +95,7 @@ impl ObjectPlanner<'_> {
             }
             Err(DryRunRefusal::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
             Err(DryRunRefusal::Api(error)) => {
-                self.use_refusal(item, subject, (&body, live), definition, &error)
+                self.use_refusal(item, subject, &body, live, definition, &error)
                     .await
             }
         }
@@ -110,9 +110,7 @@ impl ObjectPlanner<'_> {
     ) -> Result<DraftPlan, UserError> {
         let Asked { subject, live, .. } = asked;
         let answer = &mut answered.answer.value;
-        let left = self
-            .leave_nothing_over(subject, asked.of, asked.prior, asked.body, (live, answer))
-            .await?;
+        let left = self.leave_nothing_over(&asked, answer).await?;
         let transfer = Transfer::between(self.runtime.options.field_manager, live, answer, |path| {
             self.is_ignored(path)
         })
@@ -166,7 +164,8 @@ impl ObjectPlanner<'_> {
         &self,
         item: &Item,
         subject: &PlanItem,
-        (body, live): (&Map<String, Value>, &Value),
+        body: &Map<String, Value>,
+        live: &Value,
         definition: Option<&Definition>,
         error: &ApiError,
     ) -> Result<DraftPlan, UserError> {
@@ -209,17 +208,17 @@ impl ObjectPlanner<'_> {
     /// updating managers own, which an apply alone would keep. The server computes the object without them.
     async fn leave_nothing_over(
         &self,
-        subject: &PlanItem,
-        of: &ResourceType,
-        prior: Option<&Map<String, Value>>,
-        body: &Map<String, Value>,
-        (live, becomes): (&Value, &mut Value),
+        asked: &Asked<'_>,
+        becomes: &mut Value,
     ) -> Result<Vec<Leftover>, UserError> {
-        let Some(prior) = prior else {
+        let Asked {
+            subject, of, live, ..
+        } = *asked;
+        let Some(prior) = asked.prior else {
             return Ok(Vec::new());
         };
         let secrets = &self.runtime.secrets;
-        let desired = Value::Object(mask_object_at(secrets, body, &subject.places).into_owned());
+        let desired = Value::Object(mask_object_at(secrets, asked.body, &subject.places).into_owned());
         let prior = Value::Object(prior.clone());
         let mut left = field_leftovers::leftovers(
             &prior,

@@ -1,0 +1,25 @@
+//! [`ApplyTask`]: an object that is applied.
+
+use super::super::{
+    api::{clusters::Kubernetes, discovery::ResourceType},
+    object::plan_item::PlanItem,
+};
+use konverge_base::model::ResourceId;
+use konverge_engine::runtime::{ApplySink, PlannedResource, StackScope};
+
+/// An object that is applied, in its cluster and with its kind.
+#[derive(Clone, Copy)]
+pub(super) struct ApplyTask<'a> {
+    pub runtime: &'a Kubernetes,
+    pub scope: &'a StackScope,
+    pub subject: &'a PlanItem,
+    pub of: &'a ResourceType,
+    pub planned: &'a PlannedResource,
+    pub sink: &'a dyn ApplySink,
+}
+
+impl<'a> ApplyTask<'a> {
+    pub(super) fn id(&self) -> &'a ResourceId {
+        &self.planned.item.id
+    }
+}
