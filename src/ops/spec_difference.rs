@@ -44,11 +44,12 @@ impl ComparedSides<'_> {
         let stacks = affected.stacks.iter();
         stacks
             .filter_map(|stack| match stack.change {
-                InputChange::Removed => base?.stack(&stack.id).map(Target::removed),
-                _ => self.head.layout.stack(&stack.id).map(|there| {
+                InputChange::Removed => base?.stack_near(&stack.stack, &stack.id).map(Target::removed),
+                _ => {
+                    let there = self.head.layout.stack_near(&stack.stack, &stack.id)?;
                     let before = base.and_then(|base| self.head.layout.predecessor_of(base, there));
-                    Target::new(there, before)
-                }),
+                    Some(Target::new(there, before))
+                }
             })
             .collect()
     }

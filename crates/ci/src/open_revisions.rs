@@ -1,6 +1,6 @@
 //! Opens revisions in a job: commits only, with the permissions of the default branch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::{adoption, job::Job, policy::active_policies, trust::job_trust::Trust, workflow_coverage};
 use konverge_base::{
@@ -339,10 +339,17 @@ fn difference(proposed: &Config, revisions: &ComparedRevisions) -> Vec<PowerChan
 
 /// The targets and all other stacks of the head, by folder.
 fn with_every_stack(mut targets: Vec<Target>, revisions: &ComparedRevisions) -> Vec<Target> {
-    let before = |stack: &Stack| revisions.base.as_ref()?.layout.stack(&stack.id);
+    let before = |stack: &Stack| {
+        revisions
+            .base
+            .as_ref()?
+            .layout
+            .stack_near(&stack.folder, &stack.id)
+    };
+    let known: HashSet<StackId> = targets.iter().map(|target| target.id.clone()).collect();
     let others = revisions.head.layout.stacks.iter();
     let others: Vec<_> = others
-        .filter(|stack| !targets.iter().any(|target| target.id == stack.id))
+        .filter(|stack| !known.contains(&stack.id))
         .map(|stack| Target::new(stack, before(stack)))
         .collect();
     targets.extend(others);

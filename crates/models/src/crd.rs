@@ -75,7 +75,13 @@ fn read_crd(document: &Value, metadata: &Value) -> Result<Vec<ModelRoot>, ModelE
         let mut reader = SchemaReader::new(&|_| None, ServerRules::Custom);
         let mut object = reader.root(&name, schema)?;
         let metadata = SchemaReader::new(&|_| None, ServerRules::Custom).root("ObjectMeta", metadata)?;
-        let has_status = version.pointer("/subresources/status").is_some();
+        let has = |name: &str| object.properties.iter().any(|property| property.name == name);
+        // Beside a `spec` the controller writes it, also where the server would take it from a client and check it.
+        let is_checked = version.pointer("/subresources/status").is_none();
+        let has_status = !is_checked || (has("spec") && has("status"));
+        if is_checked && has_status {
+            object.leave_out("status", 1);
+        }
         identify(
             &mut object,
             &format!("{group}/{number}"),
@@ -96,7 +102,7 @@ fn read_crd(document: &Value, metadata: &Value) -> Result<Vec<ModelRoot>, ModelE
     Ok(roots)
 }
 
-/// Completes an object of Kubernetes: its identity first, and a status of which the server ignores what a client writes.
+/// Completes an object of Kubernetes: its identity first, and a status that is not for clients to write.
 pub(crate) fn identify(
     object: &mut ModelObject,
     api_version: &str,
@@ -159,4 +165,41 @@ fn metadata_schema() -> Value {
             "finalizers": {"type": "array", "description": "What must happen before the object is deleted.", "items": {"type": "string"}},
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The type of `status`, and how often it counts as not checked.
+    fn status_of(subresources: Value, properties: Value) -> (Option<ModelType>, Option<u32>) {
+        let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
+            "spec": {"group": "example.com", "names": {"kind": "Thing", "plural": "things"}, "versions": [
+                {"name": "v1", "served": true, "storage": true, "subresources": subresources, "schema": {"openAPIV3Schema":
+                    {"type": "object", "properties": properties}}}]}});
+        let root = read_crds([&crd]).unwrap().remove(0).object;
+        let status = root.properties.iter().find(|property| property.name == "status");
+        (
+            status.map(|status| status.value.kind.clone()),
+            root.untranslated.get("status").copied(),
+        )
+    }
+
+    #[test]
+    fn a_status_beside_a_spec_is_the_controller_s() {
+        let object = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let both = json!({"spec": object, "status": object});
+        // The server takes none from a client, so nothing is left out.
+        assert_eq!(
+            status_of(json!({"status": {}}), both.clone()),
+            (Some(ModelType::Any), None)
+        );
+        assert_eq!(status_of(json!({}), both), (Some(ModelType::Any), Some(1)));
+        assert_eq!(status_of(json!({}), json!({"spec": object})), (None, None));
+        let (alone, count) = status_of(json!({}), json!({"status": object}));
+        assert!(
+            matches!(alone, Some(ModelType::Object(_))) && count.is_none(),
+            "{alone:?}"
+        );
+    }
 }

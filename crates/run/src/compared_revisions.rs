@@ -114,8 +114,14 @@ impl ComparedRevisions {
     /// The affected stacks as targets, including removed ones.
     pub fn targets(&self, affected: &Affected) -> Vec<Target> {
         let target = |stack: &AffectedStack| match stack.change {
-            InputChange::Removed => self.base.as_ref()?.layout.stack(&stack.id).map(Target::removed),
-            _ => self.head.layout.stack(&stack.id).map(|there| self.target(there)),
+            InputChange::Removed => {
+                let base = &self.base.as_ref()?.layout;
+                base.stack_near(&stack.stack, &stack.id).map(Target::removed)
+            }
+            _ => {
+                let there = self.head.layout.stack_near(&stack.stack, &stack.id);
+                there.map(|there| self.target(there))
+            }
         };
         affected.stacks.iter().filter_map(target).collect()
     }

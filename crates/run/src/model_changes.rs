@@ -224,7 +224,7 @@ fn imported_files(
     let imported = |side: &OpenRevision, stack: &AffectedStack| {
         let closure = side
             .layout
-            .stack(&stack.id)
+            .stack_near(&stack.stack, &stack.id)
             .map(|stack| side.analysis.closure(stack));
         // A stack that cannot be resolved fails in the plan.
         let files = closure.and_then(Result::ok).unwrap_or_default().files;

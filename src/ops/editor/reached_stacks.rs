@@ -30,10 +30,14 @@ impl ReachedStacks {
         let own = own.max_by_key(|stack| stack.folder.as_str().len());
         let mut by_distance: Vec<_> = affected.stacks.iter().collect();
         by_distance.sort_by_key(|stack| (distance(stack), &stack.stack));
-        let others = by_distance.iter().filter_map(|stack| layout.stack(&stack.id));
+        let others = by_distance
+            .iter()
+            .filter_map(|stack| layout.stack_near(&stack.stack, &stack.id));
         let others = others.filter(|stack| own.is_none_or(|own| own.folder != stack.folder));
         let nearest = own.into_iter().chain(others).take(NEAREST).cloned().collect();
-        let stacks = by_distance.iter().filter_map(|stack| layout.stack(&stack.id));
+        let stacks = by_distance
+            .iter()
+            .filter_map(|stack| layout.stack_near(&stack.stack, &stack.id));
         let production = stacks.filter(|stack| {
             let environment = rules.for_stack(stack).environment;
             is_production(environment.as_deref().unwrap_or(stack.id.name()))

@@ -82,7 +82,7 @@ impl Layout {
     /// else the one in its folder whose identity differs only because a clash was added or removed, or
     /// because a rule named it.
     pub fn predecessor_of<'a>(&self, earlier: &'a Layout, stack: &Stack) -> Option<&'a Stack> {
-        earlier.stack(&stack.id).or_else(|| {
+        earlier.stack_near(&stack.folder, &stack.id).or_else(|| {
             earlier
                 .stack_in_folder(&stack.folder)
                 .filter(|old| stack.continues(&old.id, old.named_by) && self.stack(&old.id).is_none())

@@ -76,6 +76,12 @@ impl Layout {
         self.stacks.iter().find(|stack| stack.id == *id)
     }
 
+    /// The stack with an identity, which probably lies in this folder: then not all are looked at.
+    pub fn stack_near(&self, folder: &RepoPath, id: &StackId) -> Option<&Stack> {
+        let there = self.stack_in_folder(folder).filter(|stack| stack.id == *id);
+        there.or_else(|| self.stack(id))
+    }
+
     /// Returns true if a folder has a `stack.yaml` but does not define a stack.
     pub fn leaves_out(&self, folder: &RepoPath) -> bool {
         self.left_out.binary_search(folder).is_ok()
