@@ -91,7 +91,7 @@ fn the_first_commit_is_checked_as_a_whole_and_a_conflict_is_told() {
         .write(A, low.replace("low", "lowest"))
         .commit("Lowest");
     git(&repository, &["merge", "--quiet", "other"]).check(1);
-    let refused = staged(&repository).run().expect(2);
+    let refused = staged(&repository).run().expect(1);
     let said = format!("`{A}` has a conflict that is not resolved");
     assert!(refused.stderr.contains(&said), "{}", refused.stderr);
 }

@@ -238,17 +238,46 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|c: char| !is_letter(c)).any(|part| part == word)
 }
 
-/// Returns true if a line computes: it has an operator of arithmetic between two values, or adds up a list.
+/// The functions whose value is a whole number.
+const WHOLE: [&str; 2] = ["count", "indexof"];
+
+/// Returns true if a line computes: it has an operator of arithmetic between two values, or adds up a list. What is made of
+/// numbers and lengths in the line alone is whole.
 fn computes(line: &str) -> bool {
-    let stands_between = |at: usize| {
-        line[..at]
-            .trim_end()
-            .ends_with(|c: char| is_letter(c) || ")]}".contains(c))
+    let is_computed = |at: usize| {
+        let (left, right) = (line[..at].trim_end(), &line[at + 1..]);
+        let stands_between = left.ends_with(|c: char| is_letter(c) || ")]}".contains(c));
+        stands_between && !(ends_whole(left) && starts_whole(right.trim_start()))
     };
     ["sum(", "product("].iter().any(|name| line.contains(name))
         || line
             .match_indices(['+', '-', '*', '%', '/'])
-            .any(|(at, _)| stands_between(at))
+            .any(|(at, _)| is_computed(at))
+}
+
+/// Returns true if a whole number, or a call that gives one, stands at the end of a text.
+fn ends_whole(text: &str) -> bool {
+    let mut open = 0;
+    let start = text.char_indices().rev().find(|(_, c)| {
+        open += i32::from(*c == ')') - i32::from(*c == '(');
+        open == 0 && !is_part(*c)
+    });
+    // Of a call its opening bracket was found, of a number what stands before it.
+    match start {
+        Some((at, '(')) => is_whole(&text[text[..at].trim_end_matches(is_part).len()..at]),
+        Some((at, c)) => is_whole(&text[at + c.len_utf8()..]),
+        None => is_whole(text),
+    }
+}
+
+/// The same at the start.
+fn starts_whole(text: &str) -> bool {
+    is_whole(text.split(|c| !is_part(c)).next().unwrap_or_default())
+}
+
+/// Returns true for a whole number, and for the name of a function that gives one.
+fn is_whole(word: &str) -> bool {
+    WHOLE.contains(&word) || (!word.is_empty() && word.chars().all(|c| c.is_ascii_digit()))
 }
 
 /// Returns true if a line has a decimal number, or a function that makes numbers of texts.
@@ -386,6 +415,8 @@ mod tests {
         for rules in [
             "x if input.a + input.b == input.c",
             "x if input.c != sum(input.a)",
+            "x if count(input.a) + count(input.b) + input.c == 2",
+            "x if 2 == input.a - count(input.b)",
             "x if {\n s := input.a - input.b\n s == input.c\n}",
             "part(n) := n * 3\nx if part(input.a) == input.b",
         ] {
@@ -398,6 +429,8 @@ mod tests {
         }
         for rules in [
             "x if input.a == -1",
+            "x if count(input.a) - 1 == 2",
+            "x if count(f(input.a)[0]) + count(input.b) == indexof(input.c, input.d) - 1",
             "x if input.a + input.b > input.c",
             "x if input.a == input.b",
             "x if {\n s := input.a - input.b\n s > input.c\n}",

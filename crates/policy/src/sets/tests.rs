@@ -408,7 +408,7 @@ fn what_cannot_be_added_up_as_in_opa_denies() {
         document(vec![wanted("v1:Sum:shop:x", object)])
     };
     let set = rego("input: objects", rules);
-    let findings = |document| set.findings(document, &secrets());
+    let findings = |document: &StackDocument| set.findings(document, &secrets());
     assert_eq!(findings(&object(json!(3))), []);
     assert_eq!(
         said(&findings(&object(json!(4)))),
