@@ -169,7 +169,7 @@ async fn test(
     let (mut failure, mut skipped) = (None, None);
     match why_not_live(trust) {
         Some(why) => skipped = (live > 0).then(|| why.to_owned()),
-        None => match run_live(job, event, tester, (&change, &protected, &sides.power), live).await {
+        None => match run_live(job, event, tester, &change, &protected, &sides.power, live).await {
             Ok(more) => results.extend(more),
             Err(error) => failure = Some(error),
         },
@@ -223,7 +223,9 @@ async fn run_live(
     job: &Job,
     event: &PullRequestEvent,
     tester: &dyn StackTester,
-    (change, protected, power): (&TestedChange, &Config, &CommitId),
+    change: &TestedChange,
+    protected: &Config,
+    power: &CommitId,
     live: usize,
 ) -> Result<Vec<StackTestResult>, UserError> {
     if live > 0 {

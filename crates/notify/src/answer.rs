@@ -53,7 +53,7 @@ impl AnswerCodes {
 }
 
 /// The error for an answer with a bad status. A chat may say a code besides. A receiver with a limit that does not say how
-/// long it lasts has its usual one.
+/// long it lasts has its usual one. Without codes the body is not read.
 pub(crate) fn refusal(
     name: &str,
     status: u16,

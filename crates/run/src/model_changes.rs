@@ -16,8 +16,12 @@ use konverge_base::model::{
 use konverge_config::{Config, ModelSourceConfig};
 use konverge_models::{HEAD, ModelDifference, PropertyChange, differences};
 
-/// The records of one folder at the base and at the head.
-type Records = (Option<ModelSourceConfig>, Option<ModelSourceConfig>);
+/// The records of one folder.
+#[derive(Default)]
+struct Records {
+    base: Option<ModelSourceConfig>,
+    head: Option<ModelSourceConfig>,
+}
 
 /// The changes by folder; nothing without a base. What cannot be read does not stop a preview: it is noted.
 pub fn find(
@@ -85,12 +89,12 @@ fn records(base: &dyn Source, head: &dyn Source) -> BTreeMap<RepoPath, Records> 
     let mut records: BTreeMap<RepoPath, Records> = BTreeMap::new();
     for entry in sources(base) {
         if let Some(folder) = entry.folder() {
-            records.entry(folder).or_default().0 = Some(entry);
+            records.entry(folder).or_default().base = Some(entry);
         }
     }
     for entry in sources(head) {
         if let Some(folder) = entry.folder() {
-            records.entry(folder).or_default().1 = Some(entry);
+            records.entry(folder).or_default().head = Some(entry);
         }
     }
     records
@@ -107,7 +111,8 @@ fn different_files(base: &dyn Source, head: &dyn Source) -> BTreeSet<RepoPath> {
         .collect()
 }
 
-fn record_change(folder: RepoPath, (was, is): Records) -> ModelChange {
+fn record_change(folder: RepoPath, records: Records) -> ModelChange {
+    let (was, is) = (records.base, records.head);
     let record = match (&was, &is) {
         (None, _) => Some(InputChange::Added),
         (_, None) => Some(InputChange::Removed),

@@ -304,12 +304,12 @@ impl Planner {
         login: &StackLoginChoice,
     ) -> Result<(RuntimeRegistry, Option<Kubernetes>), UserError> {
         let login = match login {
-            StackLoginChoice::Login(login) => Some(login),
+            StackLoginChoice::Login(login) => {
+                login.log_in().await?;
+                Some(login)
+            }
             _ => None,
         };
-        if let Some(login) = login {
-            login.log_in().await?;
-        }
         Ok(self.runtimes.with_clusters(login, &self.rules(target)).await)
     }
 
@@ -356,8 +356,7 @@ impl Planner {
             // Neither the head nor a state has objects: those of the base are deleted.
             on_clusters = has_objects(&self.compared(target).await?.0);
         }
-        // A stack without Kubernetes resources can be compared with the live infrastructure without a
-        // cluster.
+        // A stack without Kubernetes resources can be compared with the live infrastructure without a cluster.
         let live = if on_clusters || self.live == Live::Never {
             self.live
         } else {
@@ -374,7 +373,9 @@ impl Planner {
             (StackLoginChoice::NoPreview(why), PlanPurpose::Show { .. }) => Some(format!(
                 "{why}, and a preview never gets the one of applies: this compares the compiled Specs"
             )),
-            (StackLoginChoice::NoPreview(why), _) => return Err(no_identity(target, why)),
+            (StackLoginChoice::NoPreview(why), PlanPurpose::Compare | PlanPurpose::Apply) => {
+                return Err(no_identity(target, why));
+            }
             _ => None,
         };
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters) && lacking.is_none();

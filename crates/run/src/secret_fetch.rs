@@ -23,7 +23,11 @@ use konverge_config::SecretsConfig;
 use konverge_policy as policy;
 
 /// A secret: its store and what is read of it.
-pub(crate) type SecretEntry = (String, SecretQuery);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SecretEntry {
+    pub store: String,
+    pub query: SecretQuery,
+}
 
 /// The version of a secret, or why there is none: asked once.
 type VersionCell = Arc<OnceCell<Result<Option<String>, SecretStoreError>>>;
@@ -81,7 +85,7 @@ impl SecretReferences {
     /// The value of a secret: of this run's first request.
     pub(crate) async fn read(&self, key: &SecretEntry) -> Result<Arc<FetchedSecret>, UserError> {
         let cell = Arc::clone(lock(&self.values).entry(key.clone()).or_default());
-        let (store, query) = key;
+        let SecretEntry { store, query } = key;
         let found = cell.get_or_try_init(|| async {
             let read = self.store(store)?.read(query).await;
             let found = read.map_err(|problem| SecretStoreError::new(store, &query.path, problem))?;
@@ -137,7 +141,7 @@ impl SecretReferences {
             let mut versions = lock(&self.versions);
             Arc::clone(versions.entry((key.clone(), applying)).or_default())
         };
-        let (store, query) = key;
+        let SecretEntry { store, query } = key;
         let opened = self.store(store)?;
         let found = cell
             .get_or_init(|| async {
@@ -169,5 +173,5 @@ pub(crate) fn secret_key(reference: &SecretReference) -> SecretEntry {
         path: reference.path.clone(),
         version: reference.version.clone(),
     };
-    (store, query)
+    SecretEntry { store, query }
 }

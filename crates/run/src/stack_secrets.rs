@@ -117,7 +117,10 @@ impl StackSecrets {
         let mut of_store: BTreeMap<String, BTreeMap<SecretEntry, SecretReference>> = BTreeMap::new();
         for reference in references.filter(|reference| !reference.is_generated()) {
             let key = secret_key(&reference);
-            of_store.entry(key.0.clone()).or_default().insert(key, reference);
+            of_store
+                .entry(key.store.clone())
+                .or_default()
+                .insert(key, reference);
         }
         let mut result = Ok(());
         let (mut first, mut others) = (Vec::new(), Vec::new());
@@ -165,12 +168,12 @@ fn not_applying(reference: &SecretReference) -> UserError {
 }
 
 fn select(
-    (store, query): &SecretEntry,
+    entry: &SecretEntry,
     found: &FetchedSecret,
     reference: &SecretReference,
 ) -> Result<SecretValue, SecretStoreError> {
     let selected = found.document.select(&reference.keys);
-    selected.map_err(|problem| SecretStoreError::new(store, &query.path, problem))
+    selected.map_err(|problem| SecretStoreError::new(&entry.store, &entry.query.path, problem))
 }
 
 #[async_trait]

@@ -4,17 +4,13 @@ use std::{collections::BTreeSet, fs};
 
 use regex::Regex;
 
-use super::{docs::root, rooms::source_files};
+use super::{docs::root, rooms::program_files};
 
 /// The variables in the program's code, without its tests, that a pattern finds.
 fn variables(pattern: &str) -> BTreeSet<String> {
     let pattern = Regex::new(pattern).unwrap();
     let mut found = BTreeSet::new();
-    for file in source_files() {
-        let is_of_tests = file.to_string_lossy().ends_with("tests.rs");
-        if is_of_tests || file.components().any(|part| part.as_os_str() == "tests") {
-            continue;
-        }
+    for file in program_files() {
         let text = fs::read_to_string(&file).unwrap();
         let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         found.extend(pattern.captures_iter(program).map(|name| name[1].to_owned()));

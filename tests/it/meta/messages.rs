@@ -1,11 +1,8 @@
 //! Messages that the docs explain are messages that the program prints: each stands in the sources word for word.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
 
-use super::{docs::root, rooms::TESTKIT};
+use super::{docs::root, rooms::program_files};
 
 /// Pages whose tables have messages in the first column, and the heads of these tables.
 const PAGES: [(&str, &[&str]); 2] = [
@@ -45,31 +42,19 @@ pub(super) fn joined_lines(text: &str) -> Vec<(usize, String)> {
 }
 
 /// The lines of the program: without its comments, its unit tests and its diagnoses.
-fn sources(folder: &Path, into: &mut Vec<String>) {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    entries.sort();
-    for path in entries {
-        let below = path.strip_prefix(root()).unwrap();
-        let name = path.file_name().unwrap_or_default();
-        if DIAGNOSES.iter().any(|diagnosis| below.starts_with(diagnosis))
-            || name == "tests"
-            || name.to_string_lossy().ends_with("tests.rs")
-            || name == TESTKIT
-        {
+fn program_lines() -> Vec<String> {
+    let mut lines = Vec::new();
+    for file in program_files() {
+        let below = file.strip_prefix(root()).unwrap();
+        if DIAGNOSES.iter().any(|diagnosis| below.starts_with(diagnosis)) {
             continue;
         }
-        if path.is_dir() {
-            sources(&path, into);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-            let lines = joined_lines(program).into_iter().map(|(_, line)| line);
-            into.extend(lines.filter(|line| !line.trim_start().starts_with("//")));
-        }
+        let text = fs::read_to_string(&file).unwrap();
+        let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let joined = joined_lines(program).into_iter().map(|(_, line)| line);
+        lines.extend(joined.filter(|line| !line.trim_start().starts_with("//")));
     }
+    lines
 }
 
 /// True if a line has all parts in their order.
@@ -104,9 +89,7 @@ fn messages(page: &str, heads: &[&str]) -> Vec<String> {
 
 #[test]
 fn messages_that_are_explained_are_printed() {
-    let mut printed = Vec::new();
-    sources(&root().join("src"), &mut printed);
-    sources(&root().join("crates"), &mut printed);
+    let printed = program_lines();
     let (mut unknown, mut seen) = (Vec::new(), 0);
     for (name, heads) in PAGES {
         let page = fs::read_to_string(root().join(name)).unwrap();
@@ -152,30 +135,17 @@ fn a_message_is_one_text_of_the_program() {
 fn no_text_shows_rusts_insides() {
     const KEYS: [&str; 1] = ["crates/kcl/src/packages/mod.rs"];
     let mut found = Vec::new();
-    let mut folders = vec![root().join("src"), root().join("crates")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let name = path.strip_prefix(root()).unwrap().display().to_string();
-            if path.extension().is_none_or(|end| end != "rs")
-                || name.ends_with("tests.rs")
-                || name.contains("/tests/")
-                || name.starts_with("crates/testkit/")
-                || KEYS.contains(&name.as_str())
-            {
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap();
-            let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-            for (number, line) in program.lines().enumerate() {
-                let code = line.trim_start();
-                if !code.starts_with("//") && (code.contains(":?}") || code.contains(":#?}")) {
-                    found.push(format!("{name}:{}: {code}", number + 1));
-                }
+    for file in program_files() {
+        let name = file.strip_prefix(root()).unwrap().display().to_string();
+        if KEYS.contains(&name.as_str()) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for (number, line) in program.lines().enumerate() {
+            let code = line.trim_start();
+            if !code.starts_with("//") && (code.contains(":?}") || code.contains(":#?}")) {
+                found.push(format!("{name}:{}: {code}", number + 1));
             }
         }
     }

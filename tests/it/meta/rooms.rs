@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use regex::Regex;
+
 use super::import_graph::ModuleGraph;
 
 fn root() -> PathBuf {
@@ -61,6 +63,30 @@ pub(super) fn source_files() -> Vec<PathBuf> {
     for (_, folder) in crates().iter().filter(|(name, _)| *name != TESTKIT) {
         rust_files(&folder.join("src"), &mut files);
     }
+    files
+}
+
+/// The source files without those of modules that only tests have.
+pub(super) fn program_files() -> Vec<PathBuf> {
+    let declared =
+        r#"#\[cfg\(test\)\]\s+(?:#\[path = "([^"]+)\.rs"\]\s+)?(?:pub(?:\([a-z]+\))? )?mod (\w+);"#;
+    let declared = Regex::new(declared).expect("a pattern");
+    let mut files = source_files();
+    let mut of_tests = Vec::new();
+    for file in &files {
+        let folder = file.parent().expect("a file is in a folder");
+        let below = match file.file_stem().and_then(|stem| stem.to_str()) {
+            Some("mod" | "lib" | "main") => folder.to_owned(),
+            _ => file.with_extension(""),
+        };
+        for module in declared.captures_iter(&code(file)) {
+            let at_path = module.get(1).map(|path| folder.join(path.as_str()));
+            of_tests.push(at_path.unwrap_or_else(|| below.join(&module[2])));
+        }
+    }
+    let is_of =
+        |file: &Path, module: &PathBuf| file.starts_with(module) || file.with_extension("") == *module;
+    files.retain(|file| !of_tests.iter().any(|module| is_of(file, module)));
     files
 }
 
@@ -293,9 +319,8 @@ fn no_function_is_too_long_to_be_read_at_once() {
         function_lengths("impl A {\n    pub fn a<T>() {\n        b()\n    }\n}\nfn c() {\n}"),
         [(3, "a".to_owned()), (2, "c".to_owned())]
     );
-    let files = source_files();
     let mut long = Vec::new();
-    for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+    for file in &program_files() {
         let text = fs::read_to_string(file).expect("a source file");
         let code = text.split("\n#[cfg(test)]").next().unwrap_or_default();
         let lengths = function_lengths(code)

@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 pub use self::error::HookError;
-use self::{declaration::HookDeclaration, foreign::UnreadAnnotations};
+use self::{
+    declaration::HookDeclaration,
+    foreign::{HookSource, UnreadAnnotations},
+};
 use super::graph::{GraphError, ResourceGraph};
 use konverge_base::model::{
     Digest, ResourceId,
@@ -45,7 +48,11 @@ pub fn order_hooks(
     for resource in resources {
         let own = HookDeclaration::read(resource)?;
         let declaration = own.or_else(|| foreign::read(resource, rules, &mut notes));
-        foreign::collect_unread(resource, rules, own, declaration, &mut unread);
+        let source = declaration.map(|_| match own {
+            Some(_) => HookSource::Own,
+            None => HookSource::Foreign,
+        });
+        foreign::collect_unread(resource, rules, source, &mut unread);
         if let Some(declaration) = declaration {
             declaration.check(resource, rules)?;
             declared.insert(&resource.id, (resource, declaration));

@@ -7,7 +7,7 @@ use super::super::{
 use konverge_base::model::ResourceId;
 use konverge_engine::runtime::{ApplySink, PlannedResource, StackScope};
 
-/// An object that is applied, in its cluster and with its kind.
+/// What each step of applying one object needs.
 #[derive(Clone, Copy)]
 pub(super) struct ApplyTask<'a> {
     pub runtime: &'a Kubernetes,

@@ -217,7 +217,7 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
         }
     }
     let namespace = metadata(&resource.attributes, "namespace");
-    resource.id = normal_id(&id, [&api_version, &kind, namespace, &name]).map_err(|why| {
+    resource.id = normal_id(&id, &api_version, &kind, namespace, &name).map_err(|why| {
         refuse(why).hint("the id of a Kubernetes resource is `apiVersion:Kind[:namespace]:name`")
     })?;
     if api_version == "v1" && kind == "Secret" {
@@ -228,7 +228,13 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
 
 /// The id with the namespace. An id of Kusion's form must name the object; any other text is the author's own
 /// name and stays unchanged.
-fn normal_id(id: &ResourceId, [api_version, kind, namespace, name]: [&str; 4]) -> Result<ResourceId, String> {
+fn normal_id(
+    id: &ResourceId,
+    api_version: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<ResourceId, String> {
     let parts: Vec<_> = id.as_str().split(':').collect();
     let full = if namespace.is_empty() {
         format!("{api_version}:{kind}:{name}")

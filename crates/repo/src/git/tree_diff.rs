@@ -15,8 +15,8 @@ enum TreeItem {
     Folder(git2::Oid),
 }
 
-/// A folder that differs, in both trees.
-struct ChangedFolder {
+/// A folder to compare; `None` where a tree does not have it.
+struct ComparedFolder {
     path: RepoPath,
     from: Option<git2::Oid>,
     to: Option<git2::Oid>,
@@ -37,7 +37,7 @@ pub(super) fn follow(
     let mut edits = Vec::new();
     let followed = handles.with(|git| {
         let odb = git.odb()?;
-        let mut folders = vec![ChangedFolder {
+        let mut folders = vec![ComparedFolder {
             path: RepoPath::root(),
             from: Some(from),
             to: Some(tree),
@@ -73,15 +73,15 @@ pub(super) fn follow(
 fn differ(
     odb: &git2::Odb<'_>,
     commit: &CommitId,
-    folder: &ChangedFolder,
+    folder: &ComparedFolder,
     edits: &mut Vec<Edit>,
-    folders: &mut Vec<ChangedFolder>,
+    folders: &mut Vec<ComparedFolder>,
 ) -> Result<(), GitError> {
     let before = item_in(odb, commit, &folder.path, folder.from)?;
     let after = item_in(odb, commit, &folder.path, folder.to)?;
     let mut enter = |path: &RepoPath, from, to| {
         let path = path.clone();
-        folders.push(ChangedFolder { path, from, to });
+        folders.push(ComparedFolder { path, from, to });
     };
     for (path, was) in &before {
         let is = after.get(path);

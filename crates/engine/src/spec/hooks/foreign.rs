@@ -64,6 +64,15 @@ const HELM: Dialect = Dialect {
     recreates: "before-hook-creation",
 };
 
+/// Whose annotations make an object a hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HookSource {
+    /// Ours.
+    Own,
+    /// Those of another tool.
+    Foreign,
+}
+
 /// Annotations that mean nothing on the objects which have them, each with its tool and these objects.
 pub(super) type UnreadAnnotations = BTreeMap<(String, String), (&'static str, Vec<ResourceId>)>;
 
@@ -81,21 +90,20 @@ fn tool_of(annotations: &Map<String, Value>, rules: &HookRules) -> Option<&'stat
 }
 
 /// Collects the annotations of the tools that [`read`] does not name: those of a plain object, of a hook of ours, and of the
-/// other tool. `own` is the hook by our annotations, `declaration` the hook by those of anybody.
+/// other tool. `source` says whose annotations make it a hook.
 pub(super) fn collect_unread(
     resource: &Resource,
     rules: &HookRules,
-    own: Option<HookDeclaration>,
-    declaration: Option<HookDeclaration>,
+    source: Option<HookSource>,
     unread: &mut UnreadAnnotations,
 ) {
     let Some(annotations) = annotations(resource) else {
         return;
     };
-    let hook = tool_of(annotations, rules).filter(|_| own.is_none());
+    let hook = tool_of(annotations, rules).filter(|_| source != Some(HookSource::Own));
     for tool in read_tools(rules) {
         let is_its_hook = hook.is_some_and(|hook| hook.tool == tool.tool);
-        if is_its_hook && declaration.is_some() {
+        if is_its_hook && source.is_some() {
             continue;
         }
         for (key, value) in annotations.iter().filter(|(key, _)| key.starts_with(tool.domain)) {

@@ -114,6 +114,7 @@ fn too_long() -> mlua::Error {
     mlua::Error::runtime("resulting string too large")
 }
 
+type MatchArguments = (mlua::LuaString, mlua::LuaString);
 type FindArguments = (mlua::LuaString, mlua::LuaString, Option<f64>, LuaValue);
 
 /// `string.find` and `string.match`.
@@ -176,7 +177,7 @@ fn captures(lua: &Lua, text: &[u8], found: &Found) -> mlua::Result<Vec<LuaValue>
 }
 
 /// `string.gmatch`.
-fn each_match(lua: &Lua, (text, pattern): (mlua::LuaString, mlua::LuaString)) -> mlua::Result<Function> {
+fn each_match(lua: &Lua, (text, pattern): MatchArguments) -> mlua::Result<Function> {
     let (text, pattern) = (text.as_bytes().to_vec(), pattern.as_bytes().to_vec());
     let mut next = 0;
     lua.create_function_mut(move |lua, _: MultiValue| {
