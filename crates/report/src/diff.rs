@@ -244,7 +244,7 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
     if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
         && (from.contains('\n') || to.contains('\n'))
     {
-        text_diff::render(key, [from, to], depth, around, out);
+        text_diff::render(key, from, to, depth, around, out);
         return;
     }
     // Secrets are equal or not; their hashes say nothing more to a reader.
@@ -282,7 +282,7 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
         return;
     }
     if let (Some(Value::Array(from)), Some(Value::Array(to))) = (&change.from, &change.to) {
-        list_diff::render(key, [from, to], depth, around, out);
+        list_diff::render(key, from, to, depth, around, out);
         return;
     }
     for (sign, side) in [('-', &change.from), ('+', &change.to)] {

@@ -12,7 +12,8 @@ const LONGEST: usize = 2_000;
 /// lines around a change.
 pub(super) fn render(
     key: Option<&str>,
-    [from, to]: [&[Value]; 2],
+    from: &[Value],
+    to: &[Value],
     depth: usize,
     around: usize,
     out: &mut Vec<String>,
@@ -96,11 +97,8 @@ mod tests {
 
     fn shown(key: Option<&str>, from: Value, to: Value, around: usize) -> String {
         let mut out = Vec::new();
-        let sides = [
-            from.as_array().unwrap().as_slice(),
-            to.as_array().unwrap().as_slice(),
-        ];
-        render(key, sides, 1, around, &mut out);
+        let (from, to) = (from.as_array().unwrap(), to.as_array().unwrap());
+        render(key, from, to, 1, around, &mut out);
         out.join("\n")
     }
 

@@ -15,7 +15,8 @@ pub(super) const FORCES: &str = "# forces replacement";
 /// Adds the lines of the difference of two texts, under a key if there is one.
 pub(super) fn render(
     key: Option<&str>,
-    [from, to]: [&str; 2],
+    from: &str,
+    to: &str,
     depth: usize,
     around: usize,
     out: &mut Vec<String>,

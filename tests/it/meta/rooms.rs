@@ -69,25 +69,40 @@ pub(super) fn source_files() -> Vec<PathBuf> {
 /// The source files without those of modules that only tests have.
 pub(super) fn program_files() -> Vec<PathBuf> {
     let declared =
-        r#"#\[cfg\(test\)\]\s+(?:#\[path = "([^"]+)\.rs"\]\s+)?(?:pub(?:\([a-z]+\))? )?mod (\w+);"#;
+        r#"(#\[cfg\(test\)\]\s+)?(?:#\[path = "([^"]+)\.rs"\]\s+)?(?:pub(?:\([a-z]+\))? )?mod (\w+);"#;
     let declared = Regex::new(declared).expect("a pattern");
     let mut files = source_files();
-    let mut of_tests = Vec::new();
-    for file in &files {
+    let is_of =
+        |file: &Path, module: &PathBuf| file.starts_with(module) || file.with_extension("") == *module;
+    let (mut of_tests, mut known): (Vec<PathBuf>, usize) = (Vec::new(), usize::MAX);
+    // What a module of tests declares is of tests, too.
+    while known != of_tests.len() {
+        known = of_tests.len();
+        of_tests = test_modules(&files, &declared, |file| {
+            of_tests.iter().any(|module| is_of(file, module))
+        });
+    }
+    files.retain(|file| !of_tests.iter().any(|module| is_of(file, module)));
+    files
+}
+
+/// The modules, without the end of their files, that sources declare for tests alone.
+fn test_modules(files: &[PathBuf], declared: &Regex, is_of_tests: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for file in files {
         let folder = file.parent().expect("a file is in a folder");
         let below = match file.file_stem().and_then(|stem| stem.to_str()) {
             Some("mod" | "lib" | "main") => folder.to_owned(),
             _ => file.with_extension(""),
         };
-        for module in declared.captures_iter(&code(file)) {
-            let at_path = module.get(1).map(|path| folder.join(path.as_str()));
-            of_tests.push(at_path.unwrap_or_else(|| below.join(&module[2])));
+        let (text, whole) = (code(file), is_of_tests(file));
+        let modules = declared.captures_iter(&text);
+        for module in modules.filter(|module| whole || module.get(1).is_some()) {
+            let at_path = module.get(2).map(|path| folder.join(path.as_str()));
+            found.push(at_path.unwrap_or_else(|| below.join(&module[3])));
         }
     }
-    let is_of =
-        |file: &Path, module: &PathBuf| file.starts_with(module) || file.with_extension("") == *module;
-    files.retain(|file| !of_tests.iter().any(|module| is_of(file, module)));
-    files
+    found
 }
 
 /// The folders of the crates by their short names, and the package itself as `konverge`.

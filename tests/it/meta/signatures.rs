@@ -126,21 +126,24 @@ fn takes_tuple(parameter: &Parameter<'_>, names: &BTreeSet<String>) -> bool {
     is_tuple(parameter.type_name, names) || parameter.pattern.starts_with(['(', '['])
 }
 
-/// The names that a source gives to tuples.
-fn tuple_names(source: &str) -> impl Iterator<Item = String> + '_ {
-    source.match_indices("type ").filter_map(|(at, keyword)| {
+/// The names that a source gives to tuples: those that other files may use, or its own.
+fn tuple_names(source: &str, are_public: bool) -> impl Iterator<Item = String> + '_ {
+    source.match_indices("type ").filter_map(move |(at, keyword)| {
         let (name, value) = source[at + keyword.len()..].split_once('=')?;
         let name = name.split('<').next()?.trim();
         let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        (is_name && is_tuple(value, &BTreeSet::new())).then(|| name.to_owned())
+        let line = source[..at].rsplit('\n').next().unwrap_or_default();
+        let is_public = line.trim_start().starts_with("pub");
+        (is_name && is_public == are_public && is_tuple(value, &BTreeSet::new())).then(|| name.to_owned())
     })
 }
 
-/// The place of each function outside tests for which a rule holds, and the number of functions that the rule is for.
+/// The place of each function outside tests for which a rule holds, and the number of functions that the rule is for. The
+/// rule sees the source, too.
 fn find_functions<'f>(
     files: impl Iterator<Item = &'f PathBuf>,
     is_concerned: impl Fn(&Signature<'_>) -> bool,
-    is_wrong: impl Fn(&Signature<'_>) -> bool,
+    is_wrong: impl Fn(&str, &Signature<'_>) -> bool,
 ) -> (Vec<String>, usize) {
     let (mut wrong, mut seen) = (Vec::new(), 0);
     for file in files {
@@ -148,7 +151,7 @@ fn find_functions<'f>(
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         for signature in signatures(text).into_iter().filter(&is_concerned) {
             seen += 1;
-            if is_wrong(&signature) {
+            if is_wrong(text, &signature) {
                 wrong.push(format!(
                     "{}:{}: `{}`",
                     file.display(),
@@ -166,9 +169,10 @@ fn no_function_takes_a_tuple() {
     let files = program_files();
     let names = files
         .iter()
-        .flat_map(|file| tuple_names(&code(file)).collect::<Vec<_>>());
-    let names: BTreeSet<String> = names.collect();
-    let is_wrong = |signature: &Signature<'_>| {
+        .flat_map(|file| tuple_names(&code(file), true).collect::<Vec<_>>());
+    let public: BTreeSet<String> = names.collect();
+    let is_wrong = |source: &str, signature: &Signature<'_>| {
+        let names = tuple_names(source, false).chain(public.clone()).collect();
         let mut parameters = signature.parameters.iter();
         // Lua hands the arguments of a call over as one tuple: `crates/kubernetes/src/health/lua/library.rs`.
         parameters
@@ -193,7 +197,11 @@ fn no_public_function_of_a_crate_takes_a_bare_boolean() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let files = program_files();
     let files = files.iter().filter(|file| file.starts_with(&crates));
-    let (wrong, seen) = find_functions(files, |signature| signature.is_public, takes_boolean);
+    let (wrong, seen) = find_functions(
+        files,
+        |signature| signature.is_public,
+        |_, signature| takes_boolean(signature),
+    );
     assert!(seen > 1_000, "only {seen} public functions were read");
     assert!(
         wrong.is_empty(),
@@ -239,9 +247,10 @@ fn the_parameters_of_a_function_are_read() {
 
 #[test]
 fn tuples_are_found() {
-    let names: BTreeSet<String> =
-        tuple_names("pub(crate) type Pair<'a> = (&'a A, B);\ntype Other = Vec<(A, B)>;").collect();
+    let source = "pub(crate) type Pair<'a> = (&'a A, B);\ntype Other = Vec<(A, B)>;\ntype Own = (A, B);";
+    let names: BTreeSet<String> = tuple_names(source, true).collect();
     assert_eq!(names, ["Pair".to_owned()].into());
+    assert_eq!(tuple_names(source, false).collect::<Vec<_>>(), ["Own"]);
     for type_name in [
         "Option<&Pair<'_>>",
         "(u8, u8)",
