@@ -15,7 +15,7 @@ use konverge_base::{
         stack::SetupError,
     },
 };
-use konverge_config::{Config, ConfigError};
+use konverge_config::ConfigError;
 use konverge_repo::{
     affected::{Analysis, ScanCache},
     git::{GitCredentials, GitError, Repository},
@@ -177,12 +177,7 @@ fn open_base(
     let at = RevisionSpec::Commit(commit);
     match OpenRevision::open_knowing(known, repository, &at, None) {
         Err(failure) if failure.room_error::<ConfigError>().is_some() => {
-            let files = match head {
-                RevisionSpec::Worktree => repository.worktree()?,
-                RevisionSpec::Staged(file) => repository.staged(file.as_deref())?,
-                RevisionSpec::Commit(commit) => repository.revision(commit)?,
-            };
-            let config = Config::load(files.as_ref())?;
+            let config = known.config_at(repository, head)??;
             run.notes.note(&format!(
                 "konverge.yaml at the base is wrong ({failure}): the head's is used for both"
             ));

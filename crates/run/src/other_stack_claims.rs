@@ -97,8 +97,8 @@ type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Syn
 pub(crate) enum PlanPurpose<'a> {
     /// It is shown. These stacks are destroyed together, one after the other in the order of their names.
     Show { leaving: &'a BTreeSet<StackId> },
-    /// It is compared with what is live. Nothing is applied.
-    Compare,
+    /// It is a drift check, and is never applied. Of a shared Namespace the records of the others count, as for `Apply`.
+    Drift,
     /// It is applied, under the lease of its stack: what counts is what the others record now.
     Apply,
 }
@@ -107,7 +107,7 @@ impl PlanPurpose<'_> {
     /// What the login of the stack is used for.
     pub(crate) fn login_use(self) -> LoginUse {
         match self {
-            Self::Show { .. } | Self::Compare => LoginUse::Preview,
+            Self::Show { .. } | Self::Drift => LoginUse::Preview,
             Self::Apply => LoginUse::Apply,
         }
     }
@@ -413,7 +413,7 @@ impl<'a> OwnershipLookup<'a> {
                 continue;
             }
             let stays = match self.purpose {
-                PlanPurpose::Compare | PlanPurpose::Apply => true,
+                PlanPurpose::Drift | PlanPurpose::Apply => true,
                 PlanPurpose::Show { leaving } => {
                     !leaving.contains(&other) && self.may_want(&other, mine).await
                 }

@@ -253,7 +253,7 @@ impl Planner {
         state: &StackState,
     ) -> Result<TargetPlan, UserError> {
         let start = PlanStart::of(state);
-        self.plan_for(PlanPurpose::Compare, target, wanted, start).await
+        self.plan_for(PlanPurpose::Drift, target, wanted, start).await
     }
 
     /// The rules of a target. For its login and its environment the folder counts.
@@ -373,7 +373,7 @@ impl Planner {
             (StackLoginChoice::NoPreview(why), PlanPurpose::Show { .. }) => Some(format!(
                 "{why}, and a preview never gets the one of applies: this compares the compiled Specs"
             )),
-            (StackLoginChoice::NoPreview(why), PlanPurpose::Compare | PlanPurpose::Apply) => {
+            (StackLoginChoice::NoPreview(why), PlanPurpose::Drift | PlanPurpose::Apply) => {
                 return Err(no_identity(target, why));
             }
             _ => None,

@@ -34,7 +34,7 @@ pub struct LoginSettings {
     pub cookie_key: Option<String>,
 }
 
-/// The login of a server.
+/// The login of a server, with what a person may do after it.
 pub(super) struct Login {
     /// Does what a person with a role asks for.
     pub actions: Box<dyn PortalActions>,

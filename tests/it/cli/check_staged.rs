@@ -119,3 +119,40 @@ fn a_hook_of_git_checks_the_files_of_its_commit_alone() {
     let refused = git(&repository, &["commit", "--quiet", "-m", "x", B]).expect(1);
     assert!(refused.stderr.contains(B), "{}", refused.stderr);
 }
+
+/// A worktree of its own has an index of its own, and a hook names it.
+#[test]
+fn the_index_is_that_of_the_repository() {
+    let repository = two_stacks();
+    repository.commit("Two stacks");
+    let folder = tempfile::tempdir().unwrap();
+    let linked = folder.path().join("linked");
+    let path = linked.to_str().unwrap();
+    repository.git(["worktree", "add", "--quiet", "-b", "linked", path]);
+    std::fs::write(linked.join(B), BROKEN).unwrap();
+    let add = Konverge::of(Path::new("git"), ["-C", path, "add", "."]);
+    add.run().expect(0);
+    let in_linked = || Konverge::new(["check", "--staged"]).dir(&linked).with_kcl();
+    let found = in_linked().run().expect(1);
+    assert!(found.stdout.contains(B), "{}", found.stdout);
+    let index = repository.path().join(".git/worktrees/linked/index");
+    let found = in_linked().env("GIT_INDEX_FILE", &index).run().expect(1);
+    assert!(found.stdout.contains(B), "{}", found.stdout);
+    staged(&repository).run().expect(0);
+    // That of another one, and one that does not exist, are no empty commit.
+    for other in [index.to_str().unwrap(), ".git/nothing"] {
+        let refused = staged(&repository).env("GIT_INDEX_FILE", other).run().expect(1);
+        assert!(
+            refused.stderr.contains("which is no file in the git folder"),
+            "{}",
+            refused.stderr
+        );
+    }
+    let bare = repository.clone_with(&["--bare"]);
+    let refused = staged(&bare).run().expect(1);
+    assert!(
+        refused.stderr.contains("leave `--worktree` or `--staged` out"),
+        "{}",
+        refused.stderr
+    );
+}

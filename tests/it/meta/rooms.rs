@@ -105,6 +105,27 @@ fn test_modules(files: &[PathBuf], declared: &Regex, is_of_tests: impl Fn(&Path)
     found
 }
 
+#[test]
+fn the_files_of_the_program_are_those_without_tests() {
+    let (all, program) = (source_files(), program_files());
+    assert!(
+        program.len() > 900 && all.len() - program.len() > 100,
+        "{} of {}",
+        program.len(),
+        all.len()
+    );
+    let is_there = |path: &str| program.contains(&root().join(path));
+    // Names as those of tests; a module of tests, with a path, and in a module of tests.
+    assert!(is_there("crates/ci/src/stack_tests.rs") && is_there("src/ops/check/kcl_tests.rs"));
+    for path in [
+        "crates/policy/src/sets/tests.rs",
+        "crates/export/src/target_tests.rs",
+        "crates/export/src/target_size_tests.rs",
+    ] {
+        assert!(all.contains(&root().join(path)) && !is_there(path), "{path}");
+    }
+}
+
 /// The folders of the crates by their short names, and the package itself as `konverge`.
 fn crates() -> BTreeMap<String, PathBuf> {
     let members = fs::read_dir(root().join("crates")).expect("the crates");

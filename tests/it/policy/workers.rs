@@ -277,7 +277,7 @@ async fn what_takes_too_long_or_too_much_denies_and_other_sets_go_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_that_ends_its_worker_again_and_again_is_not_tried_on_all_stacks() {
     let slow =
-        rego("deny contains \"m\" if { input.kind == \"Service\"; product(numbers.range(2, 90000)) < 1 }");
+        rego("deny contains \"m\" if { input.kind == \"Service\"; product(numbers.range(2, 90000)) == 1 }");
     let sets = sets(vec![set("slow", "input: objects", &[("rules/a.rego", slow)])]);
     let workers = workers();
     let mut messages = Vec::new();

@@ -74,4 +74,15 @@ mod tests {
         assert!("without=nothing".parse::<Approved>().is_err());
         assert!("no-digest".parse::<Approved>().is_err());
     }
+
+    #[test]
+    fn each_digest_that_stood_for_nothing_is_named() {
+        let digests = BTreeSet::from([Digest::of_bytes(b"x"), Digest::of_bytes(b"y")]);
+        let said = Approved::explain_unmatched(&digests).unwrap();
+        assert!(
+            digests.iter().all(|digest| said.contains(&digest.to_string())),
+            "{said}"
+        );
+        assert_eq!(Approved::explain_unmatched(&BTreeSet::new()), None);
+    }
 }

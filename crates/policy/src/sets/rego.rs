@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     possible_reads::Mentions,
-    rego_comparisons::{self, ComparedSums},
+    rego_comparisons,
     rego_definitions::{Definitions, head_name},
     rego_engine::{
         LentEngine, PreparedEngine, add_data, add_file, evaluate, new_engine, too_slow, without_comments,
@@ -65,7 +65,7 @@ impl RegoRules {
         let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
         rego_functions::add_quotes(&mut engine, &sources.join("\n"));
         let rules_files: Vec<_> = files.iter().filter(|file| is_rules(&file.path)).collect();
-        let sums = check_comparisons(rules_files.iter().copied())?;
+        check_comparisons(rules_files.iter().copied())?;
         for file in rules_files {
             let package = add_file(&mut engine, &file.path, &file.text)?;
             mentions.add(&without_comments(&file.text));
@@ -74,7 +74,7 @@ impl RegoRules {
         for file in data {
             mentions.add(&file.text);
         }
-        add_data(&mut engine, data, sums)?;
+        add_data(&mut engine, data)?;
         let names = rule_names(&mut engine);
         let mut found: BTreeMap<String, RegoRule> = BTreeMap::new();
         for (package, names) in places.iter().zip(names) {
@@ -100,11 +100,11 @@ impl RegoRules {
                 .then(|| format!("{package}.exception"));
         }
         let paths = rules.iter().map(|rule| rule.path.as_str()).collect();
-        let definitions = Definitions::find(&mut engine, &places, data, version, &paths, sums);
+        let definitions = Definitions::find(&mut engine, &places, data, version, &paths);
         // The engine orders the statements of all rules for its first evaluation, and its clones keep that.
         let _ = evaluate(&mut engine, &rules[0].path);
         Ok(Self {
-            engine: PreparedEngine::new(engine, sums),
+            engine: PreparedEngine::new(engine),
             rules,
             mentions,
             definitions,
@@ -142,7 +142,7 @@ fn lend<'e>(engine: &'e PreparedEngine, data: Option<&RegoValue>) -> Result<Lent
     data.map_or_else(|| Ok(engine.lend()), |data| engine.lend_with(data.clone()))
 }
 
-fn check_comparisons<'f>(files: impl Iterator<Item = &'f PolicyFile>) -> Result<ComparedSums, String> {
+fn check_comparisons<'f>(files: impl Iterator<Item = &'f PolicyFile>) -> Result<(), String> {
     let sources: Vec<_> = files
         .map(|file| (file.path.as_str(), file.text.as_str()))
         .collect();
@@ -167,17 +167,16 @@ pub(super) fn failed_tests(
     let mut places = Vec::new();
     let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
     rego_functions::add_quotes(&mut engine, &sources.join("\n"));
-    let sums = match check_comparisons(files.iter()) {
-        Ok(sums) => sums,
-        Err(why) => return vec![failed(&files[0].path, "parse", why)],
-    };
+    if let Err(why) = check_comparisons(files.iter()) {
+        return vec![failed(&files[0].path, "parse", why)];
+    }
     for file in files {
         match add_file(&mut engine, &file.path, &file.text) {
             Ok(package) => places.push(package),
             Err(why) => return vec![failed(&file.path, "parse", why)],
         }
     }
-    if let Err(why) = add_data(&mut engine, data, sums) {
+    if let Err(why) = add_data(&mut engine, data) {
         return vec![failed(&files[0].path, "data", why)];
     }
     let mut found = Vec::new();

@@ -10,7 +10,6 @@ use regorus::{
 
 use super::{
     possible_reads::Mentions,
-    rego_comparisons::ComparedSums,
     rego_engine::{PreparedEngine, add_data, add_file, new_engine},
     rego_functions,
     rule::PolicyFile,
@@ -54,7 +53,6 @@ impl Definitions {
         data: &[PolicyFile],
         version: RegoVersion,
         paths: &BTreeSet<&str>,
-        sums: ComparedSums,
     ) -> Option<Self> {
         let modules = read.get_modules().to_vec();
         if modules.len() != packages.len() {
@@ -120,9 +118,9 @@ impl Definitions {
         for (at, text) in texts.iter().enumerate() {
             add_file(&mut engine, &format!("{at}.rego"), text).ok()?;
         }
-        add_data(&mut engine, data, sums).ok()?;
+        add_data(&mut engine, data).ok()?;
         Some(Self {
-            engine: PreparedEngine::new(engine, sums),
+            engine: PreparedEngine::new(engine),
             by_rule,
             exceptions,
         })

@@ -9,9 +9,7 @@ use regorus::{Engine, Value as RegoValue, utils::limits::ExecutionTimerConfig};
 use serde_json::Value;
 
 use super::{
-    rego_builtins,
-    rego_comparisons::{ComparedSums, HAS_DECIMAL},
-    rego_differences, rego_functions, rego_imports,
+    rego_builtins, rego_differences, rego_functions, rego_imports,
     rego_value::rego_value,
     rule::{PolicyFile, RULE_TIME, bound},
 };
@@ -44,7 +42,6 @@ pub(super) fn new_engine(version: RegoVersion) -> Engine {
 /// An engine with all its rules. Its copies are kept from one stack to the next.
 pub(super) struct PreparedEngine {
     engine: Engine,
-    sums: ComparedSums,
     spare: Mutex<Vec<Engine>>,
 }
 
@@ -54,18 +51,15 @@ pub(super) struct LentEngine<'e> {
     /// None after an error.
     engine: Option<Engine>,
     input: RegoValue,
-    /// Whether the rules may not read the input: [`ComparedSums::refuse`].
-    is_refused: bool,
     /// What this stack has below `data` besides.
     data: Option<RegoValue>,
 }
 
 impl PreparedEngine {
     /// Keeps an engine. An engine orders its statements when it is evaluated first, and its copies keep that order.
-    pub(super) fn new(engine: Engine, sums: ComparedSums) -> Self {
+    pub(super) fn new(engine: Engine) -> Self {
         Self {
             engine,
-            sums,
             spare: Mutex::default(),
         }
     }
@@ -77,7 +71,6 @@ impl PreparedEngine {
             of: self,
             engine: Some(spare.unwrap_or_else(|| self.engine.clone())),
             input: RegoValue::Undefined,
-            is_refused: false,
             data: None,
         }
     }
@@ -91,7 +84,6 @@ impl PreparedEngine {
             engine: Some(self.copy(Some(&data))?),
             of: self,
             input: RegoValue::Undefined,
-            is_refused: false,
             data: Some(data),
         })
     }
@@ -112,7 +104,6 @@ impl PreparedEngine {
 impl LentEngine<'_> {
     /// What rules see as `input`.
     pub(super) fn set_input(&mut self, input: RegoValue) {
-        self.is_refused = self.of.sums.refuse(&input);
         if let Some(engine) = &mut self.engine {
             engine.set_input(input.clone());
         }
@@ -125,9 +116,6 @@ impl LentEngine<'_> {
     /// It cannot be evaluated, or not in time. An engine that stopped in the middle may still have what a `with` put in the
     /// place of the input, of data or of a function, so it is not asked again.
     pub(super) fn evaluate(&mut self, path: &str) -> Result<RegoValue, String> {
-        if self.is_refused {
-            return Err(format!("the input cannot be judged: {HAS_DECIMAL}"));
-        }
         let mut engine = match self.engine.take() {
             Some(engine) => engine,
             None => {
@@ -167,19 +155,15 @@ pub(super) fn add_file(engine: &mut Engine, path: &str, text: &str) -> Result<St
 /// Adds what is below `data`.
 ///
 /// # Errors
-/// A file is not one map, or contradicts another, or the rules may not read its numbers.
-pub(super) fn add_data(engine: &mut Engine, data: &[PolicyFile], sums: ComparedSums) -> Result<(), String> {
+/// A file is not one map, or contradicts another.
+pub(super) fn add_data(engine: &mut Engine, data: &[PolicyFile]) -> Result<(), String> {
     for file in data {
         let documents =
             konverge_base::yaml::documents(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
         let [value @ Value::Object(_)] = &documents[..] else {
             return Err(format!("{}: data is one map", file.path));
         };
-        let value = rego_value(value);
-        if sums.refuse(&value) {
-            return Err(format!("{}: {HAS_DECIMAL}", file.path));
-        }
-        let added = engine.add_data(value);
+        let added = engine.add_data(rego_value(value));
         added.map_err(|error| format!("{}: {}", file.path, first_lines(&error.to_string())))?;
     }
     Ok(())
@@ -231,7 +215,7 @@ mod tests {
     fn a_stack_does_not_see_the_input_of_the_one_before() {
         let mut engine = new_engine(RegoVersion::V1);
         add_file(&mut engine, "p.rego", "package p\nseen := input.name\n").unwrap();
-        let prepared = PreparedEngine::new(engine, ComparedSums::Never);
+        let prepared = PreparedEngine::new(engine);
         let mut lent = prepared.lend();
         lent.set_input(rego_value(&json!({"name": "a"})));
         assert_eq!(lent.evaluate("data.p.seen").unwrap(), RegoValue::from("a"));

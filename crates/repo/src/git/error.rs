@@ -34,6 +34,9 @@ pub enum GitError {
     /// A bare repository has no working tree.
     #[error("the repository at `{0}` is bare: it has no working tree")]
     Bare(String),
+    /// The variable names what is no index of this repository.
+    #[error("GIT_INDEX_FILE names `{0}`, which is no file in the git folder of this repository")]
+    OtherIndex(String),
     /// A merge or rebase stopped, and nothing can be committed before somebody resolves it.
     #[error("`{0}` has a conflict that is not resolved")]
     Conflict(String),
@@ -108,7 +111,8 @@ impl From<GitError> for UserError {
             GitError::NoDefaultBranch => failure
                 .hint("name the commit to compare with: `--base REV`")
                 .hint("or let git find it: `git remote set-head origin --auto`"),
-            GitError::Bare(_) => failure.hint("read a commit instead: leave `--worktree` out, or name it: `--rev REV`"),
+            GitError::Bare(_) => failure
+                .hint("read a commit instead: leave `--worktree` or `--staged` out, or name it: `--rev REV`"),
             GitError::Conflict(_) => failure.hint("resolve it, and stage the file: `git add`"),
             GitError::Fetch { .. } => failure
                 .hint("check that the token may read the repository (`permissions: contents: read`)")
@@ -116,6 +120,10 @@ impl From<GitError> for UserError {
             GitError::Untrusted(_) | GitError::Process(_) => failure
                 .hint("`git` must be installed and in PATH to fetch missing commits")
                 .hint(EVERYTHING),
+            GitError::OtherIndex(_) => failure.hint("leave `--repo` out in a hook of git, or unset the variable"),
+            GitError::Library(why) if why.contains("unsupported mandatory extension") => failure
+                .hint("the index has a form that is not read: `git update-index --no-split-index`")
+                .hint("or, if it is sparse: `git sparse-checkout reapply --no-sparse-index`"),
             GitError::Library(why) if why.contains("Permission denied") => {
                 failure.hint("let the user of this run read it: `ls -l` shows who may")
             }

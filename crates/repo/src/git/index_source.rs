@@ -39,8 +39,12 @@ impl IndexSource {
     ) -> Result<Self, GitError> {
         let mut listed = handles.with(|git| {
             let index = match file {
-                Some(file) => git2::Index::open(&root.join(file))?,
-                None => git.index()?,
+                Some(file) => open_of(git, &root.join(file))?,
+                None => {
+                    let mut index = git.index()?;
+                    index.read(false)?;
+                    index
+                }
             };
             let mut listed = Vec::with_capacity(index.len());
             for file in index.iter().map(|entry| IndexedFile::new(&entry)) {
@@ -61,6 +65,18 @@ impl IndexSource {
             handles: Arc::clone(handles),
             submodules,
         })
+    }
+}
+
+/// An index that git made beside the one of the repository. That of another repository has other objects, and one that does
+/// not exist would be an empty commit.
+fn open_of(git: &git2::Repository, path: &Path) -> Result<git2::Index, GitError> {
+    let other = || GitError::OtherIndex(path.display().to_string());
+    let real = path.canonicalize().map_err(|_| other())?;
+    let own = git.path().canonicalize().map_err(|_| other())?;
+    match real.parent() == Some(&own) {
+        true => Ok(git2::Index::open(&real)?),
+        false => Err(other()),
     }
 }
 

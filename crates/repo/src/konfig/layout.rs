@@ -76,7 +76,7 @@ impl Layout {
         self.stacks.iter().find(|stack| stack.id == *id)
     }
 
-    /// The stack with an identity, which probably lies in this folder: then not all are looked at.
+    /// The stack with an identity: the one in this folder if it has it, or else the first.
     pub fn stack_near(&self, folder: &RepoPath, id: &StackId) -> Option<&Stack> {
         let there = self.stack_in_folder(folder).filter(|stack| stack.id == *id);
         there.or_else(|| self.stack(id))
