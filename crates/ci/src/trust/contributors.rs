@@ -199,7 +199,7 @@ mod tests {
         // The button may squash: that commit has one parent, and its authors wrote it.
         let squashed = [commit('b', false, &["ada"])];
         let found = Contributors::from_commits(&id('b'), &squashed, &[moved('a', 'b', "bob", true)]);
-        assert_eq!((people(&found), found.unknown), (vec!["ada"], None));
+        assert_eq!((people(&found), &found.unknown), (vec!["ada"], &None));
         // A merge commit that somebody created and pushed may contain anything.
         let movements = [moved('a', 'd', "mallory", false)];
         let found = Contributors::from_commits(&id('d'), &commits, &movements);
