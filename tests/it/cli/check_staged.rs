@@ -139,11 +139,11 @@ fn the_index_is_that_of_the_repository() {
     let found = in_linked().env("GIT_INDEX_FILE", &index).run().expect(1);
     assert!(found.stdout.contains(B), "{}", found.stdout);
     staged(&repository).run().expect(0);
-    // That of another one, and one that does not exist, are no empty commit.
+    // That of another one, and one that does not exist, are not an empty commit.
     for other in [index.to_str().unwrap(), ".git/nothing"] {
         let refused = staged(&repository).env("GIT_INDEX_FILE", other).run().expect(1);
         assert!(
-            refused.stderr.contains("which is no file in the git folder"),
+            refused.stderr.contains("which is not a file in the git folder"),
             "{}",
             refused.stderr
         );
