@@ -48,8 +48,8 @@ fn what_is_staged_is_checked_and_not_the_working_tree() {
     repository
         .write(A, BROKEN)
         .write("appops/a/dev/other.k", BROKEN)
-        .write("base/intended.k", BROKEN)
-        .git(["add", "--intent-to-add", "base/intended.k"]);
+        .write("appops/a/new/stack.yaml", "name: new\n")
+        .git(["add", "--intent-to-add", "appops/a/new/stack.yaml"]);
     let before = repository.git(["status", "--porcelain"]);
     let passed = staged(&repository).run().expect(0);
     assert!(
