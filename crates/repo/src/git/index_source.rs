@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use super::{
     GitError, blobs::read_blob, earlier_files::earlier_than_head, object_ids::blob_id, pool::RepositoryPool,
-    submodules::graft_submodules, tree_walk::checked_name,
+    submodules::graft_submodules, tree_walk::checked_path,
 };
 use konverge_base::model::{
     CommitId, RepoPath,
@@ -118,15 +118,4 @@ impl Source for IndexSource {
     fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {
         earlier_than_head(&self.handles, &self.files)
     }
-}
-
-pub(super) fn checked_path(path: &[u8]) -> Result<RepoPath, GitError> {
-    let names: Option<Vec<_>> = path.split(|b| *b == b'/').map(checked_name).collect();
-    names
-        .map(|names| RepoPath::from_kept(&names.join("/")))
-        .ok_or_else(|| GitError::HostileName {
-            revision: "the working tree".to_owned(),
-            folder: ".".to_owned(),
-            name: path.escape_ascii().to_string(),
-        })
 }

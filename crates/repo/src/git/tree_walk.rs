@@ -117,7 +117,7 @@ pub(super) fn list(
 
 /// A name as UTF-8, with other bytes written as `\xff`; `None` for a name that would leave its folder or
 /// enter git's own.
-pub(super) fn checked_name(name: &[u8]) -> Option<Cow<'_, str>> {
+fn checked_name(name: &[u8]) -> Option<Cow<'_, str>> {
     if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
         return None;
     }
@@ -128,6 +128,17 @@ pub(super) fn checked_name(name: &[u8]) -> Option<Cow<'_, str>> {
         Ok(text) => text.into(),
         Err(_) => name.escape_ascii().to_string().into(),
     })
+}
+
+/// A path of the index or of the working tree, each of whose names is checked.
+pub(super) fn checked_path(path: &[u8]) -> Result<RepoPath, GitError> {
+    let names: Option<Vec<_>> = path.split(|b| *b == b'/').map(checked_name).collect();
+    let hostile = || GitError::HostileName {
+        revision: "the working tree".to_owned(),
+        folder: ".".to_owned(),
+        name: path.escape_ascii().to_string(),
+    };
+    Ok(RepoPath::from_kept(&names.ok_or_else(hostile)?.join("/")))
 }
 
 #[cfg(test)]
@@ -141,5 +152,12 @@ mod tests {
         }
         assert_eq!(checked_name(b"caf\xc3\xa9").as_deref(), Some("caf\u{e9}"));
         assert_eq!(checked_name(b"a\xff").as_deref(), Some("a\\xff"));
+        assert_eq!(checked_path(b"a/caf\xc3\xa9").unwrap().as_str(), "a/caf\u{e9}");
+        for bad in [&b"a/../b"[..], b"/a", b"a//b", b"a/", b"a/.git/config"] {
+            assert!(
+                matches!(checked_path(bad), Err(GitError::HostileName { .. })),
+                "{bad:?}"
+            );
+        }
     }
 }

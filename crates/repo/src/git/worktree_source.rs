@@ -8,14 +8,9 @@ use std::{
 };
 
 use super::{
-    GitError,
-    blobs::read_blob,
-    earlier_files::earlier_than_head,
-    index_source::{IndexedFile, checked_path},
-    index_stamp::IndexStamp,
-    object_ids::blob_id,
-    pool::RepositoryPool,
-    submodules::graft_submodules,
+    GitError, blobs::read_blob, earlier_files::earlier_than_head, index_source::IndexedFile,
+    index_stamp::IndexStamp, object_ids::blob_id, pool::RepositoryPool, submodules::graft_submodules,
+    tree_walk::checked_path,
 };
 use konverge_base::model::{
     CommitId, RepoPath,
