@@ -203,10 +203,9 @@ fn time_of(process: u32) -> Duration {
     Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
-/// The time that this thread was on a processor.
+/// The time that this thread was on a processor, until now: `/proc/thread-self/schedstat` has that of the last tick of the kernel.
 fn processor_time() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
 /// The memory of the process, whose highest value counts from now on.

@@ -4,6 +4,7 @@
 mod conftest;
 mod created_objects;
 mod gatekeeper;
+mod opa_numbers;
 mod opa_table;
 mod true_values;
 mod workers;

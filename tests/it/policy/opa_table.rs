@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The expressions of the table. What is named in them is in the object.
-const EXPRESSIONS: [&str; 120] = [
+const EXPRESSIONS: [&str; 143] = [
     r#"regex.match(`^\d+$`, "٣")"#,
     r#"regex.match(`^\d+$`, "3")"#,
     r#"regex.match(`^\w+$`, "é")"#,
@@ -58,6 +58,29 @@ const EXPRESSIONS: [&str; 120] = [
     r#"7 % 3"#,
     r#"10 / 4"#,
     r#"9007199254740993 + 1"#,
+    r#"set() >= {1: 2}"#,
+    r#"[{}] < [set()]"#,
+    r#"{1, 2} - {2}"#,
+    r#"1 / 3"#,
+    r#"1 / 3 * 3 == 1"#,
+    r#"1 / 3 < 0.34"#,
+    r#"1 / 0"#,
+    r#"0.29 * 100"#,
+    r#"floor(0.29 * 100)"#,
+    r#"sum([0.1, 0.2])"#,
+    r#"sum([1.1, 1.1, 1.1]) == 3.3"#,
+    r#"product([0.1, 3])"#,
+    r#"product([2, 3])"#,
+    r#"ceil(-0.5)"#,
+    r#"10000000000000001 == 1e16"#,
+    r#"round(2.5)"#,
+    r#"round(-2.5)"#,
+    r#"ceil(0.1 * 3)"#,
+    r#"abs(-0.5)"#,
+    r#"5.0 % 3"#,
+    r#"-7 % 3"#,
+    r#"1.5 % 1"#,
+    r#"18446744073709551615 + 1"#,
     r#"semver.is_valid("v1.0.0")"#,
     r#"semver.is_valid("1.0.0")"#,
     r#"semver.is_valid("1.0")"#,

@@ -13,9 +13,7 @@ use super::{
     },
     admission_request::Operation,
     possible_reads::Mentions,
-    rego_comparisons,
-    rego_engine::{LentEngine, PreparedEngine, add_file, first_lines, new_engine, without_comments},
-    rego_functions,
+    rego_engine::{LentEngine, PreparedEngine, RuleEngine, without_comments},
     rego_functions::items,
     rule::{MOST_FINDINGS, Severity},
 };
@@ -195,36 +193,31 @@ fn compile_rego(source: &RegoSource, mentions: &mut Mentions) -> Result<Template
         "v1" => RegoVersion::V1,
         other => return Err(format!("`{other}` is not a version of Rego: `v0` or `v1`")),
     };
-    let mut engine = new_engine(version);
     let texts: Vec<&str> = std::iter::once(&source.rego)
         .chain(&source.libs)
         .map(String::as_str)
         .collect();
-    rego_functions::add_quotes(&mut engine, &texts.join("\n"));
+    let mut engine = RuleEngine::new(version, &texts.join("\n"));
     let names = (0..texts.len()).map(|at| match at {
         0 => "rego".to_owned(),
         at => format!("libs[{}]", at - 1),
     });
-    let names: Vec<String> = names.collect();
-    let sources: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(texts).collect();
-    rego_comparisons::check(&sources)?;
     let mut package = None;
-    for (name, text) in sources {
+    for (name, text) in names.zip(texts) {
         mentions.add(&without_comments(text));
-        let found = add_file(&mut engine, name, text)?;
+        let found = engine.add_file(&name, text)?;
         package.get_or_insert(found);
     }
     let rule = format!("{}.violation", package.unwrap_or_default());
     // Whatever is wrong with the names in it is told now, and not for each object. The clones of the engine keep the order
     // of statements that it finds for its first evaluation.
     engine.set_input(RegoValue::from(json!({"review": {}, "parameters": {}})));
-    if let Err(error) = engine.eval_rule(rule.clone()) {
-        let text = error.to_string();
+    if let Err(why) = engine.evaluate(&rule) {
         if ["not a valid rule path", "could not find function", "undefined"]
             .iter()
-            .any(|words| text.contains(words))
+            .any(|words| why.contains(words))
         {
-            return Err(first_lines(&text));
+            return Err(why);
         }
     }
     Ok(TemplateCode::Rego {

@@ -35,6 +35,7 @@ mod gatekeeper_template;
 #[cfg(test)]
 mod gatekeeper_tests;
 mod gator_suites;
+mod go_float;
 mod go_regex;
 #[cfg(test)]
 mod hostile_tests;
@@ -47,12 +48,13 @@ mod policy_objects;
 mod possible_reads;
 mod rego;
 mod rego_builtins;
-mod rego_comparisons;
 mod rego_definitions;
 mod rego_differences;
 mod rego_engine;
 mod rego_functions;
 mod rego_imports;
+mod rego_numbers;
+mod rego_operators;
 mod rego_value;
 mod rule;
 mod set;

@@ -5,19 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::{
-    Engine, Value as RegoValue,
+    Value as RegoValue,
     unstable::{Rule, RuleHead},
 };
 use serde_json::json;
 
 use super::{
     possible_reads::Mentions,
-    rego_comparisons,
     rego_definitions::{Definitions, head_name},
-    rego_engine::{
-        LentEngine, PreparedEngine, add_data, add_file, evaluate, new_engine, too_slow, without_comments,
-    },
-    rego_functions,
+    rego_engine::{LentEngine, PreparedEngine, RuleEngine, too_slow, without_comments},
     rego_functions::items,
     rego_value::rego_value,
     rule::{FailedTest, MOST_DETAILS, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, bound},
@@ -59,22 +55,19 @@ impl RegoRules {
         version: RegoVersion,
         packages: &[StackGlob],
     ) -> Result<Self, String> {
-        let mut engine = new_engine(version);
+        let mut engine = RuleEngine::new(version, &sources(files));
         let mut mentions = Mentions::default();
         let mut places = Vec::new();
-        let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
-        rego_functions::add_quotes(&mut engine, &sources.join("\n"));
         let rules_files: Vec<_> = files.iter().filter(|file| is_rules(&file.path)).collect();
-        check_comparisons(rules_files.iter().copied())?;
-        for file in rules_files {
-            let package = add_file(&mut engine, &file.path, &file.text)?;
+        for file in &rules_files {
+            let package = engine.add_file(&file.path, &file.text)?;
             mentions.add(&without_comments(&file.text));
             places.push(package);
         }
         for file in data {
             mentions.add(&file.text);
         }
-        add_data(&mut engine, data)?;
+        engine.add_data(data)?;
         let names = rule_names(&mut engine);
         let mut found: BTreeMap<String, RegoRule> = BTreeMap::new();
         for (package, names) in places.iter().zip(names) {
@@ -100,9 +93,9 @@ impl RegoRules {
                 .then(|| format!("{package}.exception"));
         }
         let paths = rules.iter().map(|rule| rule.path.as_str()).collect();
-        let definitions = Definitions::find(&mut engine, &places, data, version, &paths);
+        let definitions = Definitions::find(&rules_files, data, version, &paths);
         // The engine orders the statements of all rules for its first evaluation, and its clones keep that.
-        let _ = evaluate(&mut engine, &rules[0].path);
+        let _ = engine.evaluate(&rules[0].path);
         Ok(Self {
             engine: PreparedEngine::new(engine),
             rules,
@@ -142,11 +135,9 @@ fn lend<'e>(engine: &'e PreparedEngine, data: Option<&RegoValue>) -> Result<Lent
     data.map_or_else(|| Ok(engine.lend()), |data| engine.lend_with(data.clone()))
 }
 
-fn check_comparisons<'f>(files: impl Iterator<Item = &'f PolicyFile>) -> Result<(), String> {
-    let sources: Vec<_> = files
-        .map(|file| (file.path.as_str(), file.text.as_str()))
-        .collect();
-    rego_comparisons::check(&sources)
+fn sources(files: &[PolicyFile]) -> String {
+    let texts: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
+    texts.join("\n")
 }
 
 /// The tests of a set (`test_…` in `*_test.rego`) that are not true.
@@ -163,20 +154,15 @@ pub(super) fn failed_tests(
         name: name.to_owned(),
         why,
     };
-    let mut engine = new_engine(version);
+    let mut engine = RuleEngine::new(version, &sources(files));
     let mut places = Vec::new();
-    let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
-    rego_functions::add_quotes(&mut engine, &sources.join("\n"));
-    if let Err(why) = check_comparisons(files.iter()) {
-        return vec![failed(&files[0].path, "parse", why)];
-    }
     for file in files {
-        match add_file(&mut engine, &file.path, &file.text) {
+        match engine.add_file(&file.path, &file.text) {
             Ok(package) => places.push(package),
             Err(why) => return vec![failed(&file.path, "parse", why)],
         }
     }
-    if let Err(why) = add_data(&mut engine, data) {
+    if let Err(why) = engine.add_data(data) {
         return vec![failed(&files[0].path, "data", why)];
     }
     let mut found = Vec::new();
@@ -184,7 +170,7 @@ pub(super) fn failed_tests(
     for ((file, package), names) in files.iter().zip(&places).zip(names) {
         let is_test = |name: &&String| file.path.ends_with(TESTS) && name.starts_with("test_");
         for name in names.iter().filter(is_test) {
-            let why = match evaluate(&mut engine, &format!("{package}.{name}")) {
+            let why = match engine.evaluate(&format!("{package}.{name}")) {
                 Ok(RegoValue::Bool(true)) => continue,
                 Ok(_) => "it is not true".to_owned(),
                 Err(why) => why,
@@ -329,8 +315,8 @@ fn is_rules(path: &str) -> bool {
 }
 
 /// The names of the rules of each file, in the order in which the files were added.
-fn rule_names(engine: &mut Engine) -> Vec<BTreeSet<String>> {
-    let modules = engine.get_modules().iter();
+fn rule_names(engine: &mut RuleEngine) -> Vec<BTreeSet<String>> {
+    let modules = engine.modules().iter();
     let names = modules.map(|module| module.policy.iter().filter_map(|rule| rule_name(rule)).collect());
     names.collect()
 }

@@ -3,15 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regorus::{
-    Engine,
-    unstable::{Expr, Module, Rule, RuleHead},
-};
+use regorus::unstable::{Expr, Module, Ref, Rule, RuleHead};
 
 use super::{
     possible_reads::Mentions,
-    rego_engine::{PreparedEngine, add_data, add_file, new_engine},
-    rego_functions,
+    rego_engine::{PreparedEngine, RuleEngine, parsed},
+    rego_imports::with_full_calls,
     rule::PolicyFile,
 };
 use konverge_config::RegoVersion;
@@ -48,19 +45,17 @@ struct Read<'m> {
 impl Definitions {
     /// The definitions of the rules at these paths. `None` if they cannot be told apart.
     pub(super) fn find(
-        read: &mut Engine,
-        packages: &[String],
+        files: &[&PolicyFile],
         data: &[PolicyFile],
         version: RegoVersion,
         paths: &BTreeSet<&str>,
     ) -> Option<Self> {
-        let modules = read.get_modules().to_vec();
-        if modules.len() != packages.len() {
-            return None;
-        }
-        let reads: Vec<_> = packages
+        let modules: Vec<(String, Ref<Module>)> = files
             .iter()
-            .zip(&modules)
+            .map(|file| read_file(file, version))
+            .collect::<Option<_>>()?;
+        let reads: Vec<_> = modules
+            .iter()
             .map(|(package, module)| Read {
                 package,
                 module,
@@ -113,18 +108,25 @@ impl Definitions {
             texts.push(text);
         }
         by_rule.retain(|path, _| !whole.contains(path));
-        let mut engine = new_engine(version);
-        rego_functions::add_quotes(&mut engine, &texts.join("\n"));
+        let mut engine = RuleEngine::new(version, &texts.join("\n"));
         for (at, text) in texts.iter().enumerate() {
-            add_file(&mut engine, &format!("{at}.rego"), text).ok()?;
+            engine.add_file(&format!("{at}.rego"), text).ok()?;
         }
-        add_data(&mut engine, data).ok()?;
+        engine.add_data(data).ok()?;
         Some(Self {
             engine: PreparedEngine::new(engine),
             by_rule,
             exceptions,
         })
     }
+}
+
+/// The package of a file and what is in it, as it is written.
+fn read_file(file: &PolicyFile, version: RegoVersion) -> Option<(String, Ref<Module>)> {
+    let mut engine = parsed(&file.path, &with_full_calls(&file.text), version).ok()?;
+    let package = engine.get_packages().ok()?.into_iter().next()?;
+    let module = engine.get_modules().first()?.clone();
+    Some((package, module))
 }
 
 /// The texts of all rules by their names, and of all imports by the names that they give.

@@ -6,7 +6,7 @@ use regorus::{Engine, Value as RegoValue};
 use super::go_regex::{self, GoRegexes};
 use konverge_config::RegoVersion;
 
-type Answer = Result<RegoValue, RegoDifference>;
+pub(super) type Answer = Result<RegoValue, RegoDifference>;
 
 /// Why a function gives no value.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,14 @@ pub(super) enum RegoDifference {
     Arguments(&'static str),
     #[error("{0} differs from OPA, so it is refused: {1}")]
     Differs(&'static str, &'static str),
+    #[error("an operator or a function needs numbers: `%` whole ones, `-` numbers or sets")]
+    Numbers,
+    #[error("a division by zero")]
+    ByZero,
+    #[error(
+        "OPA computes with more digits than this engine, and they may decide here: compute with whole numbers, such as thousandths"
+    )]
+    TooManyDigits,
 }
 
 /// Adds the functions to an engine, in place of its own. The first version of Rego has `re_match`, too.
@@ -187,21 +195,12 @@ fn is_version(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sets::rego_comparisons;
+    use crate::sets::rego_engine::RuleEngine;
 
     fn answer(expression: &str) -> Result<String, String> {
-        let mut engine = Engine::new();
-        engine.set_strict_builtin_errors(true);
-        add(&mut engine, RegoVersion::V1);
-        let rule = format!("package a\nx := {expression}\n");
-        rego_comparisons::check(&[("a.rego", &rule)])?;
-        engine
-            .add_policy("a.rego".to_owned(), rule)
-            .map_err(|error| error.to_string())?;
-        let value = engine
-            .eval_rule("data.a.x".to_owned())
-            .map_err(|error| error.to_string())?;
-        Ok(value.to_string())
+        let mut engine = RuleEngine::new(RegoVersion::V1, expression);
+        engine.add_file("a.rego", &format!("package a\nx := {expression}\n"))?;
+        Ok(engine.evaluate("data.a.x")?.to_string())
     }
 
     /// What conftest says of each is asked by `tests/it/policy/opa_table.rs`.
@@ -230,6 +229,15 @@ mod tests {
             (r#"semver.is_valid("1.0")"#, "false"),
             (r#"upper("aé")"#, r#""AÉ""#),
             (r#"lower("AΣ")"#, r#""aσ""#),
+            ("{} < set()", "true"),
+            ("set() >= {1: 2}", "true"),
+            ("{1, 2} - {2}", "[1]"),
+            ("0.1 + 0.2 == 0.3", "true"),
+            ("floor(0.29 * 100)", "29"),
+            ("1 / 3 < 0.34", "true"),
+            ("round(100 * (2 / 3))", "67"),
+            ("abs(-1.5) + sum([0.1, 0.2])", "1.8"),
+            ("product([2, 3])", "6"),
         ] {
             assert_eq!(answer(expression).as_deref(), Ok(value), "{expression}");
         }
@@ -241,11 +249,11 @@ mod tests {
             ),
             (r#"regex.match("[a&&b]", "a")"#, "means something else in Go"),
             (r#"regex.match("a", 1)"#, "needs texts"),
-            ("{} < set()", "sets are in another order"),
-            ("set() >= {1: 2}", "sets are in another order"),
             ("walk([1])", "write `walk(DOCUMENT, [path, value])`"),
-            ("0.1 + 0.2 == 0.3", "computes decimals"),
-            ("3 * 1.1 != 3.3", "computes decimals"),
+            ("3 * 1.1 != 3.3", "more digits than this engine"),
+            ("product([2, 0.5])", "fewer digits than `*`"),
+            ("ceil(-0.5)", "between -1 and 0"),
+            ("sum([1.1, 1.1, 1.1]) > 3.3", "more digits than this engine"),
         ] {
             let refused = answer(expression).unwrap_err();
             assert!(refused.contains(why), "{expression}: {refused}");

@@ -5,51 +5,163 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use regorus::{Engine, Value as RegoValue, utils::limits::ExecutionTimerConfig};
+use regorus::{
+    Engine, PolicyLengthConfig, Value as RegoValue,
+    unstable::{Module, Ref},
+    utils::limits::ExecutionTimerConfig,
+};
 use serde_json::Value;
 
 use super::{
     rego_builtins, rego_differences, rego_functions, rego_imports,
+    rego_numbers::InexactNumbers,
+    rego_operators,
     rego_value::rego_value,
     rule::{PolicyFile, RULE_TIME, bound},
 };
 use konverge_config::RegoVersion;
 
+/// The longest line of a source.
+const MOST_COLUMNS: NonZeroU32 = NonZeroU32::new(4096).expect("it is not zero");
 /// The steps between two looks at the clock.
 const CLOCK_EVERY: NonZeroU32 = NonZeroU32::new(64).expect("it is not zero");
 
-/// An engine without rules.
-pub(super) fn new_engine(version: RegoVersion) -> Engine {
+/// An engine, with the functions that it lacks.
+#[derive(Clone)]
+pub(super) struct RuleEngine {
+    engine: Engine,
+    version: RegoVersion,
+    numbers: InexactNumbers,
+}
+
+impl RuleEngine {
+    /// One without rules, for those in this source.
+    pub(super) fn new(version: RegoVersion, source: &str) -> Self {
+        let mut engine = Engine::new();
+        engine.set_rego_v0(version == RegoVersion::V0);
+        // An error of a function is an error, and not *undefined*: a `deny` would never fire.
+        engine.set_strict_builtin_errors(true);
+        // What a rule prints may be a value of a pull request: it must not reach the log, where GitHub reads commands.
+        engine.set_gather_prints(true);
+        engine.set_execution_timer_config(ExecutionTimerConfig {
+            limit: RULE_TIME,
+            check_interval: CLOCK_EVERY,
+        });
+        // Calls in the place of operators make lines longer.
+        engine.set_policy_length_config(PolicyLengthConfig {
+            max_col: MOST_COLUMNS,
+            ..PolicyLengthConfig::default()
+        });
+        rego_functions::add(&mut engine);
+        rego_differences::add(&mut engine, version);
+        rego_builtins::add(&mut engine);
+        if version == RegoVersion::V0 {
+            rego_functions::add_old(&mut engine);
+        }
+        rego_functions::add_quotes(&mut engine, source);
+        let numbers = InexactNumbers::default();
+        numbers.add_to(&mut engine);
+        Self {
+            engine,
+            version,
+            numbers,
+        }
+    }
+
+    /// Adds a file, and returns its package.
+    ///
+    /// # Errors
+    /// It is not Rego, or has what is refused.
+    pub(super) fn add_file(&mut self, path: &str, text: &str) -> Result<String, String> {
+        let text = rego_imports::with_full_calls(text);
+        let mut read = parsed(path, &text, self.version)?;
+        let text = rego_operators::with_calls(&mut read, &text).map_err(|why| format!("{path}: {why}"))?;
+        let added = self.engine.add_policy(path.to_owned(), text);
+        added.map_err(|error| first_lines(&without_code(&error.to_string())))
+    }
+
+    /// Adds what is below `data`.
+    ///
+    /// # Errors
+    /// A file is not one map, or contradicts another.
+    pub(super) fn add_data(&mut self, data: &[PolicyFile]) -> Result<(), String> {
+        for file in data {
+            let documents = konverge_base::yaml::documents(&file.text)
+                .map_err(|error| format!("{}: {error}", file.path))?;
+            let [value @ Value::Object(_)] = &documents[..] else {
+                return Err(format!("{}: data is one map", file.path));
+            };
+            let added = self.engine.add_data(rego_value(value));
+            added.map_err(|error| format!("{}: {}", file.path, first_lines(&error.to_string())))?;
+        }
+        Ok(())
+    }
+
+    /// The files, in the order in which they were added.
+    pub(super) fn modules(&mut self) -> &[Ref<Module>] {
+        self.engine.get_modules()
+    }
+
+    /// What rules see as `input`.
+    pub(super) fn set_input(&mut self, input: RegoValue) {
+        self.engine.set_input(input);
+    }
+
+    /// The value of a rule, such as `data.main.deny`.
+    ///
+    /// # Errors
+    /// It cannot be evaluated, or not in time.
+    pub(super) fn evaluate(&mut self, path: &str) -> Result<RegoValue, String> {
+        self.numbers.forget();
+        let value = self.engine.eval_rule(path.to_owned());
+        let _ = self.engine.take_prints();
+        value.map_err(|error| {
+            let text = error.to_string();
+            match text.contains("execution exceeded time limit") {
+                true => too_slow(),
+                false => first_lines(&without_code(&text)),
+            }
+        })
+    }
+}
+
+/// An error of an evaluation without the line of code and its column: operators are calls there.
+fn without_code(text: &str) -> String {
+    let is_no_code = |line: &&str| {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        !rest.trim_start().starts_with('|')
+    };
+    let lines = text.lines().filter(is_no_code);
+    let lines = lines.map(|line| match line.starts_with("--> ") {
+        true => line.rsplit_once(':').map_or(line, |(place, _)| place),
+        false => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// An engine that has read one file, with its own operators.
+///
+/// # Errors
+/// It is not Rego.
+pub(super) fn parsed(path: &str, text: &str, version: RegoVersion) -> Result<Engine, String> {
     let mut engine = Engine::new();
     engine.set_rego_v0(version == RegoVersion::V0);
-    // An error of a function is an error, and not *undefined*: a `deny` would never fire.
-    engine.set_strict_builtin_errors(true);
-    // What a rule prints may be a value of a pull request: it must not reach the log, where GitHub reads commands.
-    engine.set_gather_prints(true);
-    engine.set_execution_timer_config(ExecutionTimerConfig {
-        limit: RULE_TIME,
-        check_interval: CLOCK_EVERY,
-    });
-    rego_functions::add(&mut engine);
-    rego_differences::add(&mut engine, version);
-    rego_builtins::add(&mut engine);
-    if version == RegoVersion::V0 {
-        rego_functions::add_old(&mut engine);
-    }
-    engine
+    let added = engine.add_policy(path.to_owned(), text.to_owned());
+    added.map_err(|error| first_lines(&error.to_string()))?;
+    Ok(engine)
 }
 
 /// An engine with all its rules. Its copies are kept from one stack to the next.
 pub(super) struct PreparedEngine {
-    engine: Engine,
-    spare: Mutex<Vec<Engine>>,
+    engine: RuleEngine,
+    spare: Mutex<Vec<RuleEngine>>,
 }
 
 /// A copy of such an engine, for one stack.
 pub(super) struct LentEngine<'e> {
     of: &'e PreparedEngine,
     /// None after an error.
-    engine: Option<Engine>,
+    engine: Option<RuleEngine>,
     input: RegoValue,
     /// What this stack has below `data` besides.
     data: Option<RegoValue>,
@@ -57,7 +169,7 @@ pub(super) struct LentEngine<'e> {
 
 impl PreparedEngine {
     /// Keeps an engine. An engine orders its statements when it is evaluated first, and its copies keep that order.
-    pub(super) fn new(engine: Engine) -> Self {
+    pub(super) fn new(engine: RuleEngine) -> Self {
         Self {
             engine,
             spare: Mutex::default(),
@@ -89,14 +201,14 @@ impl PreparedEngine {
     }
 
     /// Data is prepared again, which takes its time.
-    fn copy(&self, data: Option<&RegoValue>) -> Result<Engine, String> {
+    fn copy(&self, data: Option<&RegoValue>) -> Result<RuleEngine, String> {
         let mut engine = self.engine.clone();
-        let added = data.map_or(Ok(()), |data| engine.add_data(data.clone()));
+        let added = data.map_or(Ok(()), |data| engine.engine.add_data(data.clone()));
         added.map_err(|error| first_lines(&error.to_string()))?;
         Ok(engine)
     }
 
-    fn spare(&self) -> std::sync::MutexGuard<'_, Vec<Engine>> {
+    fn spare(&self) -> std::sync::MutexGuard<'_, Vec<RuleEngine>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,7 +236,7 @@ impl LentEngine<'_> {
                 engine
             }
         };
-        let value = evaluate(&mut engine, path)?;
+        let value = engine.evaluate(path)?;
         self.engine = Some(engine);
         Ok(value)
     }
@@ -140,49 +252,6 @@ impl Drop for LentEngine<'_> {
             self.of.spare().push(engine);
         }
     }
-}
-
-/// Adds a file, and returns its package.
-///
-/// # Errors
-/// It is not Rego.
-pub(super) fn add_file(engine: &mut Engine, path: &str, text: &str) -> Result<String, String> {
-    let text = rego_imports::with_full_calls(text).into_owned();
-    let added = engine.add_policy(path.to_owned(), text);
-    added.map_err(|error| first_lines(&error.to_string()))
-}
-
-/// Adds what is below `data`.
-///
-/// # Errors
-/// A file is not one map, or contradicts another.
-pub(super) fn add_data(engine: &mut Engine, data: &[PolicyFile]) -> Result<(), String> {
-    for file in data {
-        let documents =
-            konverge_base::yaml::documents(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
-        let [value @ Value::Object(_)] = &documents[..] else {
-            return Err(format!("{}: data is one map", file.path));
-        };
-        let added = engine.add_data(rego_value(value));
-        added.map_err(|error| format!("{}: {}", file.path, first_lines(&error.to_string())))?;
-    }
-    Ok(())
-}
-
-/// The value of a rule, such as `data.main.deny`.
-///
-/// # Errors
-/// It cannot be evaluated, or not in time.
-pub(super) fn evaluate(engine: &mut Engine, path: &str) -> Result<RegoValue, String> {
-    let value = engine.eval_rule(path.to_owned());
-    let _ = engine.take_prints();
-    value.map_err(|error| {
-        let text = error.to_string();
-        match text.contains("execution exceeded time limit") {
-            true => too_slow(),
-            false => first_lines(&text),
-        }
-    })
 }
 
 pub(super) fn too_slow() -> String {
@@ -212,9 +281,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_error_says_where_without_calls_that_nobody_wrote() {
+        let mut engine = RuleEngine::new(RegoVersion::V1, "");
+        let rule = "package p\n\nover if {\n\tinput.used * 1.1 > 3.3\n}\n";
+        engine.add_file("p.rego", rule).unwrap();
+        engine.set_input(rego_value(&json!({"used": 3})));
+        let why = engine.evaluate("data.p.over").unwrap_err();
+        assert!(
+            why.starts_with("--> p.rego:4 error: OPA computes with more digits"),
+            "{why}"
+        );
+        assert!(!why.contains("konverge_"), "{why}");
+        engine.set_input(rego_value(&json!({"used": 4})));
+        assert_eq!(engine.evaluate("data.p.over").unwrap(), RegoValue::from(true));
+    }
+
+    #[test]
     fn a_stack_does_not_see_the_input_of_the_one_before() {
-        let mut engine = new_engine(RegoVersion::V1);
-        add_file(&mut engine, "p.rego", "package p\nseen := input.name\n").unwrap();
+        let mut engine = RuleEngine::new(RegoVersion::V1, "");
+        engine
+            .add_file("p.rego", "package p\nseen := input.name\n")
+            .unwrap();
         let prepared = PreparedEngine::new(engine);
         let mut lent = prepared.lend();
         lent.set_input(rego_value(&json!({"name": "a"})));
