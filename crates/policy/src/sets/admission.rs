@@ -14,16 +14,13 @@ use super::{
     admission_match::Selected,
     admission_policy::{AdmissionPolicy, Binding, NotFound},
     admission_request::{self, AdmissionRequest, Namespaces},
-    policy_objects::{KnownCluster, PolicyObject, missing_knowledge},
+    policy_objects::{KnownCluster, PolicyObject},
     possible_reads::Mentions,
     rule::{PolicyFile, RuleFinding, RuleOutcome, Severity},
 };
 use konverge_base::model::plan_document::StackDocument;
 
 const GROUP: &str = "admissionregistration.k8s.io/";
-/// What only the API server knows.
-const UNKNOWN_WORDS: [&str; 4] = ["authorizer", "userInfo", "options", "dryRun"];
-
 /// The policies of a set.
 pub(super) struct AdmissionPolicies {
     library: AdmissionLibrary,
@@ -150,15 +147,7 @@ impl AdmissionPolicies {
                 return Applicability::Found(binding.severity, text);
             }
         }
-        let missing = missing_knowledge(
-            &policy.mentions,
-            &UNKNOWN_WORDS,
-            "policy",
-            "API server",
-            request,
-            namespaces,
-        );
-        if let Some(text) = missing {
+        if let Some(text) = policy.reads.missing("policy", "API server", request, namespaces) {
             return Applicability::Found(binding.severity, text);
         }
         let is_open = policy.mentions.may_read_unknown(request.resource);

@@ -9,9 +9,13 @@ use super::{
         AdmissionCode, AdmissionText, AnnotationText, FailurePolicy, NamedText, ValidationText,
     },
     admission_match::{LabelSelector, MatchResources},
+    policy_objects::ClusterReads,
     possible_reads::Mentions,
     rule::Severity,
 };
+
+/// What only the API server knows.
+const UNKNOWN_WORDS: [&str; 4] = ["authorizer", "userInfo", "options", "dryRun"];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -85,6 +89,7 @@ pub(super) struct AdmissionPolicy {
     pub param_kind: Option<ParamKind>,
     pub code: AdmissionCode,
     pub mentions: Mentions,
+    pub reads: ClusterReads,
     pub bindings: Vec<Binding>,
 }
 
@@ -122,6 +127,7 @@ impl AdmissionPolicy {
             constraints: spec.match_constraints,
             param_kind: spec.param_kind,
             code: AdmissionCode::compile(text, env)?,
+            reads: ClusterReads::of(&mentions, &UNKNOWN_WORDS),
             mentions,
             bindings: Vec::new(),
         })

@@ -14,7 +14,7 @@ use super::{
     admission_request::{self, AdmissionRequest, Namespaces, Operation},
     gatekeeper_match::ConstraintMatch,
     gatekeeper_template::{self as template, Template, TemplateCode},
-    policy_objects::{KnownCluster, PolicyObject, missing_knowledge},
+    policy_objects::{ClusterReads, KnownCluster, PolicyObject},
     possible_reads::Mentions,
     rego_engine::LentEngine,
     rego_value::{rego_value, with_fields},
@@ -86,6 +86,7 @@ struct Constraint {
     matches: ConstraintMatch,
     severity: Severity,
     mentions: Mentions,
+    reads: ClusterReads,
     /// For Rego.
     parameters: RegoValue,
     /// For CEL: the whole constraint.
@@ -151,6 +152,7 @@ impl GatekeeperRules {
             name: name.to_owned(),
             matches: spec.matches,
             severity,
+            reads: ClusterReads::of(&mentions, &UNKNOWN_WORDS),
             mentions,
             parameters: rego_value(&parameters),
             object,
@@ -250,15 +252,7 @@ impl Constraint {
             }
             Selected::Yes => {}
         }
-        let missing = missing_knowledge(
-            &self.mentions,
-            &UNKNOWN_WORDS,
-            "template",
-            "cluster",
-            request,
-            namespaces,
-        );
-        if let Some(text) = missing {
+        if let Some(text) = self.reads.missing("template", "cluster", request, namespaces) {
             return Applicability::Refused(text);
         }
         match self.mentions.may_read_unknown(request.resource) {

@@ -82,23 +82,39 @@ impl KnownCluster {
     }
 }
 
-/// Why a request is not decided here, if the words of a rule name what only the cluster knows: who reads them, and who knows
-/// them.
-pub(super) fn missing_knowledge(
-    mentions: &Mentions,
-    words: &[&str],
-    reader: &str,
-    knower: &str,
-    request: &AdmissionRequest<'_>,
-    namespaces: &Namespaces,
-) -> Option<String> {
-    if let Some(word) = words.iter().find(|word| mentions.has_word(word)) {
-        return Some(format!(
-            "the {reader} reads `{word}`, which only the {knower} knows"
-        ));
+/// What a rule reads that only the cluster knows, by the words in its source. They are looked for once.
+pub(super) struct ClusterReads {
+    word: Option<&'static str>,
+    reads_namespace: bool,
+}
+
+impl ClusterReads {
+    /// `words` are those of what only the cluster knows.
+    pub(super) fn of(mentions: &Mentions, words: &'static [&'static str]) -> Self {
+        let mut words = words.iter().copied();
+        Self {
+            word: words.find(|word| mentions.has_word(word)),
+            reads_namespace: mentions.has_word("namespaceObject"),
+        }
     }
-    let mut namespace = request.own_namespace().into_iter();
-    let is_missing = namespace.any(|name| !namespaces.contains_key(name));
-    (is_missing && mentions.has_word("namespaceObject"))
-        .then(|| format!("the {reader} reads `namespaceObject`, and the Namespace is not part of the stack"))
+
+    /// Why a request is not decided here: who reads it, and who knows it.
+    pub(super) fn missing(
+        &self,
+        reader: &str,
+        knower: &str,
+        request: &AdmissionRequest<'_>,
+        namespaces: &Namespaces,
+    ) -> Option<String> {
+        if let Some(word) = self.word {
+            return Some(format!(
+                "the {reader} reads `{word}`, which only the {knower} knows"
+            ));
+        }
+        let mut namespace = request.own_namespace().into_iter();
+        let is_missing = self.reads_namespace && namespace.any(|name| !namespaces.contains_key(name));
+        is_missing.then(|| {
+            format!("the {reader} reads `namespaceObject`, and the Namespace is not part of the stack")
+        })
+    }
 }
