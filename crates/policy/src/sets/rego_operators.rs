@@ -379,14 +379,28 @@ mod tests {
     fn a_loop_beside_a_name_in_a_call_is_one() {
         let mut engine = RuleEngine::new(RegoVersion::V1, "");
         let rules = "package p\n\nfound contains i if {\n\tsome i\n\tinput.base + i != input.ports[i]\n}\n\n\
-            rises if input.ports[0] < input.ports[_]\n\ndefault over := [1 | 0.1 + 0.2 == 0.3]\n";
+            rises if input.ports[0] < input.ports[_]\n\ndefault over := [1 | 0.1 + 0.2 == 0.3]\n\n\
+            parts[input.base + 1] := input.base / 2\n\nnext contains input.base + 1\n\n\
+            pairs contains x if {\n\tsome [x, input.base - 79] in [[7, 1], [8, 2]]\n}\n";
         engine.add_file("p.rego", rules).unwrap();
         engine.set_input(RegoValue::from(
             serde_json::json!({"base": 80, "ports": [80, 81, 90]}),
         ));
-        assert_eq!(engine.evaluate("data.p.found").unwrap().to_string(), "[2]");
-        assert_eq!(engine.evaluate("data.p.rises").unwrap().to_string(), "true");
-        assert_eq!(engine.evaluate("data.p.over").unwrap().to_string(), "[1]");
+        for (rule, value) in [
+            ("found", "[2]"),
+            ("rises", "true"),
+            ("over", "[1]"),
+            ("parts", r#"{"81":40}"#),
+            ("next", "[81]"),
+            ("pairs", "[7]"),
+        ] {
+            let found = engine.evaluate(&format!("data.p.{rule}"));
+            assert_eq!(
+                found.map(|found| found.to_string()).as_deref(),
+                Ok(value),
+                "{rule}"
+            );
+        }
     }
 
     #[test]
