@@ -181,22 +181,31 @@ fn ours(expression: &str) -> String {
     }
 }
 
-fn theirs(expression: &str) -> String {
-    let folder = folder("opa-table");
+/// What the rules of a file deny of an object, by conftest. `None` if it cannot read them.
+pub(super) fn denied_by_conftest(rules: &str, object: &Value) -> Option<Vec<String>> {
+    let folder = folder("opa-rules");
     fs::create_dir_all(folder.join("policy")).unwrap();
-    fs::write(folder.join("policy/rule.rego"), rule(expression)).unwrap();
-    fs::write(folder.join("object.json"), r#"{"kind": "ConfigMap"}"#).unwrap();
+    fs::write(folder.join("policy/rule.rego"), rules).unwrap();
+    fs::write(folder.join("object.json"), object.to_string()).unwrap();
     let output = Command::new(executable("conftest", "conftest"))
         .args(["test", "object.json", "--output", "json", "--policy", "policy"])
         .current_dir(&folder)
         .output()
         .unwrap();
     let answer: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    match answer.first() {
+    let failures = answer.first()?["failures"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let message = |failure: &Value| failure["msg"].as_str().unwrap_or_default().to_owned();
+    Some(failures.iter().map(message).collect())
+}
+
+fn theirs(expression: &str) -> String {
+    match denied_by_conftest(&rule(expression), &json!({"kind": "ConfigMap"})).as_deref() {
         None => "error".to_owned(),
-        Some(answer) => answer["failures"][0]["msg"]
-            .as_str()
-            .map_or("undefined".to_owned(), str::to_owned),
+        Some([]) => "undefined".to_owned(),
+        Some([message, ..]) => message.clone(),
     }
 }
 

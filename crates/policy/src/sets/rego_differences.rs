@@ -6,7 +6,7 @@ use regorus::{Engine, Value as RegoValue};
 use super::go_regex::{self, GoRegexes};
 use konverge_config::RegoVersion;
 
-pub(super) type Answer = Result<RegoValue, RegoDifference>;
+pub(super) type RegoAnswer = Result<RegoValue, RegoDifference>;
 
 /// Why a function gives no value.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +117,7 @@ pub(super) fn extend(
     engine: &mut Engine,
     name: &str,
     arity: u8,
-    function: impl Fn(&[RegoValue]) -> Answer + Clone + Send + Sync + 'static,
+    function: impl Fn(&[RegoValue]) -> RegoAnswer + Clone + Send + Sync + 'static,
 ) {
     let call = move |arguments: Vec<RegoValue>| Ok(function(&arguments)?);
     // It is the first extension of this name, which is the only way in which this fails.
@@ -164,7 +164,7 @@ fn cased<I: Iterator<Item = char>>(
     name: &'static str,
     arguments: &[RegoValue],
     case: impl Fn(char) -> I,
-) -> Answer {
+) -> RegoAnswer {
     let [text] = texts(name, arguments)?;
     let mut mapped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -16,7 +16,7 @@ use regorus::{
 
 use super::{
     go_float::{GoFloat, GoNumber},
-    rego_differences::{Answer, RegoDifference, extend},
+    rego_differences::{RegoAnswer, RegoDifference, extend},
     rego_functions::items,
 };
 
@@ -40,8 +40,8 @@ pub(super) const COMPARISONS: [(BoolOp, &str, &str); 6] = [
 /// Each whole number up to here has a place in 53 bits.
 const MOST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// The numbers that may differ from OPA's, by their bits, and how far. An evaluation goes on in one thread, and engines that
-/// are copies of each other share this.
+/// The numbers that may differ from OPA's, by their bits, and how far. An evaluation stays in one thread, and copies of an
+/// engine share this.
 #[derive(Clone, Default)]
 pub(super) struct InexactNumbers {
     by_thread: Arc<Mutex<HashMap<ThreadId, HashMap<u64, f64>>>>,
@@ -136,7 +136,7 @@ impl InexactNumbers {
 
     /// A number that may be so far from OPA's. It is moved away from one that somebody may have written, such as 1 or 0.1:
     /// numbers with its bits count as inexact.
-    fn inexact(&self, mut number: f64, mut distance: f64) -> Answer {
+    fn inexact(&self, mut number: f64, mut distance: f64) -> RegoAnswer {
         let digits = format!("{number:e}");
         if digits.split('e').next().is_some_and(|digits| digits.len() <= 16) {
             let away = 2.0 * distance.max(step(number));
@@ -153,7 +153,7 @@ impl InexactNumbers {
         Ok(RegoValue::from(number))
     }
 
-    fn compute(&self, operator: &ArithOp, a: &RegoValue, b: &RegoValue) -> Answer {
+    fn compute(&self, operator: &ArithOp, a: &RegoValue, b: &RegoValue) -> RegoAnswer {
         let (x, y) = (float(a)?, float(b)?);
         if matches!(operator, ArithOp::Div | ArithOp::Mod) && y == 0.0 {
             return Err(RegoDifference::ByZero);
@@ -195,7 +195,7 @@ impl InexactNumbers {
     }
 
     /// Adds or multiplies the items of a set or a list.
-    fn fold(&self, arguments: &[RegoValue], operator: &ArithOp, start: u64) -> Answer {
+    fn fold(&self, arguments: &[RegoValue], operator: &ArithOp, start: u64) -> RegoAnswer {
         let items = arguments.first().and_then(items);
         let mut items = items.ok_or(RegoDifference::Numbers)?;
         items.try_fold(RegoValue::from(start), |before, item| {
@@ -204,7 +204,7 @@ impl InexactNumbers {
     }
 
     /// Rounds a number to a whole one.
-    fn round(&self, number: &RegoValue, rounded: fn(f64) -> f64) -> Answer {
+    fn round(&self, number: &RegoValue, rounded: fn(f64) -> f64) -> RegoAnswer {
         let near = float(number)?;
         let distance = self.distance(near);
         if near.fract() == 0.0 && distance == 0.0 {

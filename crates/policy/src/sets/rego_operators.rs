@@ -23,7 +23,7 @@ struct OperatorCall {
 }
 
 /// What is written at a place instead of so many bytes.
-struct Change {
+struct SourceChange {
     at: usize,
     /// One place may have the end of a call and an operator behind it, or the starts of several, the outer one first.
     order: u8,
@@ -242,7 +242,7 @@ impl OperatorCalls {
         let places = token_places(text)?;
         let mut changes = Vec::new();
         let mut change = |at, order, length, text| {
-            changes.push(Change {
+            changes.push(SourceChange {
                 at,
                 order,
                 length,
