@@ -212,13 +212,11 @@ fn compile_rego(source: &RegoSource, mentions: &mut Mentions) -> Result<Template
     // Whatever is wrong with the names in it is told now, and not for each object. The clones of the engine keep the order
     // of statements that it finds for its first evaluation.
     engine.set_input(RegoValue::from(json!({"review": {}, "parameters": {}})));
-    if let Err(why) = engine.evaluate(&rule) {
-        if ["not a valid rule path", "could not find function", "undefined"]
-            .iter()
-            .any(|words| why.contains(words))
-        {
-            return Err(why);
-        }
+    let names = ["not a valid rule path", "could not find function", "undefined"];
+    if let Err(why) = engine.evaluate(&rule)
+        && names.iter().any(|words| why.contains(words))
+    {
+        return Err(why);
     }
     Ok(TemplateCode::Rego {
         engine: Box::new(PreparedEngine::new(engine)),

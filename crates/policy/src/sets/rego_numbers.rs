@@ -92,22 +92,9 @@ impl InexactNumbers {
                 )),
             }
         });
-        let roundings: [(&'static str, fn(f64) -> f64); 3] =
-            [("floor", f64::floor), ("ceil", f64::ceil), ("round", f64::round)];
-        for (name, rounded) in roundings {
-            let own = self.clone();
-            extend(engine, name, 1, move |arguments| {
-                let number = arguments.first().ok_or(RegoDifference::Numbers)?;
-                let near = float(number)?;
-                if name != "round" && near > -1.0 && near < 0.0 {
-                    return Err(RegoDifference::Differs(
-                        name,
-                        "OPA takes a number between -1 and 0 for a positive one",
-                    ));
-                }
-                own.round(number, rounded)
-            });
-        }
+        self.add_rounding(engine, "floor", f64::floor);
+        self.add_rounding(engine, "ceil", f64::ceil);
+        self.add_rounding(engine, "round", f64::round);
         let own = self.clone();
         extend(engine, "abs", 1, move |arguments| {
             let number = arguments.first().ok_or(RegoDifference::Numbers)?;
@@ -115,6 +102,21 @@ impl InexactNumbers {
                 true => own.compute(&ArithOp::Sub, &RegoValue::from(0_u64), number),
                 false => Ok(number.clone()),
             }
+        });
+    }
+
+    fn add_rounding(&self, engine: &mut Engine, name: &'static str, rounded: fn(f64) -> f64) {
+        let own = self.clone();
+        extend(engine, name, 1, move |arguments| {
+            let number = arguments.first().ok_or(RegoDifference::Numbers)?;
+            let near = float(number)?;
+            if name != "round" && near > -1.0 && near < 0.0 {
+                return Err(RegoDifference::Differs(
+                    name,
+                    "OPA takes a number between -1 and 0 for a positive one",
+                ));
+            }
+            own.round(number, rounded)
         });
     }
 
