@@ -207,6 +207,16 @@ mod tests {
         assert_eq!(GoFloat::decimal(f64::INFINITY), None);
     }
 
+    /// The bits that are left out are just a half; what is left of the division decides.
+    #[test]
+    fn a_half_is_rounded_to_the_even_number_and_a_little_more_up() {
+        let half = ((1_u128 << 65) | 2) * 3;
+        let mantissa = |numerator| GoFloat::rounded(false, numerator, 3, 0).unwrap().mantissa;
+        assert_eq!(mantissa(half), 1 << 63);
+        assert_eq!(mantissa(half + 1), (1 << 63) + 1);
+        assert_eq!(mantissa(half - 1), 1 << 63);
+    }
+
     #[test]
     fn what_is_far_below_only_rounds() {
         let large = GoFloat::whole(1 << 63).unwrap();
