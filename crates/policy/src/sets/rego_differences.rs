@@ -253,6 +253,7 @@ mod tests {
             ("3 * 1.1 != 3.3", "more digits than this engine"),
             ("product([2, 0.5])", "fewer digits than `*`"),
             ("ceil(-0.5)", "between -1 and 0"),
+            ("product(numbers.range(2, 90000))", "more digits than this engine"),
             ("sum([1.1, 1.1, 1.1]) > 3.3", "more digits than this engine"),
         ] {
             let refused = answer(expression).unwrap_err();
