@@ -176,6 +176,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Ci(args) => super::ci::run(&args, context).await,
         Command::Health(args) => super::health::run(&args, context).await,
         Command::Portal(args) => super::portal::run(&args, context).await,
+        #[cfg(feature = "serve")]
         Command::Serve(args) => super::serve::run(&args, context).await,
         Command::Notify(args) => super::notify::run(&args, context).await,
         Command::State(args) => super::state::run(&args, context).await,

@@ -84,6 +84,7 @@ pub enum Command {
     /// Write the pages that show what stands, since when and by whom
     Portal(super::portal::Args),
     /// Serve these pages and their JSON from the store
+    #[cfg(feature = "serve")]
     Serve(super::serve::Args),
     /// Test the receivers of notifications
     Notify(super::notify::Args),

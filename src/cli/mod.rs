@@ -41,6 +41,7 @@ mod preview;
 mod progress;
 mod rollout;
 mod rule_worker;
+#[cfg(feature = "serve")]
 mod serve;
 mod set;
 mod state;

@@ -19,6 +19,7 @@ pub mod manual_approver;
 pub mod models;
 pub mod notify_test;
 pub mod package_lock_update;
+#[cfg(feature = "serve")]
 pub mod portal;
 pub mod rollout;
 pub mod selected_stacks;

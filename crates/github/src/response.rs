@@ -154,7 +154,8 @@ pub(super) fn redirect_target(status: StatusCode, headers: &HeaderMap, base_path
 
 fn path_below(address: &str, base_path: &str) -> Option<String> {
     let uri: http::Uri = address.parse().ok()?;
-    let path = uri.path_and_query()?.as_str();
+    let path = uri.path_and_query().map(|path| path.as_str());
+    let path = path.filter(|path| path.starts_with('/'))?;
     Some(path.strip_prefix(base_path).unwrap_or(path).to_owned())
 }
 
@@ -236,5 +237,7 @@ mod tests {
             next_page(&headers, "/api/v3").unwrap(),
             "/repositories/1/issues/2/comments?page=2"
         );
+        let without_path = self::headers(&[("link", "<*>; rel=\"next\"")]);
+        assert_eq!(next_page(&without_path, ""), None);
     }
 }

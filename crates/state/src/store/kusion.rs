@@ -3,15 +3,10 @@
 
 use bytes::Bytes;
 use reqwest::StatusCode;
-use serde_json::{Value, json};
-use sqlx::{Connection, MySqlConnection, Row};
 use url::Url;
 
 use super::{Key, StoreError, StoreOptions, http_client::HttpClient, location::StoreLocation, sql};
-use konverge_base::{
-    error::chain,
-    secrets::{AddressParts, AddressQuery, credential_in},
-};
+use konverge_base::secrets::{AddressParts, AddressQuery, credential_in};
 
 /// The key of a state, in Kusion's terms. Empty fields are not part of the query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -89,73 +84,5 @@ pub async fn in_mysql(
     if database.is_empty() || database.contains('/') {
         return Err(place.error("it names no database, as in mysql://user@host/database".to_owned()));
     }
-    let failed = |error: sqlx::Error| sql::connect_error(&place.shown, "state", &error);
-    let options = sql::mysql_options(&place, &database);
-    let mut connection = sql::mysql_connection(&options).await.map_err(failed)?;
-    let asked = sql::with_timeout(sql::DEADLINE, async {
-        Ok(newest_row(&mut connection, query, &place).await)
-    });
-    let asked = asked.await.map_err(failed)?;
-    // The query is answered; an error at closing does not matter.
-    let _ = connection.close().await;
-    asked
-}
-
-async fn newest_row(
-    connection: &mut MySqlConnection,
-    query: &KusionQuery,
-    place: &StoreLocation,
-) -> Result<Option<Bytes>, StoreError> {
-    let failed = |error: sqlx::Error| sql::connect_error(&place.shown, "state", &error);
-    // Casts, because a column may have any type of text or number.
-    let clusters: Vec<String> = sqlx::query_scalar(
-        "SELECT DISTINCT CAST(COALESCE(cluster, '') AS CHAR) FROM state
-         WHERE project = ? AND stack = ? AND (? = '' OR tenant = ?) AND (? = '' OR cluster = ?)",
-    )
-    .bind(&query.project)
-    .bind(&query.stack)
-    .bind(&query.tenant)
-    .bind(&query.tenant)
-    .bind(&query.cluster)
-    .bind(&query.cluster)
-    .fetch_all(&mut *connection)
-    .await
-    .map_err(failed)?;
-    if clusters.len() > 1 {
-        return Err(place.error(format!(
-            "states of several clusters are kept for that stack: {}; name one: `--cluster NAME`",
-            clusters.join(", ").escape_debug()
-        )));
-    }
-    let row = sqlx::query(
-        "SELECT CAST(COALESCE(tenant, '') AS CHAR), CAST(serial AS UNSIGNED), CAST(resources AS CHAR) FROM state
-         WHERE project = ? AND stack = ? AND (? = '' OR tenant = ?) AND (? = '' OR cluster = ?)
-         ORDER BY serial DESC LIMIT 1",
-    )
-    .bind(&query.project)
-    .bind(&query.stack)
-    .bind(&query.tenant)
-    .bind(&query.tenant)
-    .bind(&query.cluster)
-    .bind(&query.cluster)
-    .fetch_optional(&mut *connection)
-    .await
-    .map_err(failed)?;
-    let Some(row) = row else { return Ok(None) };
-    let tenant: String = row.try_get(0).map_err(failed)?;
-    let serial: u64 = row.try_get(1).map_err(failed)?;
-    let resources: Option<String> = row.try_get(2).map_err(failed)?;
-    let resources: Value = match resources.as_deref().map(str::trim) {
-        None | Some("") => Value::Null,
-        Some(text) => serde_json::from_str(text).map_err(|error| {
-            place.error(format!(
-                "serial {serial}: its resources are not valid JSON: {}",
-                chain(&error)
-            ))
-        })?,
-    };
-    let document = json!({
-        "tenant": tenant, "project": query.project, "stack": query.stack, "serial": serial, "resources": resources,
-    });
-    Ok(Some(document.to_string().into()))
+    sql::newest_kusion_state(&place, &database, query).await
 }

@@ -16,6 +16,7 @@ mod location;
 mod memory;
 mod options;
 mod oss;
+#[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
 mod sql;
 
 use async_trait::async_trait;

@@ -1,6 +1,8 @@
 //! PostgreSQL and MySQL (MariaDB): one table of keys and contents.
 //! `postgres://USER@HOST:PORT/DATABASE/PREFIX`; the password comes from `PGPASSWORD` or `MYSQL_PWD`.
 
+mod kusion_table;
+
 use std::{future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -13,6 +15,8 @@ use sqlx::{
 
 use tokio::sync::OnceCell;
 
+pub(super) use kusion_table::newest_kusion_state;
+
 use super::{Created, Key, Store, StoreError, location::StoreLocation};
 use konverge_base::{
     error::chain,
@@ -20,7 +24,7 @@ use konverge_base::{
 };
 
 const CONNECTIONS: u32 = 8;
-pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(30);
 /// The maximum duration of connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -153,7 +157,7 @@ fn postgres_options(place: &StoreLocation, database: &str) -> PgConnectOptions {
 }
 
 /// The options of a MySQL or MariaDB connection. Network connections must verify the server.
-pub(super) fn mysql_options(place: &StoreLocation, database: &str) -> MySqlConnectOptions {
+fn mysql_options(place: &StoreLocation, database: &str) -> MySqlConnectOptions {
     let mut options = MySqlConnectOptions::new()
         .host(&place.host)
         .port(place.url.port().unwrap_or(3306))
@@ -174,12 +178,12 @@ pub(super) fn mysql_options(place: &StoreLocation, database: &str) -> MySqlConne
     options
 }
 
-pub(super) async fn mysql_connection(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
+async fn mysql_connection(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
     with_timeout(CONNECT_DEADLINE, MySqlConnection::connect_with(options)).await
 }
 
 /// Awaits an answer of the server, with a timeout.
-pub(super) async fn with_timeout<T>(
+async fn with_timeout<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
@@ -195,7 +199,7 @@ pub(super) async fn with_timeout<T>(
 
 /// Maps an error of the server. SQLSTATE class 28 is authorization, 42501 a missing privilege; MySQL uses
 /// 42000 for the latter.
-pub(super) fn connect_error(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
+fn connect_error(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
     let (url, key, why) = (url.to_owned(), key.to_owned(), chain(error));
     let denied =
         code(error).is_some_and(|code| code.starts_with("28") || code == "42501" || why.contains("denied"));

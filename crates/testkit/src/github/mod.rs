@@ -260,6 +260,16 @@ fn answer(
             .push(format!("{method} {path}: not below {}", shared.prefix));
         return Some(reply(404, &[], &json!({"message": "Not Found"})));
     };
+    if !headers.contains_key(header::USER_AGENT) {
+        inner.violations.push(format!(
+            "{method} {route}: GitHub answers no request without a user agent"
+        ));
+        return Some(reply(
+            403,
+            &[],
+            &json!({"message": "Request forbidden by administrative rules."}),
+        ));
+    }
     if let Err(why) = contract::check(method, route, query, body) {
         inner.violations.push(format!("{method} {route}: {why}"));
     }
