@@ -95,6 +95,7 @@ impl StoreLocation {
     }
 
     /// The user in the URL.
+    #[cfg(feature = "sql")]
     pub(super) fn user(&self) -> Option<&str> {
         Some(self.url.username()).filter(|user| !user.is_empty())
     }
