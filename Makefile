@@ -57,6 +57,7 @@ fmt:
 clippy:
 	scripts/parts install rust
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --package konverge --no-default-features -- -D warnings
 
 deny:
 	scripts/parts install cargo-deny

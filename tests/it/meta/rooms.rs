@@ -137,10 +137,14 @@ fn crates() -> BTreeMap<String, PathBuf> {
     named.chain([("konverge".to_owned(), root())]).collect()
 }
 
+fn manifest(folder: &Path) -> toml::Table {
+    let text = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+    text.parse().expect("a manifest is TOML")
+}
+
 /// The dependencies of a crate, without those that only its tests have.
 fn dependencies(folder: &Path) -> BTreeSet<String> {
-    let text = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
-    let manifest: toml::Table = text.parse().expect("a manifest is TOML");
+    let manifest = manifest(folder);
     let listed = manifest.get("dependencies").and_then(toml::Value::as_table);
     listed
         .into_iter()
@@ -160,6 +164,17 @@ fn the_directions_are_those_of_the_map() {
         })
         .collect();
     assert_eq!(table("Directions"), actual);
+}
+
+#[test]
+fn the_profile_of_make_build_names_each_of_our_crates() {
+    let profile = &manifest(&root())["profile"]["fast"]["package"];
+    let named = profile.as_table().expect("the profile's packages").keys();
+    let named: BTreeSet<_> = named
+        .map(|name| name.strip_prefix("konverge-").unwrap_or(name).to_owned())
+        .collect();
+    let program = crates().into_keys().filter(|name| name != TESTKIT);
+    assert_eq!(named, program.collect());
 }
 
 /// The code without line comments: a doc link names rooms too, and is no import.
