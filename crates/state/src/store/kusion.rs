@@ -5,21 +5,10 @@ use bytes::Bytes;
 use reqwest::StatusCode;
 use url::Url;
 
+pub use super::kusion_query::KusionQuery;
+
 use super::{Key, StoreError, StoreOptions, http_client::HttpClient, location::StoreLocation, sql};
 use konverge_base::secrets::{AddressParts, AddressQuery, credential_in};
-
-/// The key of a state, in Kusion's terms. Empty fields are not part of the query.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KusionQuery {
-    /// Tenant of the releases.
-    pub tenant: String,
-    /// Name of the project.
-    pub project: String,
-    /// Name of the stack.
-    pub stack: String,
-    /// The cluster, by which v0.9 separated states.
-    pub cluster: String,
-}
 
 /// The answer of Kusion's HTTP backend. The address is `urlPrefix` plus `getLatestURLFormat`, whose `%s`
 /// stand for tenant, project, stack and cluster in this order. An address without `%s` is used unchanged.

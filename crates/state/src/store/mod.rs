@@ -12,6 +12,7 @@ mod http;
 mod http_client;
 mod interruptible;
 pub mod kusion;
+mod kusion_query;
 mod location;
 mod memory;
 mod options;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Store, StoreError, kusion::KusionQuery, location::StoreLocation};
+use super::{Store, StoreError, kusion_query::KusionQuery, location::StoreLocation};
 
 pub(super) fn sql(place: &StoreLocation, _: &str) -> Result<Arc<dyn Store>, StoreError> {
     Err(refused(place))

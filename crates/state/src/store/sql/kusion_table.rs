@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, MySqlConnection, Row};
 
 use super::{
-    super::{StoreError, kusion::KusionQuery, location::StoreLocation},
+    super::{StoreError, kusion_query::KusionQuery, location::StoreLocation},
     DEADLINE, connect_error, mysql_connection, mysql_options, with_timeout,
 };
 use konverge_base::error::chain;
