@@ -34,8 +34,8 @@ pub fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duratio
 
 /// As [`between`]. GitHub says whole seconds, so that its clock seems to go back by less than one from one answer to the next.
 fn between_answers(from: Timestamp, to: Timestamp) -> Option<Duration> {
-    match to.duration_since(from).as_millis() {
-        -999..0 => Some(Duration::ZERO),
+    match between(to, from) {
+        Some(back) if back < Duration::from_secs(1) => Some(Duration::ZERO),
         _ => between(from, to),
     }
 }
@@ -77,12 +77,14 @@ mod tests {
         ] {
             assert_eq!(elapsed(&since, &now, watched), expected, "{now:?} {watched:?}");
         }
-        // GitHub's clock has whole seconds.
-        let early = ClockReading {
-            local: at(0),
-            server: Some(at(-1) + Duration::from_millis(100)),
-        };
-        assert_eq!(elapsed(&since, &early, None), seconds(0));
+        // GitHub's clock has whole seconds, so it may seem to go back by any part of one.
+        for back in [1, 999_999, 1_000_000, 900_000_000, 999_999_999] {
+            let early = ClockReading {
+                local: at(0),
+                server: Some(at(0) - Duration::from_nanos(back)),
+            };
+            assert_eq!(elapsed(&since, &early, None), seconds(0), "{back}");
+        }
         // The start has no second clock.
         let alone = reading(0, None);
         assert_eq!(
