@@ -26,7 +26,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
 use konverge_repo::{affected::ClosureFile, git::Repository};
-use konverge_run::{Notes, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
+use konverge_run::{NoNotes, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -37,13 +37,6 @@ const CLOSE: &str = "<!-- /bench:kcl -->";
 
 /// The file that names a project: copies are told apart by it.
 const NAMED: &str = "project.yaml";
-
-struct Quiet;
-
-impl Notes for Quiet {
-    fn note(&self, _: &str) {}
-    fn command(&self, _: &str) {}
-}
 
 /// The example, its projects copied until there are enough stacks, and somewhere to keep a cache.
 struct Bench {
@@ -75,7 +68,7 @@ fn run(dir: PathBuf, env: BTreeMap<String, String>) -> RunContext {
         writes: std::sync::Arc::default(),
         cancel: tokio_util::sync::CancellationToken::new(),
         events: Arc::new(NoEvents),
-        notes: Arc::new(Quiet),
+        notes: Arc::new(NoNotes),
     }
 }
 

@@ -28,7 +28,7 @@ use konverge_base::{
 };
 use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
 use konverge_repo::affected::ClosureFile;
-use konverge_run::{Notes, OpenRevision, RevisionSpec, RunContext};
+use konverge_run::{NoNotes, OpenRevision, RevisionSpec, RunContext};
 use konverge_testkit::{
     apps::{HELLO_FILE, QUICKSTART, hello_binary, workspace, write_hello_stack, write_stack},
     git::Repository,
@@ -41,13 +41,6 @@ const ROUNDS: usize = 5;
 const VERSIONS: (&str, &str) = ("0.2.1", "0.3.0");
 /// The argument with which this program is the floor.
 const FLOOR: &str = "--floor";
-
-struct Quiet;
-
-impl Notes for Quiet {
-    fn note(&self, _: &str) {}
-    fn command(&self, _: &str) {}
-}
 
 /// Seconds for a process that has to succeed; its output must hold this many stacks.
 fn time(command: &mut Command, stacks: usize) -> f64 {
@@ -123,7 +116,7 @@ fn run(repository: &Path) -> RunContext {
         writes: Arc::default(),
         cancel: tokio_util::sync::CancellationToken::new(),
         events: Arc::new(NoEvents),
-        notes: Arc::new(Quiet),
+        notes: Arc::new(NoNotes),
     }
 }
 

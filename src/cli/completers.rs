@@ -10,7 +10,7 @@ use konverge_base::{
     model::event::NoEvents,
     secrets::{HashKey, Secrets},
 };
-use konverge_run::{Notes, RunContext};
+use konverge_run::{NoNotes, RunContext};
 
 /// Offers the stacks of the repository.
 pub(super) fn stacks() -> ArgValueCompleter {
@@ -96,12 +96,4 @@ fn typed_repo() -> Option<String> {
         Some(pair[1].clone())
     };
     joined.or_else(apart).filter(|dir| !dir.is_empty())
-}
-
-struct NoNotes;
-
-impl Notes for NoNotes {
-    fn note(&self, _: &str) {}
-
-    fn command(&self, _: &str) {}
 }

@@ -10,7 +10,7 @@ use konverge_base::{
     model::{CommitId, event::NoEvents},
     secrets::{HashKey, Secrets},
 };
-use konverge_run::{BranchHistory, CloneHistory, Notes, RunContext};
+use konverge_run::{BranchHistory, CloneHistory, NoNotes, RunContext};
 use serde_json::{Value, json};
 
 use super::deployments::only_dry_runs_of;
@@ -324,14 +324,6 @@ async fn what_says_nothing_of_what_is_recorded_is_refused() {
     let unborn = konverge.dir(unborn.path()).env("XDG_STATE_HOME", &states).run();
     let said = unborn.expect(0).stderr;
     assert!(said.contains("no stack has pending changes"), "{said}");
-}
-
-struct NoNotes;
-
-impl Notes for NoNotes {
-    fn note(&self, _: &str) {}
-
-    fn command(&self, _: &str) {}
 }
 
 /// Another run may have been made from a clone that is newer than this one.

@@ -18,7 +18,7 @@ use konverge_base::{
     model::event::NoEvents,
     secrets::{HashKey, Secrets},
 };
-use konverge_run::{Notes, RunContext};
+use konverge_run::{NoNotes, RunContext};
 
 use crate::support::{
     git::Repository,
@@ -31,14 +31,6 @@ fn set(repository: &Repository, arguments: &[&str]) -> Outcome {
         .dir(repository.path())
         .with_kcl()
         .run()
-}
-
-struct NoNotes;
-
-impl Notes for NoNotes {
-    fn note(&self, _: &str) {}
-
-    fn command(&self, _: &str) {}
 }
 
 /// The context of a run in a repository, without a cache.

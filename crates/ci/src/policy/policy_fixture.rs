@@ -14,7 +14,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_policy::Stage;
 use konverge_repo::git::Repository;
-use konverge_run::{Notes, RunContext, rule_evaluator::RuleEvaluator};
+use konverge_run::{NoNotes, RunContext, rule_evaluator::RuleEvaluator};
 
 use crate::{
     policy::{
@@ -30,14 +30,6 @@ use crate::{
 
 /// The folder of the stack of [`plan`].
 const FOLDER: &str = "apps/shop/prod";
-
-struct NoNotes;
-
-impl Notes for NoNotes {
-    fn note(&self, _: &str) {}
-
-    fn command(&self, _: &str) {}
-}
 
 /// `aaaa…`.
 pub(crate) fn commit(name: char) -> CommitId {
