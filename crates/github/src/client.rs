@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
@@ -275,23 +276,26 @@ impl Client {
             .await
     }
 
-    /// Retries by our policy, and gives up when a run that was asked to stop has no time left.
-    async fn send_with_retries(
-        &self,
-        classify: impl Fn(&GithubError) -> RetryDecision,
-        method: &Method,
-        path: &str,
-        body: Option<&Value>,
+    /// Retries by our policy, and gives up when a run that was asked to stop has no time left. Boxed: otherwise the compiler
+    /// checks for each caller again that all below may move between threads.
+    fn send_with_retries<'a>(
+        &'a self,
+        classify: fn(&GithubError) -> RetryDecision,
+        method: &'a Method,
+        path: &'a str,
+        body: Option<&'a Value>,
         need: TokenPermission,
-    ) -> Result<Response, GithubError> {
-        let tries = self
-            .patience
-            .run(classify, || self.send_once(method.clone(), path, body, need));
-        let done = self.interrupt.unless_silent(tries).await;
-        done.unwrap_or_else(|stopped| {
-            Err(GithubError::Unreachable {
-                operation: operation(method, path),
-                cause: stopped.to_string(),
+    ) -> BoxFuture<'a, Result<Response, GithubError>> {
+        Box::pin(async move {
+            let tries = self
+                .patience
+                .run(classify, || self.send_once(method.clone(), path, body, need));
+            let done = self.interrupt.unless_silent(tries).await;
+            done.unwrap_or_else(|stopped| {
+                Err(GithubError::Unreachable {
+                    operation: operation(method, path),
+                    cause: stopped.to_string(),
+                })
             })
         })
     }
