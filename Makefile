@@ -93,4 +93,4 @@ release: ## what a release holds for this machine's processor, checked for glibc
 	scripts/release "$(MACHINE)"
 
 docs: ## the API's documentation, with every link checked
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --lib
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps

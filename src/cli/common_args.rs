@@ -227,7 +227,7 @@ pub(super) struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
     #[arg(long = "spec", value_name = "FILE", help_heading = STACKS, conflicts_with_all = ["names", "all", "pending", "shard", "rev", "worktree", "base"])]
     pub path: Option<PathBuf>,
-    /// The identity for the state of --spec; default: spec/<file name>
+    /// The identity for the state of --spec; default: spec/FILE
     #[arg(long, value_name = "IDENTITY", requires = "path", help_heading = STACKS)]
     pub stack: Option<String>,
 }

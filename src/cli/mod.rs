@@ -44,6 +44,8 @@ mod rule_worker;
 #[cfg(feature = "serve")]
 mod serve;
 mod set;
+#[cfg(test)]
+mod shown_commands_tests;
 mod state;
 mod status;
 mod test;

@@ -286,3 +286,44 @@ fn refused(path: &RepoPath, why: &str) -> UserError {
         .at(path.to_string(), None, None)
         .hint("the files are as they were; put a plain file there that you may write, and run it again")
 }
+
+#[cfg(test)]
+mod tests {
+    use konverge_base::{
+        model::event::NoEvents,
+        secrets::{HashKey, Secrets},
+    };
+    use konverge_run::NoNotes;
+
+    use super::*;
+
+    /// Of two files none is written if one is not what was edited any more.
+    #[test]
+    fn all_files_are_written_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunContext {
+            dir: folder.path().to_owned(),
+            env: Default::default(),
+            secrets: Secrets::new(HashKey::random()),
+            cancel: Default::default(),
+            writes: Arc::default(),
+            events: Arc::new(NoEvents),
+            notes: Arc::new(NoNotes),
+        };
+        let [dev, prod] = ["dev.k", "prod.k"];
+        let edited = |path: &str| EditedFile {
+            path: RepoPath::normalize(path).unwrap(),
+            before: (*b"before").into(),
+            after: (*b"after").into(),
+        };
+        let read = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
+        std::fs::write(folder.path().join(dev), "before").unwrap();
+        std::fs::write(folder.path().join(prod), "somebody edited it meanwhile").unwrap();
+        let files = [edited(dev), edited(prod)];
+        let refused = write(&run, folder.path(), &files).unwrap_err();
+        assert!(refused.message.contains("changed on the disk"), "{refused}");
+        assert_eq!(read(dev), "before");
+        write(&run, folder.path(), &files[..1]).unwrap();
+        assert_eq!(read(dev), "after");
+    }
+}

@@ -43,6 +43,7 @@ pub mod objects;
 pub mod octokit;
 pub mod openid;
 pub mod package_registry;
+pub mod pages;
 pub mod payloads;
 pub mod performance;
 pub mod portal_server;

@@ -1,61 +1,19 @@
-//! The docs: pages that are generated are up to date, links lead somewhere, YAML blocks of konverge.yaml are valid, and
-//! every `konverge` command that is shown is one that the program knows.
+//! The docs: pages that are generated are up to date, links lead somewhere, and YAML blocks of konverge.yaml are valid.
+//! That every command is known is a unit test of the command line.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use clap::CommandFactory;
-use konverge::cli::Cli;
 use konverge_config::Config;
 use konverge_testing::StackTest;
 
 use crate::support::{ci_stage::Stage, cluster::Cluster, git::Repository, process::Konverge};
-
-pub fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
-pub fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![
-        root().join("README.md"),
-        root().join("ARCHITECTURE.md"),
-        root().join("CONTRIBUTING.md"),
-        root().join("SECURITY.md"),
-    ];
-    let mut folders = vec![root().join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ext| ext == "md") {
-                pages.push(path);
-            }
-        }
-    }
-    pages.push(root().join("konfig-example/README.md"));
-    pages
-}
-
-/// The blocks of a language in a page.
-pub fn blocks(text: &str, language: &str) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        if let Some(info) = line.strip_prefix("```") {
-            let body: Vec<_> = lines
-                .by_ref()
-                .take_while(|line| !line.starts_with("```"))
-                .collect();
-            if info == language {
-                blocks.push(body.join("\n"));
-            }
-        }
-    }
-    blocks
-}
+pub use crate::support::{
+    pages::{blocks, pages},
+    root,
+};
 
 #[test]
 fn generated_pages_are_up_to_date() {
@@ -225,32 +183,6 @@ fn blocks_that_are_shown_are_of_a_known_kind() {
     }
 }
 
-#[test]
-fn commands_that_are_shown_are_known() {
-    let mut seen = 0;
-    for page in pages() {
-        let text = fs::read_to_string(&page).unwrap();
-        for block in ["sh", "yaml", "groovy"]
-            .map(|language| blocks(&text, language))
-            .concat()
-        {
-            let commands = block.lines().map(command);
-            for line in commands.filter(|line| line.starts_with("konverge ")) {
-                seen += 1;
-                let words = words(line);
-                let parsed = Cli::command().try_get_matches_from(&words);
-                assert!(
-                    parsed.is_ok(),
-                    "{}: `{line}`: {}",
-                    page.display(),
-                    parsed.unwrap_err()
-                );
-            }
-        }
-    }
-    assert!(seen >= 10, "{seen} commands");
-}
-
 /// Every key that a command prints is described in its section of the page.
 #[test]
 fn json_documents_are_described() {
@@ -391,31 +323,6 @@ fn man_pages_are_made() {
         .collect();
     assert!(names.len() > 30, "{names:?}");
     assert!(!names.iter().any(|name| name.contains("__")), "{names:?}");
-}
-
-/// A line of a shell, of a pipeline's list or of a Jenkinsfile as the command that it holds, without where its output
-/// goes.
-fn command(line: &str) -> &str {
-    let line = line.split(['#', '>']).next().unwrap_or_default();
-    let line = line.split("||").next().unwrap_or_default().trim();
-    let line = line.strip_prefix("- ").unwrap_or(line);
-    line.strip_prefix("sh '")
-        .map_or(line, |line| line.trim_end_matches('\''))
-}
-
-/// Words of a command line, with double quotes.
-fn words(line: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut quoted = false;
-    for c in line.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
-            c => words.last_mut().unwrap().push(c),
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 /// Each attack and each promise of the tables names tests and files that exist, and where it ends.

@@ -2,9 +2,6 @@
 
 use std::{fs, path::Path};
 
-use konverge_base::model::RepoPath;
-use konverge_run::code_change::EditedFile;
-
 use super::set;
 use crate::support::{
     git::Repository,
@@ -191,28 +188,6 @@ fn files_that_cannot_be_edited_stay() {
         1,
         &["storefront/dev"],
     );
-}
-
-/// Of two files none is written if one is not what was edited any more.
-#[test]
-fn all_files_are_written_or_none() {
-    let repository = Repository::konfig_example();
-    let run = super::context(&repository);
-    let file = |path: &str, before: &[u8]| EditedFile {
-        path: RepoPath::normalize(path).unwrap(),
-        before: before.into(),
-        after: (*b"after").into(),
-    };
-    let known = repository.read(DEV);
-    let files = [
-        file(DEV, known.as_bytes()),
-        file("appops/storefront/prod/main.k", b"somebody edited it meanwhile"),
-    ];
-    let refused = konverge::ops::set::write(&run, repository.path(), &files).unwrap_err();
-    assert!(refused.message.contains("changed on the disk"), "{refused}");
-    assert_eq!(repository.git(["status", "--porcelain"]), "");
-    konverge::ops::set::write(&run, repository.path(), &files[..1]).unwrap();
-    assert_eq!(repository.read(DEV), "after");
 }
 
 /// A checkout that may only be read.
