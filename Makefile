@@ -22,7 +22,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-build: ## an optimised binary, and the pinned KCL core where it finds it
+build: ## a binary that is quick to build, and the pinned KCL core where it finds it
 	$(CARGO) build --profile fast --locked --package konverge
 	$(TARGET)/fast/konverge kcl install
 
