@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo parts test test-all example lint fmt clippy deny fuzz mutants bench build-times docs site image release
+.PHONY: help build demo parts test test-all example lint fmt clippy typos deny fuzz mutants bench build-times docs site image release
 
 CARGO ?= cargo
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
@@ -48,7 +48,7 @@ test-all: parts example release ## also what is slower: release, image, other st
 example: parts ## the example's own checks: formatted, linted, tested, golden
 	$(MAKE) -C konfig-example check-core PYTHON="$$(scripts/parts path kcl)"
 
-lint: fmt clippy deny ## rustfmt, clippy and cargo-deny, as CI wants them
+lint: fmt clippy typos deny ## rustfmt, clippy, typos and cargo-deny, as CI wants them
 
 fmt:
 	scripts/parts install rust
@@ -58,6 +58,10 @@ clippy:
 	scripts/parts install rust
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --package konverge --no-default-features -- -D warnings
+
+typos:
+	scripts/parts install typos
+	"$$(scripts/parts path typos)"
 
 deny:
 	scripts/parts install cargo-deny

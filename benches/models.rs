@@ -83,9 +83,10 @@ fn main() {
         fs::remove_dir_all(bench.folder("kubernetes")).unwrap();
     }
     for (name, source, kind, _) in KINDS {
-        let source = match source.starts_with("cluster:") {
-            true => source.to_owned(),
-            false => operators.join(source).display().to_string(),
+        let source = if source.starts_with("cluster:") {
+            source.to_owned()
+        } else {
+            operators.join(source).display().to_string()
         };
         bench.import(&source, Some(kind), name);
     }
@@ -183,9 +184,12 @@ impl Bench {
 fn lines(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
-        .map(|path| match path.is_dir() {
-            true => lines(&path),
-            false => fs::read_to_string(path).unwrap().lines().count(),
+        .map(|path| {
+            if path.is_dir() {
+                lines(&path)
+            } else {
+                fs::read_to_string(path).unwrap().lines().count()
+            }
         })
         .sum()
 }

@@ -302,9 +302,10 @@ fn rego(whole: bool) -> Vec<PolicyFile> {
         "object.kind == \"Deployment\"\n\trequired := {\"team\", \"app.kubernetes.io/name\"}\n\tmissing := required - {key | some key, _ in object.metadata.labels}\n\tcount(missing) > 0\n\tmsg := sprintf(\"no labels %v\", [missing])",
         "object.kind == \"ConfigMap\"\n\tsome key, value in object.data\n\tregex.match(`^-----BEGIN`, value)\n\tmsg := sprintf(\"%s is a key\", [key])",
     ];
-    let object = match whole {
-        true => "some resource in input.resources\n\tobject := resource.after",
-        false => "object := input",
+    let object = if whole {
+        "some resource in input.resources\n\tobject := resource.after"
+    } else {
+        "object := input"
     };
     let rules: String = (0..RULES)
         .map(|n| {

@@ -165,9 +165,10 @@ async fn argocd_paths(args: &Args, context: &CliContext) -> Result<u8, UserError
             (false, true) => Selection::Affected,
             (false, false) => Selection::Named(args.names.clone()),
         },
-        rev: match args.revisions.worktree {
-            true => None,
-            false => args.revisions.rev.clone().or_else(|| Some("HEAD".to_owned())),
+        rev: if args.revisions.worktree {
+            None
+        } else {
+            args.revisions.rev.clone().or_else(|| Some("HEAD".to_owned()))
         },
         base: args.revisions.base.clone(),
         ..OpenRequest::default()
@@ -179,9 +180,10 @@ async fn argocd_paths(args: &Args, context: &CliContext) -> Result<u8, UserError
         lines.push_str(&format!("{}\t{}\n", stack.id, log(&paths)));
     }
     context.print(&lines);
-    Ok(match args.exit_code && !selected.stacks.is_empty() {
-        true => 2,
-        false => 0,
+    Ok(if args.exit_code && !selected.stacks.is_empty() {
+        2
+    } else {
+        0
     })
 }
 

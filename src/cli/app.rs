@@ -43,10 +43,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 };
                 super::context::write_all(&mut std::io::stdout().lock(), &json::document(&document));
             }
-            match error.use_stderr() {
-                true => print_usage_error(&error),
+            if error.use_stderr() {
+                print_usage_error(&error)
+            } else {
                 // Printing fails only if nobody reads.
-                false => drop(error.print()),
+                drop(error.print())
             }
             return ExitCode::from(code);
         }
@@ -96,9 +97,10 @@ fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
 /// Prints what is wrong with the command line. What clap calls a tip is a hint everywhere else.
 fn print_usage_error(error: &clap::Error) {
     let is_plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
-    let text = match is_plain {
-        true => error.render().to_string(),
-        false => error.render().ansi().to_string(),
+    let text = if is_plain {
+        error.render().to_string()
+    } else {
+        error.render().ansi().to_string()
     };
     super::context::write_all(&mut std::io::stderr().lock(), &with_hints(&text));
 }
@@ -107,9 +109,10 @@ fn with_hints(text: &str) -> String {
     const GREEN: &str = "\u{1b}[32m";
     let lines = text.split_inclusive('\n').map(|line| {
         let start = line.trim_start().trim_start_matches(GREEN);
-        match start.starts_with("tip:") {
-            true => line.replacen("tip:", "hint:", 1),
-            false => line.to_owned(),
+        if start.starts_with("tip:") {
+            line.replacen("tip:", "hint:", 1)
+        } else {
+            line.to_owned()
         }
     });
     lines.collect()

@@ -88,9 +88,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         Selection::Affected => FileScope::Change,
     };
     let root = repository_root(&run.dir)?;
-    let selected = match args.staged {
-        true => selected_stacks::open_staged(&run, request.shard).await?,
-        false => selected_stacks::open(&run, &request).await?,
+    let selected = if args.staged {
+        selected_stacks::open_staged(&run, request.shard).await?
+    } else {
+        selected_stacks::open(&run, &request).await?
     };
     let scope = CheckScope {
         files,

@@ -114,9 +114,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     // The result of the run must be published on GitHub.
     run.begin_writes()?;
-    let ended = match tests {
-        true => ci::run_tests(&run, &options, &JobTester).await?,
-        false => ci::run(&run, &options).await?,
+    let ended = if tests {
+        ci::run_tests(&run, &options, &JobTester).await?
+    } else {
+        ci::run(&run, &options).await?
     };
     context.print(&ended.text);
     Ok(ended.code)

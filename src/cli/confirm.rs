@@ -184,13 +184,14 @@ fn rollback_question(plan: &StackPlan, serial: u64) -> String {
 }
 
 fn check_terminal() -> Result<(), UserError> {
-    match std::io::stdin().is_terminal() {
-        true => Ok(()),
-        false => Err(UserError::new(
+    if std::io::stdin().is_terminal() {
+        Ok(())
+    } else {
+        Err(UserError::new(
             ErrorKind::Usage,
             "confirmation required but stdin is not a terminal",
         )
-        .hint("if this is intended, add `--yes`")),
+        .hint("if this is intended, add `--yes`"))
     }
 }
 

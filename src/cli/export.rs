@@ -133,11 +133,12 @@ impl Args {
     fn artifact(&self) -> Result<Option<ArtifactReference>, UserError> {
         let usage = |what: &str| UserError::new(ErrorKind::Usage, what);
         if !self.to.starts_with("oci://") {
-            return match self.to.contains("://") {
-                true => Err(usage(
+            return if self.to.contains("://") {
+                Err(usage(
                     "`--to` is a folder, or an address that begins with `oci://`",
-                )),
-                false => Ok(None),
+                ))
+            } else {
+                Ok(None)
             };
         }
         if !matches!(self.tool, Tool::Argocd | Tool::Flux) {

@@ -46,9 +46,10 @@ pub(super) fn grouped(root: Command) -> Command {
         for command in names.iter().filter_map(|name| root.find_subcommand(name)) {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             let aliases: Vec<_> = command.get_visible_aliases().collect();
-            let aliases = match aliases.is_empty() {
-                true => String::new(),
-                false => format!(" [also: {}]", aliases.join(", ")),
+            let aliases = if aliases.is_empty() {
+                String::new()
+            } else {
+                format!(" [also: {}]", aliases.join(", "))
             };
             text.push_str(&format!("  {:NAMES$} {about}{aliases}\n", command.get_name()));
         }

@@ -57,9 +57,10 @@ impl Args {
             adopt: self.adopt,
         };
         let is_silent = said.cloud.is_none() && said.store.is_none() && said.cluster.is_none();
-        match is_silent && std::io::stdin().is_terminal() && context.interactive() && !context.in_ci() {
-            true => asked(said, context),
-            false => Ok(said),
+        if is_silent && std::io::stdin().is_terminal() && context.interactive() && !context.in_ci() {
+            asked(said, context)
+        } else {
+            Ok(said)
         }
     }
 }
@@ -150,9 +151,10 @@ fn nothing_compiles(cores: &CoreTrials) -> UserError {
 /// What each core compiled, as a table.
 fn show_cores(cores: &CoreTrials, context: &CliContext) {
     if !cores.rows.is_empty() {
-        let which = match cores.stacks < cores.all_stacks {
-            true => format!("{} of {} stacks", cores.stacks, cores.all_stacks),
-            false => "every stack".to_owned(),
+        let which = if cores.stacks < cores.all_stacks {
+            format!("{} of {} stacks", cores.stacks, cores.all_stacks)
+        } else {
+            "every stack".to_owned()
         };
         context.note(&format!("tried: {which} with the KCL core"));
     }

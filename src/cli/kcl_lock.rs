@@ -26,9 +26,10 @@ pub(super) struct Args {
 /// The last package that could not be locked, after the others.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let request = LockRequest {
-        selection: match args.names.is_empty() {
-            true => Selection::All,
-            false => Selection::Named(args.names.clone()),
+        selection: if args.names.is_empty() {
+            Selection::All
+        } else {
+            Selection::Named(args.names.clone())
         },
         renewed: args.update.clone(),
     };

@@ -101,9 +101,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                     context.print(&format!("{}: {}\n", log(model.file.as_str()), log(difference)));
                 }
             }
-            match stale.is_empty() {
-                true => context.note(&format!("{} up to date", plural(count, "model folder"))),
-                false => context.note("`konverge models import` with the same source writes them again"),
+            if stale.is_empty() {
+                context.note(&format!("{} up to date", plural(count, "model folder")))
+            } else {
+                context.note("`konverge models import` with the same source writes them again")
             }
             Ok(u8::from(!stale.is_empty()))
         }

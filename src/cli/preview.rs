@@ -75,9 +75,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         ..run
     };
     let mut session = args.opened.open(&run, live, KeyUse::Look, false).await?;
-    let adopts = match args.opened.names_stacks() || live == Live::Never {
-        true => BTreeSet::new(),
-        false => adopted_stacks::add_proposed(&mut session).await?,
+    let adopts = if args.opened.names_stacks() || live == Live::Never {
+        BTreeSet::new()
+    } else {
+        adopted_stacks::add_proposed(&mut session).await?
     };
     let documents = Documents::default();
     let visitor = (args.output == PlanOutput::Plan).then_some(&documents as &dyn DocumentVisitor);

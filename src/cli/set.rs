@@ -277,14 +277,13 @@ fn print(args: &Args, context: &CliContext, prepared: &PreparedEdits) {
     if prepared.files.is_empty() {
         return context.note("every file sets these values already");
     }
-    match prepared.plan.stacks.is_empty() {
-        true => context.note("no Spec changes"),
-        false => {
-            let style = Style {
-                color: context.color(),
-            };
-            context.print(&format!("\n{}", report::terminal::plan(&prepared.plan, style)));
-        }
+    if prepared.plan.stacks.is_empty() {
+        context.note("no Spec changes")
+    } else {
+        let style = Style {
+            color: context.color(),
+        };
+        context.print(&format!("\n{}", report::terminal::plan(&prepared.plan, style)));
     }
     if args.check {
         context.note("nothing was written (`--check`)");

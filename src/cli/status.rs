@@ -69,9 +69,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if let Some(shard) = args.stacks.shard {
         shard.keep(&mut targets);
     }
-    let status = match args.watch {
-        true => status::watch(&session.planning, &targets).await?,
-        false => status::run(&session.planning, &targets).await?,
+    let status = if args.watch {
+        status::watch(&session.planning, &targets).await?
+    } else {
+        status::run(&session.planning, &targets).await?
     };
     context.print(&match args.output {
         StatusOutput::Json => report::json::document(&status),

@@ -84,9 +84,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     };
     let is_named = request.selection != Selection::Affected && request.shard.is_none();
     let selected = selected_stacks::open(&run, &request).await?;
-    let report = match args.live {
-        true => stack_tests::live::run(&run, &selected).await?,
-        false => stack_tests::run(&run, &selected, is_named).await?,
+    let report = if args.live {
+        stack_tests::live::run(&run, &selected).await?
+    } else {
+        stack_tests::run(&run, &selected, is_named).await?
     };
     if let Some(file) = &args.junit {
         let xml = context.secrets.mask_finished(&report::junit(&report));

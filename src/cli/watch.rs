@@ -63,9 +63,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         ..run
     };
     let request = OpenRequest {
-        selection: match args.names.is_empty() {
-            true => Selection::Affected,
-            false => Selection::Named(args.names.clone()),
+        selection: if args.names.is_empty() {
+            Selection::Affected
+        } else {
+            Selection::Named(args.names.clone())
         },
         base: args.base.clone(),
         live: if args.preview { Live::Auto } else { Live::Never },

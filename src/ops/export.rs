@@ -85,14 +85,15 @@ pub fn write(run: &RunContext, to: &Path, exported: &Exported) -> Result<PathBuf
     let is_there = check_replaced(&place, &exported.document)?;
     // A reader of the folder sees one export or the other, and a run that is killed leaves the earlier one.
     let fresh = to.join(format!(".konverge-{}", uuid::Uuid::new_v4().simple()));
-    let written = write_files(&fresh, exported).and_then(|()| match is_there {
-        true => {
+    let written = write_files(&fresh, exported).and_then(|()| {
+        if is_there {
             let old = fresh.with_extension("old");
             fs::rename(&place, &old)?;
             fs::rename(&fresh, &place)?;
             fs::remove_dir_all(&old)
+        } else {
+            fs::rename(&fresh, &place)
         }
-        false => fs::rename(&fresh, &place),
     });
     if written.is_err() {
         // It may not have been created.
@@ -146,11 +147,12 @@ fn check_replaced(place: &Path, document: &Document) -> Result<bool, UserError> 
     let is_ours = earlier.is_some_and(|earlier| {
         earlier["stack"] == document.stack.as_str() && earlier["target"] == document.target
     });
-    match is_ours {
-        true => Ok(true),
-        false => Err(refuse(
+    if is_ours {
+        Ok(true)
+    } else {
+        Err(refuse(
             "this folder holds no earlier export of the stack for the same tool",
-        )),
+        ))
     }
 }
 

@@ -129,9 +129,10 @@ impl<'a> FileEvents<'a> {
     /// The root was removed, or a new folder cannot be watched.
     pub(super) fn take_written(&mut self) -> Result<WrittenPaths, FileEventError> {
         self.read()?;
-        match self.root.is_dir() {
-            true => Ok(std::mem::replace(&mut self.written, nothing())),
-            false => Err(FileEventError::Removed(self.root.clone())),
+        if self.root.is_dir() {
+            Ok(std::mem::replace(&mut self.written, nothing()))
+        } else {
+            Err(FileEventError::Removed(self.root.clone()))
         }
     }
 

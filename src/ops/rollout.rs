@@ -250,9 +250,10 @@ async fn open(run: &RunContext) -> Result<(StateBackend, Config), UserError> {
 
 async fn find(backend: &StateBackend, config: &Config, name: &str) -> Result<StoredRollout, UserError> {
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    let stored = match is_name {
-        true => backend.states.rollout(name).await?,
-        false => None,
+    let stored = if is_name {
+        backend.states.rollout(name).await?
+    } else {
+        None
     };
     stored.ok_or_else(|| {
         let known: Vec<_> = config
@@ -260,13 +261,15 @@ async fn find(backend: &StateBackend, config: &Config, name: &str) -> Result<Sto
             .iter()
             .map(|rollout| rollout.name.as_str())
             .collect();
-        let what = match known.contains(&name) {
-            true => format!("the rollout {} was never begun", log(name)),
-            false => format!("there is no rollout {}", log(name)),
+        let what = if known.contains(&name) {
+            format!("the rollout {} was never begun", log(name))
+        } else {
+            format!("there is no rollout {}", log(name))
         };
-        UserError::new(ErrorKind::Usage, what).hint(match known.is_empty() {
-            true => "konverge.yaml has no `rollouts`".to_owned(),
-            false => format!("konverge.yaml has {}", known.join(", ")),
+        UserError::new(ErrorKind::Usage, what).hint(if known.is_empty() {
+            "konverge.yaml has no `rollouts`".to_owned()
+        } else {
+            format!("konverge.yaml has {}", known.join(", "))
         })
     })
 }

@@ -139,9 +139,10 @@ impl<'a> Watch<'a> {
             affected.stacks.retain(|stack| named.contains(&stack.id));
         }
         let targets = self.opened.sides().targets(&affected);
-        let plan = match self.live && !targets.is_empty() {
-            true => self.live_plan(&targets).await?,
-            false => self.opened.plan(&self.run, &targets).await?,
+        let plan = if self.live && !targets.is_empty() {
+            self.live_plan(&targets).await?
+        } else {
+            self.opened.plan(&self.run, &targets).await?
         };
         Ok(WatchEvent {
             files,

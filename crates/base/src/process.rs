@@ -169,12 +169,13 @@ impl Program {
             path: self.executable.path().to_owned(),
             source,
         })?;
-        match all.len() > self.most_output {
-            true => Err(ProcessError::TooMuch {
+        if all.len() > self.most_output {
+            Err(ProcessError::TooMuch {
                 path: self.executable.path().to_owned(),
                 limit: self.most_output,
-            }),
-            false => Ok(all),
+            })
+        } else {
+            Ok(all)
         }
     }
 }

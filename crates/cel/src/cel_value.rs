@@ -123,9 +123,10 @@ impl<C: Val + Clone> Val for Shared<'_, C> {
     where
         Self: 'v,
     {
-        match self.0.keys.is_empty() {
-            true => self.0.value.as_iterable(),
-            false => Some(self),
+        if self.0.keys.is_empty() {
+            self.0.value.as_iterable()
+        } else {
+            Some(self)
         }
     }
 

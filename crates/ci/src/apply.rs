@@ -53,9 +53,10 @@ pub(super) async fn run(
     if agreeing == DispatchApprovers::Environment && !approved.is_empty() {
         reviewers::require_run_approval(job).await?;
     }
-    let restored = match approved.digests.is_empty() {
-        true => None,
-        false => restore::restore(job, branch, &approved.digests, &agreeing).await?,
+    let restored = if approved.digests.is_empty() {
+        None
+    } else {
+        restore::restore(job, branch, &approved.digests, &agreeing).await?
     };
     let mut approved = approved;
     if let Some(restored) = &restored {
@@ -338,9 +339,10 @@ async fn apply_pending(
         newer: &newer,
         left_alone: left_alone.len(),
         elsewhere: &elsewhere,
-        arrived: match report.stacks.is_empty() {
-            true => Vec::new(),
-            false => commits_since_apply::since_last_apply(job, head, known).await,
+        arrived: if report.stacks.is_empty() {
+            Vec::new()
+        } else {
+            commits_since_apply::since_last_apply(job, head, known).await
         },
         pulls: reviews.pull_requests_of(&report),
         findings: &findings,

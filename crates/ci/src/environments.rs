@@ -46,9 +46,10 @@ impl<'a> EnvironmentScope<'a> {
                     name.escape_debug()
                 ),
             )
-            .hint(match known.is_empty() {
-                true => "give stacks an environment: `stacks: [{match: 'appops/*/prod', environment: production}]`".to_owned(),
-                false => format!("rules name {}", known.join(", ").escape_debug()),
+            .hint(if known.is_empty() {
+"give stacks an environment: `stacks: [{match: 'appops/*/prod', environment: production}]`".to_owned()
+            } else {
+format!("rules name {}", known.join(", ").escape_debug())
             })),
             _ => Ok(Self {
                 environment,
@@ -148,9 +149,10 @@ impl<'a> EnvironmentScope<'a> {
                 names.join(", ")
             ),
         )
-        .hint(match guarded.is_empty() {
-            true => "the next run of this job applies it, once the job of that environment has ended well",
-            false => "the next run applies it, once that is done",
+        .hint(if guarded.is_empty() {
+            "the next run of this job applies it, once the job of that environment has ended well"
+        } else {
+            "the next run applies it, once that is done"
         });
         apply::stopped_outcome(target, StackResult::HeldBack, &failure)
     }

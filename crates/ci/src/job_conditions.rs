@@ -29,9 +29,10 @@ fn may_hold(condition: &str, event: &str) -> bool {
     };
     reader.tokens.reverse();
     let outcome = reader.any();
-    match reader.tokens.is_empty() {
-        true => outcome.may_hold,
-        false => true,
+    if reader.tokens.is_empty() {
+        outcome.may_hold
+    } else {
+        true
     }
 }
 
@@ -126,10 +127,7 @@ impl<'a> ConditionReader<'a> {
             }
             _ => Outcome::UNKNOWN,
         };
-        match is_equal {
-            true => outcome,
-            false => outcome.not(),
-        }
+        if is_equal { outcome } else { outcome.not() }
     }
 
     /// A name or a text, without the arguments of a function.

@@ -117,9 +117,10 @@ impl Job {
         if introduces {
             targets = with_every_stack(targets, &revisions);
         }
-        let backend = match grants.store {
-            true => self.backend(&protected, KeyUse::Make).await?,
-            false => None,
+        let backend = if grants.store {
+            self.backend(&protected, KeyUse::Make).await?
+        } else {
+            None
         };
         let adopted = match (&backend, &revisions.base) {
             (Some(backend), Some(base)) if grants.clusters => {

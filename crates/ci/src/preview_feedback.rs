@@ -208,9 +208,12 @@ pub(super) fn run_info(
 /// The number of stacks because of which the preview fails. The change that adds `konverge.yaml` answers for all of them.
 fn failed_stacks(plan: &Plan, opened: &OpenedChange) -> usize {
     let config = &opened.planning.config;
-    let fails = |stack: &&StackPlan| match opened.introduces {
-        true => stack.error.is_some(),
-        false => preview::is_failure(stack, config),
+    let fails = |stack: &&StackPlan| {
+        if opened.introduces {
+            stack.error.is_some()
+        } else {
+            preview::is_failure(stack, config)
+        }
     };
     plan.stacks.iter().filter(fails).count()
 }

@@ -128,9 +128,10 @@ impl Deployments {
                 let now = self.client.deployment_state(id).await?;
                 let is_told = now == Some(wanted)
                     || (now, wanted) == (Some(DeploymentState::InProgress), DeploymentState::Queued);
-                match is_told {
-                    true => Ok(()),
-                    false => self.set_state(id, wanted, &description).await,
+                if is_told {
+                    Ok(())
+                } else {
+                    self.set_state(id, wanted, &description).await
                 }
             }
         }

@@ -142,9 +142,10 @@ impl LateApprover for RestoredStack {
 /// Checks that a resource may be restored without a person. `follows_rotation`: with a new version of a secret, too.
 fn check_restorable(resource: &ResourcePlan, follows_rotation: bool) -> Result<(), UserError> {
     takes_nothing_away(resource)?;
-    match follows_rotation {
-        true => Ok(()),
-        false => writes_no_rotation(resource),
+    if follows_rotation {
+        Ok(())
+    } else {
+        writes_no_rotation(resource)
     }
 }
 

@@ -301,12 +301,11 @@ async fn publish(publisher: &Publisher<'_>, event: &PullRequestEvent, tested: Te
         ..CommentMarker::new(MarkerKind::Tests, "")
     };
     let says_nothing = page.says_nothing() || (job.options.comment == CommentRule::Changes && !page.fails());
-    match says_nothing {
-        true => publisher.no_comment(event.number, &marker).await,
-        false => {
-            let render = |budget| markdown::stack_tests(&page, &info, Some(&marker), budget);
-            publisher.comment(event.number, &marker, render).await;
-        }
+    if says_nothing {
+        publisher.no_comment(event.number, &marker).await
+    } else {
+        let render = |budget| markdown::stack_tests(&page, &info, Some(&marker), budget);
+        publisher.comment(event.number, &marker, render).await;
     }
     JobResult {
         code: u8::from(page.fails()),

@@ -180,9 +180,10 @@ fn scheduled_applies<'a>(workflow: &Value, job: &'a Value) -> impl Iterator<Item
 
 /// The environments that a job applies; `None` if it applies all, or if they cannot be determined.
 fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
-    let applying: Vec<_> = match may_start(workflow, job, "push") {
-        true => steps(job).filter(|step| is_konverge(step)).collect(),
-        false => scheduled_applies(workflow, job).collect(),
+    let applying: Vec<_> = if may_start(workflow, job, "push") {
+        steps(job).filter(|step| is_konverge(step)).collect()
+    } else {
+        scheduled_applies(workflow, job).collect()
     };
     let limits = applying.iter().map(|step| limits_of(workflow, job, step));
     let limits: Vec<_> = limits.collect::<Option<_>>()?;

@@ -115,9 +115,10 @@ impl GoogleLogin {
         account: &str,
     ) -> Result<(String, Duration), CloudError> {
         let file = || CredentialsFile::of_environment(&self.environment).transpose();
-        let token = match self.is_by_job() {
-            true => self.job_exchange(client, Some(account), GKE_SCOPE).await?,
-            false => match file()? {
+        let token = if self.is_by_job() {
+            self.job_exchange(client, Some(account), GKE_SCOPE).await?
+        } else {
+            match file()? {
                 Some(CredentialsFile::ExternalAccount(file)) => {
                     let subject = file.subject_token(client).await?;
                     let exchange = Exchange::of_file(&file)?.acting_as(account)?;
@@ -129,7 +130,7 @@ impl GoogleLogin {
                         expected: "GOOGLE_WORKLOAD_IDENTITY_PROVIDER in a job with `id-token: write`",
                     });
                 }
-            },
+            }
         };
         Ok((token.bearer, token.lifetime))
     }

@@ -65,12 +65,13 @@ pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, 
         return Ok(body);
     }
     let why = format!("{status}{}", server_words(&body));
-    match status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-        true => Err(CloudError::Unavailable {
+    if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+        Err(CloudError::Unavailable {
             what: what.to_owned(),
             why,
-        }),
-        false => Err(CloudError::refused(what, why)),
+        })
+    } else {
+        Err(CloudError::refused(what, why))
     }
 }
 

@@ -188,9 +188,10 @@ impl StackRules<'_> {
         let hits = |(glob, rule): &(Option<StackGlob>, &StackRule)| {
             stacks.iter().any(|stack| {
                 let ids = [&stack.id, &stack.names];
-                match is_of_folder(rule) {
-                    true => matches_folder(glob.as_ref(), &stack.folder),
-                    false => ids.iter().any(|id| matches(glob.as_ref(), id, &stack.folder)),
+                if is_of_folder(rule) {
+                    matches_folder(glob.as_ref(), &stack.folder)
+                } else {
+                    ids.iter().any(|id| matches(glob.as_ref(), id, &stack.folder))
                 }
             })
         };

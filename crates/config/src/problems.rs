@@ -257,9 +257,10 @@ impl Config {
                             rule.pattern.escape_debug(),
                             login.escape_debug()
                         ),
-                        match defined.is_empty() {
-                            true => "define it under `logins`".to_owned(),
-                            false => format!("define it under `logins`; defined are {}", defined.join(", ")),
+                        if defined.is_empty() {
+                            "define it under `logins`".to_owned()
+                        } else {
+                            format!("define it under `logins`; defined are {}", defined.join(", "))
                         },
                     )
                 })

@@ -439,9 +439,10 @@ impl PolicySetConfig {
     /// What a denial does. Those that `override.by` names may override it, unless the set says otherwise.
     pub fn enforcement(&self) -> PolicyEnforcement {
         let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
-        self.enforce.unwrap_or(match names {
-            true => PolicyEnforcement::Override,
-            false => PolicyEnforcement::Always,
+        self.enforce.unwrap_or(if names {
+            PolicyEnforcement::Override
+        } else {
+            PolicyEnforcement::Always
         })
     }
 }

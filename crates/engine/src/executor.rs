@@ -297,9 +297,10 @@ impl<'a> Executor<'a> {
             if node.planned.public.action == Action::Unchanged && !node.provisional {
                 continue;
             }
-            let message = match node.is_deletion {
-                false => format!("not tried: {why}"),
-                true => format!("not deleted: {why}"),
+            let message = if node.is_deletion {
+                format!("not deleted: {why}")
+            } else {
+                format!("not tried: {why}")
             };
             self.note(
                 &node.planned.item.id,

@@ -142,9 +142,10 @@ fn cause(task: &HookTask, changing: &[&&ResourcePlan]) -> String {
         }
     };
     let Some(first) = changing.first() else {
-        return match task.always {
-            true => format!("it runs {word} every apply (`konverge/hook-on: always`)"),
-            false => "no run of this version has ended well yet".to_owned(),
+        return if task.always {
+            format!("it runs {word} every apply (`konverge/hook-on: always`)")
+        } else {
+            "no run of this version has ended well yet".to_owned()
         };
     };
     let more = match changing.len() - 1 {

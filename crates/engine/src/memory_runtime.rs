@@ -391,9 +391,10 @@ impl Runtime for MemoryRuntime {
         for planned in planned {
             let name = name_of(&planned.item.id).to_owned();
             self.world().needs.insert(name, planned.item.needs.clone());
-            let result = match sink.cancelled() {
-                true => Err(UserError::new(ErrorKind::Interrupted, "not tried")),
-                false => self.write(&planned, sink).await,
+            let result = if sink.cancelled() {
+                Err(UserError::new(ErrorKind::Interrupted, "not tried"))
+            } else {
+                self.write(&planned, sink).await
             };
             if let (Ok(_), Some(task)) = (&result, scope.hooks.get(&planned.item.id)) {
                 let name = name_of(&planned.item.id).to_owned();
@@ -430,9 +431,10 @@ impl Journal for MemoryRuntime {
 
     async fn fence(&self) -> Result<(), UserError> {
         let world = self.world();
-        match world.journal_ended || world.faults.lease_lost {
-            true => Err(UserError::new(ErrorKind::Store, "the lease is lost")),
-            false => Ok(()),
+        if world.journal_ended || world.faults.lease_lost {
+            Err(UserError::new(ErrorKind::Store, "the lease is lost"))
+        } else {
+            Ok(())
         }
     }
 }
@@ -442,9 +444,10 @@ impl Review for MemoryRuntime {
     async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError> {
         let mut world = self.world();
         world.reviewed.push(plan.shown.clone());
-        match world.refuses_late_plans {
-            true => Err(UserError::new(ErrorKind::Unreviewed, "nobody reviewed this")),
-            false => Ok(()),
+        if world.refuses_late_plans {
+            Err(UserError::new(ErrorKind::Unreviewed, "nobody reviewed this"))
+        } else {
+            Ok(())
         }
     }
 }

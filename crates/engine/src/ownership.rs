@@ -111,9 +111,10 @@ fn not_recorded_elsewhere(
         ) => other,
     };
     let is_object = planned.public.runtime == RuntimeKind::Kubernetes;
-    let what = match is_object {
-        true => format!("stack `{other}` still manages the same object"),
-        false => format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)"),
+    let what = if is_object {
+        format!("stack `{other}` still manages the same object")
+    } else {
+        format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)")
     };
     Err(UserError::new(ErrorKind::Policy, what)
         .hint(format!("only one stack can own an object: remove it from this one or of `{other}`"))

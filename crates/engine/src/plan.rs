@@ -354,9 +354,10 @@ impl PlanBuilder<'_> {
             }
         };
         let nothing = PropagatedSecrets::default();
-        let carried = match draft.references.is_empty() {
-            true => &nothing,
-            false => &self.carried,
+        let carried = if draft.references.is_empty() {
+            &nothing
+        } else {
+            &self.carried
         };
         let recorded = planned.recorded.as_ref().filter(|_| draft.is_delivered());
         let before = recorded.map(|recorded| Arc::clone(&recorded.attributes));

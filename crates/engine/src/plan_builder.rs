@@ -52,9 +52,10 @@ pub(super) fn assemble(
         let settled = planned.public.action == Action::Unchanged && !provisional;
         let held = held.filter(|_| !settled && !all_stops);
         if let Some(failed) = &held {
-            planned.public.notes.push(match draft.is_deletion {
-                true => format!("skipped: nothing is deleted while `{failed}` cannot be planned"),
-                false => format!("skipped: it depends on `{failed}`, which could not be planned"),
+            planned.public.notes.push(if draft.is_deletion {
+                format!("skipped: nothing is deleted while `{failed}` cannot be planned")
+            } else {
+                format!("skipped: it depends on `{failed}`, which could not be planned")
             });
         }
         let changes = match planned.public.action {

@@ -58,9 +58,10 @@ pub(super) fn stops_the_stack(failure: &UserError) -> bool {
 
 /// Adds the resource's name to a failure, unless it has it already.
 pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
-    match failure.message.contains(&format!("`{id}`")) {
-        true => failure,
-        false => failure.context(format_args!("`{id}`")),
+    if failure.message.contains(&format!("`{id}`")) {
+        failure
+    } else {
+        failure.context(format_args!("`{id}`"))
     }
 }
 

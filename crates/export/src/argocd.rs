@@ -78,13 +78,15 @@ pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result
         &|edge| {
             let (from, to) = (at[&edge.from], at[&edge.to]);
             let kinds = (bundle.objects[from].kind(), bundle.objects[to].kind());
-            match waves[from] < waves[to] {
-                true if has_health(&bundle.objects[from]) => Ok(Holds::Ready),
-                true => sorted_by_kind(edge, kinds.0, true),
-                false => {
-                    let is_before = edge.kind == Edge::Order && KindOrder::ArgoCd.is_before(kinds.0, kinds.1);
-                    sorted_by_kind(edge, kinds.0, is_before)
+            if waves[from] < waves[to] {
+                if has_health(&bundle.objects[from]) {
+                    Ok(Holds::Ready)
+                } else {
+                    sorted_by_kind(edge, kinds.0, true)
                 }
+            } else {
+                let is_before = edge.kind == Edge::Order && KindOrder::ArgoCd.is_before(kinds.0, kinds.1);
+                sorted_by_kind(edge, kinds.0, is_before)
             }
         },
         &|at| level_file(bundle, at),

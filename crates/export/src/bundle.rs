@@ -264,9 +264,10 @@ impl Bundle {
                     to: to.clone(),
                     kind,
                 };
-                match kept.contains_key(from) && kept.contains_key(to) {
-                    true => self.edges.push(edge),
-                    false => self.open_edges.push(edge),
+                if kept.contains_key(from) && kept.contains_key(to) {
+                    self.edges.push(edge)
+                } else {
+                    self.open_edges.push(edge)
                 }
             }
         }
@@ -293,9 +294,10 @@ impl<'a> Sorter<'a> {
         let id = &resource.id;
         let refusal = |why| ExportRefusal { id: id.clone(), why };
         if resource.runtime == RuntimeKind::Terraform {
-            match leave_out.terraform {
-                true => self.left_out.push(OmittedResource::new(id, "terraform")),
-                false => self.refusals.push(refusal(Why::Terraform)),
+            if leave_out.terraform {
+                self.left_out.push(OmittedResource::new(id, "terraform"))
+            } else {
+                self.refusals.push(refusal(Why::Terraform))
             }
             return;
         }

@@ -69,9 +69,12 @@ pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
         bundle,
         TARGET,
         // `dependsOn` looks only whether the other Object exists, and all are created at once. It orders deletions.
-        &|edge| match waits.contains(&(edge.from.clone(), edge.to.clone())) {
-            true => Ok(Holds::Created),
-            false => Err(Loss::Order),
+        &|edge| {
+            if waits.contains(&(edge.from.clone(), edge.to.clone())) {
+                Ok(Holds::Created)
+            } else {
+                Err(Loss::Order)
+            }
         },
         &|at| file(&bundle.objects[at]),
     );
@@ -103,8 +106,9 @@ fn field_path(path: &str) -> String {
 
 fn field(path: String, key: &String) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    match !key.is_empty() && key.chars().all(is_name) && !key.bytes().all(|b| b.is_ascii_digit()) {
-        true => format!("{path}.{key}"),
-        false => format!("{path}[{key}]"),
+    if !key.is_empty() && key.chars().all(is_name) && !key.bytes().all(|b| b.is_ascii_digit()) {
+        format!("{path}.{key}")
+    } else {
+        format!("{path}[{key}]")
     }
 }

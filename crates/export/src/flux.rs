@@ -44,9 +44,10 @@ pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result
 /// the data of the objects.
 fn delivery(bundle: &Bundle, source: &DeliverySource) -> Vec<Value> {
     let slug = stack_slug(&bundle.stack);
-    let kind = match source.is_artifact() {
-        true => "OCIRepository",
-        false => "GitRepository",
+    let kind = if source.is_artifact() {
+        "OCIRepository"
+    } else {
+        "GitRepository"
     };
     let reference = match (source.is_artifact(), source.revision.as_deref()) {
         (true, tag) => json!({"tag": tag.unwrap_or("latest")}),

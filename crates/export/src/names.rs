@@ -26,9 +26,10 @@ fn plain(text: &str) -> String {
     let is_whole = text.chars().all(|c| allowed(c) || c == '-') && name.len() <= LONGEST;
     name.truncate(LONGEST);
     let name = name.trim_matches(['-', '.']);
-    match is_whole && name.len() == text.len() {
-        true => name.to_owned(),
-        false => format!("{name}-{}", &Digest::of_bytes(text.as_bytes()).short()[..8]),
+    if is_whole && name.len() == text.len() {
+        name.to_owned()
+    } else {
+        format!("{name}-{}", &Digest::of_bytes(text.as_bytes()).short()[..8])
     }
 }
 

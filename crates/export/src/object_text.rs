@@ -14,9 +14,10 @@ pub(crate) fn document_text(document: &Value) -> String {
     let sorted = sorted(document);
     // Blocks are easy to read and compare. Quotes keep what readers of blocks change: tabs, spaces at the ends, line
     // breaks of other systems.
-    match is_tame(&sorted) {
-        true => yaml::to_string(&sorted),
-        false => yaml::to_quoted_string(&sorted),
+    if is_tame(&sorted) {
+        yaml::to_string(&sorted)
+    } else {
+        yaml::to_quoted_string(&sorted)
     }
 }
 

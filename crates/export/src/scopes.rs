@@ -47,10 +47,12 @@ impl<'a> KindScopes<'a> {
         };
         let is_missing = text(body, &["metadata", "namespace"]).is_empty();
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-            match is_namespaced {
-                true if is_missing => drop(metadata.insert("namespace".to_owned(), "default".into())),
-                true => {}
-                false => drop(metadata.shift_remove("namespace")),
+            if is_namespaced {
+                if is_missing {
+                    drop(metadata.insert("namespace".to_owned(), "default".into()))
+                }
+            } else {
+                drop(metadata.shift_remove("namespace"))
             }
         }
         true

@@ -177,9 +177,10 @@ impl ValueFinder {
             && only.place == (0..text.len())
         {
             let value = self.resolve(text, only)?;
-            return Ok(match masked_value::is_unknown(&value) {
-                true => Filled::Parts(vec![ValuePart::Value(reference_value(text, only))]),
-                false => Filled::Value(value),
+            return Ok(if masked_value::is_unknown(&value) {
+                Filled::Parts(vec![ValuePart::Value(reference_value(text, only))])
+            } else {
+                Filled::Value(value)
             });
         }
         let mut parts = Vec::new();

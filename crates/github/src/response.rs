@@ -91,9 +91,10 @@ fn permission(headers: &HeaderMap, need: &str) -> String {
             // Several names are alternatives. The documented permission of the call is preferred if it is
             // among them: where a read is refused, the following write needs more.
             let of = |text: &str| text.split(':').next().map(str::to_owned);
-            match options.iter().any(|option| of(option) == of(need)) {
-                true => Some(need.to_owned()),
-                false => options.first().cloned(),
+            if options.iter().any(|option| of(option) == of(need)) {
+                Some(need.to_owned())
+            } else {
+                options.first().cloned()
             }
         })
         .filter(|named| {

@@ -67,9 +67,10 @@ impl fmt::Display for AttributePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, key) in self.0.iter().enumerate() {
             let dot = if index == 0 { "" } else { "." };
-            match is_identifier(key) {
-                true => write!(f, "{dot}{key}")?,
-                false => write!(f, "{dot}\"{}\"", key.escape_debug())?,
+            if is_identifier(key) {
+                write!(f, "{dot}{key}")?
+            } else {
+                write!(f, "{dot}\"{}\"", key.escape_debug())?
             }
         }
         Ok(())

@@ -80,9 +80,10 @@ pub enum KclError {
     /// A dependency that nothing pins, in a run that may not look it up.
     #[error(
         "the package `{name}` is not locked: kcl.mod.lock has neither a commit nor a checksum for it, and {}",
-        match offline {
-            true => "this is an offline run",
-            false => "a pull request from outside gets only what its target branch locks",
+        if *offline {
+"this is an offline run"
+        } else {
+"a pull request from outside gets only what its target branch locks"
         }
     )]
     NotLocked { name: String, offline: bool },
@@ -224,9 +225,10 @@ fn render(diagnostics: &[KclDiagnostic]) -> String {
             }
         })
         .collect();
-    match lines.is_empty() {
-        true => "KCL refused the code without saying why".to_owned(),
-        false => lines.join("\n"),
+    if lines.is_empty() {
+        "KCL refused the code without saying why".to_owned()
+    } else {
+        lines.join("\n")
     }
 }
 
@@ -238,9 +240,10 @@ impl From<KclError> for UserError {
     /// A hint that names the `kcl` command, our own or the core's, is followed by how to get that command.
     fn from(error: KclError) -> Self {
         let failure = with_hints(error);
-        match failure.hints.iter().any(|hint| hint.contains("kcl mod ")) {
-            true => failure.hint(GET_KCL),
-            false => failure,
+        if failure.hints.iter().any(|hint| hint.contains("kcl mod ")) {
+            failure.hint(GET_KCL)
+        } else {
+            failure
         }
     }
 }

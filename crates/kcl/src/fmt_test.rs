@@ -80,16 +80,17 @@ impl Pool {
                 .files
                 .push((main.clone(), test.call().into_bytes().into()));
             async move {
-                let outcome = match test.needs_testing_module {
-                    true => TestOutcome::NotRun(
+                let outcome = if test.needs_testing_module {
+                    TestOutcome::NotRun(
                         "`import testing` was a module of cores before 0.9: pass values in the test itself"
                             .to_owned(),
-                    ),
-                    false => match self.compile(&program).await {
+                    )
+                } else {
+                    match self.compile(&program).await {
                         Ok(_) => TestOutcome::Passed,
                         Err(KclError::Code(errors)) => TestOutcome::Failed(errors),
                         Err(other) => return Err(other),
-                    },
+                    }
                 };
                 let name = test.name;
                 Ok(TestCase { name, file, outcome })
@@ -114,9 +115,10 @@ struct Test {
 impl Test {
     /// The file that runs it.
     fn call(&self) -> String {
-        match self.is_schema {
-            true => format!("_konverge_test = {} {{}}\n", self.name),
-            false => format!("{}()\n", self.name),
+        if self.is_schema {
+            format!("_konverge_test = {} {{}}\n", self.name)
+        } else {
+            format!("{}()\n", self.name)
         }
     }
 }

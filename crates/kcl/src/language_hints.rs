@@ -16,10 +16,13 @@ const CONSTANTS: [(&str, &str); 6] = [
 /// The hint for each of the errors of one compilation.
 pub(super) fn hints(diagnostics: &[KclDiagnostic]) -> Vec<Option<String>> {
     let follows = diagnostics.iter().any(core_hints::is_import_name_clash);
-    let one = |diagnostic| match follows {
-        // Whatever uses the name of the import fails, as if its schemas were others.
-        true => of_name(diagnostic),
-        false => of_name(diagnostic).or_else(|| of_value(diagnostic)),
+    let one = |diagnostic| {
+        if follows {
+            // Whatever uses the name of the import fails, as if its schemas were others.
+            of_name(diagnostic)
+        } else {
+            of_name(diagnostic).or_else(|| of_value(diagnostic))
+        }
     };
     diagnostics.iter().map(one).collect()
 }

@@ -20,9 +20,10 @@ pub fn literal(value: &Value) -> Option<String> {
         }
         Value::Object(entries) => {
             let entry = |(key, value): (&String, &Value)| {
-                let key = match is_identifier(key) {
-                    true => key.clone(),
-                    false => quoted(key)?,
+                let key = if is_identifier(key) {
+                    key.clone()
+                } else {
+                    quoted(key)?
                 };
                 Some(format!("{key} = {}", literal(value)?))
             };

@@ -148,10 +148,13 @@ impl PatchOperation {
                 let value = value_at(target, from)?;
                 add(target, path, value)
             }
-            Self::Test { path, value } => match target.pointer(path).unwrap_or(&Value::Null) == value {
-                true => Ok(()),
-                false => Err(format!("the test of `{}` fails", path.escape_debug())),
-            },
+            Self::Test { path, value } => {
+                if target.pointer(path).unwrap_or(&Value::Null) == value {
+                    Ok(())
+                } else {
+                    Err(format!("the test of `{}` fails", path.escape_debug()))
+                }
+            }
         }
     }
 }
@@ -177,10 +180,7 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), String> {
     let mut place = target;
     for (index, part) in above.iter().enumerate() {
         let next_is_list = matches!(parts[index + 1].as_str(), "-" | "0");
-        let empty = || match next_is_list {
-            true => json!([]),
-            false => json!({}),
-        };
+        let empty = || if next_is_list { json!([]) } else { json!({}) };
         place = match place {
             Value::Object(fields) => fields.entry(part.clone()).or_insert_with(empty),
             Value::Array(items) => {

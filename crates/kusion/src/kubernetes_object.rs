@@ -38,9 +38,10 @@ impl ObjectName<'_> {
         attributes.insert("metadata".to_owned(), metadata);
         attributes.extend(body);
         let mut extensions = Map::new();
-        let group_version = match self.api_version.contains('/') {
-            true => self.api_version.to_owned(),
-            false => format!("/{}", self.api_version),
+        let group_version = if self.api_version.contains('/') {
+            self.api_version.to_owned()
+        } else {
+            format!("/{}", self.api_version)
         };
         extensions.insert(
             "GVK".to_owned(),

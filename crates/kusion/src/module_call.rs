@@ -83,9 +83,10 @@ pub fn foreign_calls(
 ) -> Result<Vec<ForeignCall>, KusionError> {
     let mut calls = Vec::new();
     let context = context_keys::of_modules(&stack.platform.context);
-    let context = match context.is_empty() {
-        true => String::new(),
-        false => yaml::to_string(&context),
+    let context = if context.is_empty() {
+        String::new()
+    } else {
+        yaml::to_string(&context)
     };
     let environment = context_keys::environment(&stack.platform.context);
     for app in &apps.apps {
@@ -138,9 +139,10 @@ impl PlatformModule {
         if let Some(policy) = &self.health_policy {
             whole.insert("healthPolicy".to_owned(), json!(policy));
         }
-        match whole.is_empty() {
-            true => String::new(),
-            false => yaml::to_string(&whole),
+        if whole.is_empty() {
+            String::new()
+        } else {
+            yaml::to_string(&whole)
         }
     }
 }

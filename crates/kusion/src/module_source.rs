@@ -141,9 +141,10 @@ pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
 fn workload_version(declared: &DeclaredDependency) -> WorkloadVersion {
     let version = declared.version().unwrap_or_default();
     let version = version.trim_start_matches('v');
-    match version.starts_with("0.0.") || version == "0.1" || version.starts_with("0.1.") {
-        true => WorkloadVersion::BuiltIn,
-        false => WorkloadVersion::Module,
+    if version.starts_with("0.0.") || version == "0.1" || version.starts_with("0.1.") {
+        WorkloadVersion::BuiltIn
+    } else {
+        WorkloadVersion::Module
     }
 }
 

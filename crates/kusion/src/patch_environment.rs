@@ -64,12 +64,13 @@ fn in_kubernetes_form(value: Value) -> Result<Option<Value>, String> {
         let name = known.map_or_else(|| key.clone(), |name| (*name).to_owned());
         if name == "divisor" && value.is_object() {
             // The type has no public field, so Go cannot write its value.
-            match value
+            if value
                 .as_object()
                 .is_some_and(|fields| fields.values().all(|value| *value == json!("")))
             {
-                true => continue,
-                false => return Err("the `divisor` of a variable cannot be read".to_owned()),
+                continue;
+            } else {
+                return Err("the `divisor` of a variable cannot be read".to_owned());
             }
         }
         match in_kubernetes_form(value)? {

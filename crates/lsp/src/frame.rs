@@ -47,17 +47,19 @@ pub(crate) async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> Result<Opt
     };
     if length > MOST_BYTES {
         let skipped = tokio::io::copy(&mut stream.take(length), &mut tokio::io::sink()).await?;
-        return match skipped == length {
-            true => Ok(Some(Frame::TooLarge(length))),
-            false => Err(FrameError::Half),
+        return if skipped == length {
+            Ok(Some(Frame::TooLarge(length)))
+        } else {
+            Err(FrameError::Half)
         };
     }
     // It grows with what is there: a length alone takes no memory.
     let mut content = Vec::new();
     stream.take(length).read_to_end(&mut content).await?;
-    match content.len() as u64 == length {
-        true => Ok(Some(Frame::Content(content))),
-        false => Err(FrameError::Half),
+    if content.len() as u64 == length {
+        Ok(Some(Frame::Content(content)))
+    } else {
+        Err(FrameError::Half)
     }
 }
 

@@ -36,9 +36,10 @@ fn impact_title(impact: &FileImpact) -> String {
         0 => String::new(),
         some => format!(", {some} in prod"),
     };
-    let checked = match impact.checked < impact.stacks {
-        true => format!("; the nearest {} are checked", impact.checked),
-        false => String::new(),
+    let checked = if impact.checked < impact.stacks {
+        format!("; the nearest {} are checked", impact.checked)
+    } else {
+        String::new()
     };
     format!("affects {stacks}{production}{checked}")
 }

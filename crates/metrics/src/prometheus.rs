@@ -109,13 +109,14 @@ impl Prometheus {
     }
 
     fn no_answer(&self, error: reqwest::Error) -> MetricsError {
-        match error.is_timeout() {
-            true => MetricsError::Slow {
+        if error.is_timeout() {
+            MetricsError::Slow {
                 seconds: self.deadline.as_secs(),
-            },
-            false => MetricsError::Unreachable {
+            }
+        } else {
+            MetricsError::Unreachable {
                 why: self.redacted(&chain(&error.without_url())),
-            },
+            }
         }
     }
 

@@ -41,9 +41,10 @@ pub fn read_crds<'a>(documents: impl IntoIterator<Item = &'a Value>) -> Result<V
             };
         }
     }
-    match roots.is_empty() {
-        true => Err(ModelError::Nothing("custom resource definition")),
-        false => Ok(roots.into_values().collect()),
+    if roots.is_empty() {
+        Err(ModelError::Nothing("custom resource definition"))
+    } else {
+        Ok(roots.into_values().collect())
     }
 }
 

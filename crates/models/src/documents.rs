@@ -39,8 +39,9 @@ pub fn read_documents(documents: &[Value]) -> Result<Vec<ModelRoot>, ModelError>
     if documents.iter().any(has_crds) {
         roots.extend(read_crds(documents)?);
     }
-    match roots.is_empty() {
-        true => Err(ModelError::Nothing("CRD, OpenAPI document or provider schema")),
-        false => Ok(roots),
+    if roots.is_empty() {
+        Err(ModelError::Nothing("CRD, OpenAPI document or provider schema"))
+    } else {
+        Ok(roots)
     }
 }

@@ -180,9 +180,12 @@ fn number(value: &Value) -> Option<String> {
         .as_f64()
         .filter(|number| number.abs() < 1e15 && !value.is_u64())?;
     let text = number.to_string();
-    (number == 0.0 || number.abs() >= 1e-6).then(|| match text.contains('.') {
-        true => text,
-        false => format!("{text}.0"),
+    (number == 0.0 || number.abs() >= 1e-6).then(|| {
+        if text.contains('.') {
+            text
+        } else {
+            format!("{text}.0")
+        }
     })
 }
 

@@ -140,16 +140,20 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         let default = schema
             .get("default")
             .filter(|default| !is_zero(default, self.server));
-        let presence = match is_required {
-            true if self.server == ServerRules::BuiltIn && !required::is_required(&self.path[0], name) => {
+        let presence = if is_required {
+            if self.server == ServerRules::BuiltIn && !required::is_required(&self.path[0], name) {
                 owner.leave_out("required", 1);
                 Presence::Optional
+            } else if default.is_some() && self.server == ServerRules::Custom {
+                // The server sets the default first, so the property is there.
+                Presence::Optional
+            } else if schema.get("nullable") == Some(&Value::Bool(true)) {
+                Presence::RequiredOrNull
+            } else {
+                Presence::Required
             }
-            // The server sets the default first, so the property is there.
-            true if default.is_some() && self.server == ServerRules::Custom => Presence::Optional,
-            true if schema.get("nullable") == Some(&Value::Bool(true)) => Presence::RequiredOrNull,
-            true => Presence::Required,
-            false => Presence::Optional,
+        } else {
+            Presence::Optional
         };
         Ok(ModelProperty {
             name: name.to_owned(),
@@ -267,20 +271,19 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
                 let has_properties = fields
                     .get("properties")
                     .is_some_and(|known| known.as_object().is_none_or(|known| !known.is_empty()));
-                match has_properties {
-                    true => ModelType::Object(Box::new(self.object(fields)?)),
-                    false => {
-                        let values = self.other_properties(fields, owner)?;
-                        let any = || Box::new(ModelValue::new(ModelType::Any));
-                        let required = fields
-                            .get("required")
-                            .and_then(Value::as_array)
-                            .map_or(0, Vec::len);
-                        if required > 0 {
-                            owner.leave_out("required", u32::try_from(required).unwrap_or(u32::MAX));
-                        }
-                        ModelType::Map(values.unwrap_or_else(any))
+                if has_properties {
+                    ModelType::Object(Box::new(self.object(fields)?))
+                } else {
+                    let values = self.other_properties(fields, owner)?;
+                    let any = || Box::new(ModelValue::new(ModelType::Any));
+                    let required = fields
+                        .get("required")
+                        .and_then(Value::as_array)
+                        .map_or(0, Vec::len);
+                    if required > 0 {
+                        owner.leave_out("required", u32::try_from(required).unwrap_or(u32::MAX));
                     }
+                    ModelType::Map(values.unwrap_or_else(any))
                 }
             }
             _ => return Err(self.form("`type` is not a type of OpenAPI")),

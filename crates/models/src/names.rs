@@ -83,9 +83,10 @@ pub fn package_segment(name: &str) -> String {
 pub(crate) fn file_name(kind: &str) -> String {
     let name = package_segment(kind);
     let name = name.trim_start_matches('_');
-    match name.is_empty() || name.ends_with("_test") || name == "common" {
-        true => format!("{name}_kind.k"),
-        false => format!("{name}.k"),
+    if name.is_empty() || name.ends_with("_test") || name == "common" {
+        format!("{name}_kind.k")
+    } else {
+        format!("{name}.k")
     }
 }
 
@@ -111,9 +112,10 @@ pub(crate) fn schema_part(name: &str) -> String {
 /// The name of a kind as the name of a schema.
 pub(crate) fn schema_name(kind: &str) -> String {
     let name = schema_part(kind);
-    match name.starts_with(|first: char| first.is_ascii_alphabetic()) && !RESERVED.contains(&name.as_str()) {
-        true => name,
-        false => format!("Kind{name}"),
+    if name.starts_with(|first: char| first.is_ascii_alphabetic()) && !RESERVED.contains(&name.as_str()) {
+        name
+    } else {
+        format!("Kind{name}")
     }
 }
 
@@ -133,10 +135,14 @@ pub(crate) fn attribute_name(property: &str) -> AttributeName {
     if property.starts_with('_') || property.is_empty() {
         return AttributeName::Impossible;
     }
-    match is_identifier(property) {
-        true if RESERVED.contains(&property) => AttributeName::Identifier(format!("${property}")),
-        true => AttributeName::Identifier(property.to_owned()),
-        false => quoted(property).map_or(AttributeName::Impossible, AttributeName::Quoted),
+    if is_identifier(property) {
+        if RESERVED.contains(&property) {
+            AttributeName::Identifier(format!("${property}"))
+        } else {
+            AttributeName::Identifier(property.to_owned())
+        }
+    } else {
+        quoted(property).map_or(AttributeName::Impossible, AttributeName::Quoted)
     }
 }
 

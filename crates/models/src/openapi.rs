@@ -61,9 +61,10 @@ pub fn read_openapi<'a>(
 fn resolve<'a>(schemas: &Schemas<'a>, target: &str) -> Option<ReferenceTarget<'a>> {
     let name = target.rsplit('/').next()?;
     let schema = *schemas.get(name)?;
-    Some(match is_named(schema) {
-        true => ReferenceTarget::Named(ModelType::Schema(place(name, schema))),
-        false => ReferenceTarget::Inline(schema),
+    Some(if is_named(schema) {
+        ReferenceTarget::Named(ModelType::Schema(place(name, schema)))
+    } else {
+        ReferenceTarget::Inline(schema)
     })
 }
 

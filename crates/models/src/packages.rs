@@ -134,11 +134,12 @@ fn check_cycles(reached: &BTreeMap<SchemaName, ModelRoot>) -> Result<(), ModelEr
             });
         }
     }
-    match imports.is_empty() {
-        true => Ok(()),
-        false => Err(ModelError::Cycle(
+    if imports.is_empty() {
+        Ok(())
+    } else {
+        Err(ModelError::Cycle(
             imports.keys().map(|package| package.0.join("/")).collect(),
-        )),
+        ))
     }
 }
 

@@ -58,9 +58,10 @@ fn escape(letter: char, in_class: bool) -> Option<String> {
         letter if letter.is_ascii_punctuation() => return Some(format!("\\{letter}")),
         _ => return None,
     };
-    Some(match in_class {
-        true => ascii.to_owned(),
-        false => format!("[{ascii}]"),
+    Some(if in_class {
+        ascii.to_owned()
+    } else {
+        format!("[{ascii}]")
     })
 }
 

@@ -56,9 +56,10 @@ pub fn read_terraform(document: &Value) -> Result<Vec<ModelRoot>, ModelError> {
             });
         }
     }
-    match roots.is_empty() {
-        true => Err(ModelError::Nothing("resource of a provider")),
-        false => Ok(roots),
+    if roots.is_empty() {
+        Err(ModelError::Nothing("resource of a provider"))
+    } else {
+        Ok(roots)
     }
 }
 

@@ -70,12 +70,13 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
         });
         described.extend(description(property, &attribute, &kind));
         if property.presence == Presence::RequiredOrNull {
-            match can_check {
-                true => conditions.push_str(&format!(
+            if can_check {
+                conditions.push_str(&format!(
                     "        {attribute} != Undefined, \"{} is required\"\n",
                     property.name
-                )),
-                false => leave_out("required"),
+                ))
+            } else {
+                leave_out("required")
             }
         }
         for line in checks::lines(&attribute, &property.value) {
@@ -168,9 +169,12 @@ fn docstring(doc: &str, described: &[String], is_needed: bool) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let lines = lines.iter().map(|line| match line.is_empty() {
-        true => "\n".to_owned(),
-        false => format!("    {line}\n"),
+    let lines = lines.iter().map(|line| {
+        if line.is_empty() {
+            "\n".to_owned()
+        } else {
+            format!("    {line}\n")
+        }
     });
     let lines: String = lines.collect();
     format!("    r\"\"\"\n{lines}    \"\"\"\n")

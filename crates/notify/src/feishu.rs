@@ -54,10 +54,7 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>, key: &str,
             let button = json!({"tag": "button", "type": "default", "text": label, "url": url});
             elements.push(json!({"tag": "action", "actions": [button]}));
         }
-        let template = match message.topic.is_failure() {
-            true => "red",
-            false => "blue",
-        };
+        let template = if message.topic.is_failure() { "red" } else { "blue" };
         json!({
             "timestamp": seconds.to_string(), "sign": signature(key, seconds), "msg_type": "interactive",
             "card": {
@@ -75,9 +72,10 @@ fn words(text: &str) -> Value {
 }
 
 fn mention(member: &str) -> String {
-    match member.contains('@') {
-        true => format!("<at email={member}></at>"),
-        false => format!("<at id={member}></at>"),
+    if member.contains('@') {
+        format!("<at email={member}></at>")
+    } else {
+        format!("<at id={member}></at>")
     }
 }
 

@@ -69,9 +69,10 @@ impl Sender {
         let mask = |name: &str| self.secrets.mask_finished(name);
         let rendering = Rendering {
             language: target.language,
-            mention: match message.topic.is_failure() {
-                true => &target.mention,
-                false => &[],
+            mention: if message.topic.is_failure() {
+                &target.mention
+            } else {
+                &[]
             },
             mask: &mask,
         };

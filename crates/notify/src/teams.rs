@@ -14,9 +14,10 @@ const NOT_POSTED: &str = "Webhook message delivery failed";
 pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String {
     message.fit(LIMIT, |named| {
         let shown = message.text(rendering.language, named, &|name| plain(&(rendering.mask)(name)));
-        let color = match message.topic.is_failure() {
-            true => "attention",
-            false => "default",
+        let color = if message.topic.is_failure() {
+            "attention"
+        } else {
+            "default"
         };
         let title = json!({"type": "TextRun", "text": shown.title, "weight": "bolder", "color": color});
         let mut blocks = vec![line(title), line(run(&format!("Konverge {}", shown.repository)))];
@@ -50,11 +51,12 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String 
 
 /// Reads an answer with a good status: a workflow answers 202 and nothing else.
 pub(crate) fn read(name: &str, body: &[u8]) -> Result<(), NotifyError> {
-    match String::from_utf8_lossy(body).contains(NOT_POSTED) {
-        true => Err(NotifyError::Unclear {
+    if String::from_utf8_lossy(body).contains(NOT_POSTED) {
+        Err(NotifyError::Unclear {
             name: name.to_owned(),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

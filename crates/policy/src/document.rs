@@ -204,10 +204,13 @@ fn step<'v>(value: &'v mut Value, component: &str, create: bool) -> Option<&'v m
         replace_null(value);
     }
     match value {
-        Value::Object(map) => match create {
-            true => Some(map.entry(component).or_insert_with(|| Value::Object(Map::new()))),
-            false => map.get_mut(component),
-        },
+        Value::Object(map) => {
+            if create {
+                Some(map.entry(component).or_insert_with(|| Value::Object(Map::new())))
+            } else {
+                map.get_mut(component)
+            }
+        }
         Value::Array(items) => {
             let place = item_place(items, component)?;
             items.get_mut(place)

@@ -164,9 +164,12 @@ fn matching_approvers<'a>(facts: &'a PolicyFacts<'_>, is_meant: impl Fn(&Approva
 
 /// The users whose approval does not count and why, for the end of a message.
 fn idle(facts: &PolicyFacts<'_>) -> String {
-    let said = |people: Vec<&str>, why: &str| match people.is_empty() {
-        true => String::new(),
-        false => format!("; {} {why}, so theirs does not count", people.join(", ")),
+    let said = |people: Vec<&str>, why: &str| {
+        if people.is_empty() {
+            String::new()
+        } else {
+            format!("; {} {why}, so theirs does not count", people.join(", "))
+        }
     };
     let own = matching_approvers(facts, |approval| approval.own);
     let powerless = matching_approvers(facts, |approval| !approval.own && approval.role < Role::Write);
@@ -179,10 +182,7 @@ fn approvals(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyF
     }
     let given = approvers(facts).len();
     let enough = given as u64 >= u64::from(rules.approvals);
-    let idle = match enough {
-        true => String::new(),
-        false => idle(facts),
-    };
+    let idle = if enough { String::new() } else { idle(facts) };
     Some(finding(
         if enough {
             Enforcement::Pass

@@ -311,9 +311,10 @@ fn a_version_that_moved_is_written_unless_rotation_stops() {
         reviewed
     };
     let objections = |reviewed: ReviewedUnits, follows: bool, plan: &StackPlan| {
-        let reviewed = match follows {
-            true => reviewed.following_rotation(),
-            false => reviewed,
+        let reviewed = if follows {
+            reviewed.following_rotation()
+        } else {
+            reviewed
         };
         reviewed.objections(plan, DriftPolicy::Restore).len()
     };

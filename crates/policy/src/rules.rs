@@ -89,12 +89,11 @@ impl Teams {
     pub fn includes(&self, name: &str, login: &str) -> bool {
         let name = name.trim_start_matches('@');
         let is_login = |other: &str| other.eq_ignore_ascii_case(login);
-        match name.contains('/') {
-            true => {
-                let members = self.members.get(name);
-                members.is_some_and(|members| members.iter().any(|member| is_login(member)))
-            }
-            false => is_login(name),
+        if name.contains('/') {
+            let members = self.members.get(name);
+            members.is_some_and(|members| members.iter().any(|member| is_login(member)))
+        } else {
+            is_login(name)
         }
     }
 

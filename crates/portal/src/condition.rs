@@ -183,9 +183,10 @@ impl StackFacts {
             _ => {}
         }
         if found.is_empty() {
-            found.push(match self.retired {
-                true => StackCondition::Destroyed,
-                false => StackCondition::Applied,
+            found.push(if self.retired {
+                StackCondition::Destroyed
+            } else {
+                StackCondition::Applied
             });
         }
         found.sort_unstable();

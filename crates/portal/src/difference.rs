@@ -117,9 +117,10 @@ fn compare(was: Option<&Recorded>, is: Option<&Recorded>, with_lines: bool) -> O
         (Some(_), Some(new)) => (new, SerialChange::Changed),
         (None, None) => return None,
     };
-    let lines = match with_lines {
-        false => Vec::new(),
-        true => line_difference(&lines_of(was), &lines_of(is)),
+    let lines = if with_lines {
+        line_difference(&lines_of(was), &lines_of(is))
+    } else {
+        Vec::new()
     };
     Some(ChangedResource {
         id: recorded.id.clone(),
@@ -162,9 +163,10 @@ fn line_difference(old: &str, new: &str) -> Vec<String> {
     }
     if old.is_empty() || new.is_empty() {
         let signed = |sign: char, text: &str| text.lines().map(|line| format!("{sign}{line}")).collect();
-        return match new.is_empty() {
-            true => signed('-', old),
-            false => signed('+', new),
+        return if new.is_empty() {
+            signed('-', old)
+        } else {
+            signed('+', new)
         };
     }
     let (old, new) = (format!("{old}\n"), format!("{new}\n"));

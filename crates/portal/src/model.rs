@@ -154,9 +154,10 @@ impl StackIndex {
         let ids: BTreeSet<_> = stacks.iter().map(|row| row.id.clone()).collect();
         let seen = |id: &StackId| ids.contains(id);
         // What concerns the store may name stacks, and how many there are.
-        let notices = match self.overview.notices.is_empty() {
-            true => Vec::new(),
-            false => vec!["There are notices about the store. Who may see every stack sees them.".to_owned()],
+        let notices = if self.overview.notices.is_empty() {
+            Vec::new()
+        } else {
+            vec!["There are notices about the store. Who may see every stack sees them.".to_owned()]
         };
         Self {
             overview: Overview {

@@ -276,15 +276,16 @@ pub fn next_step(
         },
         PortalOperation::Approve => {
             let digest = input.digest.as_deref().unwrap_or_default().trim();
-            match is_digest(digest) {
-                true => Ok(dispatch(
+            if is_digest(digest) {
+                Ok(dispatch(
                     Some(digest),
                     "Run the workflow by hand with this digest as `approve`. GitHub's record of who started it is the approval.",
-                )),
-                false => Err(refusal(
+                ))
+            } else {
+                Err(refusal(
                     "`digest` must be the digest of a plan: at least 8 hexadecimal digits",
                     "the comment, the issue or the message of the stopped apply has it",
-                )),
+                ))
             }
         }
         PortalOperation::Rollback => rollback(row, input, page.as_ref()),
@@ -377,11 +378,10 @@ fn is_digest(text: &str) -> bool {
 fn encoded(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {
-        match byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) {
-            true => text.push(char::from(byte)),
-            false => {
-                let _ = write!(text, "%{byte:02X}");
-            }
+        if byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) {
+            text.push(char::from(byte))
+        } else {
+            let _ = write!(text, "%{byte:02X}");
         }
     }
     text
@@ -394,9 +394,10 @@ pub(crate) fn shell_word(text: &str) -> String {
         && text
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"/._-:@".contains(&byte));
-    match is_plain {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if is_plain {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 

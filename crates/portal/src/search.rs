@@ -146,12 +146,13 @@ impl SearchIndex {
 
 /// Most names are in lower case already, and a search reads all of them.
 fn lowercase(text: &str) -> Cow<'_, str> {
-    match text
+    if text
         .bytes()
         .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
     {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(text.to_lowercase()),
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(text.to_lowercase())
     }
 }
 

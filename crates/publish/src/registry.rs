@@ -98,9 +98,10 @@ impl RegistryClient {
     ) -> Result<Published, PublishError> {
         let push = async {
             let tag = self.tag(reference).await?;
-            match tag.has(artifact, ours).await? {
-                true => Ok(Published::Unchanged),
-                false => tag.push(artifact).await.map(|()| Published::Pushed),
+            if tag.has(artifact, ours).await? {
+                Ok(Published::Unchanged)
+            } else {
+                tag.push(artifact).await.map(|()| Published::Pushed)
             }
         };
         self.within_limit(reference, push).await
@@ -146,9 +147,10 @@ impl RegistryClient {
     async fn tag<'a>(&'a self, reference: &'a ArtifactReference) -> Result<Tag<'a>, PublishError> {
         let host = &reference.host;
         let client = Client::new(ClientConfig {
-            protocol: match is_local_registry(host) {
-                true => ClientProtocol::Http,
-                false => ClientProtocol::Https,
+            protocol: if is_local_registry(host) {
+                ClientProtocol::Http
+            } else {
+                ClientProtocol::Https
             },
             connect_timeout: Some(self.limits.connect),
             read_timeout: Some(self.limits.silence),
@@ -181,9 +183,10 @@ impl RegistryClient {
             return PublishError::Silent {
                 host: host.to_owned(),
                 asked: asked.unwrap_or_else(|| host.to_owned()),
-                limit: match error.is_connect() {
-                    true => self.limits.connect,
-                    false => self.limits.silence,
+                limit: if error.is_connect() {
+                    self.limits.connect
+                } else {
+                    self.limits.silence
                 },
             };
         }
@@ -230,13 +233,14 @@ impl Tag<'_> {
             return Ok(true);
         }
         let found = digest(&found);
-        match replaceable.contains(&found) {
-            true => Ok(false),
-            false => Err(PublishError::OtherContent {
+        if replaceable.contains(&found) {
+            Ok(false)
+        } else {
+            Err(PublishError::OtherContent {
                 reference: self.reference.to_string(),
                 found,
                 ours: artifact.digest(),
-            }),
+            })
         }
     }
 
@@ -260,13 +264,14 @@ impl Tag<'_> {
             .await?
             .map(|found| digest(&found))
             .unwrap_or_default();
-        match found == ours {
-            true => Ok(()),
-            false => Err(PublishError::Lies {
+        if found == ours {
+            Ok(())
+        } else {
+            Err(PublishError::Lies {
                 host: self.reference.host.clone(),
                 found,
                 ours,
-            }),
+            })
         }
     }
 }

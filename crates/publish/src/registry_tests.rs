@@ -266,9 +266,12 @@ async fn a_registry_that_never_answers_is_named_with_the_time_it_had() {
 
 #[tokio::test]
 async fn an_upload_that_the_registry_does_not_take_ends() {
-    let server = Server::start(|line, pushes| match line.starts_with("PATCH ") {
-        true => Answer::Stall,
-        false => taking(line, pushes, |_| missing()),
+    let server = Server::start(|line, pushes| {
+        if line.starts_with("PATCH ") {
+            Answer::Stall
+        } else {
+            taking(line, pushes, |_| missing())
+        }
     });
     let error = push_silent(&server.host).await;
     assert!(matches!(error, PublishError::Silent { .. }), "{error}");

@@ -32,9 +32,10 @@ pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
     if stacks.is_empty() || most == 0 {
         return Vec::new();
     }
-    let own = match grave == stacks.len() && grave <= most {
-        true => grave,
-        false => grave.min(most - 1),
+    let own = if grave == stacks.len() && grave <= most {
+        grave
+    } else {
+        grave.min(most - 1)
     };
     let (shown, rest) = stacks.split_at(own);
     let mut checks: Vec<_> = shown.iter().map(|s| check(s)).collect();
@@ -86,9 +87,10 @@ fn check(stack: &StackPlan) -> CheckRun {
         let note = annotation(stack, error);
         return CheckRun {
             name,
-            conclusion: match stack.fails_as_before {
-                true => Conclusion::Neutral,
-                false => Conclusion::Failure,
+            conclusion: if stack.fails_as_before {
+                Conclusion::Neutral
+            } else {
+                Conclusion::Failure
             },
             title: labels::failed(stack).to_owned(),
             summary: format!(
@@ -127,9 +129,10 @@ fn check(stack: &StackPlan) -> CheckRun {
 
 fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
     Annotation {
-        level: match stack.fails_as_before {
-            true => Level::Warning,
-            false => Level::Error,
+        level: if stack.fails_as_before {
+            Level::Warning
+        } else {
+            Level::Error
         },
         file: error.file.clone().unwrap_or_default(),
         line: error.line,

@@ -288,9 +288,10 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
     for (sign, side) in [('-', &change.from), ('+', &change.to)] {
         if let Some(side) = side {
             let mut shown = Vec::new();
-            match is_item {
-                true => yaml_text::write_yaml(None, &Value::Array(vec![side.clone()]), depth * 2, &mut shown),
-                false => yaml_text::write_yaml(key, side, depth * 2, &mut shown),
+            if is_item {
+                yaml_text::write_yaml(None, &Value::Array(vec![side.clone()]), depth * 2, &mut shown)
+            } else {
+                yaml_text::write_yaml(key, side, depth * 2, &mut shown)
             }
             out.extend(shown.into_iter().map(|line| format!("{sign}{line}")));
         }

@@ -88,9 +88,10 @@ pub fn text(plan: &Plan, style: Style) -> String {
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
     let stacks = style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack"));
-    text.push_str(&match said.is_empty() {
-        true => format!("{stacks}.\n"),
-        false => format!("{stacks}: {}.\n", said.join(", ")),
+    text.push_str(&if said.is_empty() {
+        format!("{stacks}.\n")
+    } else {
+        format!("{stacks}: {}.\n", said.join(", "))
     });
     text
 }

@@ -109,14 +109,16 @@ impl EqualChange<'_> {
         let resource = self.first();
         let title = labels::Title::with_runtime(&resource.id, resource.runtime);
         let names = first_few(&self.names(), IN_TITLE, escape::html_code);
-        let kind = match title.kind.is_empty() {
-            true => String::new(),
-            false => format!(" {}", escape::html_code(&title.kind)),
+        let kind = if title.kind.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", escape::html_code(&title.kind))
         };
         let fields = self.fields();
-        let fields = match fields.is_empty() {
-            true => String::new(),
-            false => format!(": {}", first_few(&fields, IN_TITLE, escape::html_code)),
+        let fields = if fields.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", first_few(&fields, IN_TITLE, escape::html_code))
         };
         format!("{}{kind} {names}{fields}", labels::action_word(resource.action))
     }

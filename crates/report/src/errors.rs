@@ -99,9 +99,10 @@ impl ErrorGroup<'_> {
             let found: Vec<String> = others.iter().filter_map(same).collect();
             if found.len() == others.len() {
                 let is_equal = found.iter().all(|its| its == count);
-                lines.push(match is_equal {
-                    true => line.to_owned(),
-                    false => format!("{cause} (and in more places)"),
+                lines.push(if is_equal {
+                    line.to_owned()
+                } else {
+                    format!("{cause} (and in more places)")
                 });
             }
         }

@@ -97,13 +97,12 @@ pub fn prose(text: &str) -> String {
             }
             let end = word.trim_end_matches([',', ';', ':', '.', ')']);
             let start = end.len() - end.trim_start_matches('(').len();
-            match is_plain_word(&end[start..]) {
-                true => out.push_str(word),
-                false => {
-                    out.push_str(&word[..start]);
-                    push_code(&end[start..], &mut out);
-                    out.push_str(&word[end.len()..]);
-                }
+            if is_plain_word(&end[start..]) {
+                out.push_str(word)
+            } else {
+                out.push_str(&word[..start]);
+                push_code(&end[start..], &mut out);
+                out.push_str(&word[end.len()..]);
             }
         }
     }
@@ -136,9 +135,12 @@ fn is_plain_word(word: &str) -> bool {
 /// [`prose()`] inside raw HTML. Line breaks of the text stay.
 pub fn html_prose(text: &str) -> String {
     let parts = spans(text).into_iter();
-    let parts = parts.map(|(is_code, part)| match is_code {
-        true => html_code(&line(part)),
-        false => html(part),
+    let parts = parts.map(|(is_code, part)| {
+        if is_code {
+            html_code(&line(part))
+        } else {
+            html(part)
+        }
     });
     parts.collect()
 }
@@ -301,9 +303,10 @@ fn escaped(json: &str, escape: impl Fn(char, &mut String)) -> String {
             rest = &rest[2..];
             continue;
         }
-        match is_plain(c) {
-            true => out.push(c),
-            false => escape(c, &mut out),
+        if is_plain(c) {
+            out.push(c)
+        } else {
+            escape(c, &mut out)
         }
         rest = &rest[c.len_utf8()..];
     }

@@ -49,9 +49,10 @@ pub(super) fn markdown(plan: &Plan, room: usize) -> String {
     let mut left_out = 0;
     for group in &groups {
         let line = format!("- {}: {}\n", group.names(escape::code), escape::code(group.text));
-        match body.len() + line.len() + title.len() + 200 > room {
-            true => left_out += 1,
-            false => body.push_str(&line),
+        if body.len() + line.len() + title.len() + 200 > room {
+            left_out += 1
+        } else {
+            body.push_str(&line)
         }
     }
     if left_out > 0 {

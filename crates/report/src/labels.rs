@@ -56,9 +56,10 @@ impl Title {
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         Self::with_runtime(
             id,
-            match core || first.contains('/') {
-                true => RuntimeKind::Kubernetes,
-                false => RuntimeKind::Terraform,
+            if core || first.contains('/') {
+                RuntimeKind::Kubernetes
+            } else {
+                RuntimeKind::Terraform
             },
         )
     }

@@ -65,9 +65,10 @@ fn write_change(op: &DiffOp, from: &[Vec<String>], to: &[Vec<String>], out: &mut
         DiffTag::Insert => put('+', to, out),
         DiffTag::Replace => {
             // If an item replaces another at the same place, only their differences are marked.
-            let pairs = match from.iter().chain(to).any(|item| item.len() > 1) {
-                true => from.len().min(to.len()),
-                false => 0,
+            let pairs = if from.iter().chain(to).any(|item| item.len() > 1) {
+                from.len().min(to.len())
+            } else {
+                0
             };
             for (from, to) in from.iter().zip(to).take(pairs) {
                 one_item(from, to, out);

@@ -148,9 +148,10 @@ fn package_row(package: &ModelPackageChange, most: usize) -> Row {
 }
 
 fn stack_parts(stacks: &[StackId]) -> Vec<Part> {
-    let mut parts = vec![word(match stacks.is_empty() {
-        true => ", used by no stack",
-        false => ", used by ",
+    let mut parts = vec![word(if stacks.is_empty() {
+        ", used by no stack"
+    } else {
+        ", used by "
     })];
     for (index, stack) in stacks.iter().take(STACKS).enumerate() {
         if index > 0 {
@@ -206,14 +207,16 @@ pub(super) fn markdown(models: &[ModelChange], room: usize) -> String {
             for row in &package.below {
                 lines.push_str(&format!("    - {}\n", row.text(escape::code)));
             }
-            match body.len() + block.len() + lines.len() > room {
-                true => left_out += 1,
-                false => block.push_str(&lines),
+            if body.len() + block.len() + lines.len() > room {
+                left_out += 1
+            } else {
+                block.push_str(&lines)
             }
         }
-        match body.len() + block.len() > room {
-            true => left_out += 1,
-            false => body.push_str(&block),
+        if body.len() + block.len() > room {
+            left_out += 1
+        } else {
+            body.push_str(&block)
         }
     }
     if left_out > 0 {

@@ -35,9 +35,10 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
         }
         let serial = stack.serial.map_or(String::new(), |s| format!(" (serial {s})"));
         let is_half_done = stack.result == StackResult::Failed && !stack.resources.is_empty();
-        let progress = match is_half_done {
-            true => format!(", {}", labels::changed_of(stack.changed(), stack.resources.len())),
-            false => String::new(),
+        let progress = if is_half_done {
+            format!(", {}", labels::changed_of(stack.changed(), stack.resources.len()))
+        } else {
+            String::new()
         };
         text.push_str(&format!(
             "{}: {}{progress}{serial}\n",

@@ -142,11 +142,10 @@ fn details(stack: &StackStatus, style: Style) -> String {
         lines.push_str(&format!("  outcome unknown: {}\n", ids.join(", ")));
     }
     if stack.head == HeadStatus::Unfinished {
-        lines.push_str(match stack.pending.is_empty() {
-            true => "  last apply failed; the next run retries\n",
-            false => {
-                "  a run is at work, or ended in the middle: `konverge state doctor` names it, and the next run continues\n"
-            }
+        lines.push_str(if stack.pending.is_empty() {
+"  last apply failed; the next run retries\n"
+        } else {
+"  a run is at work, or ended in the middle: `konverge state doctor` names it, and the next run continues\n"
         });
     }
     if stack.head == HeadStatus::Waiting {
@@ -216,9 +215,10 @@ fn health(objects: &[ObjectStatus]) -> String {
         .filter(|(_, count)| *count > 0)
         .map(|(health, count)| format!("{count} {health}"))
         .collect();
-    match counts.is_empty() {
-        true => "nothing is recorded".to_owned(),
-        false => counts.join(", "),
+    if counts.is_empty() {
+        "nothing is recorded".to_owned()
+    } else {
+        counts.join(", ")
     }
 }
 

@@ -48,9 +48,10 @@ pub(super) fn render(
 
 /// A line of a text.
 fn text_line(line: &str) -> String {
-    match line.contains(FORCES) {
-        true => yaml_text::scalar(&Value::String(line.to_owned())),
-        false => escape::line(line),
+    if line.contains(FORCES) {
+        yaml_text::scalar(&Value::String(line.to_owned()))
+    } else {
+        escape::line(line)
     }
 }
 

@@ -53,9 +53,10 @@ fn title(event: &WatchEvent) -> String {
     if more > 0 {
         names.push(plural(more, "more file"));
     }
-    match names.is_empty() {
-        true => "Saved".to_owned(),
-        false => format!("Saved {} (compared with {base})", names.join(", ")),
+    if names.is_empty() {
+        "Saved".to_owned()
+    } else {
+        format!("Saved {} (compared with {base})", names.join(", "))
     }
 }
 

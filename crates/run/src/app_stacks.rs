@@ -210,9 +210,12 @@ impl AppStacks {
         let packages = &request.setup.packages;
         let in_package = |path: &RepoPath| packages.iter().any(|(_, folder)| path.is_within(folder));
         let mut files = request.files.iter();
-        files.any(|(path, content)| match in_package(path) {
-            true => kusion::defines_apps(content),
-            false => kusion::may_hold_apps(content),
+        files.any(|(path, content)| {
+            if in_package(path) {
+                kusion::defines_apps(content)
+            } else {
+                kusion::may_hold_apps(content)
+            }
         }) || request
             .packages
             .iter()
@@ -250,11 +253,10 @@ fn folder_defines_apps(folder: &Path) -> bool {
             return true;
         };
         let is_program = kind.is_file() && path.extension().is_some_and(|extension| extension == "k");
-        let defines = match kind.is_dir() {
-            true => folder_defines_apps(&path),
-            false => {
-                is_program && std::fs::read(&path).map_or(true, |content| kusion::defines_apps(&content))
-            }
+        let defines = if kind.is_dir() {
+            folder_defines_apps(&path)
+        } else {
+            is_program && std::fs::read(&path).map_or(true, |content| kusion::defines_apps(&content))
         };
         if defines {
             return true;
@@ -286,9 +288,10 @@ impl WorkspaceFiles<'_> {
         })?;
         let names = kusion::platform_names(&dependencies);
         // Applications need the package of their types: a stack without dependencies has none, and no workspace.
-        let workspace = match dependencies.is_empty() && named.is_none() {
-            true => None,
-            false => self.workspace(stack, named)?,
+        let workspace = if dependencies.is_empty() && named.is_none() {
+            None
+        } else {
+            self.workspace(stack, named)?
         };
         let note = match (&workspace, named) {
             (Some(_), None) => unusable_name(stack),

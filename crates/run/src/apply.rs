@@ -168,9 +168,10 @@ async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[Stac
 
 fn skipped_outcome(target: &Target, by: &[StackId], is_paused: bool) -> StackOutcome {
     let names = by.iter().map(StackId::as_str).collect::<Vec<_>>().join(", ");
-    let why = match is_paused {
-        true => "is not ready: it waits",
-        false => "failed",
+    let why = if is_paused {
+        "is not ready: it waits"
+    } else {
+        "failed"
     };
     let failure = UserError::new(
         ErrorKind::Policy,

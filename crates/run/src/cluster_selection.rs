@@ -143,9 +143,10 @@ pub fn cluster_of(
                 stack.id
             ),
         )
-        .hint(match config.clusters.is_empty() {
-            true => "define it under `clusters` in konverge.yaml".to_owned(),
-            false => format!("defined are: {}", names()),
+        .hint(if config.clusters.is_empty() {
+            "define it under `clusters` in konverge.yaml".to_owned()
+        } else {
+            format!("defined are: {}", names())
         })),
         ClusterChoice::Ambiguous => Err(UserError::new(
             ErrorKind::Config,

@@ -328,9 +328,10 @@ impl Compiler {
             };
             let what = format!("the package `{}` is not locked: {unlocked}", package.name);
             let mut said = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
-            let hints = match said.is_empty() {
-                true => package_locks::hints(&self.run, &setup),
-                false => String::new(),
+            let hints = if said.is_empty() {
+                package_locks::hints(&self.run, &setup)
+            } else {
+                String::new()
             };
             if said.insert(what.clone()) {
                 self.run.notes.note(&format!("warning: {what}{hints}"));

@@ -12,9 +12,10 @@ use konverge_kcl::{InstallOptions, KclError, Toolchain};
 /// It is missing and must not be installed (the hint has the command), or it cannot be installed.
 pub(crate) async fn find(run: &RunContext, config: &Config, earlier: bool) -> Result<Toolchain, UserError> {
     let (version, checkout) = (config.kcl.core(), run.checkout());
-    let found = match earlier {
-        true => Toolchain::find_earlier(version, &checkout).await,
-        false => Toolchain::find(version, &checkout).await,
+    let found = if earlier {
+        Toolchain::find_earlier(version, &checkout).await
+    } else {
+        Toolchain::find(version, &checkout).await
     };
     match found {
         Err(KclError::NotInstalled(_)) if may_install(run, config) => {

@@ -217,9 +217,10 @@ async fn check_drift(
         return Ok(StackDrift::new(plan, Some(obstacle)));
     }
     let compared = plan.resources.len() + plan.summary.unchanged;
-    let mut found = match is_applied {
-        true => difference(&plan),
-        false => difference_besides_code(&plan, &state),
+    let mut found = if is_applied {
+        difference(&plan)
+    } else {
+        difference_besides_code(&plan, &state)
     };
     found.summary.unchanged = compared - found.resources.len();
     found.digest = digest(&found, state.commit.as_ref());
@@ -248,10 +249,11 @@ fn difference_besides_code(plan: &StackPlan, state: &StackState) -> StackPlan {
 fn differs(resource: &ResourcePlan) -> bool {
     let by_server =
         |change: &FieldChange| matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
-    match resource.changes.is_empty() {
+    if resource.changes.is_empty() {
         // Every value is as applied: only the field managers differ.
-        true => resource.ownership.is_empty(),
-        false => !resource.changes.iter().all(by_server),
+        resource.ownership.is_empty()
+    } else {
+        !resource.changes.iter().all(by_server)
     }
 }
 

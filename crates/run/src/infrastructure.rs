@@ -165,9 +165,12 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         .terraform
         .binary
         .as_ref()
-        .map(|path| match path.contains('/') {
-            true => trusted("`terraform.binary`", path),
-            false => Ok(PathBuf::from(path)),
+        .map(|path| {
+            if path.contains('/') {
+                trusted("`terraform.binary`", path)
+            } else {
+                Ok(PathBuf::from(path))
+            }
         })
         .transpose()?;
     let mirror = config.terraform.mirror.as_ref();

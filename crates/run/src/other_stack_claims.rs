@@ -182,9 +182,10 @@ impl<'a> OwnershipLookup<'a> {
             self.owners.insert(owner.clone(), released);
         }
         let is_released = self.owners.get(owner).map_or(Ok(false), |tells| tells(item))?;
-        Ok(match is_released {
-            true => OwnerClaim::Nobody,
-            false => OwnerClaim::By(owner.clone()),
+        Ok(if is_released {
+            OwnerClaim::Nobody
+        } else {
+            OwnerClaim::By(owner.clone())
         })
     }
 
@@ -366,9 +367,10 @@ impl<'a> OwnershipLookup<'a> {
             .as_ref()
             .map(|desired| object_key(&desired.attributes));
         let is_own = |theirs: &Recorded| is_object(theirs, key, item.cluster.as_ref()) && !theirs.is_shared();
-        Ok(match self.records(&owner, is_own).await? {
-            true => OwnerClaim::By(owner),
-            false => OwnerClaim::SharedWith(owner),
+        Ok(if self.records(&owner, is_own).await? {
+            OwnerClaim::By(owner)
+        } else {
+            OwnerClaim::SharedWith(owner)
         })
     }
 

@@ -160,9 +160,10 @@ impl Planner {
         };
         let place = failure.location.map(|place| format!(" ({place})"));
         let place = place.unwrap_or_default();
-        let what = match target.head.is_some() {
-            true => "everything is shown as new",
-            false => "what is removed is not shown",
+        let what = if target.head.is_some() {
+            "everything is shown as new"
+        } else {
+            "what is removed is not shown"
         };
         let note = format!(
             "the base does not compile with this konverge.yaml{place}, so there is nothing to compare with: {what}"

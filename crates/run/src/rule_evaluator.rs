@@ -55,9 +55,10 @@ impl RuleEvaluator {
         versions: &[PolicySets],
         document: &Arc<StackDocument>,
     ) -> Vec<PolicyFinding> {
-        match document.has_changes() {
-            true => self.judge(versions, document).await,
-            false => Vec::new(),
+        if document.has_changes() {
+            self.judge(versions, document).await
+        } else {
+            Vec::new()
         }
     }
 

@@ -114,10 +114,14 @@ impl SecretReferences {
 
     /// Says why a version is not shown: once for a store that has the problem with every secret.
     fn note_no_version(&self, store: &str, error: &SecretStoreError) {
-        let what = match error.problem.is_of_store() {
-            false => "the version is not shown",
-            true if lock(&self.silent).insert(store.to_owned()) => "no version of this store is shown",
-            true => return,
+        let what = if error.problem.is_of_store() {
+            if lock(&self.silent).insert(store.to_owned()) {
+                "no version of this store is shown"
+            } else {
+                return;
+            }
+        } else {
+            "the version is not shown"
         };
         self.notes.note(&format!("note: {error}; {what}"));
     }

@@ -63,9 +63,10 @@ impl OpenRequest {
             .live(self.live)
             .states(backend)
             .claims(StackClaims::without(self.without.iter().cloned()));
-        match self.no_wait {
-            true => builder.without_wait(),
-            false => builder,
+        if self.no_wait {
+            builder.without_wait()
+        } else {
+            builder
         }
     }
 }
@@ -133,9 +134,10 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         None => RevisionSpec::Worktree,
     };
     let mut revisions = ComparedRevisions::open(run, &repository, &at, None)?;
-    let base = match request.pending {
-        true => None,
-        false => base_commit(run, &repository, request, &at).await?,
+    let base = if request.pending {
+        None
+    } else {
+        base_commit(run, &repository, request, &at).await?
     };
     match base {
         Some(commit) => revisions = revisions.with_base(&repository, commit)?,

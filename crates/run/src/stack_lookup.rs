@@ -32,9 +32,10 @@ impl NamedStacks<'_> {
     /// A selector that means no stack; the store's.
     pub(crate) async fn find(&self, selectors: &[StackSelector]) -> Result<Vec<Target>, UserError> {
         let wants_recorded = self.recorded && selectors.iter().any(|selector| !self.is_at_head(selector));
-        let gone = match wants_recorded {
-            true => self.recorded_alone().await?,
-            false => Vec::new(),
+        let gone = if wants_recorded {
+            self.recorded_alone().await?
+        } else {
+            Vec::new()
         };
         let mut targets = BTreeMap::new();
         for selector in selectors {
@@ -123,12 +124,13 @@ pub(crate) async fn recorded(
         .filter(|(id, entry)| selector.matches_recorded(id, &entry.folder))
         .map(|(id, entry)| Target::forgotten(id.clone(), entry.folder.clone()))
         .collect();
-    match found.is_empty() {
-        false => Ok(found),
-        true => Err(UserError::new(
+    if found.is_empty() {
+        Err(UserError::new(
             ErrorKind::Usage,
             format!("no state knows a stack `{}`", selector.as_str().escape_debug()),
         )
-        .hint("`konverge state list` shows the stacks that were applied")),
+        .hint("`konverge state list` shows the stacks that were applied"))
+    } else {
+        Ok(found)
     }
 }

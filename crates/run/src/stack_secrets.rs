@@ -142,13 +142,14 @@ impl StackSecrets {
 
     fn check_admitted(&self, reference: &SecretReference) -> Result<(), UserError> {
         let written = reference.as_written();
-        match self.admitted.contains(&written) {
-            true => Ok(()),
-            false => Err(UserError::new(
+        if self.admitted.contains(&written) {
+            Ok(())
+        } else {
+            Err(UserError::new(
                 ErrorKind::Secret,
                 format!("`{written}`: this reference is not in the Spec of `{}`", self.stack),
             )
-            .hint("a value that another object holds is never read as a reference: write the reference into the Spec")),
+            .hint("a value that another object holds is never read as a reference: write the reference into the Spec"))
         }
     }
 
@@ -189,9 +190,10 @@ impl SecretResolver for StackSecrets {
             let hash = || format!("hash:{}", self.run.secrets.hash(&found.document.expose_all()));
             return Ok(Some(found.version.clone().unwrap_or_else(hash)));
         }
-        let rights = match self.is_applied {
-            true => SecretRights::Values,
-            false => SecretRights::Versions,
+        let rights = if self.is_applied {
+            SecretRights::Values
+        } else {
+            SecretRights::Versions
         };
         self.run.ask_version(&key, rights).await
     }

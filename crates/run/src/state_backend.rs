@@ -100,9 +100,10 @@ pub async fn open_part(
     let mut states = StateStore::open(store, id, writer);
     let (services, age) = key_services::open(run, config);
     states = states.with_key_services(services);
-    let scope = match config.state.encrypt_to.is_empty() {
-        true => SealScope::Values,
-        false => SealScope::Documents,
+    let scope = if config.state.encrypt_to.is_empty() {
+        SealScope::Values
+    } else {
+        SealScope::Documents
     };
     states = states.with_sealer(Sealer::new(&age, run.var(IDENTITY_VARIABLE))?, scope);
     let accepts = config.state.accepts_unmarked(jiff::Timestamp::now());

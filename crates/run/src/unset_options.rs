@@ -12,9 +12,10 @@ const NAMED: usize = 3;
 pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
     let is_unset = matches!(error, SpecError::Unset { .. });
     let failure = UserError::from(error);
-    let unset = match is_unset {
-        true => find(workspace, stack),
-        false => return failure,
+    let unset = if is_unset {
+        find(workspace, stack)
+    } else {
+        return failure;
     };
     if unset.is_empty() {
         return failure.hint("the value is None: give it one, or leave the object out where it has none");

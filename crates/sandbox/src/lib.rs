@@ -206,9 +206,12 @@ impl SandboxLayers {
             .map_err(|error| words(&error))?
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(newest))
-            .and_then(|ruleset| match network {
-                true => Ok(ruleset),
-                false => ruleset.handle_access(AccessNet::from_all(newest)),
+            .and_then(|ruleset| {
+                if network {
+                    Ok(ruleset)
+                } else {
+                    ruleset.handle_access(AccessNet::from_all(newest))
+                }
             })
             .and_then(|ruleset| ruleset.scope(Scope::from_all(newest)))
             .map_err(|error| words(&error))?;

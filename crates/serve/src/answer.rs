@@ -43,9 +43,10 @@ fn found(body: &Body, form: Form, request: &HeaderMap) -> Response {
             tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == body.etag
         })
     });
-    let (status, bytes) = match is_known {
-        true => (StatusCode::NOT_MODIFIED, Bytes::new()),
-        false => (StatusCode::OK, body.bytes.clone()),
+    let (status, bytes) = if is_known {
+        (StatusCode::NOT_MODIFIED, Bytes::new())
+    } else {
+        (StatusCode::OK, body.bytes.clone())
     };
     let mut answer = plain(status, form.media_type(), bytes);
     if let Ok(tag) = HeaderValue::from_str(&body.etag) {

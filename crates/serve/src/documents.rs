@@ -78,9 +78,10 @@ impl Asked<'_> {
         }
         let filtered = (!is_plain).then(|| total.filtered(condition, text));
         let shown = filtered.as_ref().unwrap_or(total);
-        let made = match self.is_json() {
-            true => json::document(shown),
-            false => html::overview(shown, total, self.shared.mode(), condition, text),
+        let made = if self.is_json() {
+            json::document(shown)
+        } else {
+            html::overview(shown, total, self.shared.mode(), condition, text)
         };
         let body = Body::new(made, None);
         if is_plain {
@@ -123,29 +124,25 @@ impl Asked<'_> {
             return Err(RequestError::Unknown("this stack"));
         }
         let version = index.fingerprints.get(id).map(ToString::to_string);
-        let form = match self.is_json() {
-            true => "json",
-            false => "page",
-        };
+        let form = if self.is_json() { "json" } else { "page" };
         let address = format!("{form} {id} {}", version.unwrap_or_default());
         if let Some(body) = self.shared.bodies.get(&address) {
             return Ok(body);
         }
         let view = self.details(&index, id).await?;
-        let made = match self.is_json() {
-            true => json::document(&view),
-            false => {
-                let pairs = view.history.windows(2).filter_map(|pair| match pair {
-                    [later, earlier] => Some((earlier.serial, later.serial)),
-                    _ => None,
-                });
-                html::stack(&StackPage {
-                    view: &view,
-                    differences: &pairs.collect::<Vec<_>>(),
-                    older: 0,
-                    mode: self.shared.mode(),
-                })
-            }
+        let made = if self.is_json() {
+            json::document(&view)
+        } else {
+            let pairs = view.history.windows(2).filter_map(|pair| match pair {
+                [later, earlier] => Some((earlier.serial, later.serial)),
+                _ => None,
+            });
+            html::stack(&StackPage {
+                view: &view,
+                differences: &pairs.collect::<Vec<_>>(),
+                older: 0,
+                mode: self.shared.mode(),
+            })
         };
         let body = Body::new(made, index.serials.get(id).copied());
         self.shared.bodies.put(address, &body);
@@ -162,9 +159,10 @@ impl Asked<'_> {
         let read = self.shared.source().difference(id, from, to);
         let difference = within_deadline(read).await?;
         let difference = difference.ok_or(RequestError::Unknown("one of these serials"))?;
-        let made = match self.is_json() {
-            true => json::document(&difference),
-            false => html::difference(&difference),
+        let made = if self.is_json() {
+            json::document(&difference)
+        } else {
+            html::difference(&difference)
         };
         Ok(Body::new(made, None))
     }
@@ -183,9 +181,10 @@ impl Asked<'_> {
         if !self.access.sees_all() {
             audit.notices.clear();
         }
-        let made = match self.is_json() {
-            true => json::document(&audit),
-            false => html::audit(&audit),
+        let made = if self.is_json() {
+            json::document(&audit)
+        } else {
+            html::audit(&audit)
         };
         Ok(Body::new(made, None))
     }

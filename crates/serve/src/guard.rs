@@ -19,9 +19,10 @@ use super::{
 
 /// The form of the errors of an address.
 pub(super) fn form_of(path: &str) -> Form {
-    match path.starts_with("/api/") {
-        true => Form::Json,
-        false => Form::Page(path.matches('/').count().saturating_sub(1)),
+    if path.starts_with("/api/") {
+        Form::Json
+    } else {
+        Form::Page(path.matches('/').count().saturating_sub(1))
     }
 }
 
@@ -126,9 +127,10 @@ struct RequestHead {
 async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option<Access>, Box<Response>> {
     let headers = &head.headers;
     let Some(login) = shared.login() else {
-        return match is_local(headers) {
-            true => Ok(Some(Access::local())),
-            false => Err(Box::new(misdirected("127.0.0.1, [::1] and localhost"))),
+        return if is_local(headers) {
+            Ok(Some(Access::local()))
+        } else {
+            Err(Box::new(misdirected("127.0.0.1, [::1] and localhost")))
         };
     };
     if is_for_platform(path) {

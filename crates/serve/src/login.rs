@@ -143,9 +143,10 @@ impl Login {
             .providers
             .verify(&workload.issuer, &workload.audience, token, None)
             .await?;
-        match verified.lifetime > LONGEST_TOKEN {
-            true => Err(refused("it is valid for longer than a day")),
-            false => Ok((verified, workload.audience.clone())),
+        if verified.lifetime > LONGEST_TOKEN {
+            Err(refused("it is valid for longer than a day"))
+        } else {
+            Ok((verified, workload.audience.clone()))
         }
     }
 
@@ -180,12 +181,13 @@ impl Login {
 }
 
 fn with_role(signed_in: SignedIn) -> Result<SignedIn, RequestError> {
-    match signed_in.grants.is_empty() {
-        true => Err(RequestError::forbidden(
+    if signed_in.grants.is_empty() {
+        Err(RequestError::forbidden(
             format!("`{}` has no role here", signed_in.person.name),
             "a rule of `portal.roles` or `portal.workloads` on the default branch grants one; after a change of groups, sign in again at /login",
-        )),
-        false => Ok(signed_in),
+        ))
+    } else {
+        Ok(signed_in)
     }
 }
 

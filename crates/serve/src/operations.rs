@@ -119,12 +119,13 @@ impl Asking {
     /// A call of a script. The cookie of a browser is not enough: another site could have sent it.
     fn check_script(&self) -> Result<(), RequestError> {
         let is_script = |of: &super::access::SignedIn| of.csrf.is_none();
-        match self.access.signed_in.as_ref().is_some_and(is_script) {
-            true => Ok(()),
-            false => Err(RequestError::forbidden(
+        if self.access.signed_in.as_ref().is_some_and(is_script) {
+            Ok(())
+        } else {
+            Err(RequestError::forbidden(
                 "an operation of the API needs the token of a script",
                 "send `Authorization: Bearer TOKEN`; people use the forms of the pages",
-            )),
+            ))
         }
     }
 
@@ -282,12 +283,13 @@ fn checked(operation: PortalOperation, input: OperationInput) -> Result<Operatio
         let text = text
             .map(|text| text.trim().to_owned())
             .filter(|text| !text.is_empty());
-        match text.as_ref().is_some_and(|text| text.chars().count() > LONGEST) {
-            true => Err(RequestError::wrong(
+        if text.as_ref().is_some_and(|text| text.chars().count() > LONGEST) {
+            Err(RequestError::wrong(
                 format!("`{name}` is longer than {LONGEST} characters"),
                 "make it shorter",
-            )),
-            false => Ok(text),
+            ))
+        } else {
+            Ok(text)
         }
     };
     let required = |name: &str, value: Option<String>| {

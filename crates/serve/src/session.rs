@@ -96,9 +96,10 @@ impl CookieSealer {
 
     /// `__Host-`: no other host of the domain can set it.
     fn name(&self, name: &str) -> String {
-        match self.is_secure {
-            true => format!("__Host-{name}"),
-            false => name.to_owned(),
+        if self.is_secure {
+            format!("__Host-{name}")
+        } else {
+            name.to_owned()
         }
     }
 

@@ -49,10 +49,7 @@ fn own_page(to: &str) -> String {
         && to
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"/._-~%@=?&+".contains(&byte));
-    match is_own {
-        true => to.to_owned(),
-        false => "/".to_owned(),
-    }
+    if is_own { to.to_owned() } else { "/".to_owned() }
 }
 
 /// The answer that sends a browser to an address.
@@ -240,12 +237,13 @@ pub(super) fn check_form(
     csrf: &str,
 ) -> Result<(), RequestError> {
     let of_session = access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
-    match of_session.is_some_and(|of| is_same_secret(of, csrf)) && login.is_own_page(headers) {
-        true => Ok(()),
-        false => Err(RequestError::forbidden(
+    if of_session.is_some_and(|of| is_same_secret(of, csrf)) && login.is_own_page(headers) {
+        Ok(())
+    } else {
+        Err(RequestError::forbidden(
             "this form was not sent by a page of this portal, or the session is a new one",
             "load the page again and send its form",
-        )),
+        ))
     }
 }
 

@@ -316,9 +316,12 @@ async fn a_place_that_another_writer_took_is_theirs() {
 #[tokio::test]
 async fn a_create_is_repeated_while_the_store_does_not_answer_and_not_when_it_refuses() {
     let fails = |times: usize| {
-        unsure(move |number, _, key, _| match number < times {
-            true => Err(unavailable(key)),
-            false => Ok(()),
+        unsure(move |number, _, key, _| {
+            if number < times {
+                Err(unavailable(key))
+            } else {
+                Ok(())
+            }
         })
     };
     let most = UNCLEAR_CREATES as usize;

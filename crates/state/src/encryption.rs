@@ -199,12 +199,13 @@ impl Sealer {
             marks.flatten().collect::<Vec<_>>()
         });
         let marks: Vec<_> = marks.collect();
-        match marks.is_empty() {
-            true => Err(key_error(
+        if marks.is_empty() {
+            Err(key_error(
                 "a document",
                 "no key in this run is that of a recipient, so nobody could tell who wrote it",
-            )),
-            false => Ok(marks),
+            ))
+        } else {
+            Ok(marks)
         }
     }
 
@@ -230,9 +231,10 @@ impl Sealer {
             let mut readers = own.iter().filter(|key| public(key) == mark.reader);
             is_accepted(&mark.by) && readers.any(|reader| mark.is_valid(reader, place, bytes))
         };
-        match marks.iter().any(is_valid) {
-            true => Ok(()),
-            false => Err("no holder of a key that this run knows wrote it".to_owned()),
+        if marks.iter().any(is_valid) {
+            Ok(())
+        } else {
+            Err("no holder of a key that this run knows wrote it".to_owned())
         }
     }
 

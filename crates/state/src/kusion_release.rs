@@ -187,9 +187,10 @@ fn text_of(value: Option<&Value>) -> &str {
 fn without_secrets(attributes: &Map<String, Value>) -> Map<String, Value> {
     let is_secret_object = attributes.get("kind").is_some_and(|kind| kind == "Secret");
     let entries = attributes.iter().map(|(key, value)| {
-        let text = match is_secret_object && key == "data" {
-            true => SECRET_DATA,
-            false => SECRET,
+        let text = if is_secret_object && key == "data" {
+            SECRET_DATA
+        } else {
+            SECRET
         };
         (key.clone(), without_marks(value, text))
     });

@@ -208,9 +208,10 @@ impl LeaseWatch for Script {
         if self.renewal_at == Some(waited.as_secs()) {
             hold(&self.store, &self.states, 1, 1, seconds(60)).await;
         }
-        match waited.as_secs() >= self.at && (looks > 1 || !self.stops) {
-            true => self.verdict,
-            false => WaitVerdict::KeepWaiting,
+        if waited.as_secs() >= self.at && (looks > 1 || !self.stops) {
+            self.verdict
+        } else {
+            WaitVerdict::KeepWaiting
         }
     }
 

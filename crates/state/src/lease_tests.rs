@@ -528,9 +528,10 @@ async fn a_release_waits_for_the_renewal_that_is_being_written_and_not_for_ever(
         let releasing = tokio::spawn(async move { released.release().await });
         let_others_work().await;
         assert!(!releasing.is_finished());
-        match is_answered {
-            true => drop(written.take()),
-            false => bench.clock.set(TERM / 3),
+        if is_answered {
+            drop(written.take())
+        } else {
+            bench.clock.set(TERM / 3)
         }
         let_others_work().await;
         assert!(releasing.is_finished(), "{is_answered}");

@@ -94,9 +94,10 @@ impl StateStore {
             let has_outcome = names.contains(&outcome);
             async move {
                 let request = self.read_beside::<T>(REQUEST, &id).await;
-                let outcome = match has_outcome {
-                    true => Some(self.read_beside::<RecordedOutcome>(OUTCOME, &outcome).await),
-                    false => None,
+                let outcome = if has_outcome {
+                    Some(self.read_beside::<RecordedOutcome>(OUTCOME, &outcome).await)
+                } else {
+                    None
                 };
                 (id, request, outcome)
             }

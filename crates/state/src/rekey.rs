@@ -132,9 +132,10 @@ impl StateStore {
                 let is_unmarked = header.sealed
                     && self.envelopes.seal_documents
                     && self.envelopes.is_marked(&key, &bytes) == Some(false);
-                sealings.push(match is_unmarked {
-                    true => Sealing::Unmarked,
-                    false => sealing(header),
+                sealings.push(if is_unmarked {
+                    Sealing::Unmarked
+                } else {
+                    sealing(header)
                 });
             }
         }
@@ -166,9 +167,10 @@ impl StateStore {
             if self.envelopes.is_current(&key, &bytes)? {
                 continue;
             }
-            match at >= first_of_newest {
-                true => newest.push(serial),
-                false => earlier.push(serial),
+            if at >= first_of_newest {
+                newest.push(serial)
+            } else {
+                earlier.push(serial)
             }
         }
         Ok((newest, earlier))

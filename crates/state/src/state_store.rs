@@ -233,13 +233,14 @@ impl StateStore {
         }
         // It may have been written between the two reads.
         let reading = self.read(stack).await?;
-        match is_there(&reading) {
-            true => Ok(reading),
-            false => Err(StateError::Vanished {
+        if is_there(&reading) {
+            Ok(reading)
+        } else {
+            Err(StateError::Vanished {
                 stack: stack.clone(),
                 serial,
                 newest: reading.rows.serial(),
-            }),
+            })
         }
     }
 

@@ -36,9 +36,10 @@ pub(super) fn address_shape(text: &str) -> AddressShape {
     if let Some((inside, after)) = place.strip_prefix('[').and_then(|place| place.split_once(']'))
         && inside.parse::<Ipv6Addr>().is_ok()
     {
-        return match after.is_empty() && rest.is_empty() {
-            true => AddressShape::Host,
-            false => AddressShape::Whole,
+        return if after.is_empty() && rest.is_empty() {
+            AddressShape::Host
+        } else {
+            AddressShape::Whole
         };
     }
     let is_port =

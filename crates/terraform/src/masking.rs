@@ -56,12 +56,12 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
                 .map(|(key, _)| key)
                 .filter(|key| !map.contains_key(*key));
             // What a provider answers holds no marks of ours. For references it stays as it is.
-            let sign = match secrets.is_some()
-                && (masked_value::is_unknown(value) || masked_value::is_secret(value))
-            {
-                true => "$",
-                false => "",
-            };
+            let sign =
+                if secrets.is_some() && (masked_value::is_unknown(value) || masked_value::is_secret(value)) {
+                    "$"
+                } else {
+                    ""
+                };
             let all: Map<String, Value> = map
                 .keys()
                 .chain(missing)

@@ -152,9 +152,10 @@ pub(super) fn check(
     let free = free_settings(provider.name());
     let mut settings = configuration.as_object().into_iter().flatten();
     let refused = settings.find_map(|(name, value)| {
-        let allowed = match free.split(' ').any(|free| free == name) {
-            true => AllowedBy::List,
-            false => AllowedBy::Nobody,
+        let allowed = if free.split(' ').any(|free| free == name) {
+            AllowedBy::List
+        } else {
+            AllowedBy::Nobody
         };
         rules.find_refused(value, "", name, allowed)
     });

@@ -157,9 +157,10 @@ pub fn check_provider_settings(desired: &Resource, options: &TerraformOptions) -
         return Ok(());
     }
     let provider = ProviderRef::from_resource(desired)?;
-    match provider.is_builtin() {
-        true => Ok(()),
-        false => provider_settings::check(&desired.id, &provider, &meta, options),
+    if provider.is_builtin() {
+        Ok(())
+    } else {
+        provider_settings::check(&desired.id, &provider, &meta, options)
     }
 }
 

@@ -104,9 +104,10 @@ pub(super) fn record(action: Action, subject: &ModuleResource) -> RuntimeRecord 
         (path.clone(), kept.unwrap_or(now).clone())
     };
     let references: WrittenReferences = subject.written.iter().map(written).collect();
-    match references.is_empty() {
-        true => RuntimeRecord::default(),
-        false => RuntimeRecord::encode(&TerraformRecord { references }),
+    if references.is_empty() {
+        RuntimeRecord::default()
+    } else {
+        RuntimeRecord::encode(&TerraformRecord { references })
     }
 }
 

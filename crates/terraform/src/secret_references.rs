@@ -214,9 +214,10 @@ impl ModuleSecrets {
                 failed.push((subject.id().clone(), error));
             }
         }
-        match failed.is_empty() {
-            true => Ok(secrets),
-            false => Err(failed),
+        if failed.is_empty() {
+            Ok(secrets)
+        } else {
+            Err(failed)
         }
     }
 

@@ -122,12 +122,8 @@ fn has_failure(
             .into_iter()
             .flatten()
             .any(masked_value::holds_secret);
-        let hidden = |value: Option<Value>| {
-            value.map(|value| match is_secret {
-                true => secrets.marked(&value),
-                false => value,
-            })
-        };
+        let hidden =
+            |value: Option<Value>| value.map(|value| if is_secret { secrets.marked(&value) } else { value });
         FieldMismatch {
             path: path.clone(),
             expected: hidden(expected),
@@ -183,9 +179,10 @@ fn missing(selector: &ObjectSelector, spec: &TestedSpec<'_>) -> StackTestFailure
     let wanted = selector.id.as_ref().or(selector.name.as_ref());
     let nearest = wanted.and_then(|wanted| {
         let distance = |id: &String| {
-            let name = match selector.id.is_some() {
-                true => id.as_str(),
-                false => id.rsplit_once(':').map_or(id.as_str(), |(_, name)| name),
+            let name = if selector.id.is_some() {
+                id.as_str()
+            } else {
+                id.rsplit_once(':').map_or(id.as_str(), |(_, name)| name)
             };
             strsim::damerau_levenshtein(name, wanted)
         };
@@ -282,12 +279,13 @@ fn policy_failure(name: &str, findings: &[PolicyFinding]) -> Option<StackTestFai
     let mut denied: Vec<String> = denied.map(|finding| finding.rule.clone()).collect();
     denied.sort();
     denied.dedup();
-    Some(plain(match denied.is_empty() {
-        true => format!("policy `{name}` does not deny the stack"),
-        false => format!(
+    Some(plain(if denied.is_empty() {
+        format!("policy `{name}` does not deny the stack")
+    } else {
+        format!(
             "policy `{name}` does not deny the stack; it is denied by {}",
             listed(&denied)
-        ),
+        )
     }))
 }
 

@@ -120,9 +120,10 @@ impl StepEntry {
             return Err(error(line, message));
         }
         if let Some(change) = self.change {
-            return match change.options.is_empty() {
-                true => Err(error(line, "`change` sets no option, so it changes nothing")),
-                false => Ok(LiveStep::Change(change.options)),
+            return if change.options.is_empty() {
+                Err(error(line, "`change` sets no option, so it changes nothing"))
+            } else {
+                Ok(LiveStep::Change(change.options))
             };
         }
         if let Some(wait) = self.wait {

@@ -44,9 +44,10 @@ fn compare(path: &str, name: &str, expected: &Value, found: Option<&Value>, path
 }
 
 fn compare_items(path: &str, name: &str, items: &[Value], all: &[Value], paths: &mut Vec<String>) {
-    let keys = match items.iter().all(Value::is_object) {
-        true => list_keys(name, items, all),
-        false => None,
+    let keys = if items.iter().all(Value::is_object) {
+        list_keys(name, items, all)
+    } else {
+        None
     };
     let Some(keys) = keys else {
         let is_found = |item: &Value| all.iter().any(|found| matches("", item, found));

@@ -120,9 +120,10 @@ fn files_over_http(
         Method::PUT => {
             let only_new =
                 manners == Manners::Careful && headers.get("if-none-match").is_some_and(|value| value == "*");
-            match put(&files, name, body, only_new) {
-                true => StatusCode::CREATED.into_response(),
-                false => StatusCode::PRECONDITION_FAILED.into_response(),
+            if put(&files, name, body, only_new) {
+                StatusCode::CREATED.into_response()
+            } else {
+                StatusCode::PRECONDITION_FAILED.into_response()
             }
         }
         Method::DELETE => {
@@ -161,13 +162,14 @@ fn oss(State(files): State<Files>, method: Method, uri: Uri, headers: HeaderMap,
             let only_new = headers
                 .get("x-oss-forbid-overwrite")
                 .is_some_and(|value| value == "true");
-            match put(&files, name, body, only_new) {
-                true => StatusCode::OK.into_response(),
-                false => (
+            if put(&files, name, body, only_new) {
+                StatusCode::OK.into_response()
+            } else {
+                (
                     StatusCode::CONFLICT,
                     "<Error><Code>FileAlreadyExists</Code></Error>",
                 )
-                    .into_response(),
+                    .into_response()
             }
         }
         _ => {
@@ -203,12 +205,13 @@ fn list_objects(files: &Files, query: &str) -> String {
         .iter()
         .map(|name| format!("<Contents><Key>{}</Key></Contents>", escape(name)))
         .collect();
-    let next = match truncated {
-        true => format!(
+    let next = if truncated {
+        format!(
             "<NextContinuationToken>{}</NextContinuationToken>",
             escape(names[2])
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     format!("<ListBucketResult>{contents}<IsTruncated>{truncated}</IsTruncated>{next}</ListBucketResult>")
 }

@@ -205,9 +205,10 @@ pub fn name_of(project: &str) -> &str {
 }
 
 fn project_of(project: &str) -> String {
-    let name = match project.contains("server/") {
-        true => SHARED_NAME,
-        false => name_of(project),
+    let name = if project.contains("server/") {
+        SHARED_NAME
+    } else {
+        name_of(project)
     };
     format!("name: {name}\n")
 }

@@ -164,9 +164,10 @@ async fn answer(
             .unwrap_or_default()
     };
     if uri.path() == "/oidc" {
-        return match header("authorization") == format!("Bearer {REQUEST_TOKEN}") {
-            true => Json(json!({"value": JOB_TOKEN})).into_response(),
-            false => StatusCode::UNAUTHORIZED.into_response(),
+        return if header("authorization") == format!("Bearer {REQUEST_TOKEN}") {
+            Json(json!({"value": JOB_TOKEN})).into_response()
+        } else {
+            StatusCode::UNAUTHORIZED.into_response()
         };
     }
     if header("x-vault-namespace") != world.namespace {

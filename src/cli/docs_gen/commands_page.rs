@@ -75,10 +75,12 @@ impl CommandsPage {
         self.options(command, &name);
         let after = command.get_after_long_help().or(command.get_after_help());
         let after = without_examples(&after.map(ToString::to_string).unwrap_or_default());
-        match after.lines().any(|line| line.starts_with("  ")) {
-            _ if after.is_empty() => {}
-            true => self.text.push_str(&format!("\n```text\n{after}\n```\n")),
-            false => self.text.push_str(&format!("\n{}\n", line_of(&after))),
+        if !after.is_empty() {
+            if after.lines().any(|line| line.starts_with("  ")) {
+                self.text.push_str(&format!("\n```text\n{after}\n```\n"));
+            } else {
+                self.text.push_str(&format!("\n{}\n", line_of(&after)));
+            }
         }
         for child in command.get_subcommands() {
             if !child.is_hide_set() && child.get_name() != "help" {
@@ -149,9 +151,10 @@ fn described(arg: &Arg) -> String {
             };
             let name = format!("`{}`{mark}", value.get_name());
             let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-            match help.is_empty() {
-                true => plain.push(name),
-                false => explained.push(format!("{name}: {}", sentence(&help))),
+            if help.is_empty() {
+                plain.push(name)
+            } else {
+                explained.push(format!("{name}: {}", sentence(&help)))
             }
         }
         if !plain.is_empty() {

@@ -27,8 +27,9 @@ pub(super) fn line_of(text: &str) -> String {
 /// A text as a sentence.
 pub(super) fn sentence(text: &str) -> String {
     let text = line_of(text);
-    match text.ends_with(['.', ':']) || text.is_empty() {
-        true => text,
-        false => text + ".",
+    if text.ends_with(['.', ':']) || text.is_empty() {
+        text
+    } else {
+        text + "."
     }
 }

@@ -264,9 +264,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         } => {
             let stack: StackId = stack.parse().map_err(usage)?;
             let pulled = read_pulled(file)?;
-            let newest = match over_damaged {
-                true => NewestDocument::MayBeDamaged,
-                false => NewestDocument::AsPulled,
+            let newest = if *over_damaged {
+                NewestDocument::MayBeDamaged
+            } else {
+                NewestDocument::AsPulled
             };
             let serial = ops::push(&backend, &repository, &stack, pulled, newest).await?;
             context.note(&format!(
@@ -324,9 +325,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             import(&backend, &wanted, context).await?;
         }
         Action::Rekey { new_key } => {
-            let wanted = match new_key {
-                true => ops::WantedDataKey::New,
-                false => ops::WantedDataKey::Current,
+            let wanted = if *new_key {
+                ops::WantedDataKey::New
+            } else {
+                ops::WantedDataKey::Current
             };
             let rekeyed = ops::rekey(&context.run(), &backend, wanted).await?;
             return Ok(print::rekeyed(&rekeyed, json, context));
@@ -378,23 +380,25 @@ async fn rollback(
 ) -> Result<u8, UserError> {
     let run = context.run();
     let rollback = ops::rollback(&run, stack, serial, cluster.given()).await?;
-    let approver = match yes {
-        true => Some(Arc::new(AutoApprove) as Arc<dyn Approver>),
-        false => confirm::confirm_rollback(&rollback.plan, serial, context).await?,
+    let approver = if yes {
+        Some(Arc::new(AutoApprove) as Arc<dyn Approver>)
+    } else {
+        confirm::confirm_rollback(&rollback.plan, serial, context).await?
     };
     let Some(approver) = approver else {
         context.note("nothing was applied");
         return Ok(0);
     };
     let (report, findings) = rollback.apply(approver).await?;
-    context.print(&match json {
-        true => report::json::with_findings(&report, &findings),
-        false => report::outcome::text(
+    context.print(&if json {
+        report::json::with_findings(&report, &findings)
+    } else {
+        report::outcome::text(
             &report,
             Style {
                 color: context.color(),
             },
-        ),
+        )
     });
     Ok(exit_code(&report, &run))
 }

@@ -200,9 +200,10 @@ pub(super) async fn doctor(
     json: bool,
     context: &CliContext,
 ) -> Result<u8, UserError> {
-    let index = match repair {
-        true => ops::IndexCheck::Rebuild,
-        false => ops::IndexCheck::Compare,
+    let index = if repair {
+        ops::IndexCheck::Rebuild
+    } else {
+        ops::IndexCheck::Compare
     };
     let findings = ops::doctor(backend, index).await?;
     let well = findings.iter().all(|finding| finding.well);

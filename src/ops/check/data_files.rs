@@ -126,10 +126,12 @@ impl<'a> SchemaProgram<'a> {
         };
         let tree = workspace.analysis.tree();
         let is_file = path.file_name().ends_with(".k") && tree.is_file(&path);
-        let folder = match is_file {
-            true => path.parent().unwrap_or_default(),
-            false if path.is_root() || tree.is_folder(&path) => path.clone(),
-            false => return Ok(None),
+        let folder = if is_file {
+            path.parent().unwrap_or_default()
+        } else if path.is_root() || tree.is_folder(&path) {
+            path.clone()
+        } else {
+            return Ok(None);
         };
         let program = (folder.clone(), vec![Entry::main(path.clone())]);
         let analysis = programs::analyze(workspace, [program], None)?;

@@ -160,12 +160,13 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
             let before = head.layout.predecessor_of(&base.layout, stack);
             before.is_some_and(|before| has(base, before))
         });
-        let (severity, message) = match deleted {
-            true => (
+        let (severity, message) = if deleted {
+            (
                 LintSeverity::Error,
                 "was deleted, but the stack still exists".to_owned(),
-            ),
-            false if usual => (
+            )
+        } else if usual {
+            (
                 LintSeverity::Warning,
                 format!(
                     "does not exist; {} of {} stacks {} a golden file",
@@ -173,8 +174,9 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
                     all.len(),
                     if with.len() == 1 { "has" } else { "have" }
                 ),
-            ),
-            false => continue,
+            )
+        } else {
+            continue;
         };
         let mut missing = Diagnostic::new(&path_of(stack), LintRule::Golden, &message);
         missing.severity = severity;

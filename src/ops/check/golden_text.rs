@@ -162,15 +162,18 @@ fn divide_documents(text: &str) -> Parts<Lines> {
             continue;
         }
         let body = std::mem::take(&mut current);
-        match is_blank(&body) {
-            true if parts.blocks.is_empty() => parts.head.push_str(&(body + line)),
-            true => {}
-            false => parts.blocks.push((String::new(), body)),
+        if is_blank(&body) {
+            if parts.blocks.is_empty() {
+                parts.head.push_str(&(body + line))
+            }
+        } else {
+            parts.blocks.push((String::new(), body))
         }
     }
-    match is_blank(&current) {
-        true => parts.tail = current,
-        false => parts.blocks.push((String::new(), current)),
+    if is_blank(&current) {
+        parts.tail = current
+    } else {
+        parts.blocks.push((String::new(), current))
     }
     parts
 }
@@ -197,9 +200,10 @@ fn divide_items(text: &str, layout: Layout) -> Option<Parts<Lines>> {
     }
     let mut remarks = String::new();
     while let Some(line) = lines.next_if(|line| !is_item(line)) {
-        match is_remark(line) {
-            true => remarks.push_str(line),
-            false => parts.head.push_str(&(std::mem::take(&mut remarks) + line)),
+        if is_remark(line) {
+            remarks.push_str(line)
+        } else {
+            parts.head.push_str(&(std::mem::take(&mut remarks) + line))
         }
     }
     if layout == Layout::List {
@@ -275,21 +279,23 @@ impl Parts<Block> {
     /// An object alone where it says all that the resource holds.
     fn render(&self, resource: &Resource, is_object: bool) -> String {
         let bare = is_object && resource.depends_on.is_empty() && resource.extensions.is_empty();
-        let value = match bare {
-            true => Value::Object(resource.attributes.clone()),
-            false => value_of(resource),
+        let value = if bare {
+            Value::Object(resource.attributes.clone())
+        } else {
+            value_of(resource)
         };
         if self.layout == Layout::Documents {
             return yaml::to_string(&value);
         }
         let indent = " ".repeat(self.indent);
         let text = yaml::to_string(&[value]);
-        let lines = text
-            .split_inclusive('\n')
-            .map(|line| match line.trim().is_empty() {
-                true => line.to_owned(),
-                false => format!("{indent}{line}"),
-            });
+        let lines = text.split_inclusive('\n').map(|line| {
+            if line.trim().is_empty() {
+                line.to_owned()
+            } else {
+                format!("{indent}{line}")
+            }
+        });
         lines.collect()
     }
 }

@@ -148,9 +148,10 @@ pub async fn run_with(
     }
     found.extend(secret_references::check(workspace, &compiled));
     // What does not compile is reported already.
-    let tested: Vec<Stack> = match scope.skip.contains(&LintRule::Test) {
-        true => Vec::new(),
-        false => compiled.iter().map(|(stack, _)| (*stack).clone()).collect(),
+    let tested: Vec<Stack> = if scope.skip.contains(&LintRule::Test) {
+        Vec::new()
+    } else {
+        compiled.iter().map(|(stack, _)| (*stack).clone()).collect()
     };
     found.extend(shared_objects::check(workspace, &compiled));
     found.extend(schema::check(run, workspace, compiled)?);
@@ -162,13 +163,12 @@ pub async fn run_with(
     found.extend(judged.into_iter().filter(|found| checked.is_judged(&found.file)));
     if files.iter().any(|(path, _)| is_kcl(path)) {
         let pool = compiler.pool().await?;
-        match scope.fix {
-            true => {
-                for path in format::fix(pool, &files, &checked, root).await? {
-                    run.notes.note(&format!("{path} is formatted"));
-                }
+        if scope.fix {
+            for path in format::fix(pool, &files, &checked, root).await? {
+                run.notes.note(&format!("{path} is formatted"));
             }
-            false => found.extend(format::check(pool, &files, &checked).await),
+        } else {
+            found.extend(format::check(pool, &files, &checked).await)
         }
         found.extend(imports::check(&files, &checked, workspace)?);
     }
@@ -191,9 +191,10 @@ pub fn updated_golden(
     stack: &Stack,
     printed: &Spec,
 ) -> Result<Option<(RepoPath, String)>, UserError> {
-    match workspace.source.files().contains_key(&golden::path_of(stack)) {
-        true => GoldenFiles::new(workspace, root, &run.secrets).updated(stack, printed),
-        false => Ok(None),
+    if workspace.source.files().contains_key(&golden::path_of(stack)) {
+        GoldenFiles::new(workspace, root, &run.secrets).updated(stack, printed)
+    } else {
+        Ok(None)
     }
 }
 

@@ -52,9 +52,10 @@ pub(super) fn check(
 fn concerns(entry: &ModelSourceConfig, workspace: &OpenRevision, checked: &CheckedFiles<'_>) -> bool {
     let mut places: Vec<RepoPath> = entry.folder().into_iter().collect();
     for from in &entry.from {
-        match from.contains([':', '@']) {
-            true => return false,
-            false => places.extend(RepoPath::normalize(from)),
+        if from.contains([':', '@']) {
+            return false;
+        } else {
+            places.extend(RepoPath::normalize(from))
         }
     }
     let is_of = |path: &RepoPath| places.iter().any(|place| path == place || path.is_within(place));

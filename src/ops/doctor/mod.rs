@@ -191,15 +191,20 @@ async fn token(run: &RunContext) -> DoctorFinding {
         .find_map(|name| run.var(name));
     let in_job = run.var("GITHUB_ACTIONS") == Some("true");
     let (Some(token), Some(repository)) = (token, run.var("GITHUB_REPOSITORY")) else {
-        return match in_job {
-            true => DoctorFinding::from_result(
+        return if in_job {
+            DoctorFinding::from_result(
                 "GitHub token",
                 Err(
                     UserError::new(ErrorKind::Github, "the job has no token: neither comment nor status is written")
                         .hint("give the step `env: {GITHUB_TOKEN: \"${{ github.token }}\"}`, or use the action, whose input `github-token` has it by default"),
                 ),
-            ),
-            false => DoctorFinding::unused("GitHub token", "not running in GitHub Actions", "nothing to do here; it is checked in a job"),
+            )
+        } else {
+            DoctorFinding::unused(
+                "GitHub token",
+                "not running in GitHub Actions",
+                "nothing to do here; it is checked in a job",
+            )
         };
     };
     let asked = async {

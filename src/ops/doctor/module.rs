@@ -99,9 +99,10 @@ fn answer(called: &ModuleRun) -> DoctorFinding {
         Ok(AnswerSummary { resources, patchers }) => DoctorFinding {
             what: "answer".to_owned(),
             verdict: DoctorVerdict::Ok,
-            says: match resources.is_empty() {
-                true => format!("no resource, {patchers} patchers"),
-                false => format!("{}; {patchers} patchers", resources.join(", ")),
+            says: if resources.is_empty() {
+                format!("no resource, {patchers} patchers")
+            } else {
+                format!("{}; {patchers} patchers", resources.join(", "))
             },
             fix: Vec::new(),
         },

@@ -117,9 +117,10 @@ async fn access(configured: &SecretStoreConfig, clusters: Option<&Kubernetes>) -
         .filter(|namespace| !is_pattern(namespace))
         .collect();
     // A rule for any namespace still shows that the cluster answers.
-    let asked = match namespaces.is_empty() {
-        true => vec!["default"],
-        false => namespaces.iter().copied().collect(),
+    let asked = if namespaces.is_empty() {
+        vec!["default"]
+    } else {
+        namespaces.iter().copied().collect()
     };
     for namespace in asked {
         let at = || format!("{namespace}/*");
@@ -135,12 +136,11 @@ async fn access(configured: &SecretStoreConfig, clusters: Option<&Kubernetes>) -
             Ok(_) => {}
         }
     }
-    let says = match namespaces.is_empty() {
-        true => "the cluster answers; no rule names a namespace to ask for".to_owned(),
-        false => {
-            let namespaces: Vec<_> = namespaces.into_iter().collect();
-            format!("may read the Secrets of {}", namespaces.join(", "))
-        }
+    let says = if namespaces.is_empty() {
+        "the cluster answers; no rule names a namespace to ask for".to_owned()
+    } else {
+        let namespaces: Vec<_> = namespaces.into_iter().collect();
+        format!("may read the Secrets of {}", namespaces.join(", "))
     };
     (String::new(), Ok(says))
 }

@@ -155,9 +155,10 @@ fn judge_job(
         .iter()
         .map(|(key, access)| format!("{key}: {access}"))
         .collect();
-    Ok(match granted.is_empty() {
-        true => "its events need no permissions".to_owned(),
-        false => format!("permissions OK: {}", granted.join(", ")),
+    Ok(if granted.is_empty() {
+        "its events need no permissions".to_owned()
+    } else {
+        format!("permissions OK: {}", granted.join(", "))
     })
 }
 

@@ -54,13 +54,12 @@ pub(super) async fn find(
 
 /// The mentioned resource, and what is said of it.
 fn describe(resources: &[Resource], mention: &str) -> Option<(ResourceId, Vec<String>)> {
-    let (id, path) = match mention.starts_with(MARK) {
-        true => {
-            let targets: Targets = resources.iter().map(|resource| &resource.id).collect();
-            let reference = targets.scan(mention).ok()?.into_iter().next()?;
-            (reference.target, Some(reference.path))
-        }
-        false => (mention.parse().ok()?, None),
+    let (id, path) = if mention.starts_with(MARK) {
+        let targets: Targets = resources.iter().map(|resource| &resource.id).collect();
+        let reference = targets.scan(mention).ok()?.into_iter().next()?;
+        (reference.target, Some(reference.path))
+    } else {
+        (mention.parse().ok()?, None)
     };
     let resource = resources.iter().find(|resource| resource.id == id)?;
     let mut lines = vec![kind_line(resource)];
@@ -81,9 +80,10 @@ fn kind_line(resource: &Resource) -> String {
                 .get("metadata")
                 .is_some_and(|meta| meta.get("namespace").is_some());
             let object = format!("{} {}", key.kind, key.name);
-            match is_named {
-                true => format!("{object} in the namespace {}", key.namespace),
-                false => object,
+            if is_named {
+                format!("{object} in the namespace {}", key.namespace)
+            } else {
+                object
             }
         }
         RuntimeKind::Terraform => {

@@ -48,9 +48,10 @@ impl CoreSearch {
     /// Starts with one of the versions.
     pub(super) fn new(versions: Vec<String>, first: &str) -> Self {
         let known = versions.iter().any(|version| version == first);
-        let first = match known {
-            true => first.to_owned(),
-            false => versions.first().cloned().unwrap_or_default(),
+        let first = if known {
+            first.to_owned()
+        } else {
+            versions.first().cloned().unwrap_or_default()
         };
         Self {
             versions,
@@ -210,16 +211,22 @@ mod tests {
     #[test]
     fn unknown_errors_are_bisected() {
         // Only 0.10.3 and older compile, and no error says so.
-        let (tried, best) = searched("0.13.2", |version| match version <= (0, 10, 3) {
-            true => trial(9, Vec::new()),
-            false => trial(2, vec![vec![CoreReach::Unknown]; 7]),
+        let (tried, best) = searched("0.13.2", |version| {
+            if version <= (0, 10, 3) {
+                trial(9, Vec::new())
+            } else {
+                trial(2, vec![vec![CoreReach::Unknown]; 7])
+            }
         });
         assert_eq!(best, "0.10.3", "{tried:?}");
         assert!(tried.len() <= MOST_TRIALS, "{tried:?}");
         // A single core that fails is stepped over.
-        let (_, best) = searched("0.12.4", |version| match version == (0, 12, 4) {
-            true => trial(0, vec![vec![CoreReach::Unknown]; 9]),
-            false => trial(9, Vec::new()),
+        let (_, best) = searched("0.12.4", |version| {
+            if version == (0, 12, 4) {
+                trial(0, vec![vec![CoreReach::Unknown]; 9])
+            } else {
+                trial(9, Vec::new())
+            }
         });
         assert_eq!(best, "0.13.2");
     }
@@ -231,9 +238,12 @@ mod tests {
         });
         assert_eq!((tried.len(), best.as_str()), (1, "0.13.2"));
         // Of cores that compile as many, the one that leaves less to change is the best.
-        let (tried, best) = searched("0.13.2", |version| match version >= (0, 13, 1) {
-            true => trial(2, vec![vec![CoreReach::Every, until("0.13.0")]; 26]),
-            false => trial(2, vec![vec![CoreReach::Every]; 26]),
+        let (tried, best) = searched("0.13.2", |version| {
+            if version >= (0, 13, 1) {
+                trial(2, vec![vec![CoreReach::Every, until("0.13.0")]; 26])
+            } else {
+                trial(2, vec![vec![CoreReach::Every]; 26])
+            }
         });
         assert_eq!(tried, ["0.13.2", "0.13.0"]);
         assert_eq!(best, "0.13.0");

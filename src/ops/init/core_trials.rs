@@ -56,9 +56,10 @@ impl CoreTrials {
     pub fn summary(&self) -> String {
         let rows = self.rows.iter().rev().map(|row| {
             let known: Vec<_> = row.known.iter().copied().collect();
-            let why = match known.is_empty() {
-                true => String::new(),
-                false => format!(" ({})", known.join(", ")),
+            let why = if known.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", known.join(", "))
             };
             format!("{}: {} of {}{why}", row.version, row.compiled, self.stacks)
         });

@@ -204,15 +204,12 @@ fn hints(survey: &Survey, setup: &Setup) -> Vec<String> {
 
 /// What to do with the files.
 fn next_step(setup: &Setup) -> &'static str {
-    match setup.adopt {
-        true => {
-            "commit the files, open a pull request and merge it: the stacks are left alone. Then `konverge adopt --write` names \
+    if setup.adopt {
+        "commit the files, open a pull request and merge it: the stacks are left alone. Then `konverge adopt --write` names \
              those that can be taken over unchanged"
-        }
-        false => {
-            "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; nothing is \
+    } else {
+        "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; nothing is \
              applied until `state.url` is set, too"
-        }
     }
 }
 

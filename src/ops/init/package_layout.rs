@@ -26,9 +26,10 @@ pub(super) fn include(files: &Arc<dyn Source>) -> Result<Vec<String>, UserError>
     let is_program = |folder: &&RepoPath| is_program(folder, files.as_ref());
     let programs: BTreeSet<RepoPath> = packages.iter().filter(is_program).cloned().collect();
     let globs = globs(&programs, &packages);
-    Ok(match globs.len() > MOST_GLOBS {
-        true => Vec::new(),
-        false => globs,
+    Ok(if globs.len() > MOST_GLOBS {
+        Vec::new()
+    } else {
+        globs
     })
 }
 

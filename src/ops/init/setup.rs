@@ -107,8 +107,9 @@ pub(super) fn scalar(name: &str) -> String {
     let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(is_word)
         && !keywords.contains(&name.to_ascii_lowercase().as_str());
-    match is_plain {
-        true => name.to_owned(),
-        false => serde_json::Value::from(name).to_string(),
+    if is_plain {
+        name.to_owned()
+    } else {
+        serde_json::Value::from(name).to_string()
     }
 }

@@ -48,9 +48,10 @@ pub(super) fn take(
 ) -> Result<Survey, konverge_base::error::UserError> {
     let first = Layout::read(files, SettingsOrder::default())?;
     let order = order(&first, files.as_ref());
-    let include = match first.stacks.is_empty() && first.left_out.is_empty() {
-        true => package_layout::include(files)?,
-        false => Vec::new(),
+    let include = if first.stacks.is_empty() && first.left_out.is_empty() {
+        package_layout::include(files)?
+    } else {
+        Vec::new()
     };
     let rules = LayoutRules {
         include: include.clone(),

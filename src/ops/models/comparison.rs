@@ -64,9 +64,10 @@ pub fn stale_files(
             (Some(written), Some(wanted)) if written == wanted => continue,
             (Some(written), Some(wanted)) => {
                 let found = differences(written, wanted);
-                match found.is_empty() {
-                    true => vec!["its documentation or its layout differs from the source".to_owned()],
-                    false => shorten(found.iter().map(describe).collect()),
+                if found.is_empty() {
+                    vec!["its documentation or its layout differs from the source".to_owned()]
+                } else {
+                    shorten(found.iter().map(describe).collect())
                 }
             }
             (None, _) => vec!["the file is missing".to_owned()],

@@ -134,23 +134,25 @@ fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
         let is_version = version
             .split_once('.')
             .is_some_and(|(major, minor)| is_number(major) && is_number(minor));
-        return match is_version {
-            true => Ok(Some(ModelSource::Kubernetes(version.to_owned()))),
-            false => wrong(
+        return if is_version {
+            Ok(Some(ModelSource::Kubernetes(version.to_owned())))
+        } else {
+            wrong(
                 format!("`{}` is not a version of Kubernetes", version.escape_debug()),
                 "give major and minor: `kubernetes@1.34`",
-            ),
+            )
         };
     }
-    match text.contains("://") {
-        true => wrong(
+    if text.contains("://") {
+        wrong(
             format!(
                 "`{}` is an address",
                 konverge_base::secrets::without_secrets(text).escape_debug()
             ),
             "download it into the repository, and give the file",
-        ),
-        false => Ok(None),
+        )
+    } else {
+        Ok(None)
     }
 }
 

@@ -152,10 +152,11 @@ impl DispatchedEdit {
                 found.is_some_and(|found| found[..] == *ours.as_bytes())
             }
         };
-        match is_ours {
-            true => Ok(()),
-            false => Err(refused("the token of the caller was used before".to_owned())
-                .hint("each request needs a token of its own: run the calling job again")),
+        if is_ours {
+            Ok(())
+        } else {
+            Err(refused("the token of the caller was used before".to_owned())
+                .hint("each request needs a token of its own: run the calling job again"))
         }
     }
 }

@@ -70,8 +70,9 @@ pub async fn find_drift(
         ErrorKind::Usage,
         format!("no difference of these stacks has the digest {digest}"),
     );
-    Err(match now.is_empty() {
-        true => failure.hint("they do not differ from what was applied last"),
-        false => failure.hint(format!("it changed since it was shown: {}", now.join(", "))),
+    Err(if now.is_empty() {
+        failure.hint("they do not differ from what was applied last")
+    } else {
+        failure.hint(format!("it changed since it was shown: {}", now.join(", ")))
     })
 }

@@ -82,9 +82,10 @@ pub fn read_edits(file: &Path) -> Result<Vec<WantedEdit>, UserError> {
             },
         }));
     }
-    match edits.is_empty() {
-        true => Err(wrong("the file has no edits".to_owned())),
-        false => Ok(edits),
+    if edits.is_empty() {
+        Err(wrong("the file has no edits".to_owned()))
+    } else {
+        Ok(edits)
     }
 }
 

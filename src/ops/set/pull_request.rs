@@ -120,16 +120,17 @@ async fn require_published(
         Err(GithubError::NotFound { .. }) => false,
         Err(error) => return Err(error.into()),
     };
-    match contained {
-        true => Ok(()),
-        false => Err(UserError::new(
+    if contained {
+        Ok(())
+    } else {
+        Err(UserError::new(
             ErrorKind::Git,
             format!(
                 "the commit {commit} is not on GitHub's branch `{}`",
                 default.name.escape_debug()
             ),
         )
-        .hint("check out the default branch as GitHub has it: the pull request is made from HEAD")),
+        .hint("check out the default branch as GitHub has it: the pull request is made from HEAD"))
     }
 }
 

@@ -129,9 +129,10 @@ impl TestJudge<'_> {
         };
         let secrets = &self.run.secrets;
         let shown = redact::resources(&spec.resources, secrets);
-        let findings = match variant.tests.iter().any(|found| found.test.expects_refusal()) {
-            true => self.policies.findings(&variant.stack, &spec).await,
-            false => Vec::new(),
+        let findings = if variant.tests.iter().any(|found| found.test.expects_refusal()) {
+            self.policies.findings(&variant.stack, &spec).await
+        } else {
+            Vec::new()
         };
         let is_known_kind = |api_version: Option<&str>, kind: &str| self.kinds.has(&spec, api_version, kind);
         let tested = TestedStack::Compiled(TestedSpec {
@@ -168,20 +169,16 @@ impl TestJudge<'_> {
         let message = format!("{}{place}", message.unwrap_or(&failure.message));
         let refused = TestedStack::Refused(&message);
         let is_of_the_code = compiler::is_of_the_code(&failure);
-        let results =
-            variant
-                .tests
-                .iter()
-                .map(|found| match is_of_the_code && found.test.expects_refusal() {
-                    true => self.result(found, &refused),
-                    false => {
-                        let shown =
-                            redact::failure(&UserError::new(failure.kind, &message), &self.run.secrets)
-                                .message;
-                        let why = format!("not run: the stack does not compile: {shown}");
-                        found.error(StackTestFailure::new(found.test.line, why))
-                    }
-                });
+        let results = variant.tests.iter().map(|found| {
+            if is_of_the_code && found.test.expects_refusal() {
+                self.result(found, &refused)
+            } else {
+                let shown =
+                    redact::failure(&UserError::new(failure.kind, &message), &self.run.secrets).message;
+                let why = format!("not run: the stack does not compile: {shown}");
+                found.error(StackTestFailure::new(found.test.line, why))
+            }
+        });
         Ok(results.collect())
     }
 
@@ -190,9 +187,10 @@ impl TestJudge<'_> {
             TestBody::Offline(assertions) => assertion::failures(assertions, tested, &self.run.secrets),
             TestBody::Live(_) => Vec::new(),
         };
-        let result = match failures.is_empty() {
-            true => StackTestOutcome::Passed,
-            false => StackTestOutcome::Failed,
+        let result = if failures.is_empty() {
+            StackTestOutcome::Passed
+        } else {
+            StackTestOutcome::Failed
         };
         StackTestResult {
             failures,

@@ -42,9 +42,10 @@ pub(super) fn plan<'a>(
             unread.push(found.error(StackTestFailure::new(found.test.line, why)));
             continue;
         }
-        let key = match options.is_empty() {
-            true => String::new(),
-            false => Value::Object(options.clone()).to_string(),
+        let key = if options.is_empty() {
+            String::new()
+        } else {
+            Value::Object(options.clone()).to_string()
         };
         let variants = stacks.entry(&found.stack.folder).or_default();
         let variant = variants.entry(key).or_insert_with(|| Variant {
@@ -57,10 +58,7 @@ pub(super) fn plan<'a>(
     for variants in stacks.into_values() {
         let mut round = 1;
         for (key, variant) in variants {
-            let at = match key.is_empty() {
-                true => 0,
-                false => round,
-            };
+            let at = if key.is_empty() { 0 } else { round };
             round += usize::from(at > 0);
             if rounds.len() <= at {
                 rounds.push(Vec::new());

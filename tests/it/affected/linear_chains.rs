@@ -9,9 +9,10 @@ use crate::support::{git::Repository, kcl::interpreter, process::Konverge};
 /// Writes a chain of so many files, each of which the one before imports, with a value in each.
 fn write(repository: &Repository, length: usize, value: usize) {
     for at in 0..length {
-        let import = match at + 1 < length {
-            true => format!("import base.c{}\n", at + 1),
-            false => String::new(),
+        let import = if at + 1 < length {
+            format!("import base.c{}\n", at + 1)
+        } else {
+            String::new()
         };
         repository.write(&format!("base/c{at}.k"), format!("{import}\nv{at} = {value}\n"));
     }

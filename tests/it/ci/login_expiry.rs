@@ -33,9 +33,10 @@ impl SlowTerraform {
 
     fn fails(&self, step: &str, does: bool) {
         let mark = self.0.path().join(format!("fail-{step}"));
-        match does {
-            true => std::fs::write(mark, "").unwrap(),
-            false => std::fs::remove_file(mark).unwrap(),
+        if does {
+            std::fs::write(mark, "").unwrap()
+        } else {
+            std::fs::remove_file(mark).unwrap()
         }
     }
 }

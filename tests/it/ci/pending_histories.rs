@@ -211,9 +211,10 @@ impl History {
         let selected = ids(&plan);
         let stacks = plan["stacks"].as_array().unwrap().iter();
         let digests: Vec<_> = stacks.map(|stack| stack["digest"].as_str().unwrap()).collect();
-        let job = match selected.is_empty() {
-            true => self.stage.again(),
-            false => self.stage.approve(&digests.join(",")),
+        let job = if selected.is_empty() {
+            self.stage.again()
+        } else {
+            self.stage.approve(&digests.join(","))
         };
         job.outcome.check(0);
         let applied = outcomes(&job);
@@ -224,10 +225,14 @@ impl History {
         assert_eq!(ids(&self.preview("main")), Vec::<String>::new());
         assert_eq!(outcomes(&self.stage.again()), BTreeMap::new());
         for stack in STACKS {
-            let wanted = match self.stage.monorepo.path().join(self.folder(stack)).is_dir() {
-                true if stack == "a" && self.excluded => excluded.clone(),
-                true => Some(self.values[stack].to_string()),
-                false => None,
+            let wanted = if self.stage.monorepo.path().join(self.folder(stack)).is_dir() {
+                if stack == "a" && self.excluded {
+                    excluded.clone()
+                } else {
+                    Some(self.values[stack].to_string())
+                }
+            } else {
+                None
             };
             assert_eq!(self.map(stack).await, wanted, "{stack}");
         }

@@ -142,9 +142,10 @@ async fn a_spec_names_no_other_team_s_identity_in_any_spelling() {
         // An apply asks for the references first, and this one has no store.
         let lacks_store =
             |line: &str| line.contains(&format!("_thing:t{at}:")) && line.contains("secret store");
-        let is_stopped = match meta.to_string().contains("ref+") {
-            true => told.lines().any(lacks_store),
-            false => refused(told, at),
+        let is_stopped = if meta.to_string().contains("ref+") {
+            told.lines().any(lacks_store)
+        } else {
+            refused(told, at)
         };
         assert!(is_stopped, "{meta}: {told}{}", applied.outcome.stderr);
     }

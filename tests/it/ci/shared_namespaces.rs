@@ -187,10 +187,10 @@ fn files(folder: &std::path::Path, part: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path, part)),
-            false if path.to_string_lossy().contains(part) => found.push(path),
-            false => {}
+        if path.is_dir() {
+            found.extend(files(&path, part))
+        } else if path.to_string_lossy().contains(part) {
+            found.push(path)
         }
     }
     found

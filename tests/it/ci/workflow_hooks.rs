@@ -304,9 +304,10 @@ async fn a_process_that_is_killed_while_it_starts_a_workflow_starts_it_once() {
         let payload = payloads::push("main", &before, &after, false);
         let (konverge, _) = stage.prepared(&checkout, "push", &payload, &after, "refs/heads/main");
         let hold = Hold::new();
-        let act = match is_taken {
-            true => Act::HoldAnswer(hold.clone()),
-            false => Act::Hold(hold.clone()),
+        let act = if is_taken {
+            Act::HoldAnswer(hold.clone())
+        } else {
+            Act::Hold(hold.clone())
         };
         stage.github.next("POST", DISPATCHES, act);
         let running = konverge.start();

@@ -63,9 +63,10 @@ fn shown(folder: &Path) -> Vec<PathBuf> {
     for page in pages() {
         for block in blocks(&fs::read_to_string(&page).unwrap(), "yaml") {
             // One with an omission is a sketch.
-            let block = match block.starts_with("jobs:\n") && !block.contains("# …") {
-                true => in_the_workflow_of_init(&block),
-                false => block,
+            let block = if block.starts_with("jobs:\n") && !block.contains("# …") {
+                in_the_workflow_of_init(&block)
+            } else {
+                block
             };
             if block.starts_with("name:") && block.contains("\njobs:") {
                 let name = page.file_stem().unwrap().to_string_lossy().into_owned();

@@ -393,9 +393,10 @@ async fn the_guide_is_typed_whole_and_nothing_is_made_again() {
         .find(|line| line.contains("kusion_releases"))
         .unwrap();
     let config = repository.read("konverge.yaml");
-    let config = match config.contains("state:\n") {
-        true => config.replacen("state:\n", &format!("state:\n{setting}\n"), 1),
-        false => format!("{config}state:\n{setting}\n"),
+    let config = if config.contains("state:\n") {
+        config.replacen("state:\n", &format!("state:\n{setting}\n"), 1)
+    } else {
+        format!("{config}state:\n{setting}\n")
     };
     repository.write("konverge.yaml", config);
     repository.write(

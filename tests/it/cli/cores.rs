@@ -126,9 +126,10 @@ async fn the_table_of_the_migration_guide_is_what_the_cores_do() {
         "---|".repeat(names.len() + 1)
     );
     for (oldest, newest, counted) in rows {
-        let range = match oldest == newest {
-            true => oldest,
-            false => format!("{oldest} to {newest}"),
+        let range = if oldest == newest {
+            oldest
+        } else {
+            format!("{oldest} to {newest}")
         };
         table.push_str(&format!("| {range} | {counted} |\n"));
     }

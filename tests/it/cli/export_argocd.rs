@@ -180,9 +180,10 @@ async fn argo_cd_2_14_reads_from_a_branch_what_an_apply_writes() {
         });
         for mut object in objects {
             take(&mut object, "annotations", WAVE);
-            match object["kind"] == "CustomResourceDefinition" {
-                true => their_objects.create_definition(&object).await,
-                false => their_objects.apply_as(&object, "argocd-controller").await,
+            if object["kind"] == "CustomResourceDefinition" {
+                their_objects.create_definition(&object).await
+            } else {
+                their_objects.apply_as(&object, "argocd-controller").await
             }
             let get = async |objects: &Objects| {
                 let found = objects.get(&object).await;

@@ -75,9 +75,10 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
         .flatten()
         .filter_map(Result::ok)
     {
-        match entry.file_type().unwrap().is_dir() {
-            true => files(&entry.path(), found),
-            false => found.push(entry.path()),
+        if entry.file_type().unwrap().is_dir() {
+            files(&entry.path(), found)
+        } else {
+            found.push(entry.path())
         }
     }
 }

@@ -113,11 +113,11 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
             continue;
         }
         let at_minio = format!("kusion_state.json?endpoint={}&allow_http=true", minio.endpoint());
-        let line = match line.contains("s3://old-bucket/") {
-            true => line
-                .replace("s3://old-bucket/", &format!("'s3://{bucket}/"))
-                .replace("kusion_state.json", &format!("{at_minio}'")),
-            false => line,
+        let line = if line.contains("s3://old-bucket/") {
+            line.replace("s3://old-bucket/", &format!("'s3://{bucket}/"))
+                .replace("kusion_state.json", &format!("{at_minio}'"))
+        } else {
+            line
         };
         let outcome = typed(&line, after.path()).expect(0);
         last = outcome.stdout;
@@ -191,11 +191,11 @@ async fn the_guide_is_typed_whole(konfig: Published) {
         let line = line
             .replace("appops/storefront", &format!("{apps}/guestbook"))
             .replace("storefront", "guestbook");
-        let line = match line.contains("s3://old-bucket/") {
-            true => line
-                .replace("s3://old-bucket/", &format!("'s3://{bucket}/"))
-                .replace("kusion_state.json", &at_minio),
-            false => line,
+        let line = if line.contains("s3://old-bucket/") {
+            line.replace("s3://old-bucket/", &format!("'s3://{bucket}/"))
+                .replace("kusion_state.json", &at_minio)
+        } else {
+            line
         };
         let outcome = typed(&line);
         if line.contains("state import") {

@@ -50,12 +50,11 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     while let Some(place) = queue.pop() {
         for entry in fs::read_dir(place).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => queue.push(path),
-                false => {
-                    let name = path.strip_prefix(folder).unwrap().display().to_string();
-                    all.insert(name, fs::read_to_string(&path).unwrap());
-                }
+            if path.is_dir() {
+                queue.push(path)
+            } else {
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                all.insert(name, fs::read_to_string(&path).unwrap());
             }
         }
     }

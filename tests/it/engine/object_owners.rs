@@ -79,22 +79,21 @@ async fn of_two_stacks_that_create_the_same_objects_one_owns_each() {
             }
             let other = [b.id.as_str(), a.id.as_str()][at];
             let Some(outcome) = ended else { continue };
-            match owned[1 - at].is_empty() {
-                true => assert_eq!(outcome.result, StackResult::Applied, "seed {seed}"),
-                false => {
-                    assert_eq!(outcome.result, StackResult::Failed, "seed {seed}: {outcome:?}");
-                    let said = outcome.error.unwrap().message;
+            if owned[1 - at].is_empty() {
+                assert_eq!(outcome.result, StackResult::Applied, "seed {seed}")
+            } else {
+                assert_eq!(outcome.result, StackResult::Failed, "seed {seed}: {outcome:?}");
+                let said = outcome.error.unwrap().message;
+                assert!(
+                    said.contains(&format!("stack `{other}` created it")),
+                    "seed {seed}: {said}"
+                );
+                for (object, _) in &owned[1 - at] {
+                    let id = id(object).parse().unwrap();
                     assert!(
-                        said.contains(&format!("stack `{other}` created it")),
-                        "seed {seed}: {said}"
+                        stack.state.resource(&id).is_none(),
+                        "seed {seed}: {id} is recorded twice"
                     );
-                    for (object, _) in &owned[1 - at] {
-                        let id = id(object).parse().unwrap();
-                        assert!(
-                            stack.state.resource(&id).is_none(),
-                            "seed {seed}: {id} is recorded twice"
-                        );
-                    }
                 }
             }
         }

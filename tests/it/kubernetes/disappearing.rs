@@ -481,9 +481,10 @@ async fn whatever_disappears_at_any_instant_an_applied_stack_is_whole() {
             for lacking in runs.lacking(&wanted).await {
                 let object = wanted.iter().find(|object| id(object) == lacking).unwrap();
                 // The content of a namespace that is only marked goes later.
-                let goes = match thing == 4 && *object != wanted[0] {
-                    true => instant + 5,
-                    false => instant,
+                let goes = if thing == 4 && *object != wanted[0] {
+                    instant + 5
+                } else {
+                    instant
                 };
                 assert!(
                     last_look(&requests, object) < goes,

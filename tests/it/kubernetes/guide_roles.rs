@@ -241,9 +241,10 @@ async fn a_preview_asks_and_any_write_of_it_fails() {
             ("POST", format!("{inside}/pods/runs/eviction")),
             ("POST", format!("{inside}/pods/runs/eviction?dryRun=All")),
         ] {
-            let body = match path.contains("eviction") {
-                true => r#"{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "runs"}}"#,
-                false => "",
+            let body = if path.contains("eviction") {
+                r#"{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "runs"}}"#
+            } else {
+                ""
             };
             let request = http::Request::builder()
                 .method(method)

@@ -89,10 +89,11 @@ fn copied_to(copy: &str, file: &RepoPath) -> Option<RepoPath> {
     let (target, sources) = words.split_last().unwrap();
     let inside = |source: &&str| {
         let source = RepoPath::normalize(source).unwrap();
-        match source == *file {
-            true => Some(file.file_name().to_owned()),
+        if source == *file {
+            Some(file.file_name().to_owned())
+        } else {
             // What a folder holds goes below the target, without the folder.
-            false => Some(file.relative_to(&source)?.to_string()),
+            Some(file.relative_to(&source)?.to_string())
         }
     };
     let found = sources.iter().find_map(inside)?;

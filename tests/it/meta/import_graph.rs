@@ -299,9 +299,10 @@ fn without_tests(tokens: Vec<String>) -> Vec<String> {
         .position(|seven| seven.join("") == "#[cfg(test)]");
     let Some(start) = start else { return tokens };
     let is_module = tokens[start..].iter().take(40).any(|token| token == "mod");
-    match is_module {
-        true => tokens[..start].to_vec(),
-        false => [&tokens[..start], &without_tests(tokens[start + 7..].to_vec())].concat(),
+    if is_module {
+        tokens[..start].to_vec()
+    } else {
+        [&tokens[..start], &without_tests(tokens[start + 7..].to_vec())].concat()
     }
 }
 

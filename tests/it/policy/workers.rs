@@ -237,9 +237,10 @@ async fn what_takes_too_long_or_too_much_denies_and_other_sets_go_on() {
     let workers = workers();
     for (name, settings, path, text) in attacks {
         let other = ("rules/z.rego", rego("deny contains \"never\" if false"));
-        let files = match settings == plain {
-            true => vec![(path, text), other],
-            false => vec![(path, text)],
+        let files = if settings == plain {
+            vec![(path, text), other]
+        } else {
+            vec![(path, text)]
         };
         let sets = sets(vec![set("slow", settings, &files), finds()]);
         let started = Instant::now();
@@ -248,9 +249,10 @@ async fn what_takes_too_long_or_too_much_denies_and_other_sets_go_on() {
         let [one, two] = &found[..] else {
             panic!("{name}: {found:?}")
         };
-        let (other, slow) = match one.rule.starts_with("finds/") {
-            true => (one, two),
-            false => (two, one),
+        let (other, slow) = if one.rule.starts_with("finds/") {
+            (one, two)
+        } else {
+            (two, one)
         };
         assert_eq!(other.message, "a Service", "{name}");
         assert_eq!(slow.verdict, Enforcement::Deny, "{name}");

@@ -16,12 +16,11 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(next).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => {
-                    let name = path.strip_prefix(folder).unwrap().display().to_string();
-                    found.insert(name, fs::read_to_string(&path).unwrap());
-                }
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                found.insert(name, fs::read_to_string(&path).unwrap());
             }
         }
     }

@@ -62,9 +62,10 @@ impl Visitor {
             let cookie = cookie.to_str().unwrap();
             let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
             let place = (host.clone(), name.to_owned());
-            match cookie.contains("Max-Age=0") || value.is_empty() {
-                true => self.cookies.remove(&place),
-                false => self.cookies.insert(place, value.to_owned()),
+            if cookie.contains("Max-Age=0") || value.is_empty() {
+                self.cookies.remove(&place)
+            } else {
+                self.cookies.insert(place, value.to_owned())
             };
         }
         let location = answer.headers().get("location");
@@ -102,9 +103,10 @@ impl Visitor {
                 (Some(to), _) if to.contains("/login/callback?") => return to,
                 (Some(to), _) => to,
                 (None, is_login) => {
-                    let body = match is_login {
-                        true => format!("prompt=login&login={name}&password=x"),
-                        false => "prompt=consent".to_owned(),
+                    let body = if is_login {
+                        format!("prompt=login&login={name}&password=x")
+                    } else {
+                        "prompt=consent".to_owned()
                     };
                     let sent = self.send(Method::POST, &to, &[], Some(body)).await;
                     sent.location.unwrap_or_else(|| panic!("{to}: {}", sent.text))

@@ -93,10 +93,11 @@ impl Sealed {
 
     /// Takes KMS away, or gives it back.
     fn kms_is_on(&mut self, is_on: bool) {
-        let endpoint = match is_on {
-            true => self.moto.endpoint().to_owned(),
+        let endpoint = if is_on {
+            self.moto.endpoint().to_owned()
+        } else {
             // Nobody listens there.
-            false => "http://127.0.0.1:1".to_owned(),
+            "http://127.0.0.1:1".to_owned()
         };
         self.runs.env.retain(|(name, _)| *name != "AWS_ENDPOINT_URL_KMS");
         self.runs.env.push(("AWS_ENDPOINT_URL_KMS", endpoint));
@@ -263,10 +264,11 @@ async fn a_rekey_changes_who_can_open_what_was_written_before() {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false if path.display().to_string().contains("/journal/") => {}
-                false => opened.extend(by_age(&path)),
+            if path.is_dir() {
+                folders.push(path)
+            } else if path.display().to_string().contains("/journal/") {
+            } else {
+                opened.extend(by_age(&path))
             }
         }
     }

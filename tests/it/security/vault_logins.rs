@@ -78,9 +78,10 @@ async fn every_login_works_and_its_credentials_are_masked() {
         let value = format!("{CANARY}-{at}");
         vaulted.vault.put("pay/db", json!({"password": value}));
         vaulted.configure(store);
-        let path = match store.starts_with("mount") {
-            true => "pay/db",
-            false => "secret/pay/db",
+        let path = if store.starts_with("mount") {
+            "pay/db"
+        } else {
+            "secret/pay/db"
         };
         let pay = vaulted.wants(
             json!({"password": format!("ref+vault://{path}#/password")}),

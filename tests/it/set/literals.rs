@@ -92,10 +92,12 @@ pub(super) fn program_files<'r>(
     for stack in &revisions.head.layout.stacks {
         let entries = stack.compile.iter().flat_map(|setup| &setup.entries);
         for path in entries.map(|entry| &entry.path) {
-            let place = match path.is_within(&stack.folder) {
-                true => EditPlace::Stack,
-                false if path.is_within(&stack.project_folder) => EditPlace::Base,
-                false => continue,
+            let place = if path.is_within(&stack.folder) {
+                EditPlace::Stack
+            } else if path.is_within(&stack.project_folder) {
+                EditPlace::Base
+            } else {
+                continue;
             };
             if repository.path().join(path.as_str()).is_file() {
                 found.push((stack, place, path));

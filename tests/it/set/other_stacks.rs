@@ -120,9 +120,10 @@ async fn a_random_file_of_edits_changes_other_stacks_by_its_bases_alone() {
     let mut random = Random::of(seed);
     let (mut made, mut refused) = (0, 0);
     for _ in 0..files {
-        let own = match random.once_in(2) {
-            true => **random.pick(&shared),
-            false => *random.pick(&stacks),
+        let own = if random.once_in(2) {
+            **random.pick(&shared)
+        } else {
+            *random.pick(&stacks)
         };
         let chosen = [own, *random.pick(&bases), *random.pick(&bases)];
         let Some(edits) = edits_of(&chosen, false) else {

@@ -203,14 +203,17 @@ fn a_read_only_checkout_stays() {
     // Root may write whatever the rights say, unless it gives that power away.
     let is_root = nix::unistd::Uid::effective().is_root();
     let konverge = binary();
-    let wrapped = |arguments: &[&str]| match is_root {
-        true => Konverge::of(
-            Path::new("setpriv"),
-            ["--bounding-set=-dac_override,-dac_read_search,-fowner", "--"],
-        )
-        .arg(&konverge)
-        .arg_all(arguments),
-        false => Konverge::new(arguments),
+    let wrapped = |arguments: &[&str]| {
+        if is_root {
+            Konverge::of(
+                Path::new("setpriv"),
+                ["--bounding-set=-dac_override,-dac_read_search,-fowner", "--"],
+            )
+            .arg(&konverge)
+            .arg_all(arguments)
+        } else {
+            Konverge::new(arguments)
+        }
     };
     may(0o555);
     let arguments = ["set", "storefront/dev", "server.image=\"a:1\""];

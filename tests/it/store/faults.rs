@@ -219,13 +219,14 @@ async fn a_folder_that_may_only_be_read() {
     };
     may(false);
     // Root may write whatever the rights say, unless it gives that power away.
-    let wrapper: &[&str] = match nix::unistd::Uid::effective().is_root() {
-        true => &[
+    let wrapper: &[&str] = if nix::unistd::Uid::effective().is_root() {
+        &[
             "setpriv",
             "--bounding-set=-dac_override,-dac_read_search,-fowner",
             "--",
-        ],
-        false => &["env"],
+        ]
+    } else {
+        &["env"]
     };
     let apply = [
         "apply",

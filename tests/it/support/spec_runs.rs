@@ -162,9 +162,10 @@ pub fn walk(folder: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        text += &match path.is_dir() {
-            true => walk(&path),
-            false => String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned(),
+        text += &if path.is_dir() {
+            walk(&path)
+        } else {
+            String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned()
         };
     }
     text

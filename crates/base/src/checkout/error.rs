@@ -56,9 +56,10 @@ fn display_path(path: &std::path::Path) -> String {
 
 /// Describes where the path enters the checkout, if the path does not show it.
 fn by(path: &std::path::Path, place: &std::path::Path) -> String {
-    match path.starts_with(place) {
-        true => String::new(),
-        false => format!(" (it leads to `{}`)", display_path(place)),
+    if path.starts_with(place) {
+        String::new()
+    } else {
+        format!(" (it leads to `{}`)", display_path(place))
     }
 }
 

@@ -108,19 +108,21 @@ impl HookTask {
 
     /// Returns true if a stamp is of a run with the same digest, in this apply or in one before it.
     pub fn is_stamp(&self, stamp: &str) -> bool {
-        let digest = match self.always {
-            true => stamp.split_once('.').map_or(stamp, |(digest, _)| digest),
-            false => stamp,
+        let digest = if self.always {
+            stamp.split_once('.').map_or(stamp, |(digest, _)| digest)
+        } else {
+            stamp
         };
         digest == self.digest.to_string()
     }
 
     /// Returns true if a run that succeeded with this stamp is the one that is due.
     pub fn is_done_by(&self, stamp: &str) -> bool {
-        match self.always {
+        if self.always {
             // A preview does not know the number: the next apply runs it.
-            true => self.serial.is_some() && stamp == self.stamp(),
-            false => self.is_stamp(stamp),
+            self.serial.is_some() && stamp == self.stamp()
+        } else {
+            self.is_stamp(stamp)
         }
     }
 }

@@ -133,18 +133,18 @@ impl StackId {
             .map(|c| if allowed(c) { c } else { '-' })
             .collect();
         // A folder directly below the root has one part only.
-        let text = match text.contains('/') {
-            true => text,
-            false => format!("_/{}", if text.is_empty() { "_" } else { &text }),
+        let text = if text.contains('/') {
+            text
+        } else {
+            format!("_/{}", if text.is_empty() { "_" } else { &text })
         };
-        match text.strip_prefix("_/").unwrap_or(&text) == folder.as_str() && text.len() <= MAX_FOLDER {
-            true => Self(text),
-            false => {
-                let end = (0..=MAX_FOLDER).rev().find(|end| text.is_char_boundary(*end));
-                let text = text.get(..end.unwrap_or_default()).unwrap_or_default();
-                let digest = Digest::of_bytes(folder.as_str().as_bytes()).to_string();
-                Self(format!("{}-{}", text.trim_end_matches('/'), &digest[..8]))
-            }
+        if text.strip_prefix("_/").unwrap_or(&text) == folder.as_str() && text.len() <= MAX_FOLDER {
+            Self(text)
+        } else {
+            let end = (0..=MAX_FOLDER).rev().find(|end| text.is_char_boundary(*end));
+            let text = text.get(..end.unwrap_or_default()).unwrap_or_default();
+            let digest = Digest::of_bytes(folder.as_str().as_bytes()).to_string();
+            Self(format!("{}-{}", text.trim_end_matches('/'), &digest[..8]))
         }
     }
 

@@ -138,9 +138,10 @@ pub fn escape_marks(value: &Value) -> Cow<'_, Value> {
             other => other.clone(),
         }
     }
-    match holds_mark(value) {
-        true => Cow::Owned(escape(value)),
-        false => Cow::Borrowed(value),
+    if holds_mark(value) {
+        Cow::Owned(escape(value))
+    } else {
+        Cow::Borrowed(value)
     }
 }
 

@@ -110,9 +110,10 @@ impl RepoPath {
         let up = up.split('/').filter(|part| !part.is_empty()).map(|_| "..");
         let down = self.relative_to(&shared).unwrap_or_default();
         let parts: Vec<_> = up.chain(Some(down).filter(|down| !down.is_empty())).collect();
-        match parts.is_empty() {
-            true => ".".to_owned(),
-            false => parts.join("/"),
+        if parts.is_empty() {
+            ".".to_owned()
+        } else {
+            parts.join("/")
         }
     }
 

@@ -21,9 +21,10 @@ pub struct PowerChange {
 impl PowerChange {
     /// The file that grants the permission.
     pub fn file(&self) -> &'static str {
-        match self.key == CODEOWNERS {
-            true => CODEOWNERS,
-            false => "konverge.yaml",
+        if self.key == CODEOWNERS {
+            CODEOWNERS
+        } else {
+            "konverge.yaml"
         }
     }
 }

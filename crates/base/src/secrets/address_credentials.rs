@@ -68,9 +68,12 @@ pub fn credential_in(address: &str, allowed: AddressParts<'_>) -> Option<Address
         return token();
     }
     let (place, query, fragment) = parts(address);
-    let user = userinfo(place).map(|userinfo| match userinfo.contains(':') {
-        true => AddressCredential::Password,
-        false => AddressCredential::User,
+    let user = userinfo(place).map(|userinfo| {
+        if userinfo.contains(':') {
+            AddressCredential::Password
+        } else {
+            AddressCredential::User
+        }
     });
     // What reads the address may find a user where this does not.
     let parsed = Url::parse(address).ok().and_then(|url| match url.password() {

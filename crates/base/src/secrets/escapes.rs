@@ -147,9 +147,10 @@ pub(super) fn layout(text: &str) -> Option<Unescaped> {
     while let Some(found) = text[at..].find(|c| c == '\'' || blank(c)) {
         let start = at + found;
         let rest = &text[start..];
-        let (rest, one) = match rest.starts_with('\'') {
-            true => (rest.trim_start_matches('\''), "'"),
-            false => (rest.trim_start_matches(blank), " "),
+        let (rest, one) = if rest.starts_with('\'') {
+            (rest.trim_start_matches('\''), "'")
+        } else {
+            (rest.trim_start_matches(blank), " ")
         };
         at = text.len() - rest.len();
         if text[start..at] != *one {

@@ -31,9 +31,10 @@ pub fn rewrite_texts<E>(object: &mut Map<String, Value>, visit: &mut Visit<'_, E
         .and_then(Value::as_str)
         .unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let below = match built_in_groups::is_built_in(group) {
-        true => Part::Never,
-        false => Part::None,
+    let below = if built_in_groups::is_built_in(group) {
+        Part::Never
+    } else {
+        Part::None
     };
     walk_map(object, "", None, below, visit)
 }
@@ -153,9 +154,10 @@ fn walk<E>(
                 is_text: !is_encoded,
             };
             if let Some(mut new) = visit(&of, decoded.as_deref().unwrap_or(text))? {
-                *text = match is_encoded {
-                    true => encode_base64(&new),
-                    false => String::from_utf8_lossy(&new).into_owned(),
+                *text = if is_encoded {
+                    encode_base64(&new)
+                } else {
+                    String::from_utf8_lossy(&new).into_owned()
                 };
                 new.zeroize();
             }

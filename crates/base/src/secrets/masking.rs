@@ -365,9 +365,10 @@ impl<'a> Marker<'a> {
             Value::Object(map) if runtime == RuntimeKind::Terraform => {
                 let mut masked = map.clone();
                 for (key, member) in &mut masked {
-                    let new = match says_what_it_is(key) {
-                        true => self.member(map, key, member),
-                        false => self.named(says, member, runtime),
+                    let new = if says_what_it_is(key) {
+                        self.member(map, key, member)
+                    } else {
+                        self.named(says, member, runtime)
                     };
                     if let Some(new) = new {
                         *member = new;

@@ -398,9 +398,10 @@ fn the_name_and_the_runtime_decide_about_a_value() {
             json!({"password": true}),
         ),
     ] {
-        let shown = match runs_in_kubernetes {
-            true => object(&secrets, &given),
-            false => terraform(&secrets, "acme", &given),
+        let shown = if runs_in_kubernetes {
+            object(&secrets, &given)
+        } else {
+            terraform(&secrets, "acme", &given)
         };
         assert_eq!(shown, masked, "{given}");
     }

@@ -111,9 +111,10 @@ impl SecretTemplate {
                 from = after;
                 continue;
             };
-            let begins = match text[..after].ends_with(LONG_MARK) {
-                true => after - LONG_MARK.len(),
-                false => found,
+            let begins = if text[..after].ends_with(LONG_MARK) {
+                after - LONG_MARK.len()
+            } else {
+                found
             };
             let length = text[start..].find(ends_reference).unwrap_or(text.len() - start);
             let end = start + length;
@@ -363,9 +364,10 @@ fn check_path(path: &str) -> Result<(), &'static str> {
     if components.any(|component| component == "." || component == "..") {
         return Err("its path has a component `.` or `..`");
     }
-    match path.chars().all(|c| is_path_character(c) || c == '/') {
-        true => Ok(()),
-        false => Err("its path is made of letters, digits, `/` and `_ . - @ : = ~`"),
+    if path.chars().all(|c| is_path_character(c) || c == '/') {
+        Ok(())
+    } else {
+        Err("its path is made of letters, digits, `/` and `_ . - @ : = ~`")
     }
 }
 

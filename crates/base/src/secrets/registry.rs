@@ -261,10 +261,12 @@ impl Secrets {
         match value {
             Value::String(text) => {
                 let masked = self.mask(text);
-                match masked == MASK && text != MASK {
-                    _ if masked != *text && self.is_shown_name(path, text) => value.clone(),
-                    true => self.marked(value),
-                    false => Value::String(masked),
+                if masked != *text && self.is_shown_name(path, text) {
+                    value.clone()
+                } else if masked == MASK && text != MASK {
+                    self.marked(value)
+                } else {
+                    Value::String(masked)
                 }
             }
             Value::Array(items) => items.iter().map(|item| self.mask_field(path, item)).collect(),

@@ -174,11 +174,15 @@ fn learn_credential(secrets: &Secrets, name: &str, value: &str) {
     // An id may be an ordinary word, and so may the value of another program's variable: only values that are
     // not words are masked everywhere.
     let is_ours = OWN.contains(&name) || name.starts_with("KONVERGE_") || name.starts_with("INPUT_");
-    match is_ours || classify(name).is_some() {
-        // An id such as `minio-admin` is masked only in values and messages, and only if it is not a word.
-        true if name.ends_with("_ID") && !OWN.contains(&name) => secrets.learn_named(value),
-        true => secrets.learn(value),
-        false => secrets.learn_unless_word(value),
+    if is_ours || classify(name).is_some() {
+        if name.ends_with("_ID") && !OWN.contains(&name) {
+            // An id such as `minio-admin` is masked only in values and messages, and only if it is not a word.
+            secrets.learn_named(value)
+        } else {
+            secrets.learn(value)
+        }
+    } else {
+        secrets.learn_unless_word(value)
     }
     if let Ok(document) = serde_json::from_str::<Value>(value) {
         learn_document(secrets, &document);

@@ -99,9 +99,10 @@ fn what_is_passed_on_is_masked() {
     learn_environment(&secrets, &environment);
     for (name, value) in &environment {
         let is_setting = settings.contains(&name.as_str());
-        let masked = match name.ends_with("_ID") && name != "VAULT_SECRET_ID" {
-            true => secrets.mask(value),
-            false => secrets.mask_finished(value),
+        let masked = if name.ends_with("_ID") && name != "VAULT_SECRET_ID" {
+            secrets.mask(value)
+        } else {
+            secrets.mask_finished(value)
         };
         assert_eq!(masked == *value, is_setting, "{name}");
     }

@@ -110,9 +110,10 @@ impl PolicyOutlook {
         let looked = stream::iter(&others)
             .map(async |target| {
                 let in_time = started.elapsed() < TIME && !planning.run.cancel.is_cancelled();
-                let document = match in_time {
-                    true => document(planning, target).await,
-                    false => None,
+                let document = if in_time {
+                    document(planning, target).await
+                } else {
+                    None
                 };
                 match document {
                     Some(document) => {

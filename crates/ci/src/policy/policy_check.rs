@@ -221,21 +221,23 @@ impl PolicyCheck {
         agreed: Option<Agreed<'_>>,
     ) -> Result<DriftPolicy, UserError> {
         let policies = self.policies(plan, pulls, agreed).await?;
-        Ok(match policies.iter().any(|policy| policy.stops_at_drift()) {
-            true => DriftPolicy::Stop,
-            false => DriftPolicy::Restore,
+        Ok(if policies.iter().any(|policy| policy.stops_at_drift()) {
+            DriftPolicy::Stop
+        } else {
+            DriftPolicy::Restore
         })
     }
 
     fn rules(&self, policy: &CommitPolicy, plan: &StackPlan) -> Result<EffectivePolicy, UserError> {
         let rules = policy.rules(&plan.id, &plan.stack)?;
-        Ok(match self.restoring {
-            true => EffectivePolicy {
+        Ok(if self.restoring {
+            EffectivePolicy {
                 freeze: rules.freeze,
                 max_destructive: rules.max_destructive,
                 ..EffectivePolicy::default()
-            },
-            false => rules,
+            }
+        } else {
+            rules
         })
     }
 

@@ -167,9 +167,10 @@ impl PolicyCheck {
         agreed: Agreed<'_>,
     ) -> Result<Vec<Approval>, UserError> {
         let logins = self.digest_givers(pulls, needs_approval(rules)).await;
-        let behind = match needs_approval(rules) && !logins.is_empty() {
-            true => self.contributors(&plan.stack, agreed).await?,
-            false => Contributors::default(),
+        let behind = if needs_approval(rules) && !logins.is_empty() {
+            self.contributors(&plan.stack, agreed).await?
+        } else {
+            Contributors::default()
         };
         let mut own: Vec<_> = logins
             .iter()
@@ -231,15 +232,16 @@ impl PolicyCheck {
         for given in self.people.approvals(pull.number).await? {
             let on_last_head = given.commit == pull.head;
             // An approval of an older head never counts.
-            let (role, own) = match on_last_head {
-                true => (
+            let (role, own) = if on_last_head {
+                (
                     self.role(&given.reviewer).await?,
                     self.people
                         .pull_contributors(pull.number)
                         .await?
                         .contains(&given.reviewer),
-                ),
-                false => (Role::None, false),
+                )
+            } else {
+                (Role::None, false)
             };
             approvals.push(Approval {
                 reviewer: given.reviewer,

@@ -89,9 +89,10 @@ impl ApprovedStack {
         if objections.is_empty() {
             return Ok(());
         }
-        let next = match self.restores {
-            false => "Run it again: it then shows the remaining plan with a digest to approve",
-            true => "The drift issue shows the rest with a digest to approve",
+        let next = if self.restores {
+            "The drift issue shows the rest with a digest to approve"
+        } else {
+            "Run it again: it then shows the remaining plan with a digest to approve"
         };
         let what = format!("{} {why}. Completed changes are recorded. {next}", self.stack);
         Err(refusal(&what, &describe_all(objections, self.restores)))
@@ -181,9 +182,10 @@ impl ReviewGate {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
-        let mut reviewed = match past.is_new {
-            true => ReviewedUnits::from_unrecorded(&plan.id, records.iter().copied()),
-            false => ReviewedUnits::from_records(&plan.id, records.iter().copied()),
+        let mut reviewed = if past.is_new {
+            ReviewedUnits::from_unrecorded(&plan.id, records.iter().copied())
+        } else {
+            ReviewedUnits::from_records(&plan.id, records.iter().copied())
         }
         .with_last_writes(past.last_writes.clone());
         if self.policy_check.follows_rotation() {

@@ -51,9 +51,10 @@ pub(crate) async fn in_reviews(
             continue;
         }
         let said = Words::parse(&review.said);
-        let all = match said.all_shown && is_unedited {
-            true => record.findings.clone(),
-            false => BTreeSet::new(),
+        let all = if said.all_shown && is_unedited {
+            record.findings.clone()
+        } else {
+            BTreeSet::new()
         };
         let meant: BTreeSet<_> = said.digests.intersection(&record.findings).chain(&all).collect();
         if meant.is_empty() {

@@ -71,22 +71,21 @@ impl MergedReviews {
         };
         let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
         // Queried after the pull requests, so that it includes everything merged after this head.
-        let later = match pulls.iter().any(|pull| pull.is_merged()) {
-            true => {
-                let tip = client.branch(branch).await?.tip;
-                client.commits_after(head, &tip).await?.ok_or_else(|| {
-                    UserError::new(
-                        ErrorKind::Policy,
-                        format!(
-                            "{} is no longer on `{}`: nothing of it is applied",
-                            head.short(),
-                            branch.escape_debug()
-                        ),
-                    )
-                    .hint("the run for the newest push applies what the branch holds now")
-                })?
-            }
-            false => BTreeSet::new(),
+        let later = if pulls.iter().any(|pull| pull.is_merged()) {
+            let tip = client.branch(branch).await?.tip;
+            client.commits_after(head, &tip).await?.ok_or_else(|| {
+                UserError::new(
+                    ErrorKind::Policy,
+                    format!(
+                        "{} is no longer on `{}`: nothing of it is applied",
+                        head.short(),
+                        branch.escape_debug()
+                    ),
+                )
+                .hint("the run for the newest push applies what the branch holds now")
+            })?
+        } else {
+            BTreeSet::new()
         };
         let mut reviews = Self {
             places,

@@ -68,9 +68,10 @@ pub(crate) struct RolloutRecords(Result<BTreeMap<String, StoredRollout>, UserErr
 impl RolloutRecords {
     /// Reads them, if there are rollouts.
     pub(crate) async fn load(backend: &StateBackend, config: &Config) -> Self {
-        Self(match config.rollouts.is_empty() {
-            true => Ok(BTreeMap::new()),
-            false => backend.states.rollouts().await.map_err(UserError::from),
+        Self(if config.rollouts.is_empty() {
+            Ok(BTreeMap::new())
+        } else {
+            backend.states.rollouts().await.map_err(UserError::from)
         })
     }
 
@@ -461,9 +462,10 @@ impl RolloutDriver<'_> {
                     if !is_carried {
                         queued.insert(target.id.clone());
                     }
-                    match held.contains(&target.id) && (!is_carried || record.phase.is_over()) {
-                        true => held_outcome(target, record),
-                        false => waiting_outcome(target, input, record, self.wait.as_ref()),
+                    if held.contains(&target.id) && (!is_carried || record.phase.is_over()) {
+                        held_outcome(target, record)
+                    } else {
+                        waiting_outcome(target, input, record, self.wait.as_ref())
                     }
                 }
                 (None, _, Err(failure)) => apply::stopped_outcome(target, StackResult::Failed, &failure),

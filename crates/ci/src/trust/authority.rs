@@ -195,12 +195,11 @@ impl Authority {
                 if let DefaultBranchAnswer::Is(branch, _) = answer {
                     only_on(branch, ref_name)?;
                 }
-                match digests.is_empty() {
-                    true => Self::drift(caller, answer),
-                    false => {
-                        let reason = inputs.get("reason").map_or("", String::as_str);
+                if digests.is_empty() {
+Self::drift(caller, answer)
+                } else {
+let reason = inputs.get("reason").map_or("", String::as_str);
                         Self::decide_dispatch(digests, reason, caller, answer)
-                    }
                 }
             }
             GithubEvent::RepositoryDispatch { action, payload } => match action.as_str() {
@@ -424,11 +423,12 @@ impl Authority {
             DefaultBranchAnswer::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
-        let task = match approved.is_empty() {
-            true => Task::Drift {
+        let task = if approved.is_empty() {
+            Task::Drift {
                 head: branch.tip.clone(),
-            },
-            false => Task::Restore { approved },
+            }
+        } else {
+            Task::Restore { approved }
         };
         Ok(Decision::Granted(Self::grant(
             task,

@@ -78,16 +78,15 @@ fn first_unknown(
 pub(crate) async fn of_pull_request(client: &Client, number: u64) -> Result<Contributors, GithubError> {
     let pull = client.pull_request(number).await?;
     let commits = client.contributions_to_pull_request(number).await?;
-    let movements = match pull.from_fork {
-        true => Vec::new(),
-        false => {
-            let enough = |movements: &[BranchUpdate]| {
-                Contributors::from_commits(&pull.head, &commits, movements)
-                    .unknown
-                    .is_none()
-            };
-            client.movements(&pull.head_branch, enough).await?
-        }
+    let movements = if pull.from_fork {
+        Vec::new()
+    } else {
+        let enough = |movements: &[BranchUpdate]| {
+            Contributors::from_commits(&pull.head, &commits, movements)
+                .unknown
+                .is_none()
+        };
+        client.movements(&pull.head_branch, enough).await?
     };
     let mut contributors = Contributors::from_commits(&pull.head, &commits, &movements);
     contributors.people.insert(pull.author);

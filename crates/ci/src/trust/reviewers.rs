@@ -31,9 +31,10 @@ pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
         Some(client) => client.run_approvals(job.runner.run_id, environment).await?,
         None => Vec::new(),
     };
-    match approvers.is_empty() {
-        true => Err(nobody_approved(environment)),
-        false => Ok(()),
+    if approvers.is_empty() {
+        Err(nobody_approved(environment))
+    } else {
+        Ok(())
     }
 }
 

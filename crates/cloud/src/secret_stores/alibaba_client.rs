@@ -97,9 +97,10 @@ impl AlibabaClient {
             })
         };
         let answer = http.send_unless(send, is_throttled).await?;
-        match answer.status.is_success() {
-            true => serde_json::from_slice(&answer.body).map_err(|_| unexpected("the answer is not JSON")),
-            false => Err(problem(http, &answer)),
+        if answer.status.is_success() {
+            serde_json::from_slice(&answer.body).map_err(|_| unexpected("the answer is not JSON"))
+        } else {
+            Err(problem(http, &answer))
         }
     }
 
@@ -134,10 +135,11 @@ fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem 
     let status = Some(answer.status.as_u16());
     let code = code(answer);
     let is_of_signature = code.contains("Signature");
-    let words = match is_of_signature {
+    let words = if is_of_signature {
         // Its message repeats the request.
-        true => String::new(),
-        false => http.words(answer, |body| body["Message"].as_str().map(str::to_owned)),
+        String::new()
+    } else {
+        http.words(answer, |body| body["Message"].as_str().map(str::to_owned))
     };
     let why = match (code.as_str(), words.as_str()) {
         ("", words) => words.to_owned(),

@@ -55,9 +55,10 @@ impl KeyService for AlibabaKmsKey {
         let id = answer["KeyId"].as_str().and_then(|id| id.rsplit('/').next());
         let is_own = id.is_some() && id == self.arn.rsplit('/').next();
         let secret = secret_in(answer, "Plaintext");
-        match is_own {
-            true => secret,
-            false => Err(unexpected("it was wrapped by another key")),
+        if is_own {
+            secret
+        } else {
+            Err(unexpected("it was wrapped by another key"))
         }
     }
 }

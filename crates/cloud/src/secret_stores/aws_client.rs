@@ -109,9 +109,10 @@ impl AwsClient {
             headers.fold(request, |request, (name, value)| request.header(name, value))
         };
         let answer = http.send_unless(send, is_throttled).await?;
-        match answer.status.is_success() {
-            true => serde_json::from_slice(&answer.body).map_err(|_| unexpected("the answer is not JSON")),
-            false => Err(problem(http, &answer)),
+        if answer.status.is_success() {
+            serde_json::from_slice(&answer.body).map_err(|_| unexpected("the answer is not JSON"))
+        } else {
+            Err(problem(http, &answer))
         }
     }
 

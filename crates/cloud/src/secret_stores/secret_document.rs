@@ -51,9 +51,10 @@ impl SecretDocument {
             [] => SecretValue::new(value.expose().to_vec()),
             keys => inside(value, keys)?,
         };
-        match found.is_empty() {
-            true => Err(SecretProblem::Empty),
-            false => Ok(found),
+        if found.is_empty() {
+            Err(SecretProblem::Empty)
+        } else {
+            Ok(found)
         }
     }
 

@@ -172,15 +172,13 @@ impl SopsFile {
             return Err("it has more than 1 MiB".to_owned());
         }
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-        let document = match path.ends_with(".json") {
-            true => serde_json::from_str(text).map_err(|_| "it is not JSON".to_owned())?,
-            false => {
-                let documents =
-                    konverge_base::yaml::documents(text).map_err(|_| "it is not YAML".to_owned())?;
-                let [document] = <[Value; 1]>::try_from(documents)
-                    .map_err(|_| "it is not one YAML document".to_owned())?;
-                document
-            }
+        let document = if path.ends_with(".json") {
+            serde_json::from_str(text).map_err(|_| "it is not JSON".to_owned())?
+        } else {
+            let documents = konverge_base::yaml::documents(text).map_err(|_| "it is not YAML".to_owned())?;
+            let [document] =
+                <[Value; 1]>::try_from(documents).map_err(|_| "it is not one YAML document".to_owned())?;
+            document
         };
         let Value::Object(mut values) = document else {
             return Err("it is not a map".to_owned());

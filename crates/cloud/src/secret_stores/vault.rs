@@ -92,9 +92,10 @@ impl SecretStore for VaultStore {
             .ok_or_else(|| unexpected("its metadata has no version; is it a KV engine of version 2?"))?;
         let version = query.version.clone().unwrap_or_else(|| newest.to_string());
         let about = found.get("versions").and_then(|versions| versions.get(&version));
-        match about.is_some_and(|about| is_there(about, Timestamp::now())) {
-            true => Ok(Some(version)),
-            false => Err(SecretProblem::Missing(None)),
+        if about.is_some_and(|about| is_there(about, Timestamp::now())) {
+            Ok(Some(version))
+        } else {
+            Err(SecretProblem::Missing(None))
         }
     }
 

@@ -191,12 +191,13 @@ fn guarded_workloads<'a>(
         });
     }
     let guards: BTreeSet<_> = here.into_iter().filter(|id| !beyond.contains(*id)).collect();
-    match guards.is_empty() {
-        false => Ok(guards),
-        true => Err(HookError::GuardsNothing {
+    if guards.is_empty() {
+        Err(HookError::GuardsNothing {
             job: job.id.clone(),
             time,
-        }),
+        })
+    } else {
+        Ok(guards)
     }
 }
 

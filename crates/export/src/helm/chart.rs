@@ -47,9 +47,10 @@ impl Chart {
         let mut listed = Vec::new();
         for object in objects {
             let file = format!("manifests/{:03}-{}.yaml", object.level, object.file);
-            let text = match keep {
-                true => object_text(&object.annotated(POLICY, "keep".to_owned())),
-                false => object_text(&object.body),
+            let text = if keep {
+                object_text(&object.annotated(POLICY, "keep".to_owned()))
+            } else {
+                object_text(&object.body)
             };
             let of_object = object.values.iter().map(|place| {
                 let parts = place.parts.iter().map(|part| match part {
@@ -66,9 +67,10 @@ impl Chart {
             listed.push((object.id.clone(), file));
         }
         let values = empty_values(objects.iter().flat_map(|object| &object.values));
-        let values = match values.is_empty() {
-            true => "{}\n".to_owned(),
-            false => format!("{VALUES}{}", document_text(&Value::Object(values))),
+        let values = if values.is_empty() {
+            "{}\n".to_owned()
+        } else {
+            format!("{VALUES}{}", document_text(&Value::Object(values)))
         };
         let mut add = |path: &str, text: String| drop(files.insert(path.to_owned(), text.into_bytes()));
         add("Chart.yaml", description(bundle, &name, version));

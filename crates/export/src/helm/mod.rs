@@ -94,9 +94,10 @@ fn split(
         let (mut low, mut high) = (0, rest.len());
         while low < high {
             let middle = (low + high).div_ceil(2);
-            match fits(&one(middle)) {
-                true => low = middle,
-                false => high = middle - 1,
+            if fits(&one(middle)) {
+                low = middle
+            } else {
+                high = middle - 1
             }
         }
         if low == 0 {

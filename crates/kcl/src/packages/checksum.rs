@@ -19,9 +19,12 @@ fn is_ignored(relative: &str) -> bool {
 
 /// Deletes the files of a fetched package that its checksum does not cover.
 pub(super) fn remove_ignored(folder: &Path) -> io::Result<()> {
-    walk(folder, folder, &mut |path, relative| match is_ignored(relative) {
-        true => std::fs::remove_file(path),
-        false => Ok(()),
+    walk(folder, folder, &mut |path, relative| {
+        if is_ignored(relative) {
+            std::fs::remove_file(path)
+        } else {
+            Ok(())
+        }
     })
 }
 

@@ -115,9 +115,10 @@ async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<
     };
     let found = run(packages, folder, &["ls-remote", "--get-url", "--", url]).await?;
     let is_configured = String::from_utf8_lossy(&found.stdout).trim() != url;
-    Ok(match is_configured {
-        true => url.to_owned(),
-        false => format!("https://{rest}"),
+    Ok(if is_configured {
+        url.to_owned()
+    } else {
+        format!("https://{rest}")
     })
 }
 

@@ -35,12 +35,13 @@ pub(super) fn update(text: &str, entries: &[LockEntry]) -> Result<String, String
         .flat_map(|block| &block.lines)
         .map(String::as_str)
         .collect();
-    match is_updated(text, &updated, entries) {
-        true => Ok(updated),
-        false => Err(
+    if is_updated(text, &updated, entries) {
+        Ok(updated)
+    } else {
+        Err(
             "its entries are not tables of the form `[dependencies.NAME]`, as the official tools write them; delete the file, and run the command again"
                 .to_owned(),
-        ),
+        )
     }
 }
 
@@ -134,17 +135,19 @@ fn is_of_ours(line: &str) -> bool {
 
 /// A line that another one follows.
 fn with_end(line: String, end: &str) -> String {
-    match line.is_empty() || line.ends_with('\n') {
-        true => line,
-        false => line + end,
+    if line.is_empty() || line.ends_with('\n') {
+        line
+    } else {
+        line + end
     }
 }
 
 fn bare_or_quoted(key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    match !key.is_empty() && key.chars().all(is_bare) {
-        true => key.to_owned(),
-        false => quoted(key),
+    if !key.is_empty() && key.chars().all(is_bare) {
+        key.to_owned()
+    } else {
+        quoted(key)
     }
 }
 

@@ -199,9 +199,10 @@ impl Registry {
         let answer = self.proving(request, proof).send().await.map_err(said)?;
         let content = bounded(answer, most).await?;
         let found = hex::encode(Sha256::digest(&content));
-        match found.eq_ignore_ascii_case(wanted) {
-            true => Ok(content),
-            false => Err("a part of it does not have the digest that names it".to_owned()),
+        if found.eq_ignore_ascii_case(wanted) {
+            Ok(content)
+        } else {
+            Err("a part of it does not have the digest that names it".to_owned())
         }
     }
 

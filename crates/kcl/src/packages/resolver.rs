@@ -99,9 +99,10 @@ impl PackageFetcher {
                 Pins::new(locked.checksum.as_deref(), locked.commit.as_deref(), &source)
             }
         };
-        match pins.is_empty() {
-            true => self.look_up(package, source).await,
-            false => self.fetch_pinned(package, &source, &pins).await,
+        if pins.is_empty() {
+            self.look_up(package, source).await
+        } else {
+            self.fetch_pinned(package, &source, &pins).await
         }
     }
 

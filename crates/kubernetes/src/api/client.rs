@@ -138,9 +138,12 @@ impl Api {
 
     /// Sends a request, with retries.
     pub(crate) async fn call(&self, request: &ApiRequest) -> Result<ApiAnswer, ApiError> {
-        let verdict = |error: &ApiError| match request.bound && error.is_code(409) {
-            true => retry::RetryDecision::GiveUp,
-            false => error.verdict(),
+        let verdict = |error: &ApiError| {
+            if request.bound && error.is_code(409) {
+                retry::RetryDecision::GiveUp
+            } else {
+                error.verdict()
+            }
         };
         let answer = self.policy.run(verdict, || self.send_once(request));
         let (text, warnings) = self.interrupt.unless_silent(answer).await??;

@@ -152,9 +152,10 @@ impl Cluster {
         if environment.admission.may_change_unseen(group, plural) {
             return Ok(Guard::void());
         }
-        let schema = match built_in_groups::is_built_in(group) {
-            true => Some(String::new()),
-            false => self.schema_hash(&of.api_version()).await?,
+        let schema = if built_in_groups::is_built_in(group) {
+            Some(String::new())
+        } else {
+            self.schema_hash(&of.api_version()).await?
         };
         let Some(schema) = schema else {
             return Ok(Guard::void());

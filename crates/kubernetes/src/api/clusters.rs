@@ -153,9 +153,10 @@ impl Kubernetes {
             Err(error) if error.is_code(404) => return Ok(SecretData::Missing),
             Err(error) => {
                 let failure = cluster.failure(&error, &format!("reading Secret `{namespace}/{name}`"));
-                return match error.is_code(403) {
-                    true => Ok(SecretData::Denied(failure)),
-                    false => Err(failure),
+                return if error.is_code(403) {
+                    Ok(SecretData::Denied(failure))
+                } else {
+                    Err(failure)
                 };
             }
         };

@@ -28,11 +28,12 @@ impl Kubernetes {
             let answer = cluster.api.call(&ApiRequest::get(path)).await;
             answer.map(|answer| answer.value).map_err(|error| {
                 let failure = cluster.failure(&error, "reading the OpenAPI documents of the cluster");
-                match error.is_code(403) {
-                    true => failure.hint(
+                if error.is_code(403) {
+failure.hint(
                         "the identity needs `get` on the path `/openapi/v3/*`: bind it to the ClusterRole `system:discovery`",
-                    ),
-                    false => failure,
+                    )
+                } else {
+failure
                 }
             })
         };

@@ -130,10 +130,11 @@ async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync
                 if error.is_code(403) || error.is_code(405) || matches!(error, ApiError::Stopped(_)) {
                     return;
                 }
-                match error.is_code(410) {
-                    true => from.clear(),
+                if error.is_code(410) {
+                    from.clear()
+                } else {
                     // A server in trouble is not asked three times a second.
-                    false => wait = (wait * 2).min(REOPEN_AFTER_AT_MOST),
+                    wait = (wait * 2).min(REOPEN_AFTER_AT_MOST)
                 }
             }
         }

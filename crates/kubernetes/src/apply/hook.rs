@@ -238,9 +238,10 @@ impl Run<'_> {
     /// Deletes a Job and waits until it is gone. The pods of one that may still run are gone before it.
     async fn delete(&self, live: &Value) -> Result<(), UserError> {
         let has_ended = completed_jobs::has_completed(live) || completed_jobs::has_failed(live);
-        let dependents = match has_ended {
-            true => Dependents::Go,
-            false => Dependents::GoFirst,
+        let dependents = if has_ended {
+            Dependents::Go
+        } else {
+            Dependents::GoFirst
         };
         let seen = Precondition::from_object(live);
         if !live["metadata"]["deletionTimestamp"].is_null() {

@@ -53,13 +53,14 @@ pub(crate) async fn find_missing(
     for ((item, subject), raw) in items.iter().zip(&subjects).zip(&found) {
         let Some(recorded) = &item.prior else { continue };
         let is_there = match raw {
-            Some(raw) if is_recorded_object(recorded, raw) => match deleted.is_empty() {
-                true => true,
-                false => {
+            Some(raw) if is_recorded_object(recorded, raw) => {
+                if deleted.is_empty() {
+                    true
+                } else {
                     let live = raw.read(&subject.cluster)?;
                     stays(runtime, subject, recorded, live, &deleted).await?
                 }
-            },
+            }
             Some(_) => false,
             None => completed_jobs::expired_by_ttl(recorded),
         };

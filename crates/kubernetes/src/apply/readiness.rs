@@ -266,9 +266,10 @@ async fn last_words(
 fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {
     let what = format!("{} was deleted while it was waited for", subject.title());
     let failure = UserError::new(ErrorKind::Kubernetes, what);
-    match object["spec"]["ttlSecondsAfterFinished"].is_null() {
-        true => failure,
-        false => failure.hint("set a longer `ttlSecondsAfterFinished` to see its result"),
+    if object["spec"]["ttlSecondsAfterFinished"].is_null() {
+        failure
+    } else {
+        failure.hint("set a longer `ttlSecondsAfterFinished` to see its result")
     }
 }
 

@@ -134,9 +134,10 @@ async fn write(
     let (item, stack) = (&task.planned.item, &task.scope.stack);
     let body = &mut body.body;
     let owner = object_ref::annotation(body, OWNER).unwrap_or_default().to_owned();
-    let doing = match item.is_shared() {
-        true => WriteKind::WritingShared(stack),
-        false => WriteKind::WritingFor(&owner),
+    let doing = if item.is_shared() {
+        WriteKind::WritingShared(stack)
+    } else {
+        WriteKind::WritingFor(&owner)
     };
     if let Some(found) = seen.take() {
         seen = Some(field_takeover::take_over(subject, of, found, doing, &prepared.claim).await?);

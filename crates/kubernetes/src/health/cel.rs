@@ -60,9 +60,12 @@ impl Expressions {
         let compile = |key: &str, source: &str| {
             let compiled = CelExpression::compile(source)
                 .map_err(|error| error.to_string())
-                .and_then(|expression| match expression.nested_loops() <= MOST_LOOPS {
-                    true => Ok(expression),
-                    false => Err(format!("more than {MOST_LOOPS} loops within each other")),
+                .and_then(|expression| {
+                    if expression.nested_loops() <= MOST_LOOPS {
+                        Ok(expression)
+                    } else {
+                        Err(format!("more than {MOST_LOOPS} loops within each other"))
+                    }
                 });
             compiled.map_err(|message| {
                 let place = text.lines().position(|line| line.trim_start().starts_with(key));

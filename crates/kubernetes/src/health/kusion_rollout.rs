@@ -20,10 +20,13 @@ pub(super) fn rollout(view: &ObjectView, related: &Related, manager: &str) -> Op
             Some(missing) => HealthVerdict::progressing(missing.lowercase_words()),
             None => HealthVerdict::ready("waits for a change of its workloads"),
         },
-        "Disabled" => match is_of_spec(view, "/spec/disabled", manager) {
-            true => HealthVerdict::suspended("disabled"),
-            false => waits("somebody disabled it"),
-        },
+        "Disabled" => {
+            if is_of_spec(view, "/spec/disabled", manager) {
+                HealthVerdict::suspended("disabled")
+            } else {
+                waits("somebody disabled it")
+            }
+        }
         "Progressing" => {
             let name = view.text("/status/rolloutID");
             let under_way = HealthVerdict::progressing(format!("its run {name} is in progress"));

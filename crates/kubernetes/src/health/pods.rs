@@ -28,9 +28,10 @@ pub(super) struct PodProblem {
 impl PodProblem {
     /// How a wait should treat the failure.
     pub(super) fn weight(&self) -> WaitPolicy {
-        match self.heals {
-            true => WaitPolicy::Transient,
-            false => WaitPolicy::Blocked,
+        if self.heals {
+            WaitPolicy::Transient
+        } else {
+            WaitPolicy::Blocked
         }
     }
 }
@@ -160,9 +161,10 @@ pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodPr
     });
     // Of several containers, the one that waiting does not fix is reported.
     let first = found.next()?;
-    match first.heals {
-        true => found.find(|other| !other.heals).or(Some(first)),
-        false => Some(first),
+    if first.heals {
+        found.find(|other| !other.heals).or(Some(first))
+    } else {
+        Some(first)
     }
 }
 
@@ -255,9 +257,10 @@ pub(super) fn bad_end(pod: &ObjectView) -> Option<Ended> {
 /// As [`end_of`], with the reason: the message of an eviction does not say that it was one.
 fn reasoned_end_of(pod: &ObjectView) -> String {
     let (reason, words) = (pod.text("/status/reason"), end_of(pod));
-    match reason.is_empty() || words.contains(reason) {
-        true => words,
-        false => format!("{reason}: {words}"),
+    if reason.is_empty() || words.contains(reason) {
+        words
+    } else {
+        format!("{reason}: {words}")
     }
 }
 

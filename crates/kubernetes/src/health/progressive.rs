@@ -231,9 +231,10 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields, manager: &str) -> HealthVer
         return verdict;
     }
     if view.flag(fields.paused) {
-        return match is_of_spec(view, fields.paused, manager) {
-            true => HealthVerdict::suspended("paused"),
-            false => waits("somebody paused it"),
+        return if is_of_spec(view, fields.paused, manager) {
+            HealthVerdict::suspended("paused")
+        } else {
+            waits("somebody paused it")
         };
     }
     let wanted = view.number("/spec/replicas").unwrap_or(1);
@@ -245,9 +246,10 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields, manager: &str) -> HealthVer
         .or_else(|| of_updated("Ready"))
         .unwrap_or(updated);
     let is_update = view.text(fields.current_revision) != view.text(fields.updated_revision);
-    let old = match is_update {
-        true => view.at(fields.partition).map_or(0, |kept| share(kept, wanted)),
-        false => 0,
+    let old = if is_update {
+        view.at(fields.partition).map_or(0, |kept| share(kept, wanted))
+    } else {
+        0
     };
     let target = wanted - old;
     if replicas < wanted {
@@ -281,9 +283,10 @@ fn share(kept: &Value, all: i64) -> i64 {
 }
 
 fn paused_by_spec(view: &ObjectView, manager: &str) -> HealthVerdict {
-    match is_of_spec(view, "/spec/paused", manager) {
-        true => HealthVerdict::suspended("paused"),
-        false => waits("somebody paused it"),
+    if is_of_spec(view, "/spec/paused", manager) {
+        HealthVerdict::suspended("paused")
+    } else {
+        waits("somebody paused it")
     }
 }
 

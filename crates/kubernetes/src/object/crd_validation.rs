@@ -90,9 +90,10 @@ impl Definition {
         set_defaults(schema, &mut object);
         let mut found = Faults::default();
         found.validate(schema, &object, live, "", Level::Root);
-        match found.0.is_empty() {
-            true => Check::Fits,
-            false => Check::Wrong(found.0),
+        if found.0.is_empty() {
+            Check::Fits
+        } else {
+            Check::Wrong(found.0)
         }
     }
 

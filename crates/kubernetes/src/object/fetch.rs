@@ -93,9 +93,10 @@ async fn read_type(
     }
     let namespaces: BTreeSet<&str> = wanted.keys().map(|(namespace, _)| *namespace).collect();
     let whole = namespaces.len() > NAMESPACES;
-    let listed = match whole {
-        true => list(cluster, of, "").await,
-        false => list_each(cluster, of, &namespaces).await,
+    let listed = if whole {
+        list(cluster, of, "").await
+    } else {
+        list_each(cluster, of, &namespaces).await
     };
     let listed = match listed {
         // Permissions may be granted per namespace only.

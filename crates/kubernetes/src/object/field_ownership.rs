@@ -122,9 +122,10 @@ impl Transfer {
         let released = self.released.iter().map(|(path, _)| path);
         let shared = self.from.values().flatten();
         let all: BTreeSet<_> = self.taken.iter().chain(released).chain(shared).cloned().collect();
-        match all.is_empty() && self.other_version {
-            true => vec![String::new()],
-            false => all.into_iter().collect(),
+        if all.is_empty() && self.other_version {
+            vec![String::new()]
+        } else {
+            all.into_iter().collect()
         }
     }
 
@@ -215,9 +216,10 @@ fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &
             (None, None) => continue,
         };
         let path = join_path(path, &name);
-        match below.is_empty() {
-            true => found.push(path),
-            false => collect(below, value, &path, found),
+        if below.is_empty() {
+            found.push(path)
+        } else {
+            collect(below, value, &path, found)
         }
     }
 }

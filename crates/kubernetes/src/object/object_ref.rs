@@ -30,12 +30,13 @@ pub(crate) struct ObjectRef {
 impl ObjectRef {
     /// The identity of an object of a type; a missing namespace is `default`.
     pub(crate) fn from_object(object: &Map<String, Value>, of: &ResourceType) -> Self {
-        let namespace = match of.namespaced {
-            true => match metadata(object, "namespace") {
+        let namespace = if of.namespaced {
+            match metadata(object, "namespace") {
                 "" => "default",
                 named => named,
-            },
-            false => "",
+            }
+        } else {
+            ""
         };
         Self {
             group: of.group.clone(),

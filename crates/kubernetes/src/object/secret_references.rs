@@ -181,9 +181,10 @@ struct StoreAnswer<'a> {
 }
 
 fn template_place(is_text: bool) -> TemplatePlace {
-    match is_text {
-        true => TemplatePlace::Text,
-        false => TemplatePlace::Bytes,
+    if is_text {
+        TemplatePlace::Text
+    } else {
+        TemplatePlace::Bytes
     }
 }
 
@@ -264,13 +265,14 @@ fn place(
     if let Some(before) = moved {
         let names: Vec<_> = place.template.references().map(SecretReference::label).collect();
         let names = names.join(" + ");
-        let moved = match same_version {
-            true => format!("`{names}` has another value than was written, and the same version"),
-            false => format!(
+        let moved = if same_version {
+            format!("`{names}` has another value than was written, and the same version")
+        } else {
+            format!(
                 "`{names}` moved from version {} to {}",
                 before.version_label(),
                 place.written.version_label()
-            ),
+            )
         };
         place.note = Some(match rotated {
             RotatedVersion::Write => moved,
@@ -317,9 +319,10 @@ fn place(
             })
         });
         let Ok(template) = with_versions;
-        let text = match is_json {
-            true => template.json_stand_in(),
-            false => template.to_string(),
+        let text = if is_json {
+            template.json_stand_in()
+        } else {
+            template.to_string()
         };
         encoded(text.as_bytes(), is_text)
     };
@@ -415,16 +418,18 @@ impl ReferencePlace {
 
 /// The marker that a state has for a live text.
 fn marked(secrets: &Secrets, live: &str, is_text: bool) -> Value {
-    let clear = match is_text {
-        true => None,
-        false => decode_base64(live).and_then(|bytes| String::from_utf8(bytes).ok()),
+    let clear = if is_text {
+        None
+    } else {
+        decode_base64(live).and_then(|bytes| String::from_utf8(bytes).ok())
     };
     secrets.marked(&Value::String(clear.unwrap_or_else(|| live.to_owned())))
 }
 
 fn encoded(bytes: &[u8], is_text: bool) -> String {
-    match is_text {
-        true => String::from_utf8_lossy(bytes).into_owned(),
-        false => encode_base64(bytes),
+    if is_text {
+        String::from_utf8_lossy(bytes).into_owned()
+    } else {
+        encode_base64(bytes)
     }
 }

@@ -64,9 +64,12 @@ pub(crate) async fn send(
     request: &ApiRequest,
     needs: &Needs,
 ) -> Result<ApiAnswer, ApiError> {
-    let verdict = |error: &ApiError| match may_pass(error, of, needs) {
-        true => RetryDecision::Retry,
-        false => RetryDecision::GiveUp,
+    let verdict = |error: &ApiError| {
+        if may_pass(error, of, needs) {
+            RetryDecision::Retry
+        } else {
+            RetryDecision::GiveUp
+        }
     };
     let policy = retry::RetryPolicy::default();
     policy.run(verdict, || cluster.api.call(request)).await

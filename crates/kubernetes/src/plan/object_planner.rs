@@ -263,9 +263,10 @@ impl ObjectPlanner<'_> {
     /// The owner of the object: the stack that created it, if that is of the same project and shares it.
     pub(super) fn owner<'v>(&'v self, item: &Item, live: &'v Value) -> &'v str {
         let stack = self.scope.stack.as_str();
-        match self.is_shared(item, live) {
-            true => object_ref::annotation(live, OWNER).unwrap_or(stack),
-            false => stack,
+        if self.is_shared(item, live) {
+            object_ref::annotation(live, OWNER).unwrap_or(stack)
+        } else {
+            stack
         }
     }
 

@@ -77,9 +77,10 @@ impl Guards {
 
 impl OfType {
     fn namespace<'s>(&self, subject: &'s PlanItem) -> &'s str {
-        match self.by_namespace {
-            true => &subject.name.namespace,
-            false => "",
+        if self.by_namespace {
+            &subject.name.namespace
+        } else {
+            ""
         }
     }
 }
@@ -193,9 +194,10 @@ impl ObjectPlanner<'_> {
         let had_annotations = object_ref::has_annotations(&desired.attributes);
         let as_recorded = *prior.attributes == desired.attributes && self.scope.ignore.is_empty();
         let mut body = self.sent(std::mem::take(&mut desired.attributes));
-        let sent = match self.scope.ignore.is_empty() {
-            true => Cow::Borrowed(&body),
-            false => Cow::Owned(self.keep_ignored_paths(body.clone(), &raw.read(&subject.cluster)?)),
+        let sent = if self.scope.ignore.is_empty() {
+            Cow::Borrowed(&body)
+        } else {
+            Cow::Owned(self.keep_ignored_paths(body.clone(), &raw.read(&subject.cluster)?))
         };
         let (secrets, places) = (&self.runtime.secrets, &subject.places);
         let holds = noop_detection::structural(&sent, &live) || {

@@ -101,9 +101,10 @@ fn unframed(body: &Bytes) -> Result<Bytes, ModuleError> {
     if rest.get_u8() != 0 {
         return Err(garbled("the answer is compressed, which was not requested"));
     }
-    match rest.get_u32() as usize == rest.len() {
-        true => Ok(rest),
-        false => Err(garbled("it is not one whole message")),
+    if rest.get_u32() as usize == rest.len() {
+        Ok(rest)
+    } else {
+        Err(garbled("it is not one whole message"))
     }
 }
 

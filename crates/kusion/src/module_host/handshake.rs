@@ -58,12 +58,13 @@ impl ModuleAddress {
             "unix" => {
                 let path = Path::new(address);
                 let real = path.parent().and_then(|parent| parent.canonicalize().ok());
-                match real.as_deref() == Some(folder) {
-                    true => Ok(Self::Unix(path.to_owned())),
-                    false => refuse(format!(
+                if real.as_deref() == Some(folder) {
+                    Ok(Self::Unix(path.to_owned()))
+                } else {
+                    refuse(format!(
                         "the socket `{}`, which is not in its own folder",
                         shown(address)
-                    )),
+                    ))
                 }
             }
             "tcp" => match address.parse::<SocketAddr>() {

@@ -85,9 +85,10 @@ fn natural(a: &str, b: &str) -> Ordering {
         }
         (first, _) => {
             let behind_digit = at > 0 && a[at - 1].is_ascii_digit();
-            match first == behind_digit {
-                true => Ordering::Less,
-                false => Ordering::Greater,
+            if first == behind_digit {
+                Ordering::Less
+            } else {
+                Ordering::Greater
             }
         }
     }

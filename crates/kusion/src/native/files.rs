@@ -142,10 +142,12 @@ fn mode(text: &str) -> Option<u16> {
 /// The folder and the name of a file, cleaned as Go's `filepath.Dir` does.
 fn split(path: &str) -> Option<(String, &str)> {
     let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
-    let folder = match path.starts_with('/') {
-        true => rooted(folder),
-        false if folder.split('/').all(|part| matches!(part, "" | ".")) => ".".to_owned(),
-        false => rooted(folder).trim_start_matches('/').to_owned(),
+    let folder = if path.starts_with('/') {
+        rooted(folder)
+    } else if folder.split('/').all(|part| matches!(part, "" | ".")) {
+        ".".to_owned()
+    } else {
+        rooted(folder).trim_start_matches('/').to_owned()
     };
     (!matches!(name, "" | "." | "..")).then_some((folder, name))
 }

@@ -84,15 +84,17 @@ impl Maker<'_> {
                 .clone();
         }
         if let Some(values) = schema["enum"].as_array() {
-            return match self.breaks("enum") {
-                true => json!("another"),
-                false => self.random.pick(values).clone(),
+            return if self.breaks("enum") {
+                json!("another")
+            } else {
+                self.random.pick(values).clone()
             };
         }
         if schema["x-kubernetes-int-or-string"] == true || schema["format"] == "int-or-string" {
-            return match self.random.once_in(2) {
-                true => json!(self.random.below(3000)),
-                false => self.text(&schema),
+            return if self.random.once_in(2) {
+                json!(self.random.below(3000))
+            } else {
+                self.text(&schema)
             };
         }
         match schema["type"].as_str() {
@@ -128,9 +130,10 @@ impl Maker<'_> {
         // KCL hides names that begin with `_`: no model has them.
         let known = schema["properties"].as_object().unwrap_or(&empty).iter();
         for (name, inner) in known.filter(|(name, _)| !name.starts_with('_')) {
-            let is_wanted = match required.contains(&name.as_str()) {
-                true => !(self.random.once_in(3) && self.breaks("required")),
-                false => depth < 6 && self.random.once_in(if depth < 2 { 2 } else { 3 }),
+            let is_wanted = if required.contains(&name.as_str()) {
+                !(self.random.once_in(3) && self.breaks("required"))
+            } else {
+                depth < 6 && self.random.once_in(if depth < 2 { 2 } else { 3 })
             };
             if is_wanted {
                 let value = self.value(inner, depth + 1);
@@ -211,9 +214,10 @@ impl Maker<'_> {
                 }
         };
         let fitting: Vec<&str> = WORDS.into_iter().filter(|word| fits(word) != breaks).collect();
-        match fitting.is_empty() {
-            true => json!(self.random.pick(&WORDS)),
-            false => json!(self.random.pick(&fitting)),
+        if fitting.is_empty() {
+            json!(self.random.pick(&WORDS))
+        } else {
+            json!(self.random.pick(&fitting))
         }
     }
 
@@ -222,9 +226,10 @@ impl Maker<'_> {
             .into_iter()
             .find(|name| schema.get(name).is_some());
         let breaks = keyword.is_some_and(|keyword| self.breaks(keyword));
-        let all: &[f64] = match is_whole {
-            true => &[-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 10.0, 11.0, 80.0, 4_000.0],
-            false => &[0.0, 0.25, 0.5, 1.5, 99.5, 99.75],
+        let all: &[f64] = if is_whole {
+            &[-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 10.0, 11.0, 80.0, 4_000.0]
+        } else {
+            &[0.0, 0.25, 0.5, 1.5, 99.5, 99.75]
         };
         let fits = |number: &f64| {
             let limit = |name: &str| schema[name].as_f64();
@@ -244,9 +249,10 @@ impl Maker<'_> {
             .filter(|number| fits(number) != breaks)
             .collect();
         let number = *self.random.pick(if fitting.is_empty() { all } else { &fitting });
-        match is_whole {
-            true => json!(number as i64),
-            false => json!(number),
+        if is_whole {
+            json!(number as i64)
+        } else {
+            json!(number)
         }
     }
 }

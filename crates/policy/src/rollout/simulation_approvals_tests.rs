@@ -24,16 +24,15 @@ impl SimulatedWorld {
 
     /// The digest of the plan of a stack now.
     fn plan(&self, stack: usize, commit: usize) -> Digest {
-        match self.is_pending(stack, commit) {
-            true => {
-                let parts = [
-                    stack as u64,
-                    self.commits[commit][stack] as u64,
-                    self.plans.changes[stack],
-                ];
-                Digest::of_bytes(parts.map(u64::to_be_bytes).as_flattened())
-            }
-            false => Self::nothing_to_do(stack),
+        if self.is_pending(stack, commit) {
+            let parts = [
+                stack as u64,
+                self.commits[commit][stack] as u64,
+                self.plans.changes[stack],
+            ];
+            Digest::of_bytes(parts.map(u64::to_be_bytes).as_flattened())
+        } else {
+            Self::nothing_to_do(stack)
         }
     }
 

@@ -13,15 +13,17 @@ impl SimulatedWorld {
     fn start(&mut self) -> Run {
         // A late trigger is of an older commit.
         let newest = self.commits.len() - 1;
-        let head = match self.calm || !self.random.one_in(4) {
-            true => newest,
-            false => self.random.below(newest + 1),
+        let head = if self.calm || !self.random.one_in(4) {
+            newest
+        } else {
+            self.random.below(newest + 1)
         };
         let jumps = [0, 3600, -3600, 30 * 86400, -30 * 86400];
         let jump = self.random.below(jumps.len());
-        let given = match self.calm || self.random.one_in(2) {
-            true => self.plans.given.last().copied().into_iter().collect(),
-            false => Vec::new(),
+        let given = if self.calm || self.random.one_in(2) {
+            self.plans.given.last().copied().into_iter().collect()
+        } else {
+            Vec::new()
         };
         let environment = match self.environments {
             1 => None,

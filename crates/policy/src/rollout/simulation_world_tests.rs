@@ -134,9 +134,10 @@ impl SimulatedWorld {
             rolls_back: random.one_in(2),
         };
         // An approval is asked again if the plan of another environment has changed.
-        let environments = match asks_people && !random.one_in(4) {
-            true => 2,
-            false => 1 + random.below(2),
+        let environments = if asks_people && !random.one_in(4) {
+            2
+        } else {
+            1 + random.below(2)
         };
         let first = SimulatedStack {
             version: 0,
@@ -360,9 +361,10 @@ impl SimulatedWorld {
                 }
             }
             let is_measured = matches!(record.phase, RolloutPhase::Baking | RolloutPhase::Gate);
-            let (health, gates) = match is_measured {
-                true => (Some(self.health(run, record)), self.gates(run, record)),
-                false => (None, BTreeMap::new()),
+            let (health, gates) = if is_measured {
+                (Some(self.health(run, record)), self.gates(run, record))
+            } else {
+                (None, BTreeMap::new())
             };
             let wrote = run.wrote.filter(|(wrote, _)| wrote == number);
             let watched = wrote.map(|(_, at)| Duration::from_secs(u64::try_from(self.time - at).unwrap()));

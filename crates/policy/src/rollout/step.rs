@@ -148,9 +148,10 @@ fn advance(record: RolloutRecord) -> RolloutStep {
 
 fn stop(record: &RolloutRecord, seen: &RolloutFacts<'_>, rolls_back: bool, why: String) -> RolloutStep {
     advance(RolloutRecord {
-        phase: match rolls_back {
-            true => RolloutPhase::RollingBack,
-            false => RolloutPhase::Stopped,
+        phase: if rolls_back {
+            RolloutPhase::RollingBack
+        } else {
+            RolloutPhase::Stopped
         },
         since: seen.now,
         why,
@@ -186,14 +187,15 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     }
     let todo = stacks().filter(|id| seen.pending.contains(*id));
     let todo: BTreeSet<_> = todo.cloned().collect();
-    match todo.is_empty() {
-        true => stop(
+    if todo.is_empty() {
+        stop(
             record,
             seen,
             false,
             format!("{}; its stacks have what they had before", record.why),
-        ),
-        false => RolloutStep::RollBack(todo),
+        )
+    } else {
+        RolloutStep::RollBack(todo)
     }
 }
 
@@ -228,9 +230,10 @@ impl RunningWave<'_> {
         let size = self.record.current().count();
         let at_once = self.wave.at_once.map_or(size, |at_once| at_once.of(size));
         let stacks: BTreeSet<_> = self.todo().cloned().collect();
-        match stacks.is_empty() {
-            true => self.enter(RolloutPhase::Baking, ""),
-            false => RolloutStep::Apply { stacks, at_once },
+        if stacks.is_empty() {
+            self.enter(RolloutPhase::Baking, "")
+        } else {
+            RolloutStep::Apply { stacks, at_once }
         }
     }
 
@@ -351,13 +354,12 @@ impl RunningWave<'_> {
                     || self.saw_a_change() =>
             {
                 let changed = names(next.changed(self.record));
-                let why = match changed.is_empty() {
-                    true => self.record.why.clone(),
-                    false => {
-                        format!(
-                            "the plan of {changed} has changed: an approval of the earlier plans does not count"
-                        )
-                    }
+                let why = if changed.is_empty() {
+                    self.record.why.clone()
+                } else {
+                    format!(
+                        "the plan of {changed} has changed: an approval of the earlier plans does not count"
+                    )
                 };
                 self.note(ready, next.digests, why)
             }
@@ -525,9 +527,10 @@ impl RunningWave<'_> {
         }
         advance(RolloutRecord {
             wave,
-            phase: match is_last {
-                true => RolloutPhase::Done,
-                false => RolloutPhase::Applying,
+            phase: if is_last {
+                RolloutPhase::Done
+            } else {
+                RolloutPhase::Applying
             },
             since: self.seen.now,
             why: String::new(),
@@ -537,9 +540,10 @@ impl RunningWave<'_> {
             begun_waves: self.record.begun_waves.max(wave + 1),
             ready: BTreeSet::new(),
             unready_since: BTreeMap::new(),
-            held: match is_last {
-                true => self.record.held_without_own(),
-                false => self.record.held.clone(),
+            held: if is_last {
+                self.record.held_without_own()
+            } else {
+                self.record.held.clone()
             },
             measured: measured(self.seen),
             ..self.record.clone()

@@ -71,12 +71,13 @@ impl AdmissionPolicies {
                 None => return Err(format!("binding {}: the set has no policy {of}", binding.name)),
             }
         }
-        match policies.policies.iter().any(|policy| !policy.bindings.is_empty()) {
-            true => Ok(policies),
-            false => Err(
+        if policies.policies.iter().any(|policy| !policy.bindings.is_empty()) {
+            Ok(policies)
+        } else {
+            Err(
                 "it has no ValidatingAdmissionPolicy with a binding: without one nothing is checked"
                     .to_owned(),
-            ),
+            )
         }
     }
 

@@ -233,9 +233,10 @@ impl<'r> RequestVariables<'r> {
         // An expression may read by a name that a parameter has.
         let mut names = Mentions::default();
         names.add_texts(params);
-        match reads(&names) {
-            true => Vec::new(),
-            false => self.evaluation(params).judge_certain(policy, severity, reads),
+        if reads(&names) {
+            Vec::new()
+        } else {
+            self.evaluation(params).judge_certain(policy, severity, reads)
         }
     }
 
@@ -311,9 +312,10 @@ impl Evaluation<'_, '_> {
             known.any(|part| part.is_false(&self.context))
         };
         let denied = policy.validations.iter().filter(denies).map(|validation| {
-            let message = match reads(&validation.message_mentions) {
-                true => own_message(validation),
-                false => self.message(validation),
+            let message = if reads(&validation.message_mentions) {
+                own_message(validation)
+            } else {
+                self.message(validation)
             };
             (severity, message)
         });

@@ -158,9 +158,10 @@ impl Version {
         let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
         for part in parts.iter_mut().filter(|part| !part.is_empty()) {
             let trimmed = part.trim_start_matches('0');
-            *part = match trimmed.starts_with(|c: char| c.is_ascii_digit()) {
-                true => trimmed.to_owned(),
-                false => format!("0{trimmed}"),
+            *part = if trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+                trimmed.to_owned()
+            } else {
+                format!("0{trimmed}")
             };
         }
         // A short version with a pre-release or a build has no third number then, and is none.

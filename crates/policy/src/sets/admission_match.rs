@@ -112,9 +112,12 @@ impl MatchResources {
     /// Decides about a request.
     pub(super) fn selects(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
         let excluded = || self.any_rule(&self.exclude_resource_rules, request).not();
-        let ruled = || match self.resource_rules.is_empty() {
-            true => Selected::Yes,
-            false => self.any_rule(&self.resource_rules, request),
+        let ruled = || {
+            if self.resource_rules.is_empty() {
+                Selected::Yes
+            } else {
+                self.any_rule(&self.resource_rules, request)
+            }
         };
         self.by_namespace(request, namespaces)
             .and(|| self.by_object(request))
@@ -163,13 +166,15 @@ impl ResourceRule {
             // Equivalent: built-in resources of today are in one group each.
             return Selected::No;
         }
-        let version = match names(&self.api_versions, &request.version) {
-            true => Selected::Yes,
-            false if exact => Selected::No,
-            false => Selected::Unknown(format!(
+        let version = if names(&self.api_versions, &request.version) {
+            Selected::Yes
+        } else if exact {
+            Selected::No
+        } else {
+            Selected::Unknown(format!(
                 "it selects other versions of {} than {}, which the API server converts",
                 request.kind, request.version
-            )),
+            ))
         };
         self.names_resource(request).and(|| version)
     }
@@ -186,12 +191,13 @@ impl ResourceRule {
             Some(plural) => Selected::from_bool(own.any(|name| name == "*" || name == plural)),
             None => {
                 let names: Vec<_> = own.collect();
-                match names.contains(&"*") {
-                    true => Selected::Yes,
-                    false => Selected::Unknown(format!(
+                if names.contains(&"*") {
+                    Selected::Yes
+                } else {
+                    Selected::Unknown(format!(
                         "no definition says how {} of {} is called as a resource: add its CustomResourceDefinition to the set",
                         request.kind, request.group
-                    )),
+                    ))
                 }
             }
         }

@@ -141,9 +141,10 @@ impl Binding {
     /// It has another form.
     pub(super) fn load(name: String, spec: &Value) -> Result<(String, Self), String> {
         let spec: BindingSpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
-        let severity = match spec.validation_actions.contains(&Action::Deny) {
-            true => Severity::Deny,
-            false => Severity::Warn,
+        let severity = if spec.validation_actions.contains(&Action::Deny) {
+            Severity::Deny
+        } else {
+            Severity::Warn
         };
         let binding = Self {
             name,

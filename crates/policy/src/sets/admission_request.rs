@@ -118,9 +118,10 @@ fn request<'d>(
     let namespace = any["metadata"]["namespace"].as_str();
     let namespace = namespace.or(place.filter(|place| !place.contains(':')));
     let (group, kind) = (group.to_owned(), resource.kind.clone());
-    let plural = match built_in_groups::is_built_in(&group) {
-        true => Some(regular_plural(&kind)),
-        false => plurals.get(&(group.clone(), kind.clone())).cloned(),
+    let plural = if built_in_groups::is_built_in(&group) {
+        Some(regular_plural(&kind))
+    } else {
+        plurals.get(&(group.clone(), kind.clone())).cloned()
     };
     AdmissionRequest {
         resource,

@@ -180,9 +180,10 @@ fn object_of(finding: &PolicyFinding, document: &StackDocument) -> Option<String
     let head = format!("{}:{}", text(&object["apiVersion"]), text(&object["kind"]));
     let metadata = &object["metadata"];
     let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
-    let is_same = match namespace.is_empty() {
-        true => id.as_str().starts_with(&format!("{head}:")) && id.as_str().ends_with(&format!(":{name}")),
-        false => id.as_str() == format!("{head}:{namespace}:{name}"),
+    let is_same = if namespace.is_empty() {
+        id.as_str().starts_with(&format!("{head}:")) && id.as_str().ends_with(&format!(":{name}"))
+    } else {
+        id.as_str() == format!("{head}:{namespace}:{name}")
     };
     (!is_same).then(|| format!("{head}:{namespace}:{name}"))
 }

@@ -68,9 +68,10 @@ fn a_definition_in_rego_that_reads_no_unknown_value_denies_before_the_value_is_k
         "deny contains \"m\" if { some name in [\"bad\"]; data.main[name] }\nbad if not input.spec.containers[0].image\n",
         "exception contains [\"\"] if endswith(input.spec.containers[0].image, \":1\")\ndeny contains \"m\" if input.spec.hostNetwork\n",
     ] {
-        let text = match rules.starts_with("import") {
-            true => format!("package main\n{rules}"),
-            false => text(rules),
+        let text = if rules.starts_with("import") {
+            format!("package main\n{rules}")
+        } else {
+            text(rules)
         };
         let set = rego("input: objects", &text);
         assert!(denials(&set).is_empty(), "{text}: {:#?}", denials(&set));

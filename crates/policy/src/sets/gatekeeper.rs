@@ -124,9 +124,10 @@ impl GatekeeperRules {
             let read = rules.constraint(&of.name, of.object.clone());
             rules.constraints.extend(read.map_err(|why| of.error(why))?);
         }
-        match rules.constraints.is_empty() {
-            true => Err("it has no constraint that the webhook of Gatekeeper enforces: without one nothing is checked".to_owned()),
-            false => Ok(rules),
+        if rules.constraints.is_empty() {
+            Err("it has no constraint that the webhook of Gatekeeper enforces: without one nothing is checked".to_owned())
+        } else {
+            Ok(rules)
         }
     }
 
@@ -255,9 +256,10 @@ impl Constraint {
         if let Some(text) = self.reads.missing("template", "cluster", request, namespaces) {
             return Applicability::Refused(text);
         }
-        match self.mentions.may_read_unknown(request.resource) {
-            true => Applicability::Undecided,
-            false => Applicability::Decided,
+        if self.mentions.may_read_unknown(request.resource) {
+            Applicability::Undecided
+        } else {
+            Applicability::Decided
         }
     }
 }

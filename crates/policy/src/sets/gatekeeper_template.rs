@@ -146,12 +146,12 @@ impl Template {
 
     /// Returns true if the code judges an operation. Without a list Gatekeeper is not asked about deletions.
     pub(super) fn judges(&self, operation: Operation) -> bool {
-        match self.operations.is_empty() {
-            true => operation != Operation::Delete,
-            false => self
-                .operations
+        if self.operations.is_empty() {
+            operation != Operation::Delete
+        } else {
+            self.operations
                 .iter()
-                .any(|word| word == "*" || word == operation.word()),
+                .any(|word| word == "*" || word == operation.word())
         }
     }
 

@@ -52,9 +52,10 @@ impl GoFloat {
     }
 
     pub(super) fn add(self, other: Self) -> Option<Self> {
-        let (large, small) = match self.exponent >= other.exponent || other.mantissa == 0 {
-            true => (self, other),
-            false => (other, self),
+        let (large, small) = if self.exponent >= other.exponent || other.mantissa == 0 {
+            (self, other)
+        } else {
+            (other, self)
         };
         if large.mantissa == 0 || small.mantissa == 0 {
             return Some(if large.mantissa == 0 { small } else { large });
@@ -110,9 +111,10 @@ impl GoFloat {
         }
         let size = self.mantissa as f64 * 2_f64.powi(self.exponent);
         let near = if self.negative { -size } else { size };
-        Some(match Self::decimal(near) == Some(self) {
-            true => GoNumber::Exact(near),
-            false => GoNumber::Near(near),
+        Some(if Self::decimal(near) == Some(self) {
+            GoNumber::Exact(near)
+        } else {
+            GoNumber::Near(near)
         })
     }
 

@@ -151,9 +151,10 @@ impl<'a> Translation<'a> {
             ast::ClassUnicodeKind::Named(name) => is_class(name),
             ast::ClassUnicodeKind::NamedValue { .. } => false,
         };
-        match is_known {
-            true => Ok(()),
-            false => Err(self.refuse(&class.span)),
+        if is_known {
+            Ok(())
+        } else {
+            Err(self.refuse(&class.span))
         }
     }
 
@@ -167,9 +168,10 @@ impl<'a> Translation<'a> {
             LiteralKind::Special(SpecialLiteralKind::Space) => false,
             LiteralKind::Verbatim | LiteralKind::Special(_) => true,
         };
-        match is_go {
-            true => Ok(()),
-            false => Err(self.refuse(&literal.span)),
+        if is_go {
+            Ok(())
+        } else {
+            Err(self.refuse(&literal.span))
         }
     }
 
@@ -182,9 +184,10 @@ impl<'a> Translation<'a> {
                 Flag::CaseInsensitive | Flag::MultiLine | Flag::DotMatchesNewLine | Flag::SwapGreed
             ),
         });
-        match is_go {
-            true => Ok(()),
-            false => Err(self.refuse(&flags.span)),
+        if is_go {
+            Ok(())
+        } else {
+            Err(self.refuse(&flags.span))
         }
     }
 
@@ -219,9 +222,10 @@ impl<'a> Translation<'a> {
         };
         // Go reads no blanks inside the braces.
         let has_blank = self.text[span.start.offset..span.end.offset].contains(char::is_whitespace);
-        match is_nested || is_text || is_large || has_blank {
-            true => Err(self.refuse(span)),
-            false => Ok(()),
+        if is_nested || is_text || is_large || has_blank {
+            Err(self.refuse(span))
+        } else {
+            Ok(())
         }
     }
 }
@@ -242,9 +246,10 @@ impl ast::Visitor for Translation<'_> {
                 ast::GroupKind::NonCapturing(flags) => self.flags(flags),
                 ast::GroupKind::CaptureName { name, .. } => {
                     let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
-                    match name.name.chars().all(is_word) {
-                        true => Ok(()),
-                        false => Err(self.refuse(&name.span)),
+                    if name.name.chars().all(is_word) {
+                        Ok(())
+                    } else {
+                        Err(self.refuse(&name.span))
                     }
                 }
                 ast::GroupKind::CaptureIndex(_) => Ok(()),

@@ -117,9 +117,10 @@ impl RuleEngine {
         let _ = self.engine.take_prints();
         value.map_err(|error| {
             let text = error.to_string();
-            match text.contains("execution exceeded time limit") {
-                true => too_slow(),
-                false => first_lines(&without_code(&text)),
+            if text.contains("execution exceeded time limit") {
+                too_slow()
+            } else {
+                first_lines(&without_code(&text))
             }
         })
     }
@@ -132,9 +133,12 @@ fn without_code(text: &str) -> String {
         !rest.trim_start().starts_with('|')
     };
     let lines = text.lines().filter(is_no_code);
-    let lines = lines.map(|line| match line.starts_with("--> ") {
-        true => line.rsplit_once(':').map_or(line, |(place, _)| place),
-        false => line,
+    let lines = lines.map(|line| {
+        if line.starts_with("--> ") {
+            line.rsplit_once(':').map_or(line, |(place, _)| place)
+        } else {
+            line
+        }
     });
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -84,12 +84,13 @@ impl InexactNumbers {
             let product = own.fold(arguments, &ArithOp::Mul, 1)?;
             let is_exact = whole(&product).is_some() && float(&product)?.abs() <= MOST_WHOLE;
             let mut items = arguments.first().and_then(items).into_iter().flatten();
-            match is_exact && items.all(|item| whole(item).is_some()) {
-                true => Ok(product),
-                false => Err(RegoDifference::Differs(
+            if is_exact && items.all(|item| whole(item).is_some()) {
+                Ok(product)
+            } else {
+                Err(RegoDifference::Differs(
                     "product",
                     "OPA computes it with fewer digits than `*`",
-                )),
+                ))
             }
         });
         self.add_rounding(engine, "floor", f64::floor);
@@ -98,9 +99,10 @@ impl InexactNumbers {
         let own = self.clone();
         extend(engine, "abs", 1, move |arguments| {
             let number = arguments.first().ok_or(RegoDifference::Numbers)?;
-            match float(number)? < 0.0 {
-                true => own.compute(&ArithOp::Sub, &RegoValue::from(0_u64), number),
-                false => Ok(number.clone()),
+            if float(number)? < 0.0 {
+                own.compute(&ArithOp::Sub, &RegoValue::from(0_u64), number)
+            } else {
+                Ok(number.clone())
             }
         });
     }
@@ -178,9 +180,12 @@ impl InexactNumbers {
             };
         }
         // The 64 bits of a decimal that was not computed are not those of the number here either.
-        let of = |number: f64, distance: f64| match number.fract() == 0.0 {
-            true => distance,
-            false => distance.max(step(number)),
+        let of = |number: f64, distance: f64| {
+            if number.fract() == 0.0 {
+                distance
+            } else {
+                distance.max(step(number))
+            }
         };
         let (of_a, of_b) = (of(x, distance_a), of(y, distance_b));
         let (result, distance) = match operator {
@@ -213,19 +218,20 @@ impl InexactNumbers {
             return Ok(number.clone());
         }
         let (least, most) = (rounded(near - distance), rounded(near + distance));
-        match least == most && least.abs() < MOST_WHOLE {
-            true => Ok(RegoValue::from(least as i64)),
-            false => Err(RegoDifference::TooManyDigits),
+        if least == most && least.abs() < MOST_WHOLE {
+            Ok(RegoValue::from(least as i64))
+        } else {
+            Err(RegoDifference::TooManyDigits)
         }
     }
 
     fn compare(&self, operator: &BoolOp, a: &RegoValue, b: &RegoValue) -> Result<bool, RegoDifference> {
         let are_numbers = matches!((a, b), (RegoValue::Number(_), RegoValue::Number(_)));
         let is_plain = matches!(operator, BoolOp::Eq | BoolOp::Ne) && !are_numbers && self.has_none();
-        let order = match is_plain {
-            true if a == b => Ordering::Equal,
-            true => Ordering::Less,
-            false => self.order(a, b)?,
+        let order = if is_plain {
+            if a == b { Ordering::Equal } else { Ordering::Less }
+        } else {
+            self.order(a, b)?
         };
         Ok(match operator {
             BoolOp::Lt => order.is_lt(),
@@ -246,9 +252,10 @@ impl InexactNumbers {
                 if is_large(a) || is_large(b) {
                     distance += step(x);
                 }
-                match distance > 0.0 && (x - y).abs() <= distance {
-                    true => Err(RegoDifference::TooManyDigits),
-                    false => Ok(a.cmp(b)),
+                if distance > 0.0 && (x - y).abs() <= distance {
+                    Err(RegoDifference::TooManyDigits)
+                } else {
+                    Ok(a.cmp(b))
                 }
             }
             (RegoValue::Array(a), RegoValue::Array(b)) => self.order_all(a.iter(), b.iter()),

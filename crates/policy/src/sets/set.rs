@@ -55,13 +55,14 @@ impl PolicySet {
             digest.part(file.path.as_bytes()).part(file.text.as_bytes());
         }
         let size: usize = files.iter().chain(data).map(|file| file.text.len()).sum();
-        let source = match size > LARGEST_SET {
-            true => Err(format!("its files have more than {LARGEST_SET} bytes")),
-            false => Ok(Arc::new(SetSource {
+        let source = if size > LARGEST_SET {
+            Err(format!("its files have more than {LARGEST_SET} bytes"))
+        } else {
+            Ok(Arc::new(SetSource {
                 config: config.clone(),
                 files: files.to_vec(),
                 data: data.to_vec(),
-            })),
+            }))
         };
         Self {
             name: config.name.clone(),
@@ -210,17 +211,18 @@ impl PolicySet {
                 later,
             } => {
                 let paths = paths.join(", ");
-                let (verdict, message, hint) = match later {
-                    true => (
+                let (verdict, message, hint) = if later {
+                    (
                         Enforcement::Undecided,
                         format!("undecided: it reads {paths}, known only after apply"),
                         "the apply evaluates it again when the value is known, before it writes this resource",
-                    ),
-                    false => (
+                    )
+                } else {
+                    (
                         enforced(severity),
                         format!("undecided: it reads {paths}, which is known only after the write"),
                         "set the value in the Spec, or add an exception for this resource",
-                    ),
+                    )
                 };
                 let found = RuleFinding {
                     rule,
@@ -248,15 +250,16 @@ impl PolicySet {
         }
         let digest = digest.finish();
         // A set that was not evaluated has found nothing that could be overridden.
-        let hint = match verdict == Enforcement::Deny
+        let hint = if verdict == Enforcement::Deny
             && !self.overriders.is_empty()
             && !is_no_verdict(&found.rule)
         {
-            true => Some(format!(
+            Some(format!(
                 "one of {} may override exactly this finding: name {digest} in the text of an approving review of the last head (`{OVERRIDE_ALL_SHOWN}` means all that the comment shows), or run the workflow by hand with `approve: {digest}`",
                 self.overriders.join(", ")
-            )),
-            false => hint,
+            ))
+        } else {
+            hint
         };
         PolicyFinding {
             verdict,

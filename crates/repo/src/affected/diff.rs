@@ -109,9 +109,10 @@ impl Analysis {
         };
         let mut files = others(self, base);
         files.extend(others(base, self));
-        let (kind, files) = match files.is_empty() {
-            true => (InputKind::Config, vec![RepoPath::root().child("konverge.yaml")]),
-            false => (InputKind::Stack, files),
+        let (kind, files) = if files.is_empty() {
+            (InputKind::Config, vec![RepoPath::root().child("konverge.yaml")])
+        } else {
+            (InputKind::Stack, files)
         };
         let reason = |path: RepoPath| InputReason {
             chain: vec![path.clone(), new.folder.clone()],

@@ -56,9 +56,10 @@ impl Changed {
 
     /// The path itself, then all paths below it, by name.
     fn paths_below(&self, path: &RepoPath) -> impl Iterator<Item = &RepoPath> {
-        let below = match path.is_root() {
-            true => String::new(),
-            false => format!("{path}/", path = path.as_str()),
+        let below = if path.is_root() {
+            String::new()
+        } else {
+            format!("{path}/", path = path.as_str())
         };
         let start = self
             .sorted

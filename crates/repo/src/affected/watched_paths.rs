@@ -67,10 +67,11 @@ impl Analysis {
 
 /// The files of a package. `*` matches no slash.
 fn code_of(folder: &RepoPath) -> String {
-    match folder.as_str().contains(['*', '?', '[', '\\', ';']) {
+    if folder.as_str().contains(['*', '?', '[', '\\', ';']) {
         // Such a folder cannot stand in a pattern: all of it counts.
-        true => plain(folder),
-        false => format!("{}/*.k", plain(folder).trim_end_matches('/')),
+        plain(folder)
+    } else {
+        format!("{}/*.k", plain(folder).trim_end_matches('/'))
     }
 }
 

@@ -74,9 +74,10 @@ fn open_of(git: &git2::Repository, path: &Path) -> Result<git2::Index, GitError>
     let other = || GitError::OtherIndex(path.display().to_string());
     let real = path.canonicalize().map_err(|_| other())?;
     let own = git.path().canonicalize().map_err(|_| other())?;
-    match real.parent() == Some(&own) {
-        true => Ok(git2::Index::open(&real)?),
-        false => Err(other()),
+    if real.parent() == Some(&own) {
+        Ok(git2::Index::open(&real)?)
+    } else {
+        Err(other())
     }
 }
 

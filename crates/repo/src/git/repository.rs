@@ -172,9 +172,10 @@ impl Repository {
                     }
                 }
             }
-            Err(match is_unborn(git) {
-                true => GitError::NothingCommitted,
-                false => GitError::NoDefaultBranch,
+            Err(if is_unborn(git) {
+                GitError::NothingCommitted
+            } else {
+                GitError::NoDefaultBranch
             })
         })
     }

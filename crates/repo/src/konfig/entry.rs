@@ -115,9 +115,10 @@ fn main_root<'a>(
 
 /// The package root of a file or folder that is given by its path.
 fn root_of(tree: &FileTreeView, path: &RepoPath) -> RepoPath {
-    let folder = match tree.is_file(path) {
-        true => path.parent().unwrap_or_default(),
-        false => path.clone(),
+    let folder = if tree.is_file(path) {
+        path.parent().unwrap_or_default()
+    } else {
+        path.clone()
     };
     tree.module_root(&folder).unwrap_or(folder)
 }
@@ -157,8 +158,9 @@ fn found(
         .filter(|path| glob.is_match(path.as_str()) && tree.is_file(path))
         .map(|path| entry(path.clone()))
         .collect();
-    match matches.is_empty() {
-        true => Err(format!("no file matches the entry `{text}`")),
-        false => Ok(matches),
+    if matches.is_empty() {
+        Err(format!("no file matches the entry `{text}`"))
+    } else {
+        Ok(matches)
     }
 }

@@ -18,9 +18,12 @@ pub(super) fn dependency(
     root: Option<&str>,
 ) -> String {
     let named = |known: &str| known.replace('-', "_") == name;
-    let package = suggested_path(text, |path| match path.is_root() {
-        true => root.is_some_and(named),
-        false => tree.is_file(&path.child("kcl.mod")),
+    let package = suggested_path(text, |path| {
+        if path.is_root() {
+            root.is_some_and(named)
+        } else {
+            tree.is_file(&path.child("kcl.mod"))
+        }
     });
     format!("the dependency `{name}`: {}", refusal(text, from, package))
 }

@@ -58,9 +58,10 @@ impl PackageStacks {
 
 /// The name of a stack in a folder that has no `stack.yaml`.
 pub(super) fn name<'a>(folder: &'a RepoPath, project: &RepoPath) -> &'a str {
-    match folder == project {
-        true => DEFAULT_NAME,
-        false => folder.file_name(),
+    if folder == project {
+        DEFAULT_NAME
+    } else {
+        folder.file_name()
     }
 }
 

@@ -23,11 +23,12 @@ pub(super) fn package_folder(
     if let Some(known) = setup.packages.iter().find(|(known, _)| known == name) {
         return Ok(known.clone());
     }
-    match setup.remote_packages.iter().any(|package| package.name == name) {
-        true => Err(format!(
+    if setup.remote_packages.iter().any(|package| package.name == name) {
+        Err(format!(
             "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` and commit the folder `vendor` ({GET_KCL})"
-        )),
-        false => Err(format!("`{text}`: there is no package `{name}`")),
+        ))
+    } else {
+        Err(format!("`{text}`: there is no package `{name}`"))
     }
 }
 

@@ -78,9 +78,12 @@ impl StackSelector {
             layout.stacks.iter().filter(is_meant).collect()
         };
         let ways: [&dyn Fn() -> Vec<&'a Stack>; 5] = [
-            &|| match here.is_root() {
-                true => Vec::new(),
-                false => below(here.join(&self.text)),
+            &|| {
+                if here.is_root() {
+                    Vec::new()
+                } else {
+                    below(here.join(&self.text))
+                }
             },
             &by_identity,
             &|| below(RepoPath::normalize(&self.text)),

@@ -25,9 +25,10 @@ const OPEN_GRAPH: usize = 50;
 /// The whole preview as one HTML file.
 pub fn report(input: &CommentInput<'_>) -> String {
     let view = view_model::build(input);
-    let title = match input.run.repository.is_empty() {
-        true => "Konverge preview".to_owned(),
-        false => format!("Konverge preview · {}", input.run.repository),
+    let title = if input.run.repository.is_empty() {
+        "Konverge preview".to_owned()
+    } else {
+        format!("Konverge preview · {}", input.run.repository)
     };
     // Nothing is loaded, and only our own script and style can run, whatever the data contains.
     let security = format!(

@@ -272,9 +272,10 @@ fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
         .partition(|stack| stack.plan.basis == Basis::Spec);
     let mut alerts = Vec::new();
     if !spec.is_empty() {
-        let of = match live.is_empty() {
-            true => String::new(),
-            false => format!("{}: ", labels::plural(spec.len(), "stack")),
+        let of = if live.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", labels::plural(spec.len(), "stack"))
         };
         alerts.push(alert(format!("{of}{}", labels::SPEC_ONLY), spec.len()));
     }

@@ -26,9 +26,10 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
     let mut body = String::new();
     let mut left_out = 0;
     for line in changes.iter().map(|change| format!("- {}\n", line(change))) {
-        match body.len() + line.len() + title.len() + 200 > room {
-            true => left_out += 1,
-            false => body.push_str(&line),
+        if body.len() + line.len() + title.len() + 200 > room {
+            left_out += 1
+        } else {
+            body.push_str(&line)
         }
     }
     if left_out > 0 {
@@ -67,9 +68,10 @@ fn line(change: &PushedChange<'_>) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let fields = match fields.is_empty() {
-        true => String::new(),
-        false => format!(": {}{more}", fields.join(", ")),
+    let fields = if fields.is_empty() {
+        String::new()
+    } else {
+        format!(": {}{more}", fields.join(", "))
     };
     let before = match change.other_action() {
         Some(before) => format!(" (was: {})", labels::action_word(before)),

@@ -45,9 +45,10 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
     let mut left_out = Vec::new();
     for change in changes {
         let row = row(change);
-        match text.len() + row.len() > room {
-            true => left_out.push(section(&change.key)),
-            false => text.push_str(&row),
+        if text.len() + row.len() > room {
+            left_out.push(section(&change.key))
+        } else {
+            text.push_str(&row)
         }
     }
     if !left_out.is_empty() {

@@ -41,9 +41,12 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
 /// The same of a stack whose drift was checked: each difference from the live side to what was applied last.
 pub(super) fn drift_text(plan: &StackPlan, budget: usize) -> String {
     let page = BoundedWriter::new(budget.max(1024));
-    fitted(page, &plan.resources, |resource, detail| match detail.diffs {
-        true => drift_difference(resource, detail.context),
-        false => format!("#### {}\n\n", drift_title(resource)),
+    fitted(page, &plan.resources, |resource, detail| {
+        if detail.diffs {
+            drift_difference(resource, detail.context)
+        } else {
+            format!("#### {}\n\n", drift_title(resource))
+        }
     })
 }
 
@@ -143,9 +146,10 @@ fn restore_advice(plan: &StackPlan) -> String {
 pub fn restored(stack: &StackOutcome, run: &RunInfo) -> String {
     let people = &stack.grounds.agreed_by;
     let people: Vec<_> = people.iter().map(|login| escape::code(login)).collect();
-    let approved = match people.is_empty() {
-        true => String::new(),
-        false => format!(" Approved by {}.", people.join(", ")),
+    let approved = if people.is_empty() {
+        String::new()
+    } else {
+        format!(" Approved by {}.", people.join(", "))
     };
     format!(
         "{} was restored by {}.{approved}\n",
@@ -240,9 +244,10 @@ fn drift_title(resource: &ResourcePlan) -> String {
 }
 
 fn resource_text(title: &str, lines: &[String], resource: &ResourcePlan) -> String {
-    let body = match lines.is_empty() {
-        true => String::new(),
-        false => escape::fenced("diff", &lines.join("\n")) + "\n",
+    let body = if lines.is_empty() {
+        String::new()
+    } else {
+        escape::fenced("diff", &lines.join("\n")) + "\n"
     };
     let notes = resource.notes.iter();
     let mut notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();

@@ -53,9 +53,10 @@ impl TestPage<'_> {
         if self.failure.is_some() || self.skipped.is_some() {
             parts.push("live tests not run".to_owned());
         }
-        match parts.is_empty() {
-            true => "no affected stack has tests".to_owned(),
-            false => parts.join(", "),
+        if parts.is_empty() {
+            "no affected stack has tests".to_owned()
+        } else {
+            parts.join(", ")
         }
     }
 }

@@ -83,15 +83,17 @@ fn stacks(
             row.push_str(&format!("| {} ", stack.wave + 1));
         }
         if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
-            row.push_str(match stack.plan.fails_as_before {
-                true => "| fails as before ",
-                false => "| **failed** ",
+            row.push_str(if stack.plan.fails_as_before {
+                "| fails as before "
+            } else {
+                "| **failed** "
             });
             row.push_str(if terraform { "| " } else { "" });
         } else {
-            let failed = match stack.plan.fails_in_part() {
-                true => "**failed in part** ",
-                false => "",
+            let failed = if stack.plan.fails_in_part() {
+                "**failed in part** "
+            } else {
+                ""
             };
             row.push_str(&format!("| {failed}{} ", counts(stack, RuntimeKind::Kubernetes)));
             if terraform {
@@ -214,9 +216,10 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
     };
     let title = format!("{other} in {}", labels::plural(projects.len(), "project"));
     let folded = projects.len() > MOST_PROJECTS;
-    match folded {
-        true => page.push(&format!("<details><summary>{title}</summary>\n\n"))?,
-        false => page.push(&format!("{title}:\n\n"))?,
+    if folded {
+        page.push(&format!("<details><summary>{title}</summary>\n\n"))?
+    } else {
+        page.push(&format!("{title}:\n\n"))?
     }
     page.push("| Project | Stacks | Resources |\n| --- | --- | --- |\n")?;
     let mut cut = 0;

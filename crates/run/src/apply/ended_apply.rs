@@ -105,10 +105,7 @@ impl EndedApply<'_> {
 
     /// The pull requests whose reviews this apply has used.
     fn used_pull_requests(&self, well: bool) -> &[u64] {
-        match well {
-            true => &self.options.pull_requests,
-            false => &[],
-        }
+        if well { &self.options.pull_requests } else { &[] }
     }
 
     /// Returns true if nothing has to be written.

@@ -74,9 +74,10 @@ fn unrecorded(error: StateError) -> UserError {
         StateError::Store(StoreError::Unavailable { .. } | StoreError::Denied { .. })
     );
     let failure = UserError::from(error);
-    match store_failed {
-        true => failure.caused_by(StoreUnavailable),
-        false => failure,
+    if store_failed {
+        failure.caused_by(StoreUnavailable)
+    } else {
+        failure
     }
 }
 

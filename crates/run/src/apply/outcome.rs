@@ -27,9 +27,10 @@ pub fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError
 
 /// The outcome of a stack that was not changed because of this error.
 pub(super) fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
-    let result = match failure.kind.is_stop() {
-        true => StackResult::Stopped,
-        false => StackResult::Failed,
+    let result = if failure.kind.is_stop() {
+        StackResult::Stopped
+    } else {
+        StackResult::Failed
     };
     stopped_outcome(target, result, failure)
 }

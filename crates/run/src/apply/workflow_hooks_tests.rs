@@ -99,9 +99,10 @@ impl WorkflowStarter for Outside {
         let (fails, hangs) =
             self.step(|world| (world.failing.contains(&run), world.hanging.contains(&run)))?;
         let failure = || UserError::new(ErrorKind::Github, "it ended with `failure`");
-        match hangs {
-            true => Err(UserError::new(ErrorKind::Github, "it has not ended")),
-            false => Ok(fails.then(failure)),
+        if hangs {
+            Err(UserError::new(ErrorKind::Github, "it has not ended"))
+        } else {
+            Ok(fails.then(failure))
         }
     }
 }

@@ -263,9 +263,10 @@ async fn check(
     let value = set
         .map(|found| parsed.value_text(found).to_owned())
         .unwrap_or_default();
-    match file.parsed.differs_only_at(&parsed, path, &value) {
-        true => Ok((formatted, parsed)),
-        false => Err(changed_more()),
+    if file.parsed.differs_only_at(&parsed, path, &value) {
+        Ok((formatted, parsed))
+    } else {
+        Err(changed_more())
     }
 }
 

@@ -68,12 +68,13 @@ impl CodeEditor<'_> {
                         name.escape_debug()
                     ),
                 );
-                return Err(match known.is_empty() {
-                    true => failure.hint("its Spec has no images"),
-                    false => failure.hint(format!(
+                return Err(if known.is_empty() {
+                    failure.hint("its Spec has no images")
+                } else {
+                    failure.hint(format!(
                         "its images are {}",
                         listed(known.iter().map(|known| format!("`{}`", known.escape_debug())))
-                    )),
+                    ))
                 });
             }
             several => {

@@ -72,11 +72,10 @@ pub(super) fn destination_problem(
     if names_own == is_own {
         return None;
     }
-    let remedy = match is_own {
-        true => {
-            "set `spec.destination.server: https://kubernetes.default.svc`; or set `delivery.cluster` in konverge.yaml, if Argo CD runs in another cluster"
-        }
-        false => "set `spec.destination` to the cluster of the stack: `delivery.cluster` is that of Argo CD",
+    let remedy = if is_own {
+        "set `spec.destination.server: https://kubernetes.default.svc`; or set `delivery.cluster` in konverge.yaml, if Argo CD runs in another cluster"
+    } else {
+        "set `spec.destination` to the cluster of the stack: `delivery.cluster` is that of Argo CD"
     };
     Some(DeliveryProblem::new(
         format!(
@@ -153,23 +152,25 @@ pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
         return DeliveryProgress::Failed(error.clone());
     }
     let is_done = matches!(phase.as_str(), "" | "Succeeded");
-    match revision == digest && sync == "Synced" && health == "Healthy" && is_done && errors.is_empty() {
-        true => DeliveryProgress::Healthy,
-        false => {
-            let or_none = |text: String| match text.is_empty() {
-                true => "nothing".to_owned(),
-                false => text,
-            };
-            let (_, error) = errors.into_iter().next().unwrap_or_default();
-            let message = format!(
-                "sync is {}, health is {}, at {}{}{error}",
-                or_none(sync),
-                or_none(health),
-                or_none(revision),
-                if error.is_empty() { "" } else { "; " }
-            );
-            DeliveryProgress::Waiting(message)
-        }
+    if revision == digest && sync == "Synced" && health == "Healthy" && is_done && errors.is_empty() {
+        DeliveryProgress::Healthy
+    } else {
+        let or_none = |text: String| {
+            if text.is_empty() {
+                "nothing".to_owned()
+            } else {
+                text
+            }
+        };
+        let (_, error) = errors.into_iter().next().unwrap_or_default();
+        let message = format!(
+            "sync is {}, health is {}, at {}{}{error}",
+            or_none(sync),
+            or_none(health),
+            or_none(revision),
+            if error.is_empty() { "" } else { "; " }
+        );
+        DeliveryProgress::Waiting(message)
     }
 }
 

@@ -72,15 +72,16 @@ pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
 /// Why a Kustomization does not deliver what it reads. `is_own`: the controller runs in the cluster of the stack.
 pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<DeliveryProblem> {
     if is_empty(&one["spec"]["kubeConfig"]) != is_own {
-        return Some(match is_own {
-            true => DeliveryProblem::new(
+        return Some(if is_own {
+            DeliveryProblem::new(
                 "`spec.kubeConfig` sends the objects to another cluster than that of the stack",
                 "remove it; or set `delivery.cluster` in konverge.yaml, if Flux runs in another cluster",
-            ),
-            false => DeliveryProblem::new(
+            )
+        } else {
+            DeliveryProblem::new(
                 "it has no `spec.kubeConfig`, so the objects would go to the cluster of Flux",
                 "set `spec.kubeConfig` to the cluster of the stack: `delivery.cluster` is that of Flux",
-            ),
+            )
         });
     }
     if one["spec"]["force"] == true {

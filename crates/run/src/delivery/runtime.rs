@@ -447,9 +447,10 @@ impl Runtime for DeliveredObjects {
         scope: &StackScope,
         items: Vec<Item>,
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
-        match items.iter().any(|item| item.desired.is_some()) {
-            true => self.plan_desired(scope, items).await,
-            false => self.plan_deletions(scope, items).await,
+        if items.iter().any(|item| item.desired.is_some()) {
+            self.plan_desired(scope, items).await
+        } else {
+            self.plan_deletions(scope, items).await
         }
     }
 
@@ -462,9 +463,10 @@ impl Runtime for DeliveredObjects {
         if planned.iter().any(|one| one.item.desired.is_some()) {
             return self.deliver(scope, planned, sink).await;
         }
-        match self.has_delivered() {
-            false => self.ours.apply(scope, planned, sink).await,
-            true => self.wait_until_gone(scope, planned, sink).await,
+        if self.has_delivered() {
+            self.wait_until_gone(scope, planned, sink).await
+        } else {
+            self.ours.apply(scope, planned, sink).await
         }
     }
 }

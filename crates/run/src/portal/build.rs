@@ -177,16 +177,17 @@ async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest
     };
     // Of a damaged manifest nothing can be used: every page is written again.
     let manifest: SiteManifest = serde_json::from_slice(&bytes).unwrap_or_default();
-    match manifest.repository.is_empty() || manifest.repository == repository {
-        true => Ok(manifest),
-        false => Err(UserError::new(
+    if manifest.repository.is_empty() || manifest.repository == repository {
+        Ok(manifest)
+    } else {
+        Err(UserError::new(
             ErrorKind::Usage,
             format!(
                 "the site is of the repository `{}`, and the states are of `{repository}`",
                 manifest.repository.escape_debug()
             ),
         )
-        .hint("name another folder or another prefix for each repository")),
+        .hint("name another folder or another prefix for each repository"))
     }
 }
 

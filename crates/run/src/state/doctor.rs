@@ -251,9 +251,10 @@ impl Owners {
                 if !is_certain && self.uncertain > NAMED {
                     continue;
                 }
-                let what = match is_certain {
-                    true => "is the same object as",
-                    false => "has the same type and id at its provider as",
+                let what = if is_certain {
+                    "is the same object as"
+                } else {
+                    "has the same type and id at its provider as"
                 };
                 found.push((is_certain, format!(
                     "`{}` {what} `{id}` of stack `{other}`; if it is one object, only one stack may record it: \

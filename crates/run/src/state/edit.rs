@@ -210,16 +210,18 @@ pub async fn forget(
     stack: &StackId,
     resources: &[ResourceId],
 ) -> Result<u64, UserError> {
-    let lease = match resources.is_empty() {
-        true => acquire_to_replace(backend, stack).await?,
-        false => acquire(backend, stack).await?,
+    let lease = if resources.is_empty() {
+        acquire_to_replace(backend, stack).await?
+    } else {
+        acquire(backend, stack).await?
     };
     let result = async {
         let vanished =
             lease.prior().is_none() && resources.is_empty() && backend.states.was_written(stack).await?;
-        let mut state = match vanished {
-            true => StackState::empty(stack.clone(), RepoPath::root()),
-            false => recorded_state(&lease, stack)?,
+        let mut state = if vanished {
+            StackState::empty(stack.clone(), RepoPath::root())
+        } else {
+            recorded_state(&lease, stack)?
         };
         // Terraform resources are in an encrypted document of their own, even if the resource is no longer
         // recorded.

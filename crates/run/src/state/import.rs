@@ -237,9 +237,10 @@ pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Re
             ..StoreOptions::default()
         };
         let (path, query) = from.split_once('?').unwrap_or((from, ""));
-        let path = match path.ends_with('/') {
-            true => format!("{path}{inside}"),
-            false => path.to_owned(),
+        let path = if path.ends_with('/') {
+            format!("{path}{inside}")
+        } else {
+            path.to_owned()
         };
         let query = if query.is_empty() {
             String::new()

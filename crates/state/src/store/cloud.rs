@@ -159,9 +159,10 @@ pub(super) fn az(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     }
     let inner = builder.build().map_err(|error| {
         let why = chain(&error);
-        place.error(match why.contains("Account must be specified") {
-            true => "the environment names no account: set AZURE_STORAGE_ACCOUNT_NAME".to_owned(),
-            false => why,
+        place.error(if why.contains("Account must be specified") {
+            "the environment names no account: set AZURE_STORAGE_ACCOUNT_NAME".to_owned()
+        } else {
+            why
         })
     })?;
     Ok(at(place, Box::new(inner)))

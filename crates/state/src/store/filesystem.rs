@@ -163,14 +163,16 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let number = name.rsplit_once('#').map_or("", |(_, number)| number);
-        match !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
-            true => unless_overtaken(fs::remove_file(&path))?,
-            false => is_empty = false,
+        if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
+            unless_overtaken(fs::remove_file(&path))?
+        } else {
+            is_empty = false
         }
     }
-    match is_empty {
-        true => unless_overtaken(fs::remove_dir(folder)),
-        false => Ok(()),
+    if is_empty {
+        unless_overtaken(fs::remove_dir(folder))
+    } else {
+        Ok(())
     }
 }
 

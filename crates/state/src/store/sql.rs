@@ -140,9 +140,10 @@ fn postgres_options(place: &StoreLocation, database: &str) -> PgConnectOptions {
         .port(place.url.port().unwrap_or(5432))
         .database(database)
         .application_name("konverge")
-        .ssl_mode(match place.is_loopback() {
-            true => PgSslMode::Prefer,
-            false => PgSslMode::VerifyFull,
+        .ssl_mode(if place.is_loopback() {
+            PgSslMode::Prefer
+        } else {
+            PgSslMode::VerifyFull
         });
     if let Some(user) = place.user().or(place.variable("PGUSER")) {
         options = options.username(user);
@@ -162,9 +163,10 @@ fn mysql_options(place: &StoreLocation, database: &str) -> MySqlConnectOptions {
         .host(&place.host)
         .port(place.url.port().unwrap_or(3306))
         .database(database)
-        .ssl_mode(match place.is_loopback() {
-            true => MySqlSslMode::Preferred,
-            false => MySqlSslMode::VerifyIdentity,
+        .ssl_mode(if place.is_loopback() {
+            MySqlSslMode::Preferred
+        } else {
+            MySqlSslMode::VerifyIdentity
         });
     if let Some(user) = place.user().or(place.variable("USER")) {
         options = options.username(user);
@@ -323,9 +325,10 @@ impl Store for SqlStore {
         let folder = self.name(prefix);
         // Everything below a folder lies between `folder/` and `folder0`, because `0` is the character after
         // `/`.
-        let (from, to) = match folder.is_empty() {
-            true => (Vec::new(), vec![0xff]),
-            false => ([&folder[..], b"/"].concat(), [&folder[..], b"0"].concat()),
+        let (from, to) = if folder.is_empty() {
+            (Vec::new(), vec![0xff])
+        } else {
+            ([&folder[..], b"/"].concat(), [&folder[..], b"0"].concat())
         };
         let values = [&*from, &*to];
         let found = self.attempt(|| self.pool.column(&LIST, &values)).await;

@@ -61,8 +61,9 @@ pub fn replace_resources(spec: &Spec, values: &StandIns) -> Result<Spec, Vec<Mov
         }
     }
     refusals.sort();
-    match refusals.is_empty() {
-        true => Ok(replaced),
-        false => Err(refusals),
+    if refusals.is_empty() {
+        Ok(replaced)
+    } else {
+        Err(refusals)
     }
 }

@@ -36,11 +36,10 @@ pub(super) fn check(
         let is_known = query == "query { viewer { login } }"
             || query.contains("on PullRequestReview")
             || query.contains("enablePullRequestAutoMerge(");
-        return match method == "POST" && is_known {
-            true => Ok(()),
-            false => Err(
-                "GraphQL is asked for nothing but who we are, who edited a review, and to merge".to_owned(),
-            ),
+        return if method == "POST" && is_known {
+            Ok(())
+        } else {
+            Err("GraphQL is asked for nothing but who we are, who edited a review, and to merge".to_owned())
         };
     }
     let contract = &*CONTRACT;

@@ -19,11 +19,12 @@ impl World {
             return invalid("No ref found");
         };
         let id = self.id();
-        let title = match workflow.names_inputs {
-            true => ["stack", "digest"]
+        let title = if workflow.names_inputs {
+            ["stack", "digest"]
                 .map(|input| body["inputs"][input].as_str().unwrap_or_default())
-                .join(" "),
-            false => "Smoke".to_owned(),
+                .join(" ")
+        } else {
+            "Smoke".to_owned()
         };
         self.dispatched.push((file.to_owned(), body.clone()));
         let url = format!("https://github.com/{HERE}/actions/runs/{id}");
@@ -37,12 +38,13 @@ impl World {
                 "path": format!(".github/workflows/{file}"), "event": "workflow_dispatch", "head_branch": branch,
                 "display_title": title, "shown_late": workflow.shown_late}),
         );
-        match body["return_run_details"] == true {
-            true => (
+        if body["return_run_details"] == true {
+            (
                 200,
                 json!({"workflow_run_id": id, "run_url": format!("https://api.github.com/repos/{HERE}/actions/runs/{id}"), "html_url": url}),
-            ),
-            false => (204, Value::Null),
+            )
+        } else {
+            (204, Value::Null)
         }
     }
     /// The newest runs of a workflow first, as far as they are shown.

@@ -73,9 +73,10 @@ impl Pull {
     }
 
     pub(super) fn state(&self) -> &'static str {
-        match self.merged_at.is_some() || self.closed {
-            true => "closed",
-            false => "open",
+        if self.merged_at.is_some() || self.closed {
+            "closed"
+        } else {
+            "open"
         }
     }
 

@@ -102,9 +102,10 @@ impl TestStage<'_> {
         );
         let workspace = self.workspace;
         let stack = variants::with_options(found.stack, &options);
-        let revision = match options.is_empty() {
-            true => None,
-            false => Some(workspace.with_stacks(vec![stack.clone()])?),
+        let revision = if options.is_empty() {
+            None
+        } else {
+            Some(workspace.with_stacks(vec![stack.clone()])?)
         };
         let spec = self
             .compiler
@@ -186,9 +187,10 @@ impl TestStage<'_> {
 
 /// The Spec of a test: without the resources that the test replaces, in namespaces of its own.
 fn moved_spec(spec: &Spec, found: &FoundTest<'_>, name: &str) -> Result<MovedSpec, UserError> {
-    let moved = match found.test.stand_ins.is_empty() {
-        true => move_spec(spec, name),
-        false => replace_resources(spec, &found.test.stand_ins).and_then(|spec| move_spec(&spec, name)),
+    let moved = if found.test.stand_ins.is_empty() {
+        move_spec(spec, name)
+    } else {
+        replace_resources(spec, &found.test.stand_ins).and_then(|spec| move_spec(&spec, name))
     };
     moved.map_err(|refusals| refused(&refusals))
 }

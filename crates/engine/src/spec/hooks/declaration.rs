@@ -102,12 +102,13 @@ impl HookDeclaration {
         let namespace = metadata.and_then(|metadata| metadata.get("namespace")?.as_str());
         let whole = format!("{}/{account}", namespace.unwrap_or("default"));
         let is_listed = |listed: &String| *listed == account || *listed == whole;
-        match rules.service_accounts.iter().any(is_listed) {
-            true => Ok(()),
-            false => Err(HookError::Account {
+        if rules.service_accounts.iter().any(is_listed) {
+            Ok(())
+        } else {
+            Err(HookError::Account {
                 id: id.clone(),
                 account: account.to_owned(),
-            }),
+            })
         }
     }
 }

@@ -135,9 +135,10 @@ impl ObjectPlanner<'_> {
 
     /// Says that a namespace does not exist yet, and who creates it.
     fn absence(&self, namespace: &str) -> String {
-        let whose = match self.namespaces.iter().any(|wanted| wanted == namespace) {
-            true => "this plan creates it",
-            false => "this stack does not create it: another stack must create it first",
+        let whose = if self.namespaces.iter().any(|wanted| wanted == namespace) {
+            "this plan creates it"
+        } else {
+            "this stack does not create it: another stack must create it first"
         };
         format!("namespace `{namespace}` does not exist yet ({whose})")
     }

@@ -112,9 +112,10 @@ impl ObjectPlanner<'_> {
         };
         match expansion.carry_out(&subject.cluster, true).await {
             Ok(claims) => {
-                let first = match claims.is_empty() {
-                    true => "its volume claims are large enough".to_owned(),
-                    false => format!("its volume claims are expanded first ({})", claims.join(", ")),
+                let first = if claims.is_empty() {
+                    "its volume claims are large enough".to_owned()
+                } else {
+                    format!("its volume claims are expanded first ({})", claims.join(", "))
                 };
                 draft.notes.push(format!(
                     "{first}; then it is recreated around its pods, which keep running, as do the volumes"
@@ -153,8 +154,5 @@ fn forced_by(subject: &PlanItem, paths: Vec<String>, changes: &[FieldChange]) ->
     };
     let changed = changes.iter().map(|change| change.path.as_str());
     let forcing: Vec<_> = changed.filter(is_forcing).map(str::to_owned).collect();
-    match forcing.is_empty() {
-        true => paths,
-        false => forcing,
-    }
+    if forcing.is_empty() { paths } else { forcing }
 }

@@ -46,9 +46,10 @@ struct Reviewer {
 impl Review for Reviewer {
     async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError> {
         self.asked.lock().unwrap().push(plan.shown.clone());
-        match self.refuses {
-            true => Err(UserError::new(ErrorKind::Unreviewed, "nobody reviewed this")),
-            false => Ok(()),
+        if self.refuses {
+            Err(UserError::new(ErrorKind::Unreviewed, "nobody reviewed this"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -160,16 +160,13 @@ async fn an_adoption_takes_nothing_that_got_an_owner_since() {
         let before = cluster.audit().len();
         let outcome = stack.carry_out(plan).await;
         let told = asked(cluster, &ns, before);
-        match claimed {
-            false => {
-                assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
-                assert_eq!(told, ["get 200", "patch 200", "patch 200"]);
-            }
-            true => {
-                let said = outcome.error.unwrap().message;
-                assert!(said.contains("`test/another`"), "{said}");
-                assert_eq!(objects.get(&object).await.unwrap(), was);
-            }
+        if claimed {
+            let said = outcome.error.unwrap().message;
+            assert!(said.contains("`test/another`"), "{said}");
+            assert_eq!(objects.get(&object).await.unwrap(), was);
+        } else {
+            assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+            assert_eq!(told, ["get 200", "patch 200", "patch 200"]);
         }
         objects.delete(&object).await;
     }

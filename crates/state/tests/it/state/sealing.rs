@@ -54,9 +54,10 @@ impl KeyService for Service {
         self.unwrapped.fetch_add(1, Ordering::SeqCst);
         let parts: Vec<_> = wrapped.split('|').collect();
         let is_ours = parts[0] == self.name && (parts[1] == context || !self.checks_context);
-        match is_ours && !self.is_away.load(Ordering::SeqCst) {
-            true => Ok(Zeroizing::new(STANDARD.decode(parts[2]).unwrap())),
-            false => Err(refusal("it is away, or another context")),
+        if is_ours && !self.is_away.load(Ordering::SeqCst) {
+            Ok(Zeroizing::new(STANDARD.decode(parts[2]).unwrap()))
+        } else {
+            Err(refusal("it is away, or another context"))
         }
     }
 }
@@ -140,9 +141,10 @@ async fn commit(states: &StateStore, name: &str) {
 async fn rekey(states: &StateStore) -> Result<usize, StateError> {
     states.finish_resealing().await?;
     let keys = states.open_data_keys().await?.unwrap();
-    let keys = match states.is_wrapped_by_all(&keys) {
-        true => keys,
-        false => states.make_data_key(Some(&keys)).await?,
+    let keys = if states.is_wrapped_by_all(&keys) {
+        keys
+    } else {
+        states.make_data_key(Some(&keys)).await?
     };
     let states = sealed(states.clone(), &keys);
     states.reseal_hash_key().await?;
@@ -283,9 +285,10 @@ async fn who_can_only_write_to_the_store_gets_no_state_encrypted_to_them() {
         attacker.make_data_key(Some(&keys)).await.unwrap();
 
         let error = ours.open_data_keys().await.unwrap_err().to_string();
-        let why = match checks_context {
-            true => "another context",
-            false => "its recipient is not that of the key that it wraps",
+        let why = if checks_context {
+            "another context"
+        } else {
+            "its recipient is not that of the key that it wraps"
         };
         assert!(error.contains(why), "{error}");
     }

@@ -101,9 +101,10 @@ impl Github {
 #[async_trait::async_trait]
 impl LeaseWatch for Github {
     async fn waiting(&self, holder: &Holder, _: Duration) -> WaitVerdict {
-        match self.0.lock().unwrap().contains(&holder.writer.run) {
-            true => WaitVerdict::HolderIsOver,
-            false => WaitVerdict::KeepWaiting,
+        if self.0.lock().unwrap().contains(&holder.writer.run) {
+            WaitVerdict::HolderIsOver
+        } else {
+            WaitVerdict::KeepWaiting
         }
     }
 }

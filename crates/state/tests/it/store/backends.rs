@@ -282,9 +282,10 @@ impl BearerOnly {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = axum::Router::new().fallback(move |headers: axum::http::HeaderMap| async move {
             let bearer = format!("Bearer {token}");
-            match headers.get("authorization").is_some_and(|given| *given == bearer) {
-                true => axum::http::StatusCode::NOT_FOUND,
-                false => axum::http::StatusCode::FORBIDDEN,
+            if headers.get("authorization").is_some_and(|given| *given == bearer) {
+                axum::http::StatusCode::NOT_FOUND
+            } else {
+                axum::http::StatusCode::FORBIDDEN
             }
         });
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
