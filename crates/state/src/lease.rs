@@ -25,6 +25,15 @@ use konverge_base::model::{
 /// most 4 + N/20 objects, and the first apply of a stack one more, which records in the index that there is a
 /// state.
 const RESULTS_TOGETHER: usize = 100;
+
+/// When entries of the journal are stored.
+#[derive(Clone, Copy, PartialEq)]
+enum Flush {
+    /// Before the call returns.
+    Now,
+    /// At once if one tells of something new; results wait for others.
+    WithOthers,
+}
 /// The rows of epochs older than this are deleted completely, including the ends of epochs that were taken
 /// over.
 const EPOCHS_KEPT: u64 = 100;
@@ -137,7 +146,15 @@ impl Lease {
     /// [`StateError::Lost`]; errors of the store. After an error nothing may be written to the
     /// infrastructure.
     pub async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
-        self.inner.journal(entries).await
+        self.inner.journal(entries, Flush::WithOthers).await
+    }
+
+    /// Writes entries to the journal as [`Self::journal`] does, and stores them before it returns, whatever they tell.
+    ///
+    /// # Errors
+    /// As [`Self::journal`].
+    pub async fn journal_now(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
+        self.inner.journal(entries, Flush::Now).await
     }
 
     /// Records the outcome as the next serial of the state and releases the lease, in one write.
@@ -469,11 +486,11 @@ impl Inner {
         matches!(there, Ok((_, document)) if document == self.grant.document)
     }
 
-    async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
+    async fn journal(&self, entries: Vec<JournalEntry>, flush: Flush) -> Result<(), StateError> {
         let mut journal = self.journal.lock().await;
         // The previous owner of the journal lock may have spent the term on a store that does not answer.
         self.check()?;
-        let mut urgent = false;
+        let mut urgent = flush == Flush::Now;
         for entry in entries {
             urgent |= matches!(
                 entry,

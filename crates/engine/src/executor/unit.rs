@@ -288,7 +288,12 @@ struct JournalSink<'w> {
 }
 
 impl JournalSink<'_> {
-    async fn done(&self, id: &ResourceId, mut recorded: Recorded) -> Result<(), UserError> {
+    async fn done(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
+        let entry = self.done_entry(id, recorded);
+        self.record(entry).await
+    }
+
+    fn done_entry(&self, id: &ResourceId, mut recorded: Recorded) -> JournalEntry {
         let node = self.unit.get(id).map(|member| member.node);
         if let Some(node) = node.filter(|node| node.refers) {
             let (wanted, secrets) = (node.wanted.as_ref(), &self.walk.plan.secrets);
@@ -297,7 +302,7 @@ impl JournalSink<'_> {
         let depends_on = node.map(|node| node.depends_on.as_slice()).unwrap_or_default();
         let recorded = with_dependencies(&recorded, depends_on);
         lock(&self.walk.written).insert(id.clone(), recorded.clone());
-        self.record(JournalEntry::Done { recorded }).await
+        JournalEntry::Done { recorded }
     }
 
     async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
@@ -321,6 +326,12 @@ impl ApplySink for JournalSink<'_> {
 
     async fn record_written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
         self.done(id, recorded).await
+    }
+
+    async fn record_run(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
+        let entry = self.done_entry(id, recorded);
+        self.walk
+            .journal(self.walk.request.journal.intend(vec![entry]).await)
     }
 
     async fn replacing(&self, id: &ResourceId) -> Result<(), UserError> {

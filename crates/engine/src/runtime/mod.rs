@@ -282,6 +282,12 @@ pub trait ApplySink: Send + Sync {
     /// kill during the wait does not lose it.
     async fn record_written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError>;
 
+    /// Something begins or ended that must not run twice. Its record is stored before this returns, so that a kill at
+    /// any later instant leaves it.
+    async fn record_run(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
+        self.record_written(id, recorded).await
+    }
+
     /// The old object is about to be deleted and recreated. The approved replacement is stored before this
     /// returns: if the run does not complete it, the next run plans only a creation.
     async fn replacing(&self, id: &ResourceId) -> Result<(), UserError> {

@@ -1,7 +1,8 @@
 //! Runs the Job of a hook to its end, once for each stamp.
 //!
-//! The record of the run is stored before it is waited for, with the UID of the Job. A run after a kill finds the Job by
-//! its stamp and waits for it. Only a run whose end was seen, or whose Job is lost, is followed by another one.
+//! The record of the run is stored before its Job is created, and again with the UID before the Job is waited for. A run
+//! after a kill finds the Job by its stamp and waits for it. If there is no such Job, the run may have taken place: the
+//! apply fails once and says so. Only a run whose end was seen, or whose loss was said, is followed by another one.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<A
         run.check_owner(live)?;
     }
     if let Some(live) = found.take_if(|live| run.is_this_run(live)) {
-        let recorded = run.record(&live)?;
+        let recorded = run.record(Some(&live))?;
         return run.to_its_end(live, recorded).await;
     }
     if let Some((last, _)) = &run.last
@@ -65,8 +66,15 @@ pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<A
         task.sink.fence().await?;
         run.delete(&live).await?;
     }
-    let (live, recorded) = write_and_record(task, filled, None).await?;
-    run.to_its_end(live, recorded).await
+    // After a kill from here on, no Job does not mean that the hook did not run.
+    run.note(&mut run.record(None)?, hook.stamp(), None).await?;
+    match write_and_record(task, filled, None).await {
+        Ok((live, recorded)) => run.to_its_end(live, recorded).await,
+        Err(failure) => {
+            run.withdraw().await;
+            Err(failure)
+        }
+    }
 }
 
 struct Run<'a> {
@@ -99,8 +107,8 @@ impl Run<'_> {
         self.hook.is_stamp(stamp) && !is_ending && !is_seen
     }
 
-    /// The record of a Job that is there.
-    fn record(&self, live: &Value) -> Result<Recorded, UserError> {
+    /// The record of the run, with the Job if it is there.
+    fn record(&self, live: Option<&Value>) -> Result<Recorded, UserError> {
         let item = &self.task.planned.item;
         let desired = item.desired.as_ref();
         let desired = desired.ok_or_else(|| UserError::new(ErrorKind::Internal, "a hook without a Job"))?;
@@ -111,32 +119,39 @@ impl Run<'_> {
             self.task.subject,
             desired,
             body,
-            Some(live),
+            live,
             None,
         ))
     }
 
-    /// Stores how the run stands.
+    /// Stores how the run stands, before it returns.
     async fn note(
         &self,
         recorded: &mut Recorded,
-        live: &Value,
+        stamp: String,
         succeeded: Option<bool>,
     ) -> Result<(), UserError> {
-        let stamp = object_ref::annotation(live, HOOK_STAMP).unwrap_or_default();
-        let hook = Some(HookRun {
-            stamp: stamp.to_owned(),
-            succeeded,
-        });
+        let hook = Some(HookRun { stamp, succeeded });
         ObjectRecord::update(recorded, |record| record.hook = hook);
-        self.task
-            .sink
-            .record_written(self.task.id(), recorded.clone())
-            .await
+        self.task.sink.record_run(self.task.id(), recorded.clone()).await
+    }
+
+    /// Records that the run did not begin, if the server has no Job after its creation failed. Otherwise the next run
+    /// finds the Job, or says that it is lost.
+    async fn withdraw(&self) {
+        let ApplyTask { subject, of, .. } = self.task;
+        let found = fetch::get(&subject.cluster, of, &subject.name).await;
+        if let (Ok(None), Ok(mut recorded)) = (found, self.record(None)) {
+            // The failure of the creation is what the user sees: without this note the next run fails once more.
+            let _ = self.note(&mut recorded, self.hook.stamp(), Some(false)).await;
+        }
     }
 
     async fn to_its_end(&self, live: Value, mut recorded: Recorded) -> Result<AppliedResource, UserError> {
-        self.note(&mut recorded, &live, None).await?;
+        let stamp = object_ref::annotation(&live, HOOK_STAMP)
+            .unwrap_or_default()
+            .to_owned();
+        self.note(&mut recorded, stamp.clone(), None).await?;
         let limits = WaitLimits::of_hook(self.task.runtime);
         let waited = readiness::until_ready(self.task, &limits, live.clone());
         let (ended, failure) = match waited.await {
@@ -153,7 +168,7 @@ impl Run<'_> {
                 }
             },
         };
-        self.note(&mut recorded, &ended, Some(failure.is_none())).await?;
+        self.note(&mut recorded, stamp, Some(failure.is_none())).await?;
         self.tidy_up(&ended).await;
         if let Some(failure) = failure {
             return Err(failure);
@@ -258,13 +273,13 @@ impl Run<'_> {
                 ..last.clone()
             });
             ObjectRecord::update(&mut recorded, |record| record.hook = hook);
-            self.task.sink.record_written(self.task.id(), recorded).await?;
+            self.task.sink.record_run(self.task.id(), recorded).await?;
         }
         let what = format!(
-            "{} is gone, and its end was not seen: an earlier run began it, and somebody deleted it since",
+            "{} may have run: an earlier apply began it, its end was not seen, and it is gone",
             self.task.subject.title()
         );
         Ok(UserError::new(ErrorKind::Kubernetes, what)
-            .hint("find out whether its work is done; the next run creates it again"))
+            .hint("find out whether its work is done; the next apply runs it again"))
     }
 }

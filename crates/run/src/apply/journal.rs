@@ -87,7 +87,7 @@ impl Journal for ApplyJournal<'_> {
         let mut followed = self.followed.lock().await;
         entries.iter().for_each(|entry| followed.follow(entry));
         drop(followed);
-        Ok(self.lease.journal(entries).await?)
+        Ok(self.lease.journal_now(entries).await?)
     }
 
     async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {

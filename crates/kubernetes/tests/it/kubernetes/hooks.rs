@@ -387,17 +387,7 @@ async fn a_job_that_is_gone_before_its_end_was_seen_fails_once() {
     let plan = stack.plan_well(&wanted).await;
     let migrate = pre(&ns);
     let killed = async {
-        eventually("the Job is recorded and runs", LONG, || objects.get(&migrate)).await;
-        // The record is written before the wait for the Job begins.
-        eventually("it is waited for", LONG, || async {
-            let uri = format!("/api/v1/namespaces/{ns}/pods?");
-            cluster
-                .audit()
-                .iter()
-                .any(|event| event.uri.starts_with(&uri))
-                .then_some(())
-        })
-        .await;
+        eventually("the Job runs", LONG, || objects.get(&migrate)).await;
     };
     assert!(stack.carry_out_until(plan, killed).await.is_none());
     objects.delete(&pre(&ns)).await;
@@ -409,7 +399,7 @@ async fn a_job_that_is_gone_before_its_end_was_seen_fails_once() {
     let outcome = apply(&mut stack, &wanted).await;
     assert_eq!(result(&outcome, "migrate"), Some(ResourceResult::Failed));
     assert!(
-        message(&outcome, "migrate").contains("its end was not seen"),
+        message(&outcome, "migrate").contains("may have run"),
         "{outcome:?}"
     );
     assert!(objects.get(&wanted[0]).await.is_none());
@@ -477,7 +467,10 @@ async fn killed_at_each_request_a_hook_runs_once_for_each_digest() {
             proxy.kill_at(kill_at, before);
             let killed = stack.carry_out_until(plan, proxy.killed()).await.is_none();
             proxy.calm();
-            let outcome = apply(&mut stack, &wanted).await;
+            let mut outcome = apply(&mut stack, &wanted).await;
+            if says_that_it_may_have_run(&outcome, &["migrate", "smoke"]) {
+                outcome = apply(&mut stack, &wanted).await;
+            }
             let has_succeeded = matches!(outcome.result, StackResult::Applied | StackResult::Unchanged);
             assert!(has_succeeded, "killed at {kill_at}, {before}: {outcome:?}");
             controllers.check();
@@ -490,6 +483,88 @@ async fn killed_at_each_request_a_hook_runs_once_for_each_digest() {
             if !killed {
                 assert!(kill_at > 8, "an apply with hooks has more requests than that");
                 break;
+            }
+        }
+    }
+}
+
+/// Returns true if an apply failed because the end of an earlier run of one of these hooks is not known.
+fn says_that_it_may_have_run(outcome: &StackOutcome, hooks: &[&str]) -> bool {
+    hooks.iter().any(|hook| {
+        result(outcome, hook) == Some(ResourceResult::Failed)
+            && message(outcome, hook).contains("may have run")
+    })
+}
+
+/// What becomes of the Job of a hook between a kill and the next apply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    StillRuns,
+    Ended,
+    EndedAndDeleted,
+    Deleted,
+}
+
+/// Killed while the hook runs: the next apply finds the run, or fails once and says that it may have run.
+#[tokio::test]
+async fn killed_while_it_runs_a_hook_runs_once_or_the_next_apply_says_that_it_may_have_run() {
+    let cluster = Cluster::shared();
+    for time in ["pre", "post", "pre-destroy"] {
+        for fate in [Fate::StillRuns, Fate::Ended, Fate::EndedAndDeleted, Fate::Deleted] {
+            let ns = cluster.namespace("hook-fate").await;
+            let objects = Objects::of(cluster).await;
+            let controllers = Controllers::of(cluster, &ns).await;
+            let mut stack = stack("hook-fate", cluster);
+            // The first run is the first of its stack, the second one has an older digest before it.
+            for version in [1, 2] {
+                let mut hook = job(&ns, "hook", json!({"konverge/hook": time}));
+                hook["spec"]["template"]["spec"]["containers"][0]["env"] =
+                    json!([{"name": "VERSION", "value": version.to_string()}]);
+                let mut wanted = vec![deployment(&ns, version), hook.clone()];
+                if time == "pre-destroy" {
+                    assert_eq!(apply(&mut stack, &wanted).await.result, StackResult::Applied);
+                    wanted.clear();
+                }
+                let case = format!("{time}, {fate:?}, version {version}");
+                let before = controllers.runs("hook").0;
+                controllers.set("hook", End::Hangs);
+                let plan = stack.plan_well(&wanted).await;
+                let killed = eventually("the hook runs", LONG, || async {
+                    (controllers.runs("hook").0 > before).then_some(())
+                });
+                assert!(stack.carry_out_until(plan, killed).await.is_none(), "{case}");
+                if fate != Fate::Deleted {
+                    controllers.set("hook", End::Completes);
+                }
+                if matches!(fate, Fate::Ended | Fate::EndedAndDeleted) {
+                    eventually("it ends", LONG, || async {
+                        objects
+                            .get(&hook)
+                            .await
+                            .filter(|job| is(job, "Complete"))
+                            .map(drop)
+                    })
+                    .await;
+                }
+                if matches!(fate, Fate::EndedAndDeleted | Fate::Deleted) {
+                    objects.delete(&hook).await;
+                    eventually("it is gone", LONG, || async {
+                        objects.get(&hook).await.is_none().then_some(())
+                    })
+                    .await;
+                    controllers.set("hook", End::Completes);
+                    let outcome = apply(&mut stack, &wanted).await;
+                    assert!(
+                        says_that_it_may_have_run(&outcome, &["hook"]),
+                        "{case}: {outcome:?}"
+                    );
+                    assert_eq!(controllers.runs("hook").0, before + 1, "{case}");
+                }
+                let outcome = apply(&mut stack, &wanted).await;
+                assert_eq!(outcome.result, StackResult::Applied, "{case}: {outcome:?}");
+                let runs = controllers.runs("hook").0 - before;
+                let is_repeated = matches!(fate, Fate::EndedAndDeleted | Fate::Deleted);
+                assert_eq!(runs, 1 + usize::from(is_repeated), "{case}");
             }
         }
     }

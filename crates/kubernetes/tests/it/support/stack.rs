@@ -172,7 +172,11 @@ impl TestStack {
             applied = applied => Some(applied.outcome),
             () = killed => None,
         };
-        journal.merge_into(&mut self.state);
+        if outcome.is_some() {
+            journal.merge_into(&mut self.state);
+        } else {
+            journal.merge_stored_into(&mut self.state);
+        }
         outcome
     }
 
@@ -185,31 +189,56 @@ impl TestStack {
     }
 }
 
-/// A journal in memory, of which a state becomes what a next run would read.
+/// A journal in memory, of which a state becomes what a next run would read. As in a lease, results wait to be stored
+/// with others, and a kill loses them.
 #[derive(Default)]
-pub struct Notebook(Mutex<Vec<JournalEntry>>);
+pub struct Notebook(Mutex<Notes>);
+
+#[derive(Default)]
+struct Notes {
+    stored: Vec<JournalEntry>,
+    waiting: Vec<JournalEntry>,
+}
 
 impl Notebook {
     /// What was written down so far.
     pub fn entries(&self) -> Vec<JournalEntry> {
-        self.0.lock().unwrap().clone()
+        let notes = self.0.lock().unwrap();
+        [&notes.stored[..], &notes.waiting].concat()
     }
 
     /// Merges what was written down into the state before.
     pub fn merge_into(self, state: &mut StackState) {
-        merge_journal(state, &self.0.into_inner().unwrap());
+        merge_journal(state, &self.entries());
+    }
+
+    /// Merges what was stored before a kill into the state before.
+    pub fn merge_stored_into(self, state: &mut StackState) {
+        merge_journal(state, &self.0.into_inner().unwrap().stored);
     }
 }
 
 #[async_trait]
 impl Journal for Notebook {
     async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError> {
-        self.0.lock().unwrap().extend(entries);
+        let mut notes = self.0.lock().unwrap();
+        let waiting = std::mem::take(&mut notes.waiting);
+        notes.stored.extend(waiting.into_iter().chain(entries));
         Ok(())
     }
 
     async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
-        self.0.lock().unwrap().push(entry);
+        let is_result = matches!(
+            entry,
+            JournalEntry::Done { .. }
+                | JournalEntry::Gone { .. }
+                | JournalEntry::Failed { .. }
+                | JournalEntry::Untouched { .. }
+        );
+        if !is_result {
+            return self.intend(vec![entry]).await;
+        }
+        self.0.lock().unwrap().waiting.push(entry);
         Ok(())
     }
 
