@@ -7,8 +7,13 @@
 //! ```
 //!
 //! The checksum is over bytes, so that rewriting a number in another notation cannot break it. An encrypted
-//! body is `{"age":"<base64>"}`, and only such a document has marks: they are over the place of the document and
-//! everything after the first line (`document_mark.rs`).
+//! body is `{"age":"<base64>"}`. Where states are encrypted, every document has marks: they are over its place and
+//! everything after the first line (`document_mark.rs`). [`Documents::read`] returns only what has one of a known key.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -24,9 +29,10 @@ use konverge_base::model::Digest;
 
 /// The format version that this program writes.
 const FORMAT: u64 = 1;
-/// The kinds of documents that are encrypted. Leases, reviews and the index contain only names, digests and masked
-/// values.
+/// The kinds of documents that are encrypted. The others contain only names, digests and masked values: they are marked.
 const SEALED_KINDS: [&str; 3] = ["state", "journal", "key"];
+/// The kind that has no mark: who unwraps a data key knows that it fits its recipient.
+const DATA_KEY: &str = "data-key";
 /// How many times a create with an unclear result is repeated. The store has already retried each of them.
 const UNCLEAR_CREATES: u32 = 3;
 
@@ -57,7 +63,7 @@ struct SealedBody {
     age: String,
 }
 
-/// What a document may be that must be encrypted and marked.
+/// What a document may be that must be marked.
 const FOREIGN: &str = "it was written before that was so (`state.accept_unmarked_until`), or by somebody who may write to the store and holds no key";
 
 /// What all documents of one run have in common.
@@ -68,8 +74,37 @@ pub(super) struct Documents {
     pub sealer: Option<Sealer>,
     /// True if whole documents are encrypted, not only the data of runtimes.
     pub seal_documents: bool,
-    /// True if encrypted kinds are also read if they are plain, or not marked by a holder of a key.
+    /// True if encrypted kinds are also read if they are plain, and every kind if no holder of a key marked it.
     pub accept_unmarked: bool,
+    /// Is told each document that is skipped because nobody marked it.
+    pub skipped: SkippedDocuments,
+}
+
+/// Names each skipped document once.
+#[derive(Clone, Default)]
+pub(super) struct SkippedDocuments {
+    named: Arc<Mutex<BTreeSet<String>>>,
+    observer: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+}
+
+impl SkippedDocuments {
+    pub(super) fn told_to(observer: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        Self {
+            observer: Some(observer),
+            ..Self::default()
+        }
+    }
+
+    fn add(&self, key: &Key, error: &StateError) {
+        let is_new = self
+            .named
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.to_string());
+        if let Some(observer) = self.observer.as_ref().filter(|_| is_new) {
+            observer(&error.to_string());
+        }
+    }
 }
 
 /// A document whose checksum fits.
@@ -123,7 +158,7 @@ impl Documents {
         })
     }
 
-    /// Writes header and body, which is encrypted and marked where documents of that kind are.
+    /// Writes header and body, encrypted and marked where documents of that kind are.
     fn compose(&self, key: &Key, mut header: Header, plain: String) -> Result<Bytes, StateError> {
         header.sealed = self.seals(&header.kind);
         header.recipients = Vec::new();
@@ -141,9 +176,13 @@ impl Documents {
             }
         };
         let rest = format!("{}\n{body}\n", to_json(&header));
-        let marks = match &self.sealer {
-            Some(sealer) if header.sealed => sealer.mark(key, rest.as_bytes())?,
-            _ => Vec::new(),
+        let marks = match (self.marks(&header.kind), &self.sealer) {
+            (false, _) => Vec::new(),
+            (true, Some(sealer)) => sealer.mark(key, rest.as_bytes())?,
+            (true, None) => {
+                let why = "there is no key in this run that marks it";
+                return Err(key_error(&format!("a document of kind `{}`", header.kind), why));
+            }
         };
         let first = to_json(&BodySeal {
             konverge: FORMAT,
@@ -158,19 +197,33 @@ impl Documents {
         self.seal_documents && SEALED_KINDS.contains(&kind)
     }
 
-    /// The header of a document of any kind, which is never encrypted.
+    /// Returns true if documents of a kind have the mark of a holder of a key.
+    fn marks(&self, kind: &str) -> bool {
+        self.seal_documents && kind != DATA_KEY
+    }
+
+    /// The header of a document of any kind, which is never encrypted. Nobody has checked who wrote it.
     pub(crate) fn header(&self, key: &Key, bytes: &[u8]) -> Result<Header, StateError> {
         Ok(open(key, bytes)?.header)
     }
 
-    /// Returns true if a document is encrypted to whom this run encrypts, and to nobody else, by a holder of a key.
+    /// Returns true if a document is as this run would write it: encrypted and marked for whom it encrypts, and for
+    /// nobody else, by a holder of a key.
     pub(crate) fn is_current(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         let opened = open(key, bytes)?;
         let Some(sealer) = &self.sealer else {
             return Ok(false);
         };
-        let is_current = opened.header.sealed && opened.header.recipients == sealer.recipients();
-        Ok(is_current && sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
+        let recipients = sealer.recipients();
+        let is_sealed_right = if self.seals(&opened.header.kind) {
+            opened.header.sealed && opened.header.recipients == recipients
+        } else {
+            !opened.header.sealed
+        };
+        let has_reader = |name: &String| opened.marks.iter().any(|mark| mark.reader == *name);
+        Ok(is_sealed_right
+            && recipients.iter().all(has_reader)
+            && sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
     }
 
     /// Returns true if a holder of a key that this run knows wrote a document. `None` without a key.
@@ -180,20 +233,40 @@ impl Documents {
         Some(sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
     }
 
-    /// The same document, encrypted again; `change` edits its body.
+    /// The same document for a place, encrypted and marked again; `change` edits its body.
     pub(crate) fn reseal(
         &self,
-        key: &Key,
+        from: &Key,
+        to: &Key,
         bytes: &[u8],
         change: impl FnOnce(&mut serde_json::Value) -> Result<(), StateError>,
     ) -> Result<Bytes, StateError> {
-        let kind = self.header(key, bytes)?.kind;
-        let (header, mut body): (_, serde_json::Value) = self.read(&kind, key, bytes)?;
+        let kind = self.header(from, bytes)?.kind;
+        let (header, mut body): (_, serde_json::Value) = self.read(&kind, from, bytes)?;
         change(&mut body)?;
-        self.compose(key, header, to_json(&body))
+        self.compose(to, header, to_json(&body))
     }
 
-    /// Parses and validates a document.
+    /// As [`Documents::read`]; a document without a mark is named, and skipped: `None`.
+    pub(crate) fn read_marked<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        key: &Key,
+        bytes: &[u8],
+    ) -> Result<Option<(Header, T)>, StateError> {
+        match self.read(kind, key, bytes) {
+            Err(error @ StateError::Unmarked { .. }) => {
+                self.skipped.add(key, &error);
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
+    }
+
+    /// Parses and validates a document, and checks who wrote it.
+    ///
+    /// # Errors
+    /// [`StateError::Unmarked`], for an encrypted kind [`StateError::Damaged`]: no holder of a key that this run knows did.
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -204,12 +277,13 @@ impl Documents {
             key: key.to_string(),
             why,
         };
-        let Opened {
-            marks,
-            header,
-            body,
-            marked,
-        } = open(key, bytes)?;
+        // First of all: of who holds no key not even the damage of a document counts.
+        if !SEALED_KINDS.contains(&kind) {
+            let (marks, marked) = marks(bytes);
+            self.check_writer(kind, key, &marks, marked)?;
+        }
+        let opened = open(key, bytes)?;
+        let header = &opened.header;
         if header.kind != kind {
             return Err(damaged(format!(
                 "it is a document of kind `{}`, not `{kind}`",
@@ -225,12 +299,12 @@ impl Documents {
         }
         let unreadable =
             |error: serde_json::Error| damaged(format!("its body is not what a {kind} holds: {error}"));
-        let must_be_marked = self.seals(kind) && !self.accept_unmarked;
         if !header.sealed {
-            if must_be_marked {
+            if self.seals(kind) && !self.accept_unmarked {
                 return Err(damaged(format!("it is not encrypted; {FOREIGN}")));
             }
-            return Ok((header, serde_json::from_slice(body).map_err(unreadable)?));
+            let body = serde_json::from_slice(opened.body).map_err(unreadable)?;
+            return Ok((opened.header, body));
         }
         let sealed_error = |why: &str| StateError::Sealed {
             what: format!("`{key}` is encrypted"),
@@ -240,18 +314,45 @@ impl Documents {
             .sealer
             .as_ref()
             .ok_or_else(|| sealed_error("there is no key in this run"))?;
-        let sealed: SealedBody = serde_json::from_slice(body).map_err(unreadable)?;
+        let sealed: SealedBody = serde_json::from_slice(opened.body).map_err(unreadable)?;
         let cipher = base64::engine::general_purpose::STANDARD
             .decode(sealed.age)
             .map_err(|error| damaged(error.to_string()))?;
         let plain = sealer
             .open(&cipher)
             .map_err(|error| sealed_error(&error.to_string()))?;
-        if must_be_marked {
-            let checked = sealer.check_marks(key, marked, &marks);
-            checked.map_err(|why| damaged(format!("{why}; {FOREIGN}")))?;
+        self.check_writer(kind, key, &opened.marks, opened.marked)?;
+        let body = serde_json::from_slice(&plain).map_err(unreadable)?;
+        Ok((opened.header, body))
+    }
+
+    /// Checks that a holder of a key wrote a document, where documents of its kind are marked.
+    fn check_writer(
+        &self,
+        kind: &str,
+        key: &Key,
+        marks: &[DocumentMark],
+        marked: &[u8],
+    ) -> Result<(), StateError> {
+        if !self.marks(kind) || self.accept_unmarked {
+            return Ok(());
         }
-        Ok((header, serde_json::from_slice(&plain).map_err(unreadable)?))
+        let sealer = self.sealer.as_ref().filter(|sealer| sealer.has_age_key());
+        let Some(sealer) = sealer else {
+            return Err(StateError::Sealed {
+                what: format!("nobody knows who wrote `{key}`"),
+                why: "there is no key in this run that checks its mark".to_owned(),
+            });
+        };
+        let checked = sealer.check_marks(key, marked, marks);
+        checked.map_err(|why| {
+            let (key, why) = (key.to_string(), format!("{why}; {FOREIGN}"));
+            if SEALED_KINDS.contains(&kind) {
+                StateError::Damaged { key, why }
+            } else {
+                StateError::Unmarked { key, why }
+            }
+        })
     }
 }
 
@@ -291,6 +392,14 @@ fn nonce_of(bytes: &[u8]) -> Option<String> {
     let header = bytes.split(|byte| *byte == b'\n').nth(1)?;
     let header: Header = serde_json::from_slice(header).ok()?;
     Some(header.nonce)
+}
+
+/// The marks of a document, and what they are over. It may be anything.
+fn marks(bytes: &[u8]) -> (Vec<DocumentMark>, &[u8]) {
+    let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
+    let seal: Option<BodySeal> = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+    let marks = seal.map(|seal| seal.marks).unwrap_or_default();
+    (marks, lines.next().unwrap_or_default())
 }
 
 /// Validates format and checksum, and splits the document into its lines.

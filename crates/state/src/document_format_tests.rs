@@ -21,6 +21,7 @@ fn envelopes(repository: &str) -> Documents {
         sealer: None,
         seal_documents: false,
         accept_unmarked: false,
+        skipped: SkippedDocuments::default(),
     }
 }
 
@@ -112,7 +113,7 @@ fn bytes(documents: &Documents, kind: &str) -> Bytes {
 }
 
 #[test]
-fn states_journals_and_keys_are_encrypted_and_the_rest_is_not() {
+fn states_journals_and_keys_are_encrypted_and_the_rest_is_marked() {
     let sealer = Sealer::generate();
     let documents = sealing(&sealer);
     for (kind, is_sealed) in [
@@ -155,7 +156,8 @@ fn states_journals_and_keys_are_encrypted_and_the_rest_is_not() {
     assert!(
         without_key
             .write("lease", &place(), Timestamp::UNIX_EPOCH, &json!({}))
-            .is_ok()
+            .is_err(),
+        "nobody could tell who wrote it"
     );
 }
 
@@ -218,14 +220,45 @@ fn a_document_of_who_holds_no_key_is_refused_and_during_a_migration_read() {
         }
         assert!(documents.read::<Value>(kind, &place(), &sealed).is_ok(), "{kind}");
     }
-    for kind in ["lease", "review", "index"] {
-        assert!(
-            documents
-                .read::<Value>(kind, &place(), &bytes(&envelopes("r"), kind))
-                .is_ok(),
-            "{kind}"
-        );
+    for kind in [
+        "lease",
+        "review",
+        "index",
+        "freeze",
+        "rollout",
+        "looks",
+        "portal-request",
+    ] {
+        let (plain, marked) = (bytes(&envelopes("r"), kind), bytes(&documents, kind));
+        let moved = Key::from_components(&["other"]);
+        for (place, forged) in [
+            (place(), plain),
+            (place(), without_marks(&marked)),
+            (moved, marked.clone()),
+        ] {
+            let read = documents.read::<Value>(kind, &place, &forged);
+            assert!(matches!(read, Err(StateError::Unmarked { .. })), "{kind}");
+            assert!(
+                documents
+                    .read_marked::<Value>(kind, &place, &forged)
+                    .unwrap()
+                    .is_none()
+            );
+            assert!(accepting.read::<Value>(kind, &place, &forged).is_ok(), "{kind}");
+        }
+        assert!(documents.read::<Value>(kind, &place(), &marked).is_ok(), "{kind}");
+        let without_key = Documents {
+            sealer: None,
+            ..documents.clone()
+        };
+        let read = without_key.read::<Value>(kind, &place(), &marked);
+        assert!(matches!(read, Err(StateError::Sealed { .. })), "{kind}");
     }
+    assert!(
+        documents
+            .read::<Value>("data-key", &place(), &bytes(&documents, "data-key"))
+            .is_ok()
+    );
 }
 
 #[test]
@@ -239,7 +272,7 @@ fn a_document_that_is_encrypted_anew_keeps_its_header_and_has_the_changed_body()
         body["a"] = json!(2);
         Ok(())
     };
-    let after = documents.reseal(&place(), &before, change).unwrap();
+    let after = documents.reseal(&place(), &place(), &before, change).unwrap();
     let (header, body): (_, Value) = documents.read("state", &place(), &after).unwrap();
     assert_eq!(body, json!({"a": 2}));
     let old = documents.header(&place(), &before).unwrap();

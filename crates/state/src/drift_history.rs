@@ -86,13 +86,12 @@ impl StateStore {
     }
 
     async fn newest_drift_history(&self) -> Result<(Vec<u64>, DriftHistory), StateError> {
-        let listed = self.store.list(&folder()).await?;
-        let mut numbers: Vec<u64> = listed.iter().filter_map(|key| key.last().parse().ok()).collect();
-        numbers.sort_unstable();
+        let numbers = keys::numbers(&self.store.list(&folder()).await?);
         for number in numbers.iter().rev() {
             let key = place(*number);
-            if let Some(bytes) = self.store.get(&key).await? {
-                let (_, history) = self.envelopes.read("looks", &key, &bytes)?;
+            if let Some(bytes) = self.store.get(&key).await?
+                && let Some((_, history)) = self.envelopes.read_marked("looks", &key, &bytes)?
+            {
                 return Ok((numbers, history));
             }
         }

@@ -175,6 +175,17 @@ impl Sealer {
         !self.0.identities.is_empty() || !self.0.data_keys.is_empty()
     }
 
+    /// Returns true if documents of this run have a mark: a private key of it is that of a recipient.
+    pub fn can_mark(&self) -> bool {
+        let readers = self.recipients();
+        self.own_keys().any(|key| readers.contains(&public(key)))
+    }
+
+    /// The keys that mark: the newest data key, and those of the run.
+    fn own_keys(&self) -> impl Iterator<Item = &age::x25519::Identity> {
+        self.0.data_keys.first().into_iter().chain(&self.0.identities)
+    }
+
     /// The identities of the run that are those of recipients.
     pub(super) fn listed_identities(&self) -> Vec<&age::x25519::Identity> {
         let names: Vec<_> = self.0.recipients.iter().map(ToString::to_string).collect();
@@ -184,14 +195,13 @@ impl Sealer {
             .collect()
     }
 
-    /// Marks what was encrypted for each recipient, with each key of this run that is a recipient's.
+    /// Marks a document for each recipient, with each key of this run that is a recipient's.
     ///
     /// # Errors
     /// [`StateError::Sealed`]: none is.
     pub(super) fn mark(&self, place: &Key, bytes: &[u8]) -> Result<Vec<DocumentMark>, StateError> {
         let readers = self.recipients();
-        let own = self.0.data_keys.first().into_iter().chain(&self.0.identities);
-        let writers = own.filter(|key| readers.contains(&public(key)));
+        let writers = self.own_keys().filter(|key| readers.contains(&public(key)));
         let marks = writers.flat_map(|writer| {
             let marks = readers
                 .iter()

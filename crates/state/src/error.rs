@@ -16,6 +16,9 @@ pub enum StateError {
     /// A document is truncated, was edited or is not a Konverge document.
     #[error("`{key}` is damaged: {why}")]
     Damaged { key: String, why: String },
+    /// Documents are marked, and no holder of a key that this run knows marked this one.
+    #[error("`{key}` is not used: {why}")]
+    Unmarked { key: String, why: String },
     /// A newer version of Konverge wrote the document.
     #[error("`{key}` is of format {version}, which this Konverge does not know")]
     Future {
@@ -98,6 +101,9 @@ impl From<StateError> for UserError {
                     None => failure.hint("`konverge state doctor` says which documents are damaged"),
                 }
             }
+            StateError::Unmarked { .. } => UserError::new(ErrorKind::State, text)
+                .hint("if it is from before documents were marked: `state.accept_unmarked_until` reads it, and `konverge state rekey` marks it")
+                .hint("else find out who wrote it: the log of the store knows"),
             StateError::Future { .. } => {
                 UserError::new(ErrorKind::State, text).hint("update konverge to the version that wrote it or later")
             }

@@ -38,20 +38,22 @@ impl StateStore {
     /// Errors of the store; a document that is damaged or of another repository. Then nobody knows whether applies
     /// may run.
     pub async fn freeze(&self) -> Result<Option<ApplyFreeze>, StateError> {
-        let numbers = self.freeze_numbers().await?;
-        let Some(newest) = numbers.last() else {
-            return Ok(None);
-        };
-        let key = place(*newest);
-        let bytes = self.store.get(&key).await?.ok_or_else(|| {
-            StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
-        })?;
-        let (header, switch): (Header, FreezeSwitch) = self.envelopes.read("freeze", &key, &bytes)?;
-        Ok(switch.frozen.then_some(ApplyFreeze {
-            reason: switch.reason,
-            since: header.time,
-            writer: header.writer,
-        }))
+        for number in self.freeze_numbers().await?.into_iter().rev() {
+            let key = place(number);
+            let bytes = self.store.get(&key).await?.ok_or_else(|| {
+                StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
+            })?;
+            let read = self.envelopes.read_marked("freeze", &key, &bytes)?;
+            let Some((header, switch)): Option<(Header, FreezeSwitch)> = read else {
+                continue;
+            };
+            return Ok(switch.frozen.then_some(ApplyFreeze {
+                reason: switch.reason,
+                since: header.time,
+                writer: header.writer,
+            }));
+        }
+        Ok(None)
     }
 
     /// Stops all applies. Every document is kept: together they tell who froze when, and why.
@@ -92,10 +94,7 @@ impl StateStore {
     }
 
     async fn freeze_numbers(&self) -> Result<Vec<u64>, StateError> {
-        let listed = self.store.list(&folder()).await?;
-        let mut numbers: Vec<u64> = listed.iter().filter_map(|key| key.last().parse().ok()).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
+        Ok(keys::numbers(&self.store.list(&folder()).await?))
     }
 }
 

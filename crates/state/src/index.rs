@@ -7,6 +7,9 @@
 //! A stack is *open* from before its first write to the infrastructure until its state records the end. An
 //! open stack is looked up in its state. The index is never the source of truth: if it is deleted, it is
 //! rebuilt.
+//!
+//! A document that no holder of a key wrote is named and skipped, and no compaction takes it in: an older compaction and
+//! the deltas since say the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    DriftCheck, StateError, StateStore,
-    document_format::put,
+    DriftCheck, Proven, StateError, StateStore,
+    document_format::{CreateResult, put},
     index_entry::{IndexEntry, IndexedStates, StoppedApply},
     keys::{self, RowKeys},
     state_store::{Finished, IN_FLIGHT},
@@ -44,6 +47,16 @@ struct Delta {
     drift: Option<BTreeMap<StackId, DriftCheck>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     stopped: BTreeMap<StackId, StoppedApply>,
+}
+
+/// A listed delta, as it was read.
+enum FoundDelta {
+    Read(Delta),
+    /// No holder of a key wrote it.
+    Unmarked,
+    Damaged,
+    /// A compaction has deleted it.
+    Gone,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -99,9 +112,9 @@ impl StateStore {
     ///
     /// # Errors
     /// As [`StateStore::read_all`].
-    pub async fn known(&self) -> Result<&IndexedStates, StateError> {
+    pub async fn known(&self) -> Result<&Proven<IndexedStates>, StateError> {
         let known = self.known.get_or_try_init(|| async {
-            let index = self.index().await?.clone();
+            let index = self.index().await?.clone().into_inner();
             self.completed(index).await
         });
         known.await
@@ -112,22 +125,23 @@ impl StateStore {
     ///
     /// # Errors
     /// Errors of the store. A damaged index document is skipped and the index is rebuilt from the states.
-    pub async fn read_all(&self) -> Result<IndexedStates, StateError> {
+    pub async fn read_all(&self) -> Result<Proven<IndexedStates>, StateError> {
         let index = self.read_index().await?;
         self.completed(index).await
     }
 
     /// The index as its documents say, read once per run: open stacks are not looked up.
-    async fn index(&self) -> Result<&IndexedStates, StateError> {
-        self.index.get_or_try_init(|| self.read_index()).await
+    async fn index(&self) -> Result<&Proven<IndexedStates>, StateError> {
+        let read = async || self.read_index().await.map(Proven::new);
+        self.index.get_or_try_init(read).await
     }
 
-    async fn completed(&self, mut index: IndexedStates) -> Result<IndexedStates, StateError> {
+    async fn completed(&self, mut index: IndexedStates) -> Result<Proven<IndexedStates>, StateError> {
         if !index.complete {
             return self.rebuild_index().await;
         }
         self.look_up_open(&mut index).await?;
-        Ok(index)
+        Ok(Proven::new(index))
     }
 
     /// Writes what [`StateStore::read_all`] found, if that saves requests later. For runs that may write,
@@ -226,9 +240,24 @@ impl StateStore {
         if index.complete && index.unmerged.len() <= DELTAS_KEPT {
             return Ok(false);
         }
-        let mut known = self.completed(index.clone()).await?;
+        let known = self.completed(index.clone().into_inner()).await?;
+        let mut known = known.into_inner();
         join(&mut known.entries, entries.clone());
         self.compact(&known).await
+    }
+
+    /// Writes a compaction if a document of the index is not marked for the recipients of today.
+    pub(super) async fn mark_index(&self) -> Result<bool, StateError> {
+        let known = self.read_all().await?;
+        let deltas = known.unmerged.iter().map(|name| delta_key(name));
+        for key in deltas.chain([compaction_key(known.compaction)]) {
+            if let Some(bytes) = self.store.get(&key).await?
+                && !self.envelopes.is_current(&key, &bytes).unwrap_or(false)
+            {
+                return self.compact(&known).await;
+            }
+        }
+        Ok(false)
     }
 
     /// The stacks with documents, by the names of these: none is read.
@@ -253,7 +282,7 @@ impl StateStore {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn rebuild_index(&self) -> Result<IndexedStates, StateError> {
+    pub async fn rebuild_index(&self) -> Result<Proven<IndexedStates>, StateError> {
         let entries = stream::iter(self.keys_by_stack().await?)
             .map(|(stack, keys)| async move {
                 let entry = self.entry_from_rows(&stack, RowKeys::parse(&keys)).await?;
@@ -281,17 +310,19 @@ impl StateStore {
             Err(error) => tracing::warn!(%error, "the index is rebuilt without the drift history"),
         }
         // Work that was announced and has not reached its stack yet is only in the deltas.
-        for delta in self.deltas(&known.unmerged).await? {
+        for (name, delta) in self.deltas(&known.unmerged).await? {
             match delta {
-                Some(Ok(delta)) => {
+                FoundDelta::Read(delta) => {
                     join(&mut known.entries, delta.entries);
                     known.join_events(delta.drift, delta.stopped);
                 }
-                Some(Err(error)) => tracing::warn!(%error, "a damaged delta is passed over"),
-                None => {}
+                FoundDelta::Unmarked => {
+                    known.unmerged.remove(&name);
+                }
+                FoundDelta::Damaged | FoundDelta::Gone => {}
             }
         }
-        Ok(known)
+        Ok(Proven::new(known))
     }
 
     /// The index entry of a stack whose state was written and that is not retired.
@@ -328,30 +359,39 @@ impl StateStore {
                 compaction: compactions.last().copied().unwrap_or(0),
                 ..IndexedStates::default()
             };
-            if let Some(newest) = compactions.last() {
-                let key = compaction_key(*newest);
+            let mut is_outdated = false;
+            for number in compactions.iter().rev() {
+                let key = compaction_key(*number);
                 let Some(bytes) = self.store.get(&key).await? else {
-                    continue;
+                    is_outdated = true;
+                    break;
                 };
-                if let Some((_, compaction)) =
-                    undamaged(self.envelopes.read::<Compaction>("index", &key, &bytes))?
-                {
-                    index.complete = true;
-                    index.entries = compaction.entries;
-                    index.join_events(compaction.drift, compaction.stopped);
-                    index.merged = compaction.merged;
+                let read = self.envelopes.read_marked::<Compaction>("index", &key, &bytes);
+                match undamaged(read)? {
+                    Some(Some((_, compaction))) => {
+                        index.complete = true;
+                        index.entries = compaction.entries;
+                        index.join_events(compaction.drift, compaction.stopped);
+                        index.merged = compaction.merged;
+                        break;
+                    }
+                    // The one before it has what is not in the deltas.
+                    Some(None) => {}
+                    None => break,
                 }
             }
             (index.merged, index.unmerged) = deltas.into_iter().partition(|name| index.merged.contains(name));
-            let mut is_outdated = false;
-            for delta in self.deltas(&index.unmerged).await? {
-                match delta.map(undamaged).transpose()? {
-                    Some(Some(delta)) => {
+            for (name, delta) in self.deltas(&index.unmerged).await? {
+                match delta {
+                    FoundDelta::Read(delta) => {
                         join(&mut index.entries, delta.entries);
                         index.join_events(delta.drift, delta.stopped);
                     }
-                    Some(None) => index.complete = false,
-                    None => is_outdated = true,
+                    FoundDelta::Unmarked => {
+                        index.unmerged.remove(&name);
+                    }
+                    FoundDelta::Damaged => index.complete = false,
+                    FoundDelta::Gone => is_outdated = true,
                 }
             }
             if !is_outdated {
@@ -362,16 +402,22 @@ impl StateStore {
         Ok(index)
     }
 
-    /// Reads deltas by name: `None` for one that is gone, an error for one that cannot be read.
-    async fn deltas(
-        &self,
-        names: &BTreeSet<String>,
-    ) -> Result<Vec<Option<Result<Delta, StateError>>>, StateError> {
-        let keys: Vec<_> = names.iter().map(|name| delta_key(name)).collect();
-        stream::iter(keys)
-            .map(|key| async move {
-                let bytes = self.store.get(&key).await?;
-                Ok(bytes.map(|bytes| self.envelopes.read("index", &key, &bytes).map(|(_, delta)| delta)))
+    /// Reads deltas by name.
+    async fn deltas(&self, names: &BTreeSet<String>) -> Result<Vec<(String, FoundDelta)>, StateError> {
+        let names: Vec<_> = names.iter().cloned().collect();
+        stream::iter(names)
+            .map(|name| async move {
+                let key = delta_key(&name);
+                let Some(bytes) = self.store.get(&key).await? else {
+                    return Ok((name, FoundDelta::Gone));
+                };
+                let read = undamaged(self.envelopes.read_marked("index", &key, &bytes))?;
+                let found = match read {
+                    Some(Some((_, delta))) => FoundDelta::Read(delta),
+                    Some(None) => FoundDelta::Unmarked,
+                    None => FoundDelta::Damaged,
+                };
+                Ok((name, found))
             })
             .buffered(IN_FLIGHT)
             .try_collect()
@@ -481,9 +527,7 @@ impl StateStore {
         };
         let number = known.compaction + 1;
         let letter = self.letter("index", &compaction_key(number), &compaction)?;
-        if let super::document_format::CreateResult::Theirs(_) =
-            put(&*self.store, &compaction_key(number), &letter).await?
-        {
+        if let CreateResult::Theirs(_) = put(&*self.store, &compaction_key(number), &letter).await? {
             return Ok(false);
         }
         let deltas = known.merged.iter().map(|name| delta_key(name));
@@ -517,7 +561,7 @@ fn names(listed: &[Key]) -> (Vec<u64>, BTreeSet<String>) {
     let (mut compactions, mut deltas) = (Vec::new(), BTreeSet::new());
     for key in listed {
         if let Some(number) = key.as_str().strip_prefix("index/compaction/") {
-            compactions.extend(number.parse::<u64>());
+            compactions.extend(keys::parse_number(number));
         } else if let Some(name) = key.as_str().strip_prefix("index/delta/") {
             deltas.insert(name.to_owned());
         }

@@ -80,7 +80,7 @@ impl Bench {
     /// As another run reads it.
     async fn read(&self) -> BTreeMap<StackId, IndexEntry> {
         let other = fixture::states(&self.store, &Arc::default());
-        other.read_all().await.unwrap().entries
+        other.read_all().await.unwrap().into_inner().entries
     }
 
     async fn apply(&self, stack: &StackId) {
@@ -141,7 +141,8 @@ async fn an_index_made_from_states_says_which_stacks_a_dead_run_left_open() {
     let state = keys::state(&damaged, 1);
     bench.store.delete(&state).await.unwrap();
     bench.store.create(&state, "{".into()).await.unwrap();
-    let entries = bench.states.rebuild_index().await.unwrap().entries;
+    let rebuilt = bench.states.rebuild_index().await.unwrap();
+    let entries = &rebuilt.entries;
     let seen = |stack: &StackId| {
         let entry = &entries[stack];
         (entry.epoch, entry.serial, entry.open, entry.resources)
@@ -424,7 +425,7 @@ async fn a_rebuilt_index_says_what_it_was_made_of() {
         (1, true, true)
     );
     let (_, deltas) = names(&bench.store.list(&index_folder()).await.unwrap());
-    assert_eq!((rebuilt.unmerged, rebuilt.merged.len()), (deltas, 0));
+    assert_eq!((&rebuilt.unmerged, rebuilt.merged.len()), (&deltas, 0));
     let seen: Vec<_> = rebuilt
         .entries
         .iter()

@@ -44,6 +44,22 @@ pub(super) fn number(number: u64) -> String {
     format!("{number:010}")
 }
 
+/// The number in a key, if it stands there as [`number`] writes it and has a successor.
+pub(super) fn parse_number(text: &str) -> Option<u64> {
+    let found: u64 = text.parse().ok()?;
+    (found < u64::MAX / 2 && number(found) == text).then_some(found)
+}
+
+/// The numbers of the documents of a row, in ascending order.
+pub(super) fn numbers(listed: &[Key]) -> Vec<u64> {
+    let mut numbers: Vec<u64> = listed
+        .iter()
+        .filter_map(|key| parse_number(&key.last()))
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
 /// The numbers in a stack's listing, in ascending order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct RowKeys {
@@ -58,7 +74,7 @@ impl RowKeys {
         let mut rows = Self::default();
         for key in keys {
             let parts: Vec<_> = key.as_str().split('/').skip(2).collect();
-            let numbers: Option<Vec<u64>> = parts.iter().skip(1).map(|part| part.parse().ok()).collect();
+            let numbers: Option<Vec<u64>> = parts.iter().skip(1).map(|part| parse_number(part)).collect();
             match (parts.first(), numbers.as_deref()) {
                 (Some(&"state"), Some(&[serial])) => rows.states.push(serial),
                 (Some(&"lease"), Some(&[epoch, renewal])) => {
@@ -74,6 +90,16 @@ impl RowKeys {
         let sub_rows = rows.leases.values_mut().chain(rows.journals.values_mut());
         sub_rows.for_each(|row| row.sort_unstable());
         rows
+    }
+
+    /// Returns true if an epoch since this place of the journal lacks its first entries. They are deleted when the state of
+    /// that epoch is written, so that one is gone.
+    pub(crate) fn is_cut_since(&self, epoch: u64, entry: u64) -> bool {
+        self.journals.range(epoch..).any(|(there, row)| {
+            let first = if *there == epoch { entry } else { 0 };
+            let next = row.iter().find(|place| **place >= first);
+            next.is_some_and(|next| *next != first)
+        })
     }
 
     pub(crate) fn serial(&self) -> Option<u64> {

@@ -367,7 +367,9 @@ impl Lease {
         keys.extend(
             (1..inner.lock_renewal().next).map(|renewal| keys::lease(stack, inner.grant.epoch, renewal)),
         );
-        keys.extend((0..journaled).map(|entry| keys::journal(stack, inner.grant.epoch, entry)));
+        // The last entry stays beside the state: without the state it says that there was one.
+        let earlier = 0..journaled.saturating_sub(1);
+        keys.extend(earlier.map(|entry| keys::journal(stack, inner.grant.epoch, entry)));
         // The last place of an earlier epoch stays if a takeover put an end there: an old holder collides
         // with it. A row of one place was ended by its own state document.
         let ancient = inner.grant.epoch.saturating_sub(EPOCHS_KEPT);
@@ -378,9 +380,10 @@ impl Lease {
         }
         for (epoch, row) in self.rows.journals.range(..inner.grant.epoch) {
             let last = row.last().copied().unwrap_or(0);
+            let was_taken_over = self.rows.leases.get(epoch).and_then(|row| row.last()) != Some(&0);
             keys.extend(
                 row.iter()
-                    .filter(|n| *epoch < ancient || **n < last)
+                    .filter(|n| *epoch < ancient || **n < last || !was_taken_over)
                     .map(|n| keys::journal(stack, *epoch, *n)),
             );
         }

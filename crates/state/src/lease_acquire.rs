@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Lease, StateError, StateStore,
+    DocumentWriter, Lease, StateError, StateStore,
     document_format::Header,
     keys,
     lease_document::LeaseDocument,
@@ -44,11 +44,14 @@ impl StateStore {
             seen: None,
             since: now,
         };
+        // A state may be written while a listing is read.
+        let mut read_again = false;
         loop {
             // An answer describes the moment of its request, however late it arrives.
             let asked = self.clock.monotonic();
             let mut reading = self.read_for_lease(stack, &options).await?;
-            if !options.over_vanished {
+            // Who goes on from an older document has seen that the newest is lost.
+            if !options.over_vanished && !options.over_damaged {
                 reading = self.require_document(stack, reading).await?;
             }
             let condition = match self.read_condition(stack, &reading, asked, &mut watch).await {
@@ -58,6 +61,9 @@ impl StateStore {
                 {
                     LeaseCondition::Free
                 }
+                // The run that took the lease saw a later state.
+                Err(StateError::Vanished { .. }) if options.over_vanished => LeaseCondition::Ended,
+                Err(StateError::Vanished { .. }) if !std::mem::replace(&mut read_again, true) => continue,
                 // The holder cannot be read. As after an unlock, wait until it has stopped.
                 Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
                     LeaseCondition::Ended
@@ -180,17 +186,43 @@ impl StateStore {
             // Deleted after the listing: the next read shows what came after it.
             return Ok(LeaseCondition::Ended);
         };
-        let (header, lease): (Header, LeaseDocument) = self.envelopes.read("lease", &key, &bytes)?;
+        let quiet = asked.saturating_sub(watch.since);
+        let read = self.envelopes.read_marked("lease", &key, &bytes)?;
+        let Some((header, lease)): Option<(Header, LeaseDocument)> = read else {
+            // Nothing that it says counts, neither an end nor a run that is over: it is waited for.
+            return Ok(LeaseCondition::Held(Holder {
+                id: "unknown".to_owned(),
+                epoch,
+                writer: DocumentWriter {
+                    run: "nobody knows which run".to_owned(),
+                    actor: "unknown".to_owned(),
+                },
+                since: self.clock.wall_clock(),
+                term: Duration::ZERO,
+                quiet,
+            }));
+        };
         Ok(match lease {
             LeaseDocument::Released => LeaseCondition::Free,
             LeaseDocument::TakenOver { .. } | LeaseDocument::Unlocked { .. } => LeaseCondition::Ended,
-            LeaseDocument::Held { id, term_ms, since } => LeaseCondition::Held(Holder {
+            LeaseDocument::Held {
+                serial: Some(serial), ..
+            } if reading.rows.serial() < Some(serial) => {
+                return Err(StateError::Vanished {
+                    stack: stack.clone(),
+                    serial,
+                    newest: reading.rows.serial(),
+                });
+            }
+            LeaseDocument::Held {
+                id, term_ms, since, ..
+            } => LeaseCondition::Held(Holder {
                 id,
                 epoch,
                 writer: header.writer,
                 since,
                 term: Duration::from_millis(term_ms),
-                quiet: asked.saturating_sub(watch.since),
+                quiet,
             }),
         })
     }

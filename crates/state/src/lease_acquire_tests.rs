@@ -102,6 +102,7 @@ async fn hold(store: &Arc<dyn Store>, states: &StateStore, epoch: u64, renewal: 
         id: format!("{epoch}-abcd"),
         term_ms: u64::try_from(term.as_millis()).unwrap(),
         since: jiff::Timestamp::UNIX_EPOCH,
+        serial: None,
     };
     let key = keys::lease(&fixture::stack("shop/prod"), epoch, renewal);
     let letter = states.letter("lease", &key, &held).unwrap();

@@ -12,6 +12,9 @@ pub(super) enum LeaseDocument {
         id: String,
         term_ms: u64,
         since: Timestamp,
+        /// The newest serial when it was taken. A lease of an earlier version has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        serial: Option<u64>,
     },
     /// Released without a state document of its own.
     Released,

@@ -53,6 +53,7 @@ impl StateStore {
             id: id.clone(),
             term_ms: u64::try_from(options.term.as_millis()).unwrap_or(u64::MAX),
             since,
+            serial: before.rows.serial(),
         };
         let place = keys::lease(stack, epoch, 0);
         let letter = self.letter("lease", &place, &held)?;
@@ -196,11 +197,12 @@ impl StateStore {
         unreachable!("a row has a free place")
     }
 
-    /// Returns true if a place in a row of renewals is its end. An unreadable place is not an end: the end is
-    /// put after it.
+    /// Returns true if a place in a row of renewals is its end. An unreadable place is not an end, nor is one that no
+    /// holder of a key wrote: the end is put after it.
     fn is_end(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         match self.envelopes.read("lease", key, bytes) {
-            Ok((_, LeaseDocument::Held { .. })) | Err(StateError::Damaged { .. }) => Ok(false),
+            Ok((_, LeaseDocument::Held { .. }))
+            | Err(StateError::Damaged { .. } | StateError::Unmarked { .. }) => Ok(false),
             Ok(_) => Ok(true),
             Err(error) => Err(error),
         }

@@ -124,6 +124,7 @@ fn held() -> LeaseDocument {
         id: "1-abcd".to_owned(),
         term_ms: 60_000,
         since: jiff::Timestamp::UNIX_EPOCH,
+        serial: None,
     }
 }
 

@@ -342,7 +342,7 @@ async fn the_end_of_an_ancient_journal_goes_at_its_time_and_not_before() {
 }
 
 #[tokio::test]
-async fn an_end_leaves_its_first_place_and_no_renewal_and_no_journal_of_its_own() {
+async fn an_end_leaves_its_first_place_and_the_last_entry_of_its_journal_until_the_next_end() {
     let bench = Bench::new();
     let lease = bench.acquire().await;
     for next in 2..=4 {
@@ -358,9 +358,12 @@ async fn an_end_leaves_its_first_place_and_no_renewal_and_no_journal_of_its_own(
         .await
         .unwrap();
     let rows = bench.rows().await;
-    assert_eq!(
-        (rows.leases[&1].as_slice(), rows.journals.len()),
-        ([0].as_slice(), 0)
+    assert_eq!((&rows.leases[&1], &rows.journals[&1]), (&vec![0], &vec![1]));
+    bench.commit().await;
+    let rows = bench.rows().await;
+    assert!(
+        !rows.leases.contains_key(&1) && rows.journals.is_empty(),
+        "{rows:?}"
     );
 }
 

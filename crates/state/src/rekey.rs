@@ -1,14 +1,16 @@
-//! Documents encrypted again, to the recipients of today.
+//! Documents encrypted and marked again, for the recipients of today.
 //!
 //! A document cannot be overwritten. The newest state of a stack gets a successor; an earlier one is replaced by
 //! way of a copy below `rekey/`, which readers find while the document itself is away. A kill leaves the copy,
 //! and the next run ends the replacement.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
     LeaseOptions, StateError, StateStore,
-    document_format::{self, CreateResult, Header},
+    document_format::{self, CreateResult, Header, OutgoingDocument},
     keys::{self, RowKeys},
 };
 use crate::store::Key;
@@ -93,6 +95,79 @@ impl StateStore {
             self.replace(&key).await?;
         }
         Ok(is_outdated)
+    }
+
+    /// Marks again what is not encrypted, for the recipients of today: reviews and requests in their places, and of the
+    /// freeze, of rollouts, of the drift history and of the index a successor of the newest document. What is marked so
+    /// already is left, and so is what nobody marked. Returns the number of documents that were written.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn mark_again(&self) -> Result<usize, StateError> {
+        let mut written = 0;
+        for folder in ["reviews", "portal"] {
+            for key in self.store.list(&Key::from_components(&[folder])).await? {
+                if let Some(bytes) = self.store.get(&key).await?
+                    && self.is_outdated(&key, &bytes)?
+                {
+                    self.replace(&key).await?;
+                    written += 1;
+                }
+            }
+        }
+        let mut rows = BTreeSet::from(["freeze", "looks"].map(|folder| Key::from_components(&[folder])));
+        for key in self.store.list(&Key::from_components(&["rollouts"])).await? {
+            let row = key
+                .as_str()
+                .rsplit_once('/')
+                .map(|(row, _)| Key::from_listing(row));
+            rows.extend(row);
+        }
+        for row in rows {
+            written += usize::from(self.mark_row(&row).await?);
+        }
+        Ok(written + usize::from(self.mark_index().await?))
+    }
+
+    /// Writes the newest document of a row again, as the next one.
+    async fn mark_row(&self, row: &Key) -> Result<bool, StateError> {
+        let numbers = keys::numbers(&self.store.list(row).await?);
+        for number in numbers.iter().rev() {
+            let key = row.child(&keys::number(*number));
+            let Some(bytes) = self.store.get(&key).await? else {
+                continue;
+            };
+            if !self.is_ours(&key, &bytes)? {
+                continue;
+            }
+            if self.envelopes.is_current(&key, &bytes)? {
+                return Ok(false);
+            }
+            let next = row.child(&keys::number(numbers.last().unwrap_or(number) + 1));
+            let letter = self.written_again(&key, &next, &bytes, |_| Ok(()))?;
+            let created = document_format::put(&*self.store, &next, &letter).await?;
+            return Ok(matches!(created, CreateResult::Ours));
+        }
+        Ok(false)
+    }
+
+    /// Returns true if a document can be read, and is not marked for the recipients of today.
+    fn is_outdated(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
+        Ok(self.is_ours(key, bytes)? && !self.envelopes.is_current(key, bytes)?)
+    }
+
+    /// Returns true for a document of this repository that a holder of a key wrote.
+    fn is_ours(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
+        let Ok(header) = self.envelopes.header(key, bytes) else {
+            return Ok(false);
+        };
+        match self.envelopes.read_marked::<Value>(&header.kind, key, bytes) {
+            Ok(read) => Ok(read.is_some()),
+            Err(StateError::Damaged { .. } | StateError::Foreign { .. } | StateError::Future { .. }) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends the replacements that a killed run left.
@@ -180,6 +255,19 @@ impl StateStore {
         Ok(RowKeys::parse(&self.store.list(&keys::stack(stack)).await?))
     }
 
+    /// The same document for a place, encrypted and marked for the recipients of today.
+    fn written_again(
+        &self,
+        from: &Key,
+        to: &Key,
+        bytes: &[u8],
+        change: impl FnOnce(&mut Value) -> Result<(), StateError>,
+    ) -> Result<OutgoingDocument, StateError> {
+        let Header { nonce, time, .. } = self.envelopes.header(from, bytes)?;
+        let bytes = self.envelopes.reseal(from, to, bytes, change)?;
+        Ok(OutgoingDocument { nonce, time, bytes })
+    }
+
     /// Replaces a document by the same one, encrypted to the recipients of today.
     async fn replace(&self, key: &Key) -> Result<(), StateError> {
         let Some(bytes) = self.store.get(key).await? else {
@@ -190,13 +278,7 @@ impl StateStore {
             (Some(runtime), Some(sealer)) => sealer.reseal_values(runtime),
             _ => Ok(()),
         };
-        let fresh = self.envelopes.reseal(key, &bytes, reseal_runtime)?;
-        let Header { nonce, time, .. } = self.envelopes.header(key, &bytes)?;
-        let letter = document_format::OutgoingDocument {
-            nonce,
-            time,
-            bytes: fresh,
-        };
+        let letter = self.written_again(key, key, &bytes, reseal_runtime)?;
         let copy = copy_of(key);
         // One of a killed run may be encrypted to others.
         self.store.delete(&copy).await?;

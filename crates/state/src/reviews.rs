@@ -132,8 +132,11 @@ impl ReviewStore<'_> {
         let Some(bytes) = self.states.store.get(&key).await? else {
             return Ok(None);
         };
-        let (_, comment) = self.states.envelopes.read("review-comment", &key, &bytes)?;
-        Ok(Some(comment))
+        let read = self
+            .states
+            .envelopes
+            .read_marked("review-comment", &key, &bytes)?;
+        Ok(read.map(|(_, comment)| comment))
     }
 
     /// The places of all records, by pull request, head, run and attempt.
@@ -155,25 +158,38 @@ impl ReviewStore<'_> {
     /// The last preview of a pull request's head: the record of the last attempt of the last run. For a run
     /// with shards, the last attempt of each shard, because a re-run of failed jobs leaves the other shards
     /// unchanged. The records are not joined: each was made under its own policy. The stacks of a shard without
-    /// a record are missing.
+    /// a record are missing. A record that no holder of a key wrote covers nothing.
     ///
     /// # Errors
     /// Errors of the store; a record that is damaged or of another repository.
     pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Vec<ReviewRecord>, StateError> {
         let mut keys = self.list_for_pull_request(number).await?;
         keys.retain(|key| key.head == *head);
-        let last = keys.iter().map(|key| key.run).max();
-        // They are sorted by attempt, and a later one replaces an earlier one.
-        let shares: BTreeMap<_, _> = keys
-            .into_iter()
-            .filter(|key| Some(key.run) == last)
-            .map(|key| (key.share, key))
-            .collect();
-        let mut records = Vec::new();
-        for key in shares.into_values() {
-            records.extend(self.load(&key).await?);
+        let mut runs: BTreeMap<u64, BTreeMap<Option<Shard>, Vec<ReviewKey>>> = BTreeMap::new();
+        for key in keys {
+            let shares = runs.entry(key.run).or_default();
+            shares.entry(key.share).or_default().push(key);
         }
-        Ok(records)
+        for shares in runs.into_values().rev() {
+            let mut records = Vec::new();
+            for attempts in shares.into_values() {
+                records.extend(self.last_attempt(attempts).await?);
+            }
+            if !records.is_empty() {
+                return Ok(records);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The record of the last of these attempts that has one. They are sorted.
+    async fn last_attempt(&self, attempts: Vec<ReviewKey>) -> Result<Option<ReviewRecord>, StateError> {
+        for key in attempts.into_iter().rev() {
+            if let Some(record) = self.load(&key).await? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
     }
 
     /// The last preview of another head of a pull request, made by an earlier run. The records are those of
@@ -212,26 +228,31 @@ impl ReviewStore<'_> {
         let keys = self.list_for_pull_request(number).await?.into_iter();
         let others = keys.filter(|key| key.head == *head && key.run == run);
         let others = others.filter(|key| key.share.is_some_and(|other| other != share));
-        // They are sorted by attempt, and a later one replaces an earlier one.
-        let others: BTreeMap<_, _> = others.map(|key| (key.share, key)).collect();
-        let records = stream::iter(others.into_values())
-            .map(|key| async move { self.load(&key).await })
+        let mut shares: BTreeMap<Option<Shard>, Vec<ReviewKey>> = BTreeMap::new();
+        for key in others {
+            shares.entry(key.share).or_default().push(key);
+        }
+        let records = stream::iter(shares.into_values())
+            .map(|attempts| self.last_attempt(attempts))
             .buffered(IN_FLIGHT)
             .try_collect::<Vec<_>>();
         let records = records.await?.into_iter().flatten();
         Ok(records.flat_map(|record| record.stacks).collect())
     }
 
-    /// The record at a place.
+    /// The record at a place; `None` for one that no holder of a key wrote.
     ///
     /// # Errors
     /// Errors of the store; a record that is damaged, of another repository, or stored at the wrong place.
     pub async fn load(&self, place: &ReviewKey) -> Result<Option<ReviewRecord>, StateError> {
         let key = place.place();
-        let Some(bytes) = self.states.store.get(&key).await? else {
+        let Some(bytes) = self.states.get_or_copy(&key).await? else {
             return Ok(None);
         };
-        let (_, mut record): (_, ReviewRecord) = self.states.envelopes.read("review", &key, &bytes)?;
+        let read = self.states.envelopes.read_marked("review", &key, &bytes)?;
+        let Some((_, mut record)): Option<(_, ReviewRecord)> = read else {
+            return Ok(None);
+        };
         if record.pull_request != place.pull_request || record.head != place.head {
             return Err(StateError::Damaged {
                 key: key.to_string(),

@@ -21,7 +21,7 @@ const KEPT: u64 = 20;
 /// A record with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRollout {
-    /// Its number; 1 is the first change ever of a rollout with this name.
+    /// The highest number of a document of this rollout; 1 is the first change ever of a rollout with this name.
     pub number: u64,
     /// What it says.
     pub record: RolloutRecord,
@@ -38,22 +38,23 @@ impl StateStore {
     /// Errors of the store; a document that is damaged or of another repository. Then nobody knows what may be applied.
     pub async fn rollouts(&self) -> Result<BTreeMap<String, StoredRollout>, StateError> {
         let listed = self.store.list(&folder()).await?;
-        let mut newest: BTreeMap<String, u64> = BTreeMap::new();
+        let mut rows: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for key in &listed {
             let mut parts = key.as_str().split('/').skip(1);
-            let (name, number) = (parts.next(), parts.next().and_then(|part| part.parse().ok()));
+            let (name, number) = (parts.next(), parts.next().and_then(keys::parse_number));
             if let (Some(name), Some(number), None) = (name, number, parts.next()) {
-                let known = newest.entry(name.to_owned()).or_insert(number);
-                *known = number.max(*known);
+                rows.entry(name.to_owned()).or_default().push(number);
             }
         }
-        let records = stream::iter(newest)
-            .map(async |(name, number)| {
-                let stored = self.rollout_record(&name, number).await?;
-                Ok::<_, StateError>((name, stored))
+        let records = stream::iter(rows)
+            .map(async |(name, mut numbers)| {
+                numbers.sort_unstable();
+                let stored = self.newest_rollout_record(&name, &numbers).await?;
+                Ok::<_, StateError>(stored.map(|stored| (name, stored)))
             })
             .buffered(IN_FLIGHT);
-        records.try_collect().await
+        let records: Vec<_> = records.try_collect().await?;
+        Ok(records.into_iter().flatten().collect())
     }
 
     /// The number of the newest record of a rollout; 0 if there is none. One LIST.
@@ -66,10 +67,7 @@ impl StateStore {
 
     /// The numbers of the records of a rollout, sorted.
     async fn rollout_numbers(&self, name: &str) -> Result<Vec<u64>, StateError> {
-        let listed = self.store.list(&folder().child(name)).await?;
-        let mut numbers: Vec<u64> = listed.iter().filter_map(|key| key.last().parse().ok()).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
+        Ok(keys::numbers(&self.store.list(&folder().child(name)).await?))
     }
 
     /// The newest record of a rollout.
@@ -77,10 +75,8 @@ impl StateStore {
     /// # Errors
     /// As [`StateStore::rollouts`].
     pub async fn rollout(&self, name: &str) -> Result<Option<StoredRollout>, StateError> {
-        match self.rollout_number(name).await? {
-            0 => Ok(None),
-            number => self.rollout_record(name, number).await.map(Some),
-        }
+        self.newest_rollout_record(name, &self.rollout_numbers(name).await?)
+            .await
     }
 
     /// Writes the record with this number, and deletes records of long ago. `false`: another run has written it.
@@ -105,18 +101,29 @@ impl StateStore {
         Ok(number + KEPT > newest)
     }
 
-    async fn rollout_record(&self, name: &str, number: u64) -> Result<StoredRollout, StateError> {
-        let key = place(name, number);
-        let bytes = self.store.get(&key).await?.ok_or_else(|| {
-            StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
-        })?;
-        let (header, record): (Header, RolloutRecord) = self.envelopes.read("rollout", &key, &bytes)?;
-        Ok(StoredRollout {
-            number,
-            record,
-            writer: header.writer,
-            written: header.time,
-        })
+    /// The newest record of a row that a holder of a key wrote.
+    async fn newest_rollout_record(
+        &self,
+        name: &str,
+        numbers: &[u64],
+    ) -> Result<Option<StoredRollout>, StateError> {
+        for number in numbers.iter().rev() {
+            let key = place(name, *number);
+            let bytes = self.store.get(&key).await?.ok_or_else(|| {
+                StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
+            })?;
+            let read = self.envelopes.read_marked("rollout", &key, &bytes)?;
+            let Some((header, record)): Option<(Header, RolloutRecord)> = read else {
+                continue;
+            };
+            return Ok(Some(StoredRollout {
+                number: numbers.last().copied().unwrap_or(*number),
+                record,
+                writer: header.writer,
+                written: header.time,
+            }));
+        }
+        Ok(None)
     }
 }
 

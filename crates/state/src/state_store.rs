@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Clock, DocumentWriter, IndexEntry, IndexedStates, NamedKeyService, RepositoryId, Sealer, StateError,
-    StoppedApply, SystemClock, Versioned, WriteReason,
-    document_format::{Documents, Header, OutgoingDocument},
+    Clock, DocumentWriter, IndexEntry, IndexedStates, NamedKeyService, Proven, RepositoryId, Sealer,
+    StateError, StoppedApply, SystemClock, Versioned, WriteReason,
+    document_format::{Documents, Header, OutgoingDocument, SkippedDocuments},
     journal::{self, JournalDocument},
     keys::{self, RowKeys},
     state_document::{JournalPlace, StateDocument},
@@ -47,9 +47,9 @@ pub struct StateStore {
     pub(super) key_services: Vec<NamedKeyService>,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
     /// The index at the time when this run first read it.
-    pub(super) index: Arc<tokio::sync::OnceCell<IndexedStates>>,
+    pub(super) index: Arc<tokio::sync::OnceCell<Proven<IndexedStates>>>,
     /// The same, with open stacks looked up.
-    pub(super) known: Arc<tokio::sync::OnceCell<IndexedStates>>,
+    pub(super) known: Arc<tokio::sync::OnceCell<Proven<IndexedStates>>>,
 }
 
 /// What this run recorded and the index does not contain yet.
@@ -138,6 +138,7 @@ impl StateStore {
                 sealer: None,
                 seal_documents: false,
                 accept_unmarked: false,
+                skipped: SkippedDocuments::default(),
             },
             clock: Arc::new(SystemClock::default()),
             retention: DEFAULT_RETENTION,
@@ -163,10 +164,17 @@ impl StateStore {
         self
     }
 
-    /// Also reads documents that are not encrypted, or that no holder of a key marked.
+    /// Also reads documents that no holder of a key marked, and states that are not encrypted.
     #[must_use]
     pub fn accepting_unmarked(mut self) -> Self {
         self.envelopes.accept_unmarked = true;
+        self
+    }
+
+    /// Sets who is told, once each, which documents are skipped because no holder of a key wrote them.
+    #[must_use]
+    pub fn telling_skipped(mut self, observer: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        self.envelopes.skipped = SkippedDocuments::told_to(observer);
         self
     }
 
@@ -211,22 +219,23 @@ impl StateStore {
         Ok(self.require_document(stack, reading).await?.merge(stack))
     }
 
-    /// Returns an error for a stack without a state document if the index says that one was written. Where documents
-    /// are encrypted, also if the newest one is missing: who holds no key can only take documents away.
+    /// Returns an error for a stack whose newest state is gone: the journal or the lease of the run that wrote it says so, or
+    /// the index. Who holds no key can only take documents away.
     pub(super) async fn require_document(
         &self,
         stack: &StackId,
         reading: Reading,
     ) -> Result<Reading, StateError> {
-        if reading.document.is_some() && !self.envelopes.seal_documents {
+        let is_whole = |reading: &Reading| !reading.is_cut();
+        if is_whole(&reading) && reading.document.is_some() && !self.envelopes.seal_documents {
             return Ok(reading);
         }
-        let Some(serial) = self.written_entry(stack).await?.map(|entry| entry.serial) else {
-            return Ok(reading);
-        };
-        let is_there = |reading: &Reading| match reading.rows.serial() {
-            None => false,
-            Some(newest) => newest >= serial || !self.envelopes.seal_documents,
+        let written = self.written_entry(stack).await?.map(|entry| entry.serial);
+        let is_there = |reading: &Reading| match (reading.rows.serial(), written) {
+            _ if !is_whole(reading) => false,
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(newest), Some(serial)) => newest >= serial || !self.envelopes.seal_documents,
         };
         if is_there(&reading) {
             return Ok(reading);
@@ -236,10 +245,11 @@ impl StateStore {
         if is_there(&reading) {
             Ok(reading)
         } else {
+            let newest = reading.rows.serial();
             Err(StateError::Vanished {
                 stack: stack.clone(),
-                serial,
-                newest: reading.rows.serial(),
+                serial: written.max(newest.map(|newest| newest + 1)).unwrap_or(1),
+                newest,
             })
         }
     }
@@ -291,7 +301,7 @@ impl StateStore {
     /// # Errors
     /// As [`StateStore::read_all`].
     pub async fn list(&self) -> Result<Vec<StackId>, StateError> {
-        let known = self.read_all().await?;
+        let known = self.read_all().await?.into_inner();
         Ok(known
             .entries
             .into_iter()
@@ -417,6 +427,13 @@ impl StateStore {
 }
 
 impl Reading {
+    /// Returns true if a later run than the one of the document wrote a state, which is gone.
+    fn is_cut(&self) -> bool {
+        let place = self.document.as_ref().map(|(_, document)| document.journal);
+        let place = place.unwrap_or_default();
+        self.rows.is_cut_since(place.epoch, place.entry)
+    }
+
     /// Document and journal as one state.
     pub(crate) fn merge(self, stack: &StackId) -> Option<Versioned> {
         let mut versioned = match (self.document, self.journal_header) {

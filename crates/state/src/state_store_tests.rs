@@ -265,3 +265,42 @@ fn a_store_of_states_says_what_it_was_opened_with() {
         Some(sealer.recipients())
     );
 }
+
+/// A store went back: the newest state is gone, and the index with it.
+#[tokio::test]
+async fn a_state_that_is_gone_with_the_index_is_missed_by_its_journal_or_by_a_later_lease() {
+    let stack = fixture::stack("shop/prod");
+    for has_later_lease in [false, true] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = || fixture::states(&store, &Arc::default());
+        let acquire = async || states().acquire(&stack, LeaseOptions::default()).await;
+        for names in [vec!["a"], vec!["a", "b"]] {
+            let lease = acquire().await.unwrap();
+            lease.journal(fixture::created("a")).await.unwrap();
+            if !has_later_lease {
+                lease.journal(fixture::created("b")).await.unwrap();
+            }
+            lease.commit(fixture::state(&stack, &names), &[]).await.unwrap();
+        }
+        if has_later_lease {
+            drop(acquire().await.unwrap());
+        }
+        store.delete(&keys::state(&stack, 2)).await.unwrap();
+        for key in store.list(&Key::from_components(&["index"])).await.unwrap() {
+            store.delete(&key).await.unwrap();
+        }
+        let missed = acquire().await.err();
+        let is_missed = matches!(
+            missed,
+            Some(StateError::Vanished {
+                serial: 2,
+                newest: Some(1),
+                ..
+            })
+        );
+        assert!(is_missed, "{has_later_lease}: {missed:?}");
+        let loaded = states().load(&stack).await;
+        // Without a lease only the listing is read.
+        assert_eq!(loaded.is_err(), !has_later_lease, "{loaded:?}");
+    }
+}

@@ -23,6 +23,7 @@ pub mod cluster;
 pub mod container;
 pub mod faulty_api_server;
 pub mod file_server;
+pub mod forgery;
 pub mod gcs;
 pub mod git;
 pub mod git_server;

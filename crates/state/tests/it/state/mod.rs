@@ -2,6 +2,7 @@
 
 pub mod documents;
 mod fixture;
+pub mod forgery;
 pub mod leases;
 pub mod processes;
 pub mod review_records;
