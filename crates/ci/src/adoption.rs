@@ -17,7 +17,7 @@ pub(super) use konverge_run::{
     adopted_stacks::{proposed, refuse_changes},
     adoption::left_alone_text,
 };
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// The stacks that an apply leaves alone while the repository is taken over: nothing is recorded of them, and no merged
 /// pull request showed what their first apply does.
@@ -28,7 +28,7 @@ pub(super) async fn left_alone(
     tip: &dyn Source,
     head: &OpenRevision,
     backend: &StateBackend,
-    known: &IndexedStates,
+    known: &Proven<IndexedStates>,
     reviews: &MergedReviews,
     targets: &[Target],
 ) -> Result<BTreeSet<StackId>, UserError> {

@@ -7,14 +7,18 @@ use super::job::Job;
 use konverge_base::model::CommitId;
 use konverge_github::StatusState;
 use konverge_repo::git::GitError;
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// The largest number of commits.
 const MOST: usize = 50;
 
 /// The commits of the branch from `head` back to the commit of an earlier apply, the head first. `known` is the index
 /// before this run.
-pub(super) async fn since_last_apply(job: &Job, head: &CommitId, known: &IndexedStates) -> Vec<CommitId> {
+pub(super) async fn since_last_apply(
+    job: &Job,
+    head: &CommitId,
+    known: &Proven<IndexedStates>,
+) -> Vec<CommitId> {
     let applied: BTreeSet<&CommitId> = known
         .entries
         .values()

@@ -32,9 +32,9 @@ use konverge_run::{
     KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
     drift::{self, DriftReport},
     overdue_rollouts::overdue_rollouts,
-    portal, redact, renamed_stacks,
+    portal, redact, renamed_stacks, stack_lookup,
 };
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// Checks the applied stacks, with the code of the default branch.
 pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserError> {
@@ -77,7 +77,7 @@ async fn check_and_publish(
     let known = backend.states.known().await?;
     let mut rounds = DriftSchedule::load(job, &backend, &config).await;
     let renamed = renamed_stacks(&backend, &side.layout, known).await?;
-    let applied = applied(known, &side, &renamed);
+    let applied = applied(&backend, known, &side, &renamed).await;
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
     let due = rounds.select_due(applied, config.drift.stacks_per_run);
     let behind = side.changed_stacks(known)?;
@@ -176,8 +176,9 @@ async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: 
 }
 
 /// The applied stacks, which can be compared.
-pub(super) fn applied(
-    known: &IndexedStates,
+pub(super) async fn applied(
+    backend: &StateBackend,
+    known: &Proven<IndexedStates>,
     side: &OpenRevision,
     renamed: &BTreeMap<StackId, StackId>,
 ) -> Vec<Target> {
@@ -187,13 +188,17 @@ pub(super) fn applied(
             .find(|(_, earlier)| *earlier == id)
             .map(|(now, _)| now)
     };
-    let applied = known.entries.iter().filter(|(_, entry)| entry.is_known());
-    applied
-        .map(|(id, entry)| match side.layout.stack(now(id).unwrap_or(id)) {
+    let mut applied = Vec::new();
+    for (id, entry) in known.entries.iter().filter(|(_, entry)| entry.is_known()) {
+        applied.push(match side.layout.stack(now(id).unwrap_or(id)) {
             Some(stack) => Target::new(stack, None),
-            None => Target::forgotten(id.clone(), entry.folder.clone()),
-        })
-        .collect()
+            None => {
+                let prior = stack_lookup::recorded_state(backend, id).await;
+                stack_lookup::forgotten(id, entry, prior.as_ref())
+            }
+        });
+    }
+    applied
 }
 
 fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
@@ -223,7 +228,7 @@ pub(super) struct DriftResult<'a> {
     /// The stacks that were restored after it.
     pub restored: &'a [StackId],
     pub rounds: &'a DriftSchedule,
-    pub known: &'a IndexedStates,
+    pub known: &'a Proven<IndexedStates>,
 }
 
 impl DriftResult<'_> {

@@ -36,6 +36,8 @@ pub(super) struct OpenedChange {
     pub models: Vec<ModelChange>,
     /// How much the job trusts it: less than granted if the default branch's configuration is unusable.
     pub trust: Trust,
+    /// False if the job would record a review and holds no key to mark it.
+    pub can_mark: bool,
     /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
     pub introduces: bool,
     /// The targets that the proposal takes over as they run, although it does not affect them.
@@ -117,7 +119,14 @@ impl Job {
         if introduces {
             targets = with_every_stack(targets, &revisions);
         }
-        let backend = if grants.store {
+        let can_mark = state_backend::can_mark(&self.run, &protected)?;
+        let can_mark = can_mark || !grants.store;
+        if !can_mark {
+            self.run.notes.note(
+                "warning: this job holds no key of `state.encrypt_to`, so it compares the compiled Specs of both revisions and records no review: after the merge each plan needs an approval by its digest\n  hint: give the job KONVERGE_AGE_IDENTITY, or a key service that it may use",
+            );
+        }
+        let backend = if grants.store && can_mark {
             self.backend(&protected, KeyUse::Make).await?
         } else {
             None
@@ -133,7 +142,7 @@ impl Job {
             targets.extend(adopted);
             sort_by_folder(&mut targets);
         }
-        let live = match (grants.clusters, self.options.live) {
+        let live = match (grants.clusters && can_mark, self.options.live) {
             (false, _) => Live::Never,
             (true, Some(live)) => live,
             (true, None) if protected.clusters.is_empty() => {
@@ -158,6 +167,7 @@ impl Job {
             targets,
             affected,
             trust,
+            can_mark,
             introduces,
             adopts,
             proposed,

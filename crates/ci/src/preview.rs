@@ -133,7 +133,7 @@ async fn plan_and_publish(
 }
 
 fn note_missing_store(job: &Job, opened: &OpenedChange) {
-    if opened.planning.backend.is_none() && opened.trust.grants().store {
+    if opened.planning.backend.is_none() && opened.can_mark && opened.trust.grants().store {
         job.run
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");

@@ -165,6 +165,7 @@ impl PreviewFeedback<'_> {
     fn merging(&self) -> Merging {
         let is_recorded = self.opened.trust == self.job.authority.trust && self.now.unmerged;
         match self.subject.merging {
+            Merging::Applies | Merging::Outside if !self.opened.can_mark => Merging::Unreviewed,
             Merging::Applies if !is_recorded => Merging::Unreviewed,
             Merging::Applies if self.opened.planning.backend.is_none() => Merging::NoStore,
             merging => merging,

@@ -35,7 +35,7 @@ use konverge_run::{
     apply::{self, ApplyOptions, EndedRun},
     drift as drift_check, recorded_targets, redact, renamed_stacks,
 };
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// What became of the digests that stand for known drift.
 pub(super) struct Restoration {
@@ -105,7 +105,7 @@ async fn restore_known(
     let side = OpenRevision::open_under(&job.run, &job.repository, &at_head, &config)?;
     let known = backend.states.known().await?;
     let renamed = renamed_stacks(&backend, &side.layout, known).await?;
-    let applied = drift::applied(known, &side, &renamed);
+    let applied = drift::applied(&backend, known, &side, &renamed).await;
     let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
@@ -222,7 +222,7 @@ async fn commits_before(
 struct CheckAfter<'a> {
     job: &'a Job,
     planning: &'a Planner,
-    known: &'a IndexedStates,
+    known: &'a Proven<IndexedStates>,
     /// All applied stacks.
     applied: &'a [Target],
     info: &'a RunInfo,

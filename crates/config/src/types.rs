@@ -91,12 +91,12 @@ pub struct State {
     pub lease: LeaseConfig,
     /// The number of old states to keep per stack. Default: 50. Runs that changed nothing do not count.
     pub history: Option<u32>,
-    /// To whom states are encrypted; each can decrypt. Age recipients (`age1…`, with the identity in
+    /// To whom states are encrypted; each can decrypt. What stays readable is marked by one of them. Age recipients (`age1…`, with the identity in
     /// KONVERGE_AGE_IDENTITY), `awskms:ARN`, `gcpkms:NAME`, `azurekv:ADDRESS`, `alikms:ARN` or
     /// `vault-transit:STORE/MOUNT/KEY`. Run `konverge state rekey` after a change.
     pub encrypt_to: Vec<String>,
     /// Until the end of this day (UTC), at most 31 days ahead, documents are read that are not encrypted or
-    /// whose writer is unknown, so that `konverge state rekey` encrypts them.
+    /// whose writer is unknown, so that `konverge state rekey` encrypts and marks them.
     pub accept_unmarked_until: Option<String>,
     /// Kusion's backend during a migration: `file:///home/me/.kusion`, `s3://bucket/prefix`, `gs://…` or `oss://…`.
     /// Applies of imported stacks write releases there, and stop where Kusion has released since.

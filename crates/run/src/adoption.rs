@@ -12,7 +12,7 @@ use konverge_base::{
     yaml,
 };
 use konverge_repo::konfig::Layout;
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// The name of the file, at the root of the repository.
 pub const FILE_NAME: &str = "konverge.adopt.yaml";
@@ -84,7 +84,7 @@ fn path() -> RepoPath {
 
 /// Tells which stacks of a layout were ever applied, under their identity or an earlier one.
 pub struct RecordedStacks<'a> {
-    known: &'a IndexedStates,
+    known: &'a Proven<IndexedStates>,
     renamed: BTreeMap<StackId, StackId>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> RecordedStacks<'a> {
     pub async fn find(
         backend: &StateBackend,
         layout: &Layout,
-        known: &'a IndexedStates,
+        known: &'a Proven<IndexedStates>,
     ) -> Result<Self, UserError> {
         let renamed = renamed_stacks::renamed_stacks(backend, layout, known).await?;
         Ok(Self { known, renamed })

@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use serde_json::Value;
 
 use crate::{
-    Planner, StepCounter, Target, TargetPlan,
+    Planner, StateBackend, StepCounter, Target, TargetPlan,
     applied_spec::{self, AppliedSpec},
     delivery::{self, ControllerStatus},
     redact,
@@ -27,9 +27,12 @@ use konverge_base::{
         state::StackState,
     },
 };
+use konverge_state::Versioned;
 
 /// The number of stacks checked concurrently.
 const AT_ONCE: usize = 8;
+/// The time within which a run that has written a state writes the index, in seconds.
+const RUN_SECONDS: i64 = 3600;
 
 /// The result of a drift check.
 pub struct DriftReport {
@@ -179,13 +182,40 @@ async fn one(planning: &Planner, last_applied: &AppliedSpec<'_>, target: &Target
     }
 }
 
+/// Says if the index and the state of a stack are not of the same apply: one of them may have been put back.
+async fn note_older_store(
+    planning: &Planner,
+    backend: &StateBackend,
+    prior: Option<&Versioned>,
+) -> Result<(), UserError> {
+    let Some(prior) = prior else { return Ok(()) };
+    let entry = backend.states.known().await?.entries.get(&prior.state.stack);
+    let Some(entry) = entry.filter(|entry| !entry.open && entry.serial != prior.serial) else {
+        return Ok(());
+    };
+    // A run that applies the stack meanwhile writes its index last.
+    let is_meanwhile = entry.serial < prior.serial
+        && prior.written.as_second() + RUN_SECONDS > jiff::Timestamp::now().as_second();
+    if !is_meanwhile {
+        planning.run.notes.note(&format!(
+            "warning: the index says serial {} of {}, and its state is serial {}: the store may have been put back\n  hint: `konverge state doctor` compares both",
+            entry.serial, prior.state.stack, prior.serial
+        ));
+    }
+    Ok(())
+}
+
 async fn check_drift(
     planning: &Planner,
     last_applied: &AppliedSpec<'_>,
     target: &Target,
 ) -> Result<StackDrift, UserError> {
     let prior = match &planning.backend {
-        Some(backend) => backend.states.load(&target.id).await?.map(|prior| prior.state),
+        Some(backend) => {
+            let prior = backend.states.load(&target.id).await?;
+            note_older_store(planning, backend, prior.as_ref()).await?;
+            prior.map(|prior| prior.state)
+        }
         None => None,
     };
     let Some(mut state) = prior.filter(|state| !is_blank(state)) else {

@@ -62,7 +62,7 @@ mod skipped_removals;
 mod sops_copies;
 mod spec_source;
 pub mod stack_health;
-mod stack_lookup;
+pub mod stack_lookup;
 pub mod stack_order;
 pub mod stack_policy_sets;
 mod stack_runtimes;

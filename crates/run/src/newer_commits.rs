@@ -14,7 +14,7 @@ use konverge_base::{
     error::UserError,
     model::{CommitId, StackId, apply_result::ApplyReport},
 };
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// The number of states read concurrently.
 const AT_ONCE: usize = 8;
@@ -52,7 +52,7 @@ impl NewerCommits {
     /// Errors of the history.
     pub async fn find(
         run: &RunContext,
-        known: &IndexedStates,
+        known: &Proven<IndexedStates>,
         history: Box<dyn BranchHistory>,
     ) -> Result<Self, UserError> {
         let after = history.newer_commits().await?;

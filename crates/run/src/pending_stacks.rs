@@ -11,10 +11,13 @@ use std::{
 use crate::{
     OpenRevision, RunContext, StateBackend, Target,
     newer_commits::{BranchHistory, NewerCommits},
-    renamed_stacks,
+    renamed_stacks, stack_lookup,
 };
-use konverge_base::{error::UserError, model::StackId};
-use konverge_state::{IndexEntry, IndexedStates};
+use konverge_base::{
+    error::UserError,
+    model::{StackId, state::StackState},
+};
+use konverge_state::{IndexEntry, IndexedStates, Proven};
 
 /// The stacks with pending changes.
 pub struct PendingStacks {
@@ -59,7 +62,7 @@ impl PendingStacks {
 pub async fn pending_targets(
     head: &OpenRevision,
     backend: &StateBackend,
-    known: &IndexedStates,
+    known: &Proven<IndexedStates>,
     renamed: &BTreeMap<StackId, StackId>,
 ) -> Result<Vec<Target>, UserError> {
     let goes_on: BTreeSet<&StackId> = renamed.values().collect();
@@ -71,20 +74,19 @@ pub async fn pending_targets(
         .filter(|(id, entry)| entry.is_known() && head.layout.stack(id).is_none())
         .filter(|(id, entry)| !goes_on.contains(id) && !head.layout.leaves_out(&entry.folder));
     for (id, entry) in gone {
-        if !is_of_spec_file(backend, id, entry).await {
-            targets.push(Target::forgotten(id.clone(), entry.folder.clone()));
+        let prior = stack_lookup::recorded_state(backend, id).await;
+        let target = stack_lookup::forgotten(id, entry, prior.as_ref());
+        let is_of_spec_file = prior.is_some_and(|prior| is_of_spec_file(entry, &prior));
+        if !is_of_spec_file && !head.layout.leaves_out(&target.folder) {
+            targets.push(target);
         }
     }
     Ok(targets)
 }
 
 /// Returns true if a record is of a Spec from a file (`--spec`), or imported without a folder: such a stack
-/// was never in the repository. A state that cannot be read fails where the stack is planned.
-async fn is_of_spec_file(backend: &StateBackend, id: &StackId, entry: &IndexEntry) -> bool {
+/// was never in the repository.
+fn is_of_spec_file(entry: &IndexEntry, prior: &StackState) -> bool {
     // An entry without a serial is of a run that was killed: its folder is unknown.
-    if !entry.folder.is_root() || entry.serial == 0 {
-        return false;
-    }
-    let prior = backend.states.load(id).await.ok().flatten();
-    prior.is_some_and(|prior| prior.state.core.is_none())
+    entry.serial > 0 && prior.folder.is_root() && prior.core.is_none()
 }

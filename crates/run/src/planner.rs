@@ -37,7 +37,7 @@ use konverge_engine::{
     self as engine, ComparedSpecs, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry, SpecMask,
 };
 use konverge_kubernetes::Kubernetes;
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// What a plan starts from.
 #[derive(Clone, Copy)]
@@ -344,6 +344,7 @@ impl Planner {
             Some(held) => held.clone(),
             None => StackSecrets::new(Arc::clone(&self.references), target),
         };
+        check_folder(target, state)?;
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
@@ -481,7 +482,7 @@ impl Planner {
     /// Errors of the store.
     pub async fn renamed_stacks(
         &self,
-        known: &IndexedStates,
+        known: &Proven<IndexedStates>,
     ) -> Result<BTreeMap<StackId, StackId>, UserError> {
         match (&self.wanted, &self.backend) {
             (SpecSource::Compiled { head, .. }, Some(backend)) => {
@@ -578,6 +579,20 @@ impl Planner {
             SpecSource::File(_) => None,
         }
     }
+}
+
+/// Refuses a stack that only its state knows under another folder than that of the state: logins, policies and approvals
+/// go by the folder.
+fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
+    if target.rules().is_some() || state.is_blank() || state.folder == target.folder {
+        return Ok(());
+    }
+    let what = format!(
+        "`{}` was applied from `{}`, and what named it says `{}`",
+        target.id, state.folder, target.folder
+    );
+    Err(UserError::new(ErrorKind::State, what)
+        .hint("`konverge state doctor --repair` writes the index again from the states"))
 }
 
 /// The error for a stack that is only compared with the live infrastructure, and has no identity for that.

@@ -11,7 +11,7 @@ use konverge_base::{
     model::{RepoPath, StackId, stack::Stack},
 };
 use konverge_repo::konfig::Layout;
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// The recorded identity that a stack continues, by the stack's identity.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl Renamed {
 pub async fn renamed_stacks(
     backend: &StateBackend,
     layout: &Layout,
-    known: &IndexedStates,
+    known: &Proven<IndexedStates>,
 ) -> Result<BTreeMap<StackId, StackId>, UserError> {
     // A run that has only started on a stack has not recorded anything of it yet.
     let is_recorded = |id: &StackId| {

@@ -22,7 +22,7 @@ use konverge_repo::{
     git::Repository,
     konfig::{Changes, FileTreeView, Layout, LayoutReader, LayoutRules},
 };
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// The source of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -442,7 +442,7 @@ impl OpenRevision {
     ///
     /// # Errors
     /// An input digest is unknown.
-    pub fn changed_stacks(&self, known: &IndexedStates) -> Result<Vec<&Stack>, UserError> {
+    pub fn changed_stacks(&self, known: &Proven<IndexedStates>) -> Result<Vec<&Stack>, UserError> {
         let mut changed = Vec::new();
         for stack in &self.layout.stacks {
             let recorded = known.entries.get(&stack.id);

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, path::Path};
 use crate::{OpenRevision, RunContext, StackSelector, StateBackend, Target, renamed_stacks};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, StackId},
+    model::{RepoPath, StackId, state::StackState},
 };
-use konverge_state::IndexedStates;
+use konverge_state::{IndexEntry, IndexedStates, Proven};
 
 /// Where named stacks are looked for.
 pub(crate) struct NamedStacks<'a> {
@@ -105,13 +105,25 @@ impl NamedStacks<'_> {
     }
 }
 
+/// What is recorded of a stack. `None` also if it cannot be read: then the stack fails where it is planned.
+pub async fn recorded_state(backend: &StateBackend, id: &StackId) -> Option<StackState> {
+    let prior = backend.states.load(id).await.ok().flatten();
+    prior.map(|prior| prior.state)
+}
+
+/// The target of a stack that only the states know. Its folder, by which the rules for it are found, is that of its state.
+pub fn forgotten(id: &StackId, entry: &IndexEntry, prior: Option<&StackState>) -> Target {
+    let folder = prior.map_or(&entry.folder, |prior| &prior.folder);
+    Target::forgotten(id.clone(), folder.clone())
+}
+
 /// The stacks that a selector means where there is no monorepo, so that only the states know any.
 ///
 /// # Errors
 /// A selector that means no stack; the store's.
 pub(crate) async fn recorded(
     backend: &StateBackend,
-    known: &IndexedStates,
+    known: &Proven<IndexedStates>,
     selector: &StackSelector,
 ) -> Result<Vec<Target>, UserError> {
     if let Some(id) = selector.identity()

@@ -100,6 +100,10 @@ pub async fn open_part(
     let mut states = StateStore::open(store, id, writer);
     let (services, age) = key_services::open(run, config);
     states = states.with_key_services(services);
+    let notes = Arc::clone(&run.notes);
+    states = states.telling_skipped(Arc::new(move |what: &str| {
+        notes.note(&format!("warning: {what}"))
+    }));
     let scope = if config.state.encrypt_to.is_empty() {
         SealScope::Values
     } else {
@@ -110,7 +114,7 @@ pub async fn open_part(
     let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;
     if accepts && scope == SealScope::Documents {
         run.notes.note(
-            "note: `state.accept_unmarked_until`: states are read although nobody who holds a key may have written them",
+            "note: `state.accept_unmarked_until`: documents decide although nobody who holds a key may have written them",
         );
     }
     if accepts {
@@ -138,6 +142,20 @@ pub async fn open_part(
         is_encrypted: !config.state.encrypt_to.is_empty(),
         age_recipients: age,
     })
+}
+
+/// Returns true if this run can mark what it writes, and check who wrote what it reads. Key services say later whether
+/// they unwrap a data key.
+///
+/// # Errors
+/// `state.encrypt_to` or the identity of the run is damaged.
+pub fn can_mark(run: &RunContext, config: &Config) -> Result<bool, UserError> {
+    let (services, age) = key_services::open(run, config);
+    if config.state.encrypt_to.is_empty() || !services.is_empty() {
+        return Ok(true);
+    }
+    let sealer = Sealer::new(&age, run.var(IDENTITY_VARIABLE))?;
+    Ok(sealer.is_some_and(|sealer| sealer.can_mark()))
 }
 
 /// Opens the states of a command, whose `konverge.yaml` is that of the checkout at a revision.

@@ -169,7 +169,8 @@ pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) 
             .map(|(stack, error)| serde_json::json!({"stack": stack, "error": error.message, "hints": error.hints}))
             .collect();
         let document = serde_json::json!({
-            "version": 1, "newDataKey": rekeyed.data_key, "stacks": stacks, "failed": failed,
+            "version": 1, "newDataKey": rekeyed.data_key, "stacks": stacks, "marked": rekeyed.marked,
+            "failed": failed,
         });
         self::json(&document, context);
         return u8::from(!rekeyed.failed.is_empty());
@@ -187,6 +188,10 @@ pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) 
             .hints
             .iter()
             .for_each(|hint| context.print_error(&format!("  hint: {}", log(hint))));
+    }
+    if rekeyed.marked > 0 {
+        let documents = report::plural(rekeyed.marked, "other document");
+        context.print(&format!("{documents} marked again\n"));
     }
     if rekeyed.stacks.is_empty() && rekeyed.failed.is_empty() {
         context.note("every state is encrypted to `state.encrypt_to` already");

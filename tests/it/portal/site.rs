@@ -278,7 +278,7 @@ async fn an_index_that_is_older_or_of_an_earlier_version_is_told() {
     {
         recorded.store.delete(&key).await.unwrap();
     }
-    let mut old = states.rebuild_index().await.unwrap();
+    let mut old = states.rebuild_index().await.unwrap().into_inner();
     old.drift = None;
     for entry in old.entries.values_mut() {
         entry.summary = None;

@@ -9,6 +9,7 @@ pub mod checkout;
 mod checkout_addresses;
 pub mod core_dumps;
 mod escaped_secrets;
+pub mod forged_store;
 pub mod fork_isolation;
 pub mod google_azure;
 pub mod injection;

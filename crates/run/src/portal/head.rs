@@ -9,7 +9,7 @@ use konverge_base::{
 };
 use konverge_portal::HeadFact;
 use konverge_repo::git::Repository;
-use konverge_state::IndexedStates;
+use konverge_state::{IndexedStates, Proven};
 
 /// A revision of the repository, opened once and compared with what is recorded each time.
 pub struct Head {
@@ -68,7 +68,7 @@ impl Head {
     pub(super) async fn compare(
         &self,
         backend: &StateBackend,
-        known: &IndexedStates,
+        known: &Proven<IndexedStates>,
     ) -> Result<HeadFacts, UserError> {
         let renamed = renamed_stacks::renamed_stacks(backend, &self.revision.layout, known).await?;
         let pending = pending_stacks::pending_targets(&self.revision, backend, known, &renamed).await?;

@@ -18,7 +18,7 @@ use konverge_portal::{
     StackIndex, StoppedView,
 };
 use konverge_report::plural;
-use konverge_state::{DriftCheck, IndexEntry, IndexedStates, StackSummary, StateError};
+use konverge_state::{DriftCheck, IndexEntry, IndexedStates, Proven, StackSummary, StateError};
 
 /// The number of states read concurrently.
 const AT_ONCE: usize = 32;
@@ -112,7 +112,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
 
 /// The drift of the index, or of the drift history if an earlier version wrote the index.
 async fn drift(
-    known: &IndexedStates,
+    known: &Proven<IndexedStates>,
     backend: &StateBackend,
     notices: &mut Vec<String>,
 ) -> BTreeMap<StackId, DriftCheck> {
@@ -131,7 +131,7 @@ async fn drift(
 
 /// The summary of each stack. Where the index has none, the state is read.
 async fn summaries(
-    known: &IndexedStates,
+    known: &Proven<IndexedStates>,
     backend: &StateBackend,
     notices: &mut Vec<String>,
 ) -> Result<Vec<(StackId, SummaryRead)>, UserError> {
@@ -178,7 +178,7 @@ fn row(
     id: &StackId,
     entry: &IndexEntry,
     summary: &SummaryRead,
-    known: &IndexedStates,
+    known: &Proven<IndexedStates>,
     drift: Option<&DriftCheck>,
     head: Option<&HeadFacts>,
 ) -> OverviewRow {
@@ -228,7 +228,7 @@ fn row(
 }
 
 /// The stacks of the head that nothing is recorded of.
-fn new_stacks(known: &IndexedStates, head: Option<&HeadFacts>) -> Vec<OverviewRow> {
+fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<OverviewRow> {
     let Some(head) = head else { return Vec::new() };
     let is_recorded = |id: &StackId| {
         let is_known = |id: &StackId| {

@@ -10,7 +10,7 @@ use konverge_base::{
     model::{ResourceId, StackId, claim::Claim},
 };
 use konverge_report::plural;
-use konverge_state::{IndexedStates, KeyServiceTrial, Sealing, Versioned, store};
+use konverge_state::{IndexEntry, IndexedStates, KeyServiceTrial, Sealing, Versioned, store};
 
 /// One check.
 #[derive(Debug, Clone, Serialize)]
@@ -129,7 +129,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
             format!("{more} more have a type and an id that another stack records"),
         );
     }
-    let differing = differing_entries(&backend.states.read_all().await?, &rebuilt);
+    let differing = differing_entries(&*backend.states.read_all().await?, &rebuilt);
     if differing.is_empty() {
         note(
             "index",
@@ -276,9 +276,13 @@ fn serials(numbers: &[u64]) -> String {
 
 fn differing_entries(index: &IndexedStates, states: &IndexedStates) -> Vec<String> {
     let of_index = index.entries.iter().filter(|(_, entry)| entry.is_known());
+    let recorded = |entry: &IndexEntry| (entry.serial, entry.settled_digest());
     let stale = of_index.filter(|(stack, entry)| {
         let there = states.entries.get(*stack);
-        there.and_then(konverge_state::IndexEntry::settled_digest) != entry.settled_digest()
+        match there {
+            Some(there) if !entry.open && !there.open => recorded(there) != recorded(entry),
+            _ => there.and_then(IndexEntry::settled_digest) != entry.settled_digest(),
+        }
     });
     let missing = states
         .entries

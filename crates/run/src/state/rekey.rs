@@ -14,6 +14,8 @@ pub struct Rekeyed {
     pub data_key: bool,
     /// The number of written documents by stack; stacks without any are left out.
     pub stacks: Vec<(StackId, usize)>,
+    /// The number of other documents that were marked again.
+    pub marked: usize,
     /// The stacks whose documents could not be written, and why.
     pub failed: Vec<(StackId, UserError)>,
 }
@@ -99,6 +101,7 @@ pub async fn rekey(
         }
     }
     states.save_index().await?;
+    rekeyed.marked = states.mark_again().await?;
     Ok(rekeyed)
 }
 
