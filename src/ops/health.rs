@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use konverge_base::error::UserError;
+use konverge_base::{error::UserError, model::GroupKind};
 use konverge_config::Config;
 pub use konverge_kubernetes::health::Health;
 use konverge_kubernetes::health::{self, HealthRules, HealthVerdict, Manifest, Related, documents};
@@ -52,30 +52,25 @@ pub async fn health(
 }
 
 fn related_objects(objects: &[Manifest]) -> Related {
-    let of_kind = |api: &str, kind: &str| -> Vec<Value> {
+    let of_kind = |kind: GroupKind<'_>| -> Vec<Value> {
         let matching = objects.iter().map(|document| &document.object);
         matching
-            .filter(|object| object["kind"] == kind && in_group(object, api))
+            .filter(|object| GroupKind::from_object(object) == kind)
             .cloned()
             .collect()
     };
-    let mut events = of_kind("", "Event");
-    events.extend(of_kind("events.k8s.io", "Event"));
-    let definitions = of_kind("apiextensions.k8s.io", "CustomResourceDefinition");
+    let mut events = of_kind(GroupKind::new("", "Event"));
+    events.extend(of_kind(GroupKind::new("events.k8s.io", "Event")));
+    let definitions = of_kind(GroupKind::CUSTOM_RESOURCE_DEFINITION);
     Related {
-        pods: of_kind("", "Pod"),
-        replica_sets: of_kind("apps", "ReplicaSet"),
-        storage_classes: of_kind("storage.k8s.io", "StorageClass"),
-        rollout_runs: Some(of_kind("rollout.kusionstack.io", "RolloutRun")),
+        pods: of_kind(GroupKind::POD),
+        replica_sets: of_kind(GroupKind::REPLICA_SET),
+        storage_classes: of_kind(GroupKind::STORAGE_CLASS),
+        rollout_runs: Some(of_kind(GroupKind::new("rollout.kusionstack.io", "RolloutRun"))),
         reporting: definitions.iter().filter_map(reports_status).collect(),
         events,
         now: None,
     }
-}
-
-fn in_group(object: &Value, group: &str) -> bool {
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    api_version.rsplit_once('/').map_or("", |(group, _)| group) == group
 }
 
 /// The group and kind that a CRD defines, if one of its versions has a status.

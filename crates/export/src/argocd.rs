@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use konverge_base::model::GroupKind;
 use konverge_engine::spec::graph::Edge;
 
 use crate::{
@@ -13,7 +14,6 @@ use crate::{
     names::stack_slug,
     object_text::{document_text, object_text},
     options::DeliverySource,
-    scopes::text,
 };
 
 const TARGET: &str = "argocd";
@@ -32,26 +32,24 @@ const OBEYED: [&str; 5] = [
 
 /// The groups and kinds whose health Argo CD knows by itself. An object of another kind is healthy for it as soon as it
 /// exists. Its rules in Lua for kinds of others are not counted: they change with each release.
-const HEALTH: [(&str, &str); 12] = [
-    ("", "PersistentVolumeClaim"),
-    ("", "Pod"),
-    ("", "Service"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "APIService"),
-    ("apps", "DaemonSet"),
-    ("apps", "Deployment"),
-    ("apps", "ReplicaSet"),
-    ("apps", "StatefulSet"),
-    ("autoscaling", "HorizontalPodAutoscaler"),
-    ("batch", "Job"),
-    ("networking.k8s.io", "Ingress"),
+const HEALTH: [GroupKind<'static>; 12] = [
+    GroupKind::PERSISTENT_VOLUME_CLAIM,
+    GroupKind::POD,
+    GroupKind::SERVICE,
+    GroupKind::CUSTOM_RESOURCE_DEFINITION,
+    GroupKind::API_SERVICE,
+    GroupKind::DAEMON_SET,
+    GroupKind::DEPLOYMENT,
+    GroupKind::REPLICA_SET,
+    GroupKind::STATEFUL_SET,
+    GroupKind::HORIZONTAL_POD_AUTOSCALER,
+    GroupKind::JOB,
+    GroupKind::INGRESS,
 ];
 
 /// Returns true if a wave waits until the object is ready.
 fn has_health(object: &BundleObject) -> bool {
-    let version = text(&object.body, &["apiVersion"]);
-    let group = version.split_once('/').map_or("", |(group, _)| group);
-    HEALTH.contains(&(group, object.kind()))
+    HEALTH.contains(&object.kind())
 }
 
 pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result<Exported, ExportError> {

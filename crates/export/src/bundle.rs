@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use konverge_base::{
     model::{
-        CommitId, Digest, ResourceId, StackId,
+        CommitId, Digest, GroupKind, ResourceId, StackId,
         hook::HOOK,
         masked_value,
         masked_value::join_path,
@@ -85,9 +85,9 @@ pub struct BundleObject {
 }
 
 impl BundleObject {
-    /// `kind`.
-    pub fn kind(&self) -> &str {
-        text(&self.body, &["kind"])
+    /// The kind of the object.
+    pub fn kind(&self) -> GroupKind<'_> {
+        GroupKind::from_attributes(&self.body)
     }
 
     /// `metadata.name`.
@@ -250,7 +250,7 @@ impl Bundle {
         self.objects.sort_by(|a, b| a.id.cmp(&b.id));
         for object in &mut self.objects {
             let namespace = text(&object.body, &["metadata", "namespace"]).to_owned();
-            object.file = names.name(&object.id, object.kind(), &namespace, object.name());
+            object.file = names.name(&object.id, object.kind().kind, &namespace, object.name());
         }
         self.in_clear.sort();
         self.without_namespace.sort();

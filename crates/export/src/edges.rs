@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use konverge_base::model::ResourceId;
+use konverge_base::model::{GroupKind, ResourceId};
 use konverge_engine::spec::graph::Edge;
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Helm 3's order of kinds. Helm 4 has two more at the end. Argo CD's is the same, without the first one and the
-/// `List` kinds.
+/// `List` kinds. These tools compare the name of the kind alone, whatever its group.
 const KINDS: [&str; 36] = [
     "PriorityClass",
     "Namespace",
@@ -65,7 +65,8 @@ pub(crate) enum KindOrder {
 
 impl KindOrder {
     /// Returns true if the tool creates each object of the first kind before any of the second.
-    pub(crate) fn is_before(self, first: &str, second: &str) -> bool {
+    pub(crate) fn is_before(self, first: GroupKind<'_>, second: GroupKind<'_>) -> bool {
+        let (first, second) = (first.kind, second.kind);
         let rank = |kind: &str| KINDS.iter().position(|known| *known == kind);
         match self {
             Self::Helm => {
@@ -93,26 +94,26 @@ impl KindOrder {
 }
 
 /// Kinds that are ready as soon as they exist.
-const READY_AT_ONCE: [&str; 14] = [
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ConfigMap",
-    "IngressClass",
-    "LimitRange",
-    "Namespace",
-    "NetworkPolicy",
-    "PriorityClass",
-    "Role",
-    "RoleBinding",
-    "RuntimeClass",
-    "Secret",
-    "ServiceAccount",
-    "StorageClass",
+const READY_AT_ONCE: [GroupKind<'static>; 14] = [
+    GroupKind::CLUSTER_ROLE,
+    GroupKind::CLUSTER_ROLE_BINDING,
+    GroupKind::CONFIG_MAP,
+    GroupKind::INGRESS_CLASS,
+    GroupKind::LIMIT_RANGE,
+    GroupKind::NAMESPACE,
+    GroupKind::NETWORK_POLICY,
+    GroupKind::PRIORITY_CLASS,
+    GroupKind::ROLE,
+    GroupKind::ROLE_BINDING,
+    GroupKind::RUNTIME_CLASS,
+    GroupKind::SECRET,
+    GroupKind::SERVICE_ACCOUNT,
+    GroupKind::STORAGE_CLASS,
 ];
 
 /// What sorting by kind does with an edge from an object of a kind. An edge of kinds needs the order alone; others need
 /// that the object is ready.
-pub(crate) fn sorted_by_kind(edge: &BundleEdge, first: &str, is_before: bool) -> Result<Holds, Loss> {
+pub(crate) fn sorted_by_kind(edge: &BundleEdge, first: GroupKind<'_>, is_before: bool) -> Result<Holds, Loss> {
     match (is_before, edge.kind) {
         (false, _) => Err(Loss::Order),
         (true, Edge::Order) => Ok(Holds::Created),
@@ -154,7 +155,8 @@ mod tests {
 
     #[test]
     fn only_what_both_helms_do_is_an_order() {
-        let helm = |first, second| KindOrder::Helm.is_before(first, second);
+        let kind = |kind| GroupKind::new("", kind);
+        let helm = |first, second| KindOrder::Helm.is_before(kind(first), kind(second));
         assert!(helm("Namespace", "ConfigMap") && !helm("ConfigMap", "Namespace"));
         assert!(!helm("ConfigMap", "ConfigMap") && helm("APIService", "Gateway"));
         assert!(helm("Gateway", "HTTPRoute") && !helm("HTTPRoute", "Gateway"));
@@ -167,7 +169,7 @@ mod tests {
             !helm("Gateway", "ValidatingWebhookConfiguration"),
             "Helm 4 knows one of them"
         );
-        let argo = |first, second| KindOrder::ArgoCd.is_before(first, second);
+        let argo = |first, second| KindOrder::ArgoCd.is_before(kind(first), kind(second));
         assert!(argo("Namespace", "Pod") && !argo("PriorityClass", "Pod") && !argo("Gateway", "HTTPRoute"));
     }
 }

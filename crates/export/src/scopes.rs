@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use konverge_base::model::{built_in_groups, spec::Resource};
+use konverge_base::model::{GroupKind, built_in_groups, spec::Resource};
 
 /// The scopes of the kinds of a Spec: Kubernetes' own, and those that the Spec defines.
-pub(crate) struct KindScopes<'a>(HashMap<(&'a str, &'a str), bool>);
+pub(crate) struct KindScopes<'a>(HashMap<GroupKind<'a>, bool>);
 
 /// A text at a path of an object; empty if there is none.
 pub(crate) fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
@@ -20,16 +20,10 @@ pub(crate) fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
 
 impl<'a> KindScopes<'a> {
     pub(crate) fn new(resources: &[&'a Resource]) -> Self {
-        let definitions = resources
-            .iter()
-            .map(|resource| &resource.attributes)
-            .filter(|body| text(body, &["kind"]) == "CustomResourceDefinition");
-        let kinds = definitions.map(|body| {
-            let names = (
-                text(body, &["spec", "group"]),
-                text(body, &["spec", "names", "kind"]),
-            );
-            (names, text(body, &["spec", "scope"]) != "Cluster")
+        let bodies = resources.iter().map(|resource| &resource.attributes);
+        let kinds = bodies.filter_map(|body| {
+            let is_namespaced = text(body, &["spec", "scope"]) != "Cluster";
+            Some((GroupKind::defined_by(body)?, is_namespaced))
         });
         Self(kinds.collect())
     }
@@ -37,12 +31,9 @@ impl<'a> KindScopes<'a> {
     /// Gives a namespaced object the namespace `default` if it has none, and takes that of a cluster-scoped one away.
     /// Returns false if the scope of the kind is not known.
     pub(crate) fn set_namespace(&self, body: &mut Map<String, Value>) -> bool {
-        let group = text(body, &["apiVersion"])
-            .split_once('/')
-            .map_or("", |(group, _)| group);
-        let kind = text(body, &["kind"]);
-        let own = self.0.get(&(group, kind)).copied();
-        let Some(is_namespaced) = own.or_else(|| built_in_groups::is_namespaced(group, kind)) else {
+        let kind = GroupKind::from_attributes(body);
+        let own = self.0.get(&kind).copied();
+        let Some(is_namespaced) = own.or_else(|| built_in_groups::is_namespaced(kind)) else {
             return !text(body, &["metadata", "namespace"]).is_empty();
         };
         let is_missing = text(body, &["metadata", "namespace"]).is_empty();

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use konverge_base::{
     model::{
-        Digest, ResourceId,
+        Digest, GroupKind, ResourceId,
         masked_value::{self, join_path},
         reference::{MARK, Reference, Targets},
         resolve::KnownValue,
@@ -326,8 +326,7 @@ fn copies_and_numbers(body: &Map<String, Value>) -> Vec<Why> {
             found.push(Why::Annotation(name.clone()));
         }
     }
-    let is = |key: &str, text: &str| body.get(key).and_then(Value::as_str) == Some(text);
-    if is("apiVersion", "v1") && is("kind", "Secret") {
+    if GroupKind::from_attributes(body) == GroupKind::SECRET {
         for part in ["data", "stringData"] {
             let values = body.get(part).and_then(Value::as_object).into_iter().flatten();
             let other = values.filter(|(_, value)| !(value.is_string() || value.is_null()));

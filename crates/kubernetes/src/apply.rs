@@ -31,7 +31,7 @@ use super::{
 };
 use konverge_base::{
     error::UserError,
-    model::{hook::HookTime, plan::Action, state::Recorded},
+    model::{GroupKind, hook::HookTime, plan::Action, state::Recorded},
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
 
@@ -213,7 +213,7 @@ async fn become_ready(
             }
         }
     }
-    if of.kind == "CustomResourceDefinition" {
+    if of.group_kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION {
         subject.cluster.forget_discovery().await;
     }
     completed_jobs::note(&mut recorded, &live);

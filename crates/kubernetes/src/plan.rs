@@ -31,7 +31,6 @@ use self::{
 use super::{
     api::{cluster::Cluster, clusters::Kubernetes},
     object::{
-        crd_validation,
         fetch::RawObject,
         object_ref,
         plan_item::{PlanItem, ResolveError},
@@ -39,7 +38,7 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, ResourceId, plan::Action, spec::Resource},
+    model::{ClusterName, GroupKind, ResourceId, plan::Action, spec::Resource},
 };
 use konverge_engine::runtime::{Item, Needs, PlannedResource, StackScope};
 
@@ -102,7 +101,7 @@ pub(super) async fn plan(
         match subject {
             Ok(subject) => {
                 let desired = item.desired.as_ref();
-                let defines = desired.is_some_and(|d| crd_validation::names(&d.attributes).is_some());
+                let defines = desired.is_some_and(|d| GroupKind::defined_by(&d.attributes).is_some());
                 let task = PlanTask {
                     place,
                     item,
@@ -140,7 +139,10 @@ fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
     let wanted = items.iter().filter_map(|item| item.desired.as_ref());
     let named = |resource: &Resource| {
         let named = Named {
-            kind: object_ref::text(&resource.attributes, "kind").to_owned(),
+            is_role: matches!(
+                GroupKind::from_attributes(&resource.attributes),
+                GroupKind::ROLE | GroupKind::CLUSTER_ROLE
+            ),
             name: object_ref::metadata(&resource.attributes, "name").to_owned(),
         };
         (resource.id.clone(), named)
@@ -246,7 +248,7 @@ fn absent_namespaces(
     let missing = subjects.iter().zip(found).filter(|(_, raw)| raw.is_none());
     missing
         .filter_map(|(subject, _)| subject.as_ref())
-        .filter(|subject| subject.name.kind == "Namespace" && subject.name.group.is_empty())
+        .filter(|subject| subject.name.group_kind() == GroupKind::NAMESPACE)
         .map(|subject| (subject.cluster.api.name.clone(), subject.name.name.clone()))
         .collect()
 }
@@ -256,7 +258,7 @@ fn wanted_namespaces(scope: &StackScope, items: &[Item]) -> Vec<String> {
     let wanted = items.iter().filter_map(|item| item.desired.as_ref());
     let pending = scope.pending.iter().map(|pending| &pending.resource);
     let objects = wanted.chain(pending).map(|resource| &resource.attributes);
-    let namespaces = objects.filter(|object| object_ref::text(object, "kind") == "Namespace");
+    let namespaces = objects.filter(|object| GroupKind::from_attributes(object) == GroupKind::NAMESPACE);
     namespaces
         .map(|namespace| object_ref::metadata(namespace, "name").to_owned())
         .collect()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use konverge_base::model::GroupKind;
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,8 +15,7 @@ use crate::{
 
 /// Returns true if a document is a CRD, of any API version.
 pub fn is_crd(document: &Value) -> bool {
-    let text = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default();
-    text("kind") == "CustomResourceDefinition" && text("apiVersion").starts_with("apiextensions.k8s.io/")
+    GroupKind::from_object(document) == GroupKind::CUSTOM_RESOURCE_DEFINITION
 }
 
 /// Reads the CRDs among documents: a root for each served version. Other documents are skipped, and lists are read.

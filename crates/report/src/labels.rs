@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use konverge_base::model::{
-    ResourceId,
+    GroupKind, ResourceId,
     apply_result::{ResourceOutcome, ResourceResult, StackOutcome},
     plan::{Action, ResourcePlan, StackPlan, Summary},
     policy_finding::Enforcement,
@@ -21,6 +21,11 @@ pub(crate) struct Title {
     pub name: String,
 }
 
+fn is_cluster_wide_right(api_version: &str, kind: &str) -> bool {
+    let kind = GroupKind::from_api_version(api_version, kind);
+    matches!(kind, GroupKind::CLUSTER_ROLE | GroupKind::CLUSTER_ROLE_BINDING)
+}
+
 impl Title {
     /// Parses an id of Kusion's form; an id of another form becomes the name.
     pub(crate) fn with_runtime(id: &ResourceId, runtime: RuntimeKind) -> Self {
@@ -28,8 +33,8 @@ impl Title {
         let (group, kind, name) = match (runtime, parts.as_slice()) {
             (RuntimeKind::Kubernetes, [group, kind, name]) => (*group, *kind, (*name).to_owned()),
             // Their names contain colons, as in `system:node`.
-            (RuntimeKind::Kubernetes, [group, kind @ ("ClusterRole" | "ClusterRoleBinding"), rest @ ..])
-                if !rest.is_empty() =>
+            (RuntimeKind::Kubernetes, [group, kind, rest @ ..])
+                if !rest.is_empty() && is_cluster_wide_right(group, kind) =>
             {
                 (*group, *kind, rest.join(":"))
             }

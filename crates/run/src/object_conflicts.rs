@@ -7,7 +7,7 @@ use crate::redact;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, ResourceId, StackId,
+        ClusterName, GroupKind, ResourceId, StackId,
         claim::{Claim, Marks},
         plan::{Action, Plan, ResourcePlan, StackPlan},
         review::ReviewedStack,
@@ -44,8 +44,8 @@ impl DeclaredClaims {
 /// What a planned resource would make its stack's own.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum NewClaim<'a> {
-    /// An object, by its cluster, group, kind and the rest of its id.
-    Object(&'a ClusterName, &'a str, &'a str, &'a str),
+    /// An object, by its cluster, kind and the rest of its id.
+    Object(&'a ClusterName, GroupKind<'a>, &'a str),
     Import(&'a Claim),
 }
 
@@ -56,8 +56,8 @@ impl<'a> NewClaim<'a> {
             RuntimeKind::Kubernetes if is_new => {
                 let mut parts = plan.id.as_str().splitn(3, ':');
                 let (version, kind, rest) = (parts.next()?, parts.next()?, parts.next()?);
-                let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-                Some(Self::Object(plan.cluster.as_ref()?, group, kind, rest))
+                let kind = GroupKind::from_api_version(version, kind);
+                Some(Self::Object(plan.cluster.as_ref()?, kind, rest))
             }
             RuntimeKind::Terraform => {
                 let takes_over = is_new || plan.action == Action::Update;
@@ -73,9 +73,9 @@ impl<'a> NewClaim<'a> {
 
     fn claim(&self) -> Claim {
         match self {
-            Self::Object(cluster, group, kind, rest) => Claim::Object {
+            Self::Object(cluster, of, rest) => Claim::Object {
                 cluster: (*cluster).clone(),
-                key: [*group, *kind, "", *rest].map(str::to_owned),
+                key: [of.group, of.kind, "", *rest].map(str::to_owned),
             },
             Self::Import(claim) => (*claim).clone(),
         }

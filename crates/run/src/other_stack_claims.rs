@@ -13,7 +13,7 @@ use crate::{OpenRevision, StateBackend, logins::LoginUse, spec_source::SpecSourc
 use konverge_base::{
     error::UserError,
     model::{
-        ClusterName, ResourceId, StackId,
+        ClusterName, GroupKind, ResourceId, StackId,
         claim::Claim as Outside,
         spec::{ObjectKeyRef, RuntimeKind, Spec, object_key},
         stack::Stack,
@@ -382,10 +382,9 @@ impl<'a> OwnershipLookup<'a> {
         mine: &Recorded,
         cluster: Option<&ClusterName>,
     ) -> Result<Option<StackId>, UserError> {
-        let ObjectKeyRef { group, kind, .. } = object_key(&mine.attributes);
-        match (group, kind) {
-            ("", "Namespace") => self.shares_namespace(stack, mine, cluster).await,
-            (_, "CustomResourceDefinition") => self.shares_definition(stack, mine).await,
+        match GroupKind::from_attributes(&mine.attributes) {
+            GroupKind::NAMESPACE => self.shares_namespace(stack, mine, cluster).await,
+            GroupKind::CUSTOM_RESOURCE_DEFINITION => self.shares_definition(stack, mine).await,
             _ => Ok(None),
         }
     }

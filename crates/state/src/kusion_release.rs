@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use konverge_base::{
     model::{
-        ResourceId,
+        GroupKind, ResourceId,
         masked_value::is_secret,
         spec::{Resource, RuntimeKind},
         state::{KusionRelease, Recorded},
@@ -185,7 +185,7 @@ fn text_of(value: Option<&Value>) -> &str {
 
 /// The attributes with a text for each mark of a secret.
 fn without_secrets(attributes: &Map<String, Value>) -> Map<String, Value> {
-    let is_secret_object = attributes.get("kind").is_some_and(|kind| kind == "Secret");
+    let is_secret_object = GroupKind::from_attributes(attributes) == GroupKind::SECRET;
     let entries = attributes.iter().map(|(key, value)| {
         let text = if is_secret_object && key == "data" {
             SECRET_DATA

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value, json};
 
 use konverge_base::model::{
-    ResourceId, built_in_groups,
+    GroupKind, ResourceId, built_in_groups,
     reference::Targets,
     resolve::ReferenceError,
     spec::{ObjectKeyRef, Resource, RuntimeKind, Sharing, Spec, object_key},
@@ -30,10 +30,10 @@ pub const TEST_LABEL: &str = "konverge/test";
 const KEEPING: [&str; 2] = ["konverge/keep", "konverge/protect"];
 
 /// The cluster-scoped kinds that can have another name without acting on anybody else. Classes can, too ([`classes`]).
-const MOVED_WITH_CLUSTER: [(&str, &str); 3] = [
-    ("", "Namespace"),
-    ("rbac.authorization.k8s.io", "ClusterRole"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+const MOVED_WITH_CLUSTER: [GroupKind<'static>; 3] = [
+    GroupKind::NAMESPACE,
+    GroupKind::CLUSTER_ROLE,
+    GroupKind::CLUSTER_ROLE_BINDING,
 ];
 
 /// A Spec in the namespaces of a test.
@@ -127,12 +127,11 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
 }
 
 fn is_namespaced(attributes: &Map<String, Value>) -> Option<bool> {
-    let ObjectKeyRef { group, kind, .. } = object_key(attributes);
     let is_written = attributes
         .get("metadata")
         .and_then(|metadata| metadata.get("namespace"))
         .is_some_and(|namespace| namespace.as_str().is_some_and(|namespace| !namespace.is_empty()));
-    built_in_groups::is_namespaced(group, kind).or(is_written.then_some(true))
+    built_in_groups::is_namespaced(GroupKind::from_attributes(attributes)).or(is_written.then_some(true))
 }
 
 /// Why a resource cannot be moved, if it cannot.
@@ -142,9 +141,8 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
         return Some(why.to_owned());
     }
     let object = Value::Object(resource.attributes.clone());
-    let ObjectKeyRef {
-        group, kind, name, ..
-    } = object_key(&resource.attributes);
+    let ObjectKeyRef { kind, name, .. } = object_key(&resource.attributes);
+    let of = GroupKind::from_attributes(&resource.attributes);
     if name.is_empty() || kind.is_empty() {
         return Some("it has no kind or no name".to_owned());
     }
@@ -155,20 +153,20 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
                     .to_owned(),
             );
         }
-        Some(false) if !MOVED_WITH_CLUSTER.contains(&(group, kind)) && !classes::is_class(group, kind) => {
+        Some(false) if !MOVED_WITH_CLUSTER.contains(&of) && !classes::is_class(of) => {
             return Some(format!("a {kind} acts on the whole cluster"));
         }
         Some(_) => {}
     }
-    if let Some(why) = classes::refusal(group, kind, &object) {
+    if let Some(why) = classes::refusal(of, &object) {
         return Some(why);
     }
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let aggregates = |label: &String| label.starts_with("rbac.authorization.k8s.io/aggregate-to-");
-    if kind == "ClusterRole" && labels.is_some_and(|labels| labels.keys().any(aggregates)) {
+    if of == GroupKind::CLUSTER_ROLE && labels.is_some_and(|labels| labels.keys().any(aggregates)) {
         return Some("its rights are added to other roles of the cluster".to_owned());
     }
-    if group == "rbac.authorization.k8s.io" && kind.ends_with("RoleBinding") {
+    if matches!(of, GroupKind::ROLE_BINDING | GroupKind::CLUSTER_ROLE_BINDING) {
         let subjects = object.get("subjects").and_then(Value::as_array);
         let foreign = subjects.into_iter().flatten().find(|subject| {
             text(subject, "/kind") != "ServiceAccount" || !has_namespace(spec, text(subject, "/namespace"))
@@ -180,9 +178,9 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
             ));
         }
     }
-    let fixed = match (group, kind) {
-        ("", "Service") => ["/spec/externalIPs", "/spec/loadBalancerIP"].as_slice(),
-        ("", "PersistentVolumeClaim") => &["/spec/volumeName"],
+    let fixed = match of {
+        GroupKind::SERVICE => ["/spec/externalIPs", "/spec/loadBalancerIP"].as_slice(),
+        GroupKind::PERSISTENT_VOLUME_CLAIM => &["/spec/volumeName"],
         _ => &[],
     };
     let fixed = fixed
@@ -204,11 +202,15 @@ struct Mover<'a> {
     run: &'a str,
     /// The namespaces, in the Spec and in the test.
     namespaces: BTreeMap<String, String>,
-    /// The cluster-scoped objects that are not namespaces: kind and name.
-    cluster_scoped: BTreeMap<(String, String), String>,
+    /// The cluster-scoped objects that are not namespaces: group, kind and name.
+    cluster_scoped: BTreeMap<[String; 3], String>,
     hosts: Hosts,
     targets: Targets,
     ids: HashMap<ResourceId, ResourceId>,
+}
+
+fn scoped_key(of: GroupKind<'_>, name: &str) -> [String; 3] {
+    [of.group, of.kind, name].map(str::to_owned)
 }
 
 impl<'a> Mover<'a> {
@@ -223,13 +225,13 @@ impl<'a> Mover<'a> {
         };
         for resource in &spec.resources {
             let key = object_key(&resource.attributes);
-            let (kind, name) = (key.kind, key.name);
+            let (kind, name) = (key.group_kind(), key.name);
             match (is_namespaced(&resource.attributes), kind) {
-                (Some(false), "Namespace") => {
+                (Some(false), GroupKind::NAMESPACE) => {
                     mover.namespaces.insert(name.to_owned(), suffixed(name, run));
                 }
                 (Some(false), _) => {
-                    let scoped = (kind.to_owned(), name.to_owned());
+                    let scoped = scoped_key(kind, name);
                     mover.cluster_scoped.insert(scoped, suffixed(name, run));
                 }
                 _ => {
@@ -251,11 +253,11 @@ impl<'a> Mover<'a> {
     /// Namespace and name of an object in the test. The namespace of a cluster-scoped object is empty.
     fn place(&self, attributes: &Map<String, Value>) -> (String, String) {
         let key = object_key(attributes);
-        let (kind, name) = (key.kind, key.name);
+        let (kind, name) = (key.group_kind(), key.name);
         match is_namespaced(attributes) {
-            Some(false) if kind == "Namespace" => (String::new(), self.namespaces[name].clone()),
+            Some(false) if kind == GroupKind::NAMESPACE => (String::new(), self.namespaces[name].clone()),
             Some(false) => {
-                let scoped = (kind.to_owned(), name.to_owned());
+                let scoped = scoped_key(kind, name);
                 (String::new(), self.cluster_scoped[&scoped].clone())
             }
             _ => (self.namespaces[key.namespace].clone(), name.to_owned()),
@@ -282,8 +284,8 @@ impl<'a> Mover<'a> {
         if !namespace.is_empty() {
             object["metadata"]["namespace"] = json!(namespace);
         }
-        let ObjectKeyRef { group, kind, .. } = object_key(&resource.attributes);
-        if (group, kind) == ("", "Namespace") {
+        let of = GroupKind::from_attributes(&resource.attributes);
+        if of == GroupKind::NAMESPACE {
             let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
             let mut labels = labels.cloned().unwrap_or_default();
             labels.insert(TEST_LABEL.to_owned(), json!(self.run));
@@ -295,14 +297,12 @@ impl<'a> Mover<'a> {
         {
             annotations.retain(|key, _| !KEEPING.contains(&key.as_str()));
         }
-        if group == "rbac.authorization.k8s.io" {
+        if of.group == GroupKind::RBAC {
             self.rename_rights(&mut object);
         }
         self.rename_selected_namespaces(&mut object);
         classes::rename(&mut object, &|kind, name| {
-            self.cluster_scoped
-                .get(&(kind.to_owned(), name.to_owned()))
-                .cloned()
+            self.cluster_scoped.get(&scoped_key(kind, name)).cloned()
         });
         let attributes = object.as_object().cloned().unwrap_or_default();
         let mut extensions = resource.extensions.clone();
@@ -336,10 +336,8 @@ impl<'a> Mover<'a> {
                 subject["namespace"] = json!(namespace);
             }
         }
-        let role = (
-            text(object, "/roleRef/kind").to_owned(),
-            text(object, "/roleRef/name").to_owned(),
-        );
+        let role = GroupKind::new(GroupKind::RBAC, text(object, "/roleRef/kind"));
+        let role = scoped_key(role, text(object, "/roleRef/name"));
         if let Some(name) = self.cluster_scoped.get(&role) {
             object["roleRef"]["name"] = json!(name);
         }
@@ -378,7 +376,7 @@ impl<'a> Mover<'a> {
             let mut resources = spec.resources.iter();
             resources.any(|one| {
                 let key = object_key(&one.attributes);
-                (key.group, key.kind, key.name) == ("", "Namespace", name)
+                key.group_kind() == GroupKind::NAMESPACE && key.name == name
             })
         };
         let missing = self.namespaces.iter().filter(|(name, _)| !is_defined(name));

@@ -7,6 +7,7 @@ pub mod gitlab_jenkins_scripts;
 pub mod image_build;
 pub mod import_graph;
 pub mod install;
+pub mod kinds;
 pub mod map_keys;
 pub mod messages;
 pub mod optional_toolchain;

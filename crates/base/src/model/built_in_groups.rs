@@ -1,6 +1,8 @@
 //! The API groups of Kubernetes itself. The suffix `.k8s.io` does not identify them: Gateway API, snapshots
 //! and others use it for CustomResourceDefinitions.
 
+use super::GroupKind;
+
 /// The built-in groups with a dot in their names. A group without a dot is always built in, because a
 /// CustomResourceDefinition must have one.
 const BUILT_IN: [&str; 17] = [
@@ -24,31 +26,33 @@ const BUILT_IN: [&str; 17] = [
 ];
 
 /// The cluster-scoped kinds of the built-in groups.
-const CLUSTER_SCOPED: [(&str, &str); 24] = [
-    ("", "Namespace"),
-    ("", "Node"),
-    ("", "PersistentVolume"),
-    ("rbac.authorization.k8s.io", "ClusterRole"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-    ("storage.k8s.io", "StorageClass"),
-    ("storage.k8s.io", "CSIDriver"),
-    ("storage.k8s.io", "CSINode"),
-    ("storage.k8s.io", "VolumeAttachment"),
-    ("storage.k8s.io", "VolumeAttributesClass"),
-    ("scheduling.k8s.io", "PriorityClass"),
-    ("node.k8s.io", "RuntimeClass"),
-    ("networking.k8s.io", "IngressClass"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "APIService"),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
-    ("certificates.k8s.io", "CertificateSigningRequest"),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+const CLUSTER_SCOPED: [GroupKind<'static>; 26] = [
+    GroupKind::NAMESPACE,
+    GroupKind::new("", "Node"),
+    GroupKind::PERSISTENT_VOLUME,
+    GroupKind::CLUSTER_ROLE,
+    GroupKind::CLUSTER_ROLE_BINDING,
+    GroupKind::STORAGE_CLASS,
+    GroupKind::new("storage.k8s.io", "CSIDriver"),
+    GroupKind::new("storage.k8s.io", "CSINode"),
+    GroupKind::new("storage.k8s.io", "VolumeAttachment"),
+    GroupKind::VOLUME_ATTRIBUTES_CLASS,
+    GroupKind::PRIORITY_CLASS,
+    GroupKind::RUNTIME_CLASS,
+    GroupKind::INGRESS_CLASS,
+    GroupKind::new("networking.k8s.io", "IPAddress"),
+    GroupKind::new("networking.k8s.io", "ServiceCIDR"),
+    GroupKind::CUSTOM_RESOURCE_DEFINITION,
+    GroupKind::API_SERVICE,
+    GroupKind::MUTATING_WEBHOOK_CONFIGURATION,
+    GroupKind::VALIDATING_WEBHOOK_CONFIGURATION,
+    GroupKind::new("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    GroupKind::new("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+    GroupKind::new("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+    GroupKind::new("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+    GroupKind::new("certificates.k8s.io", "CertificateSigningRequest"),
+    GroupKind::new("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+    GroupKind::new("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
 ];
 
 /// The built-in groups of which all other kinds are namespaced.
@@ -69,11 +73,11 @@ pub fn is_built_in(group: &str) -> bool {
 }
 
 /// Returns true if a kind is namespaced; `None` for an unknown kind.
-pub fn is_namespaced(group: &str, kind: &str) -> Option<bool> {
-    if CLUSTER_SCOPED.contains(&(group, kind)) {
+pub fn is_namespaced(kind: GroupKind<'_>) -> Option<bool> {
+    if CLUSTER_SCOPED.contains(&kind) {
         return Some(false);
     }
-    NAMESPACED.contains(&group).then_some(true)
+    NAMESPACED.contains(&kind.group).then_some(true)
 }
 
 #[cfg(test)]
@@ -104,9 +108,9 @@ mod tests {
 
     #[test]
     fn a_kind_is_known_by_its_group_too() {
-        assert_eq!(is_namespaced("node.k8s.io", "RuntimeClass"), Some(false));
-        assert_eq!(is_namespaced("example.com", "RuntimeClass"), None);
-        assert_eq!(is_namespaced("apps", "Deployment"), Some(true));
-        assert_eq!(is_namespaced("gateway.networking.k8s.io", "Gateway"), None);
+        assert_eq!(is_namespaced(GroupKind::new("node.k8s.io", "RuntimeClass")), Some(false));
+        assert_eq!(is_namespaced(GroupKind::new("example.com", "RuntimeClass")), None);
+        assert_eq!(is_namespaced(GroupKind::new("apps", "Deployment")), Some(true));
+        assert_eq!(is_namespaced(GroupKind::new("gateway.networking.k8s.io", "Gateway")), None);
     }
 }

@@ -16,6 +16,7 @@ pub mod diff;
 pub mod digest;
 pub mod event;
 pub mod file_source;
+pub mod group_kind;
 pub mod health;
 pub mod hook;
 pub mod ids;
@@ -52,6 +53,7 @@ pub mod watch_event;
 pub mod workspace_name;
 
 pub use digest::Digest;
+pub use group_kind::GroupKind;
 pub use ids::{ClusterName, CommitId, InvalidId, ResourceId, StackId};
 pub use notify_event::NotifyEvent;
 pub use notify_receiver::{NotifyKind, NotifyLanguage};

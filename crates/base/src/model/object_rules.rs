@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::GroupKind;
+
 /// The mutable fields in the `spec` of a StatefulSet.
 pub const MUTABLE_IN_STATEFUL_SET: [&str; 7] = [
     "replicas",
@@ -25,21 +27,19 @@ const MUTABLE_IN_POD: [&str; 4] = [
     "schedulingGates",
 ];
 
-/// Immutable paths, by API group and kind.
-const IMMUTABLE: [(&str, &str, &[&str]); 15] = [
-    ("apps", "Deployment", &["/spec/selector"]),
-    ("apps", "DaemonSet", &["/spec/selector"]),
-    ("apps", "ReplicaSet", &["/spec/selector"]),
+/// Immutable paths by kind.
+const IMMUTABLE: [(GroupKind<'static>, &[&str]); 15] = [
+    (GroupKind::DEPLOYMENT, &["/spec/selector"]),
+    (GroupKind::DAEMON_SET, &["/spec/selector"]),
+    (GroupKind::REPLICA_SET, &["/spec/selector"]),
     (
-        "batch",
-        "Job",
+        GroupKind::JOB,
         &["/spec/selector", "/spec/template", "/spec/completionMode"],
     ),
-    ("", "Service", &["/spec/clusterIP"]),
-    ("", "Secret", &["/type"]),
+    (GroupKind::SERVICE, &["/spec/clusterIP"]),
+    (GroupKind::SECRET, &["/type"]),
     (
-        "",
-        "PersistentVolume",
+        GroupKind::PERSISTENT_VOLUME,
         &[
             "/spec/csi",
             "/spec/nfs",
@@ -49,8 +49,7 @@ const IMMUTABLE: [(&str, &str, &[&str]); 15] = [
         ],
     ),
     (
-        "storage.k8s.io",
-        "StorageClass",
+        GroupKind::STORAGE_CLASS,
         &[
             "/provisioner",
             "/parameters",
@@ -58,18 +57,16 @@ const IMMUTABLE: [(&str, &str, &[&str]); 15] = [
             "/volumeBindingMode",
         ],
     ),
-    ("rbac.authorization.k8s.io", "RoleBinding", &["/roleRef"]),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding", &["/roleRef"]),
-    ("networking.k8s.io", "IngressClass", &["/spec/controller"]),
+    (GroupKind::ROLE_BINDING, &["/roleRef"]),
+    (GroupKind::CLUSTER_ROLE_BINDING, &["/roleRef"]),
+    (GroupKind::INGRESS_CLASS, &["/spec/controller"]),
     (
-        "scheduling.k8s.io",
-        "PriorityClass",
+        GroupKind::PRIORITY_CLASS,
         &["/value", "/preemptionPolicy"],
     ),
-    ("node.k8s.io", "RuntimeClass", &["/handler"]),
+    (GroupKind::RUNTIME_CLASS, &["/handler"]),
     (
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
+        GroupKind::CUSTOM_RESOURCE_DEFINITION,
         &[
             "/spec/group",
             "/spec/scope",
@@ -77,35 +74,36 @@ const IMMUTABLE: [(&str, &str, &[&str]); 15] = [
             "/spec/names/plural",
         ],
     ),
-    ("certificates.k8s.io", "CertificateSigningRequest", &["/spec"]),
+    (
+        GroupKind::new("certificates.k8s.io", "CertificateSigningRequest"),
+        &["/spec"],
+    ),
 ];
 
 /// Returns true if an object's field cannot be changed in place, by the published rules of its built-in kind.
 /// `before` is the object before the change.
 pub fn is_immutable(before: &Value, path: &str) -> bool {
-    let api_version = before["apiVersion"].as_str().unwrap_or_default();
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let kind = before["kind"].as_str().unwrap_or_default();
+    let kind = GroupKind::from_object(before);
     let in_spec = path
         .strip_prefix("/spec/")
         .and_then(|rest| rest.split('/').next());
-    match (group, kind) {
-        ("apps", "StatefulSet") => in_spec.is_some_and(|field| !MUTABLE_IN_STATEFUL_SET.contains(&field)),
-        ("", "PersistentVolumeClaim") => in_spec.is_some_and(|field| !MUTABLE_IN_CLAIM.contains(&field)),
-        ("", "Pod") => {
+    match kind {
+        GroupKind::STATEFUL_SET => in_spec.is_some_and(|field| !MUTABLE_IN_STATEFUL_SET.contains(&field)),
+        GroupKind::PERSISTENT_VOLUME_CLAIM => in_spec.is_some_and(|field| !MUTABLE_IN_CLAIM.contains(&field)),
+        GroupKind::POD => {
             let is_image =
                 path.ends_with("/image") && in_spec.is_some_and(|field| field.ends_with("ontainers"));
             !is_image && in_spec.is_some_and(|field| !MUTABLE_IN_POD.contains(&field))
         }
-        ("", "ConfigMap" | "Secret") if before["immutable"] == true => {
+        GroupKind::CONFIG_MAP | GroupKind::SECRET if before["immutable"] == true => {
             ["/data", "/binaryData", "/stringData", "/immutable", "/type"]
                 .iter()
                 .any(|field| is_within(path, field))
         }
         _ => IMMUTABLE
             .iter()
-            .filter(|rule| (rule.0, rule.1) == (group, kind))
-            .flat_map(|rule| rule.2)
+            .filter(|(of, _)| *of == kind)
+            .flat_map(|(_, fields)| *fields)
             .any(|field| is_within(path, field)),
     }
 }
@@ -152,15 +150,15 @@ fn has_no_content(value: &Value) -> bool {
 /// What is lost if the object is deleted; `None` if nothing is.
 pub fn data_loss(object: &Value) -> Option<&'static str> {
     let spec = &object["spec"];
-    match object["kind"].as_str()? {
-        "PersistentVolumeClaim" => Some("the volume's data may be deleted with the claim"),
-        "PersistentVolume" => Some("the volume is released"),
-        "Namespace" => Some("everything in the namespace is deleted"),
-        "CustomResourceDefinition" => Some("every object of this kind is deleted"),
-        "StatefulSet" if spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete" => {
+    match GroupKind::from_object(object) {
+        GroupKind::PERSISTENT_VOLUME_CLAIM => Some("the volume's data may be deleted with the claim"),
+        GroupKind::PERSISTENT_VOLUME => Some("the volume is released"),
+        GroupKind::NAMESPACE => Some("everything in the namespace is deleted"),
+        GroupKind::CUSTOM_RESOURCE_DEFINITION => Some("every object of this kind is deleted"),
+        GroupKind::STATEFUL_SET if spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete" => {
             Some("its volume claims are deleted with it")
         }
-        "StatefulSet"
+        GroupKind::STATEFUL_SET
             if spec["volumeClaimTemplates"]
                 .as_array()
                 .is_some_and(|claims| !claims.is_empty()) =>
@@ -169,7 +167,7 @@ pub fn data_loss(object: &Value) -> Option<&'static str> {
                 "its pods are terminated; its volume claims remain, and are reused only with the same templates",
             )
         }
-        "Service" if spec["type"] == "LoadBalancer" => Some("the address of its load balancer is released"),
+        GroupKind::SERVICE if spec["type"] == "LoadBalancer" => Some("the address of its load balancer is released"),
         _ => None,
     }
 }
@@ -217,5 +215,21 @@ mod tests {
         let mut map = object("v1", "ConfigMap");
         map["immutable"] = json!(true);
         assert!(is_immutable(&map, "/data/a") && !is_immutable(&map, "/metadata/labels/a"));
+    }
+
+    #[test]
+    fn only_the_kinds_of_kubernetes_hold_what_would_be_lost() {
+        let object = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "spec": {"type": "LoadBalancer", "volumeClaimTemplates": [{}]}});
+        for (api, kind) in [
+            ("v1", "PersistentVolumeClaim"),
+            ("v1", "PersistentVolume"),
+            ("v1", "Namespace"),
+            ("v1", "Service"),
+            ("apps/v1", "StatefulSet"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        ] {
+            assert!(data_loss(&object(api, kind)).is_some(), "{kind}");
+            assert_eq!(data_loss(&object("example.org/v1", kind)), None, "{kind}");
+        }
     }
 }

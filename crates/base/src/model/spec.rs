@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Digest, ResourceId, digest::DigestBuilder};
+use super::{Digest, GroupKind, ResourceId, digest::DigestBuilder};
 
 /// The runtime of a resource (`type` in the Spec).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub struct Resource {
 /// Returns true if the stacks of a project may share an object: what is generated for all of them, and the CRDs of
 /// `<project>/crd`.
 pub fn is_shared(sharing: Sharing, attributes: &Map<String, Value>) -> bool {
-    sharing == Sharing::Project || object_key(attributes).kind == "CustomResourceDefinition"
+    sharing == Sharing::Project || GroupKind::from_attributes(attributes) == GroupKind::CUSTOM_RESOURCE_DEFINITION
 }
 
 /// The identity of a Kubernetes object regardless of its version.
@@ -85,16 +85,23 @@ pub struct ObjectKeyRef<'a> {
     pub name: &'a str,
 }
 
+impl<'a> ObjectKeyRef<'a> {
+    /// The kind of the object.
+    pub fn group_kind(&self) -> GroupKind<'a> {
+        GroupKind::new(self.group, self.kind)
+    }
+}
+
 /// The identity of an object. The namespace is `default` if none is written.
 pub fn object_key(attributes: &Map<String, Value>) -> ObjectKeyRef<'_> {
     fn text(value: Option<&Value>) -> &str {
         value.and_then(Value::as_str).unwrap_or_default()
     }
     let metadata = |key: &str| attributes.get("metadata")?.get(key);
-    let group = text(attributes.get("apiVersion")).rsplit_once('/');
+    let GroupKind { group, kind } = GroupKind::from_attributes(attributes);
     ObjectKeyRef {
-        group: group.map_or("", |(group, _)| group),
-        kind: text(attributes.get("kind")),
+        group,
+        kind,
         namespace: match text(metadata("namespace")) {
             "" => "default",
             namespace => namespace,

@@ -16,7 +16,7 @@ use super::{
     token_patterns,
 };
 use crate::model::{
-    masked_value,
+    GroupKind, masked_value,
     spec::{Resource, RuntimeKind},
 };
 
@@ -123,9 +123,8 @@ pub fn mask_secret_data_at<'a>(
     object: &'a Map<String, Value>,
     places: &SecretPlaces,
 ) -> Cow<'a, Map<String, Value>> {
-    let is = |key: &str, text: &str| object.get(key).and_then(Value::as_str) == Some(text);
     let mut masked = Cow::Borrowed(object);
-    if is("kind", "Secret") && is("apiVersion", "v1") {
+    if GroupKind::from_attributes(object) == GroupKind::SECRET {
         for key in ["data", "stringData"] {
             if let Some(value) = object.get(key) {
                 let marked = mask_place(secrets, key, value);

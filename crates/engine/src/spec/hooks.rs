@@ -17,7 +17,7 @@ use self::{
 };
 use super::graph::{GraphError, ResourceGraph};
 use konverge_base::model::{
-    Digest, ResourceId,
+    Digest, GroupKind, ResourceId,
     digest::DigestBuilder,
     hook::{HOOK_STAMP, HookPurpose, HookRules, HookTask, HookTasks, HookTime},
     spec::{Resource, RuntimeKind},
@@ -212,7 +212,7 @@ fn is_workload(resource: &Resource) -> bool {
         let at = path.iter().try_fold(spec?, |value, key| value.get(key));
         at?.get("containers")?.as_array()
     };
-    let is_pod = resource.attributes.get("kind").and_then(Value::as_str) == Some("Pod");
+    let is_pod = GroupKind::from_attributes(&resource.attributes) == GroupKind::POD;
     resource.runtime == RuntimeKind::Kubernetes
         && (is_pod
             || containers(&["template", "spec"]).is_some()

@@ -10,28 +10,26 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use konverge_base::model::{
-    ResourceId,
+    GroupKind, ResourceId,
     spec::{Resource, RuntimeKind},
 };
 
 /// The name of an object: cluster, kind, namespace, name.
-type Name<'a> = (&'a str, &'a str, &'a str, &'a str);
+type Name<'a> = (&'a str, GroupKind<'a>, &'a str, &'a str);
 
 /// The pairs (dependency, dependent), in the order of the Spec.
 pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
     let objects: Vec<Object<'a>> = resources.iter().filter_map(Object::from_resource).collect();
     let mut by_name: HashMap<Name<'a>, &Object<'a>> = HashMap::new();
-    let mut by_custom_kind: HashMap<(&str, &str, &str), &Object<'a>> = HashMap::new();
+    let mut by_custom_kind: HashMap<(&str, GroupKind<'a>), &Object<'a>> = HashMap::new();
     let mut workloads: HashMap<(&str, &str), Vec<&Object<'a>>> = HashMap::new();
     for object in &objects {
         by_name.insert(
             (object.cluster, object.kind, object.namespace, object.name),
             object,
         );
-        if object.kind == "CustomResourceDefinition" {
-            let group = text(object.body, &["spec", "group"]);
-            let kind = text(object.body, &["spec", "names", "kind"]);
-            by_custom_kind.insert((object.cluster, group, kind), object);
+        if let Some(defined) = GroupKind::defined_by(object.body) {
+            by_custom_kind.insert((object.cluster, defined), object);
         }
         if object.pod_spec().is_some() {
             workloads
@@ -49,39 +47,40 @@ pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a R
         };
         let named = |kind, namespace, name| by_name.get(&(object.cluster, kind, namespace, name));
         if !object.namespace.is_empty() {
-            need(named("Namespace", "", object.namespace));
+            need(named(GroupKind::NAMESPACE, "", object.namespace));
         }
-        need(by_custom_kind.get(&(object.cluster, object.group, object.kind)));
+        need(by_custom_kind.get(&(object.cluster, object.kind)));
         for (kind, name) in object.pod_spec().map(mounted_objects).unwrap_or_default() {
             let namespace = match kind {
-                "PriorityClass" | "RuntimeClass" => "",
+                GroupKind::PRIORITY_CLASS | GroupKind::RUNTIME_CLASS => "",
                 _ => object.namespace,
             };
             need(named(kind, namespace, name));
         }
         match object.kind {
-            "PersistentVolumeClaim" => need(named(
-                "StorageClass",
+            GroupKind::PERSISTENT_VOLUME_CLAIM => need(named(
+                GroupKind::STORAGE_CLASS,
                 "",
                 text(object.body, &["spec", "storageClassName"]),
             )),
-            "RoleBinding" | "ClusterRoleBinding" => {
-                let kind = text(object.body, &["roleRef", "kind"]);
-                let namespace = if kind == "Role" { object.namespace } else { "" };
-                need(named(kind, namespace, text(object.body, &["roleRef", "name"])));
+            GroupKind::ROLE_BINDING | GroupKind::CLUSTER_ROLE_BINDING => {
+                let role = GroupKind::new(GroupKind::RBAC, text(object.body, &["roleRef", "kind"]));
+                let namespace = if role == GroupKind::ROLE {
+                    object.namespace
+                } else {
+                    ""
+                };
+                need(named(role, namespace, text(object.body, &["roleRef", "name"])));
             }
-            "HorizontalPodAutoscaler" => {
-                let kind = text(object.body, &["spec", "scaleTargetRef", "kind"]);
-                need(named(
-                    kind,
-                    object.namespace,
-                    text(object.body, &["spec", "scaleTargetRef", "name"]),
-                ));
+            GroupKind::HORIZONTAL_POD_AUTOSCALER => {
+                let target = |key: &str| text(object.body, &["spec", "scaleTargetRef", key]);
+                let kind = GroupKind::from_api_version(target("apiVersion"), target("kind"));
+                need(named(kind, object.namespace, target("name")));
             }
             _ => {}
         }
         for (namespace, name) in object.answering_services() {
-            let Some(service) = named("Service", namespace, name) else {
+            let Some(service) = named(GroupKind::SERVICE, namespace, name) else {
                 continue;
             };
             need(Some(service));
@@ -103,8 +102,7 @@ pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a R
 struct Object<'a> {
     id: &'a ResourceId,
     cluster: &'a str,
-    group: &'a str,
-    kind: &'a str,
+    kind: GroupKind<'a>,
     namespace: &'a str,
     name: &'a str,
     body: &'a Map<String, Value>,
@@ -116,7 +114,6 @@ impl<'a> Object<'a> {
             return None;
         }
         let body = &resource.attributes;
-        let version = text(body, &["apiVersion"]);
         Some(Self {
             id: &resource.id,
             cluster: resource
@@ -124,8 +121,7 @@ impl<'a> Object<'a> {
                 .get("cluster")
                 .and_then(Value::as_str)
                 .unwrap_or_default(),
-            group: version.split_once('/').map_or("", |(group, _)| group),
-            kind: text(body, &["kind"]),
+            kind: GroupKind::from_attributes(body),
             namespace: text(body, &["metadata", "namespace"]),
             name: text(body, &["metadata", "name"]),
             body,
@@ -135,10 +131,13 @@ impl<'a> Object<'a> {
     /// For a workload: the `metadata` and `spec` of its pod template as one value.
     fn template(&self) -> Option<&'a Value> {
         let path: &[&str] = match self.kind {
-            "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" | "ReplicationController" => {
-                &["spec", "template"]
-            }
-            "CronJob" => &["spec", "jobTemplate", "spec", "template"],
+            GroupKind::DEPLOYMENT
+            | GroupKind::STATEFUL_SET
+            | GroupKind::DAEMON_SET
+            | GroupKind::REPLICA_SET
+            | GroupKind::JOB
+            | GroupKind::REPLICATION_CONTROLLER => &["spec", "template"],
+            GroupKind::CRON_JOB => &["spec", "jobTemplate", "spec", "template"],
             _ => return None,
         };
         path[1..]
@@ -147,7 +146,7 @@ impl<'a> Object<'a> {
     }
 
     fn pod_spec(&self) -> Option<&'a Value> {
-        if self.kind == "Pod" {
+        if self.kind == GroupKind::POD {
             return self.body.get("spec");
         }
         self.template()?.get("spec")
@@ -168,7 +167,7 @@ impl<'a> Object<'a> {
             (field("namespace"), field("name"))
         };
         match self.kind {
-            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            GroupKind::MUTATING_WEBHOOK_CONFIGURATION | GroupKind::VALIDATING_WEBHOOK_CONFIGURATION => {
                 let webhooks = self.body.get("webhooks").and_then(Value::as_array);
                 let services = webhooks
                     .into_iter()
@@ -176,7 +175,7 @@ impl<'a> Object<'a> {
                     .filter_map(|w| w.get("clientConfig")?.get("service"));
                 services.map(place).collect()
             }
-            "APIService" => self
+            GroupKind::API_SERVICE => self
                 .body
                 .get("spec")
                 .and_then(|s| s.get("service"))
@@ -197,20 +196,20 @@ pub(super) fn service_account(pod: &Value) -> Option<&Value> {
 
 /// The objects that a pod refers to by kind and name, including optional ones: if they are in the same Spec,
 /// they come first.
-fn mounted_objects(pod: &Value) -> Vec<(&'static str, &str)> {
-    let mut found: Vec<(&'static str, Option<&Value>)> = vec![
-        ("ServiceAccount", service_account(pod)),
-        ("PriorityClass", pod.get("priorityClassName")),
-        ("RuntimeClass", pod.get("runtimeClassName")),
+fn mounted_objects(pod: &Value) -> Vec<(GroupKind<'static>, &str)> {
+    let mut found: Vec<(GroupKind<'static>, Option<&Value>)> = vec![
+        (GroupKind::SERVICE_ACCOUNT, service_account(pod)),
+        (GroupKind::PRIORITY_CLASS, pod.get("priorityClassName")),
+        (GroupKind::RUNTIME_CLASS, pod.get("runtimeClassName")),
     ];
     for secret in list(pod, "imagePullSecrets") {
-        found.push(("Secret", secret.get("name")));
+        found.push((GroupKind::SECRET, secret.get("name")));
     }
     for volume in list(pod, "volumes") {
-        found.push(("ConfigMap", volume.get("configMap").and_then(|v| v.get("name"))));
-        found.push(("Secret", volume.get("secret").and_then(|v| v.get("secretName"))));
+        found.push((GroupKind::CONFIG_MAP, volume.get("configMap").and_then(|v| v.get("name"))));
+        found.push((GroupKind::SECRET, volume.get("secret").and_then(|v| v.get("secretName"))));
         found.push((
-            "PersistentVolumeClaim",
+            GroupKind::PERSISTENT_VOLUME_CLAIM,
             volume
                 .get("persistentVolumeClaim")
                 .and_then(|v| v.get("claimName")),
@@ -220,24 +219,24 @@ fn mounted_objects(pod: &Value) -> Vec<(&'static str, &str)> {
             .into_iter()
             .flat_map(|p| list(p, "sources"));
         for source in projected {
-            found.push(("ConfigMap", source.get("configMap").and_then(|v| v.get("name"))));
-            found.push(("Secret", source.get("secret").and_then(|v| v.get("name"))));
+            found.push((GroupKind::CONFIG_MAP, source.get("configMap").and_then(|v| v.get("name"))));
+            found.push((GroupKind::SECRET, source.get("secret").and_then(|v| v.get("name"))));
         }
     }
     for container in list(pod, "initContainers").chain(list(pod, "containers")) {
         for source in list(container, "envFrom") {
             found.push((
-                "ConfigMap",
+                GroupKind::CONFIG_MAP,
                 source.get("configMapRef").and_then(|v| v.get("name")),
             ));
-            found.push(("Secret", source.get("secretRef").and_then(|v| v.get("name"))));
+            found.push((GroupKind::SECRET, source.get("secretRef").and_then(|v| v.get("name"))));
         }
         for variable in list(container, "env").filter_map(|v| v.get("valueFrom")) {
             found.push((
-                "ConfigMap",
+                GroupKind::CONFIG_MAP,
                 variable.get("configMapKeyRef").and_then(|v| v.get("name")),
             ));
-            found.push(("Secret", variable.get("secretKeyRef").and_then(|v| v.get("name"))));
+            found.push((GroupKind::SECRET, variable.get("secretKeyRef").and_then(|v| v.get("name"))));
         }
     }
     found
@@ -276,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_cron_job_has_the_pods_of_its_job() {
-        let body = json!({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {
+        let body = json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {
             "metadata": {"labels": {"app": "a"}}, "spec": {"runtimeClassName": "slow"}}}}}});
         let job = resource("job", body);
         let job = Object::from_resource(&job).unwrap();
@@ -362,38 +361,39 @@ mod tests {
 
     #[test]
     fn what_other_kinds_name_comes_first() {
-        let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "x.io/v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, "spec": spec});
+        let object = |api_version: &str, kind: &str, name: &str, spec: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "ns"}, "spec": spec});
         let resources = [
-            resource("thing", object("Thing", "t", json!({}))),
-            resource("other", object("Other", "t", json!({}))),
+            resource("thing", object("x.io/v1", "Thing", "t", json!({}))),
+            resource("other", object("x.io/v1", "Other", "t", json!({}))),
             resource(
                 "definition",
-                json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.x.io"},
+                json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.x.io"},
                     "spec": {"group": "x.io", "names": {"kind": "Thing"}}}),
             ),
             resource(
                 "claim",
-                object("PersistentVolumeClaim", "p", json!({"storageClassName": "fast"})),
+                object("v1", "PersistentVolumeClaim", "p", json!({"storageClassName": "fast"})),
             ),
             resource(
                 "class",
-                json!({"kind": "StorageClass", "metadata": {"name": "fast"}}),
+                json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}}),
             ),
             resource(
                 "scaler",
                 object(
+                    "autoscaling/v2",
                     "HorizontalPodAutoscaler",
                     "s",
-                    json!({"scaleTargetRef": {"kind": "Deployment", "name": "web"}}),
+                    json!({"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}),
                 ),
             ),
-            resource("web", object("Deployment", "web", json!({}))),
+            resource("web", object("apps/v1", "Deployment", "web", json!({}))),
             resource(
                 "api",
-                json!({"kind": "APIService", "metadata": {"name": "v1.x.io"},
+                json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.x.io"},
                     "spec": {"service": {"namespace": "ns", "name": "server"}}}),
             ),
-            resource("server", object("Service", "server", json!({}))),
+            resource("server", object("v1", "Service", "server", json!({}))),
         ];
         let pairs: Vec<_> = implicit_dependencies(&resources)
             .into_iter()
@@ -406,5 +406,24 @@ mod tests {
             ("server", "api"),
         ];
         assert_eq!(pairs, expected);
+    }
+
+    #[test]
+    fn kinds_of_other_groups_that_are_called_alike_need_nothing() {
+        let object = |api_version: &str, kind: &str, namespace: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "ns", "namespace": namespace},
+            "spec": {"template": {"spec": {"serviceAccountName": "ns", "volumes": [{"configMap": {"name": "ns"}}]}}}});
+        let resources = [
+            resource("namespace", object("tenancy.io/v1", "Namespace", Value::Null)),
+            resource("account", object("tenancy.io/v1", "ServiceAccount", "ns".into())),
+            resource("config", object("tenancy.io/v1", "ConfigMap", "ns".into())),
+            resource("job", object("batch/v1", "Job", "ns".into())),
+            resource("their-job", object("tenancy.io/v1", "Job", "ns".into())),
+            resource("real-config", object("v1", "ConfigMap", "ns".into())),
+        ];
+        let pairs: Vec<_> = implicit_dependencies(&resources)
+            .into_iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        assert_eq!(pairs, [("real-config", "job")]);
     }
 }

@@ -6,7 +6,7 @@ mod release_size;
 
 use std::collections::HashMap;
 
-use konverge_base::model::masked_value::join_path;
+use konverge_base::model::{GroupKind, masked_value::join_path};
 
 use self::{chart::Chart, release_size::release_size};
 use crate::{
@@ -45,7 +45,7 @@ pub(crate) fn export(bundle: &Bundle, options: &ChartOptions) -> Result<Exported
     };
     chart::check_version(&version)?;
     refuse(bundle, TARGET, obeyed_annotations(bundle, &OBEYED))?;
-    let is_definition = |object: &&BundleObject| object.kind() == "CustomResourceDefinition";
+    let is_definition = |object: &&BundleObject| object.kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION;
     let (definitions, others): (Vec<_>, Vec<_>) = bundle.objects.iter().partition(is_definition);
     let new =
         |name: String, objects: &[&BundleObject], keep| Chart::new(bundle, name, &version, objects, keep);

@@ -3,6 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use super::{
@@ -26,6 +27,11 @@ pub(crate) struct ResourceType {
 }
 
 impl ResourceType {
+    /// The kind, in any version.
+    pub(crate) fn group_kind(&self) -> GroupKind<'_> {
+        GroupKind::new(&self.group, &self.kind)
+    }
+
     /// `apps/v1`, `v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -129,15 +135,13 @@ impl Discovery {
     /// The kind in that version, or in the server's preferred version: the version in a state may no longer
     /// be served.
     pub(crate) fn any_version(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
-        self.exact(api_version, kind).or_else(|| {
-            let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            self.of_kind(group, kind)
-        })
+        self.exact(api_version, kind)
+            .or_else(|| self.of_kind(GroupKind::from_api_version(api_version, kind)))
     }
 
     /// The kind in the server's preferred version.
-    pub(crate) fn of_kind(&self, group: &str, kind: &str) -> Option<&Arc<ResourceType>> {
-        self.preferred.get(group)?.get(kind)
+    pub(crate) fn of_kind(&self, of: GroupKind<'_>) -> Option<&Arc<ResourceType>> {
+        self.preferred.get(of.group)?.get(of.kind)
     }
 
     /// A version of the group that does not answer: a kind that is missing from it may exist.

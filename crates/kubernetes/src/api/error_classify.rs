@@ -95,15 +95,14 @@ fn immutable_paths(status: &ApiStatus) -> Vec<String> {
     paths
 }
 
-/// Returns true if a refusal concerns an object of that kind and name: that it does not exist, or what it
-/// allows.
-pub(crate) fn is_about(error: &ApiError, kind: &str, name: &str) -> bool {
+/// Returns true if a refusal concerns an object of that name: that it does not exist, or what it allows.
+pub(crate) fn is_about(error: &ApiError, is_role: bool, name: &str) -> bool {
     let Some(status) = error.status().filter(|status| matches!(status.code, 403 | 404)) else {
         return false;
     };
     // The rules of the role decide whether a binding escalates the permissions of its author.
     let escalates = status.message.contains("attempting to grant RBAC permissions");
-    (escalates && matches!(kind, "Role" | "ClusterRole")) || holds_word(&status.message, name)
+    (escalates && is_role) || holds_word(&status.message, name)
 }
 
 /// Returns true if a text contains a name that is not part of a longer one.
@@ -182,21 +181,21 @@ mod tests {
             403,
             r#"pods "p" is forbidden: error looking up service account ns/runner: serviceaccount "runner" not found"#,
         );
-        assert!(is_about(&account, "ServiceAccount", "runner"));
-        assert!(!is_about(&account, "ServiceAccount", "run") && !is_about(&account, "ServiceAccount", ""));
+        assert!(is_about(&account, false, "runner"));
+        assert!(!is_about(&account, false, "run") && !is_about(&account, false, ""));
         let class = refused(
             403,
             r#"pods "p" is forbidden: no PriorityClass with name high was found"#,
         );
-        assert!(is_about(&class, "PriorityClass", "high"));
+        assert!(is_about(&class, false, "high"));
         let role = refused(404, r#"roles.rbac.authorization.k8s.io "reader" not found"#);
-        assert!(is_about(&role, "Role", "reader") && !is_about(&role, "Role", "reader-2"));
+        assert!(is_about(&role, true, "reader") && !is_about(&role, true, "reader-2"));
         let grants = refused(
             403,
             r#"user "u" is attempting to grant RBAC permissions not currently held"#,
         );
-        assert!(is_about(&grants, "Role", "reader") && !is_about(&grants, "ConfigMap", "c"));
-        assert!(!is_about(&refused(422, "reader is wrong"), "Role", "reader"));
+        assert!(is_about(&grants, true, "reader") && !is_about(&grants, false, "c"));
+        assert!(!is_about(&refused(422, "reader is wrong"), true, "reader"));
     }
 
     #[test]

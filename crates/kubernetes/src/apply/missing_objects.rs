@@ -17,7 +17,7 @@ use super::super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, state::Recorded},
+    model::{GroupKind, ResourceId, state::Recorded},
 };
 use konverge_engine::runtime::Item;
 
@@ -65,7 +65,7 @@ pub(crate) async fn find_missing(
             None => completed_jobs::expired_by_ttl(recorded),
         };
         if !is_there {
-            if subject.name.kind == "CustomResourceDefinition" {
+            if subject.name.group_kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION {
                 // Its kind is not served any more.
                 subject.cluster.forget_discovery().await;
             }

@@ -1,5 +1,6 @@
 //! The health of built-in kinds that need more than conventions.
 
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use super::{
@@ -11,36 +12,44 @@ use super::{
     workloads,
 };
 
+// The group of these kinds before Kubernetes 1.16. Manifests of that time are evaluated without a cluster.
+const EARLIER_DEPLOYMENT: GroupKind<'static> = GroupKind::new("extensions", "Deployment");
+const EARLIER_DAEMON_SET: GroupKind<'static> = GroupKind::new("extensions", "DaemonSet");
+const EARLIER_REPLICA_SET: GroupKind<'static> = GroupKind::new("extensions", "ReplicaSet");
+const EARLIER_INGRESS: GroupKind<'static> = GroupKind::new("extensions", "Ingress");
+
 /// The health of a built-in kind with a rule of its own.
-pub(super) fn evaluate(
-    group: &str,
-    kind: &str,
-    view: &ObjectView,
-    related: &Related,
-) -> Option<HealthVerdict> {
-    Some(match (group, kind) {
-        ("apps" | "extensions", "Deployment") => workloads::deployment(view, related),
-        ("apps", "StatefulSet") => workloads::stateful_set(view, related),
-        ("apps" | "extensions", "DaemonSet") => workloads::daemon_set(view, related),
-        ("apps" | "extensions", "ReplicaSet") | ("", "ReplicationController") => {
+pub(super) fn evaluate(of: GroupKind<'_>, view: &ObjectView, related: &Related) -> Option<HealthVerdict> {
+    Some(match of {
+        GroupKind::DEPLOYMENT | EARLIER_DEPLOYMENT => workloads::deployment(view, related),
+        GroupKind::STATEFUL_SET => workloads::stateful_set(view, related),
+        GroupKind::DAEMON_SET | EARLIER_DAEMON_SET => workloads::daemon_set(view, related),
+        GroupKind::REPLICA_SET | EARLIER_REPLICA_SET | GroupKind::REPLICATION_CONTROLLER => {
             workloads::replica_set(view, related)
         }
-        ("batch", "Job") => workloads::job(view, related),
-        ("batch", "CronJob") => workloads::cron_job(view),
-        ("", "Pod") => pods::evaluate(view, related),
-        ("", "PersistentVolumeClaim") => volume_claim(view, related),
-        ("", "PersistentVolume") => volume(view),
-        ("", "Service") => service(view),
-        ("networking.k8s.io" | "extensions", "Ingress") => ingress(view),
-        ("", "Namespace") => namespace(view),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => resource_definition(view),
-        ("apiregistration.k8s.io", "APIService") => api_service(view),
-        ("policy", "PodDisruptionBudget") => {
+        GroupKind::JOB => workloads::job(view, related),
+        GroupKind::CRON_JOB => workloads::cron_job(view),
+        GroupKind::POD => pods::evaluate(view, related),
+        GroupKind::PERSISTENT_VOLUME_CLAIM => volume_claim(view, related),
+        GroupKind::PERSISTENT_VOLUME => volume(view),
+        GroupKind::SERVICE => service(view),
+        GroupKind::INGRESS | EARLIER_INGRESS => ingress(view),
+        GroupKind::NAMESPACE => namespace(view),
+        GroupKind::CUSTOM_RESOURCE_DEFINITION => resource_definition(view),
+        GroupKind::API_SERVICE => api_service(view),
+        GroupKind::POD_DISRUPTION_BUDGET => {
             unobserved(view, true).unwrap_or_else(|| HealthVerdict::ready(""))
         }
-        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(view),
-        ("", "ConfigMap" | "Secret" | "ServiceAccount" | "Endpoints" | "LimitRange" | "ResourceQuota")
-        | ("rbac.authorization.k8s.io", _) => HealthVerdict::ready(""),
+        GroupKind::HORIZONTAL_POD_AUTOSCALER => autoscaler(view),
+        GroupKind::CONFIG_MAP
+        | GroupKind::SECRET
+        | GroupKind::SERVICE_ACCOUNT
+        | GroupKind::ENDPOINTS
+        | GroupKind::LIMIT_RANGE
+        | GroupKind::RESOURCE_QUOTA
+        | GroupKind {
+            group: GroupKind::RBAC, ..
+        } => HealthVerdict::ready(""),
         _ => return None,
     })
 }

@@ -1,6 +1,7 @@
 //! Diagnoses why a workload is not ready: the problems, probes and exits of its pods, and refusals to create
 //! them.
 
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use super::{
@@ -27,7 +28,7 @@ pub(super) fn early_failure(workload: &ObjectView, related: &Related) -> Option<
 /// `pod web-1 (and 2 more): container app: ImagePullBackOff: …`
 pub(super) fn from_pods(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     // A Job itself counts the crashes of its pods, against its back-off limit.
-    let crashes_count = workload.text("/kind") == "Job";
+    let crashes_count = workload.group_kind() == GroupKind::JOB;
     let mut stuck = stuck(&related.pods_of(workload), related);
     stuck.retain(|(_, start_problem)| !(crashes_count && start_problem.crashes));
     let more = stuck.len().saturating_sub(1);
@@ -107,9 +108,9 @@ pub enum Log {
 /// one that is not ready.
 pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
     let view = ObjectView(object);
-    let is_job = view.text("/kind") == "Job";
-    let pods = match view.text("/kind") {
-        "Pod" => vec![view],
+    let is_job = view.group_kind() == GroupKind::JOB;
+    let pods = match view.group_kind() {
+        GroupKind::POD => vec![view],
         _ => related.pods_of(&view),
     };
     let of = |pod: &ObjectView, container: &str, log: Log| FailingPod {
@@ -168,8 +169,8 @@ pub(super) fn refusal_weight(message: &str) -> WaitPolicy {
 }
 
 fn refusal(workload: &ObjectView, related: &Related) -> Option<String> {
-    let sets = match workload.text("/kind") {
-        "Deployment" => related.replica_sets_of(workload),
+    let sets = match workload.group_kind() {
+        GroupKind::DEPLOYMENT => related.replica_sets_of(workload),
         _ => Vec::new(),
     };
     let by_condition = std::iter::once(workload)
@@ -180,7 +181,7 @@ fn refusal(workload: &ObjectView, related: &Related) -> Option<String> {
         return Some(condition.lowercase_words());
     }
     let wanted = workload.number("/spec/replicas").unwrap_or(1);
-    if workload.count("/status/replicas") >= wanted && workload.text("/kind") != "Job" {
+    if workload.count("/status/replicas") >= wanted && workload.group_kind() != GroupKind::JOB {
         return None;
     }
     let event = std::iter::once(workload)

@@ -28,6 +28,7 @@ pub use related::Related;
 pub use rules::{HealthRules, RulesError};
 pub use verdict::{HealthVerdict, WaitPolicy};
 
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use object_view::ObjectView;
@@ -39,14 +40,14 @@ pub use konverge_base::model::health::Health;
 /// If a user's rule has no opinion (a script that returns nothing), the later rules apply.
 pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
-    let (group, kind) = (view.group(), view.text("/kind"));
-    if let Some(verdict) = rules.evaluate(group, kind, object, related.now()) {
+    let of = view.group_kind();
+    if let Some(verdict) = rules.evaluate(of.group, of.kind, object, related.now()) {
         return progressive::with_promotion(verdict, &view, related, rules.field_manager());
     }
     if !view.text("/metadata/deletionTimestamp").is_empty() {
         return kstatus::terminating(&view);
     }
-    builtin::evaluate(group, kind, &view, related)
+    builtin::evaluate(of, &view, related)
         .or_else(|| progressive::evaluate(&view, related, rules.field_manager()))
         .unwrap_or_else(|| kstatus::evaluate(&view, related))
 }
@@ -55,14 +56,14 @@ pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> Healt
 /// without one. A user's rule can say that an object is suspended, and not by whom.
 pub fn is_suspended_by_spec(object: &Value, rules: &HealthRules) -> bool {
     let view = ObjectView(object);
-    let (group, kind) = (view.group(), view.text("/kind"));
+    let of = view.group_kind();
     let (related, manager) = (Related::default(), rules.field_manager());
     if let Some(own) = progressive::evaluate(&view, &related, manager) {
         return own.health == Health::Suspended && !matches!(own.weight, WaitPolicy::Waiting(_));
     }
-    let own = builtin::evaluate(group, kind, &view, &related);
-    let field = match kind {
-        "Deployment" => "/spec/paused",
+    let own = builtin::evaluate(of, &view, &related);
+    let field = match of {
+        GroupKind::DEPLOYMENT => "/spec/paused",
         _ => "/spec/suspend",
     };
     let is_suspended = own.map_or(view.flag(field), |own| own.health == Health::Suspended);
@@ -72,8 +73,8 @@ pub fn is_suspended_by_spec(object: &Value, rules: &HealthRules) -> bool {
 /// As [`evaluate`], including rules in KCL.
 pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
-    let (group, kind) = (view.group(), view.text("/kind"));
-    match rules.assertions(group, kind) {
+    let of = view.group_kind();
+    match rules.assertions(of.group, of.kind) {
         Some(assertions) => {
             let verdict = assertions.evaluate(object).await;
             progressive::with_promotion(verdict, &view, related, rules.field_manager())

@@ -1,6 +1,7 @@
 //! Reads an object whose fields may be absent, null or of the wrong type, which all count as absent.
 
 use jiff::Timestamp;
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 /// An object, or a part of one.
@@ -75,11 +76,9 @@ impl<'a> ObjectView<'a> {
         self.text(pointer).parse().ok()
     }
 
-    /// The group of `apiVersion`, empty for the core group.
-    pub(super) fn group(&self) -> &'a str {
-        self.text("/apiVersion")
-            .rsplit_once('/')
-            .map_or("", |(group, _)| group)
+    /// The kind of the object.
+    pub(super) fn group_kind(&self) -> GroupKind<'a> {
+        GroupKind::from_object(self.0)
     }
 
     pub(super) fn name(&self) -> &'a str {

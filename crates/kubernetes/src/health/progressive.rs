@@ -15,12 +15,16 @@ use super::{
     promotion::{is_of_spec, waits},
     verdict::{HealthVerdict, WaitPolicy},
 };
-use konverge_base::model::apply_result::{WaitReason, Waiting};
+use konverge_base::model::{
+    GroupKind,
+    apply_result::{WaitReason, Waiting},
+};
 
 /// The health of such a rollout, whose Spec the field manager applies. `None` for any other kind, and for what the
 /// conventions of custom resources say better.
 pub(super) fn evaluate(view: &ObjectView, related: &Related, manager: &str) -> Option<HealthVerdict> {
-    match (view.group(), view.text("/kind")) {
+    let GroupKind { group, kind } = view.group_kind();
+    match (group, kind) {
         ("argoproj.io", "Rollout") => argo_rollout(view, manager),
         ("flagger.app", "Canary") => canary(view),
         ("rollouts.kruise.io", "Rollout") => kruise_rollout(view),

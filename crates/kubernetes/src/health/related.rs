@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use super::object_view::ObjectView;
@@ -45,7 +46,8 @@ impl Related {
     }
 
     pub(super) fn reports_status(&self, object: &ObjectView) -> bool {
-        let key = (object.group().to_owned(), object.text("/kind").to_owned());
+        let GroupKind { group, kind } = object.group_kind();
+        let key = (group.to_owned(), kind.to_owned());
         self.reporting.contains(&key)
     }
 
@@ -58,7 +60,7 @@ impl Related {
     /// The pods that an object controls; for a Deployment those of its newest revision, if it is known.
     pub(super) fn pods_of<'a>(&'a self, owner: &ObjectView<'a>) -> Vec<ObjectView<'a>> {
         let pods = self.pods.iter().map(ObjectView);
-        if owner.text("/kind") != "Deployment" {
+        if owner.group_kind() != GroupKind::DEPLOYMENT {
             return pods.filter(|pod| controls(owner, pod)).collect();
         }
         const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision";
@@ -79,7 +81,7 @@ impl Related {
                 let same = |field: &str, of: &str| event.text(&format!("{prefix}/{field}")) == of;
                 let uid = event.text(&format!("{prefix}/uid"));
                 let known = !uid.is_empty() && !object.text("/metadata/uid").is_empty();
-                same("kind", object.text("/kind"))
+                refers_to(event.text(&format!("{prefix}/apiVersion")), event.text(&format!("{prefix}/kind")), &object)
                     && same("name", object.name())
                     && same("namespace", object.text("/metadata/namespace"))
                     && (!known || uid == object.text("/metadata/uid"))
@@ -89,13 +91,19 @@ impl Related {
     }
 }
 
+/// Returns true if a reference is to the kind of an object. Some writers of events leave `apiVersion` out.
+fn refers_to(api_version: &str, kind: &str, object: &ObjectView) -> bool {
+    let of = object.group_kind();
+    kind == of.kind && (api_version.is_empty() || GroupKind::from_api_version(api_version, kind) == of)
+}
+
 /// Returns true if `owner` is the controller of `object`: by uid if both are known, or else by kind and name.
 pub(super) fn controls(owner: &ObjectView, object: &ObjectView) -> bool {
     let uid = owner.text("/metadata/uid");
     owner.text("/metadata/namespace") == object.text("/metadata/namespace")
         && object.list("/metadata/ownerReferences").any(|reference| {
-            let by_name =
-                reference.text("/kind") == owner.text("/kind") && reference.text("/name") == owner.name();
+            let by_name = refers_to(reference.text("/apiVersion"), reference.text("/kind"), owner)
+                && reference.text("/name") == owner.name();
             reference.flag("/controller")
                 && by_name
                 && (uid.is_empty() || reference.text("/uid").is_empty() || reference.text("/uid") == uid)

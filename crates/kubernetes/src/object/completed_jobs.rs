@@ -4,13 +4,13 @@
 use serde_json::Value;
 
 use super::object_record::{HookRun, ObjectRecord};
-use konverge_base::model::state::Recorded;
+use konverge_base::model::{GroupKind, state::Recorded};
 
 /// Returns true if an object is a Job that has completed.
 pub(crate) fn has_completed(object: &Value) -> bool {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let mut complete = conditions.filter(|condition| condition["type"] == "Complete");
-    object["kind"] == "Job" && complete.any(|condition| condition["status"] == "True")
+    GroupKind::from_object(object) == GroupKind::JOB && complete.any(|condition| condition["status"] == "True")
 }
 
 /// Records that it has completed.
@@ -37,6 +37,9 @@ pub(crate) fn may_be_gone(prior: &Recorded) -> bool {
 
 /// Returns true if the record is of a completed Job with a time to live.
 pub(crate) fn expired_by_ttl(prior: &Recorded) -> bool {
+    if GroupKind::from_attributes(&prior.attributes) != GroupKind::JOB {
+        return false;
+    }
     let spec = prior.attributes.get("spec");
     let lives_on = spec.is_none_or(|spec| spec["ttlSecondsAfterFinished"].is_null());
     !lives_on && ObjectRecord::from_recorded(prior).is_some_and(|record| record.completed)

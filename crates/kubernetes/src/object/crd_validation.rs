@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use konverge_base::model::{ClusterName, diff, masked_value};
+use konverge_base::model::{ClusterName, GroupKind, diff, masked_value};
 
 /// A CustomResourceDefinition of the plan.
 #[derive(Debug, Clone)]
@@ -48,8 +48,8 @@ impl Definition {
     }
 
     /// Returns true if it defines a kind.
-    pub(crate) fn defines(&self, group: &str, kind: &str) -> bool {
-        names(&self.body) == Some((group, kind))
+    pub(crate) fn defines(&self, kind: GroupKind<'_>) -> bool {
+        GroupKind::defined_by(&self.body) == Some(kind)
     }
 
     /// Returns true if objects may be written in that version.
@@ -104,15 +104,6 @@ impl Definition {
             set_defaults(schema, object);
         }
     }
-}
-
-/// The group and kind that a CustomResourceDefinition defines; `None` for other objects.
-pub(crate) fn names(object: &Map<String, Value>) -> Option<(&str, &str)> {
-    if object.get("kind")? != "CustomResourceDefinition" {
-        return None;
-    }
-    let spec = object.get("spec")?;
-    Some((spec["group"].as_str()?, spec["names"]["kind"].as_str()?))
 }
 
 /// Returns true if a CustomResourceDefinition defines a namespaced kind.
@@ -346,7 +337,7 @@ mod tests {
     fn definition(spec: Value) -> Definition {
         let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
         let versions = json!([{"name": "v1", "served": true, "schema": schema}, {"name": "v0", "served": false}, {"name": "v2"}]);
-        let body = json!({"kind": "CustomResourceDefinition", "spec": {"group": "a.example.com", "names": {"kind": "Thing"}, "versions": versions}});
+        let body = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"group": "a.example.com", "names": {"kind": "Thing"}, "versions": versions}});
         Definition::new(&"c".parse().unwrap(), body.as_object().unwrap(), true)
     }
 
@@ -370,7 +361,7 @@ mod tests {
                 other => panic!("{other:?}"),
             };
         let wrong = |spec: Value| check(spec, None);
-        assert!(definition.defines("a.example.com", "Thing"));
+        assert!(definition.defines(GroupKind::new("a.example.com", "Thing")));
         assert!(wrong(json!({"size": 2, "mode": "a", "labels": {"x": "y"}})).is_empty());
         assert_eq!(
             wrong(json!({"mode": "c"})),

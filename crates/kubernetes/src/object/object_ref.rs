@@ -13,7 +13,7 @@ use super::super::{
 use super::crd_validation;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{InvalidId, ResourceId, StackId, built_in_groups, spec::Resource},
+    model::{GroupKind, InvalidId, ResourceId, StackId, built_in_groups, spec::Resource},
 };
 
 /// The identity of an object in a cluster, without its version.
@@ -44,6 +44,11 @@ impl ObjectRef {
             namespace: namespace.to_owned(),
             name: metadata(object, "name").to_owned(),
         }
+    }
+
+    /// The kind of the object.
+    pub(crate) fn group_kind(&self) -> GroupKind<'_> {
+        GroupKind::new(&self.group, &self.kind)
     }
 
     /// The namespace, `None` for cluster-scoped objects.
@@ -126,29 +131,29 @@ impl<'a> Scopes<'a> {
         let mut own = HashMap::new();
         for resource in resources {
             let definition = &resource.attributes;
-            let (Some((group, kind)), Some(namespaced)) = (
-                crd_validation::names(definition),
+            let (Some(defined), Some(namespaced)) = (
+                GroupKind::defined_by(definition),
                 crd_validation::is_namespaced(definition),
             ) else {
                 continue;
             };
-            let served = discovery.and_then(|discovery| discovery.of_kind(group, kind));
+            let served = discovery.and_then(|discovery| discovery.of_kind(defined));
             if let Some(served) = served.filter(|served| served.namespaced != namespaced) {
                 return Err(another_scope(&resource.id, served, namespaced));
             }
-            own.insert((group.to_owned(), kind.to_owned()), namespaced);
+            own.insert((defined.group.to_owned(), defined.kind.to_owned()), namespaced);
         }
         Ok(Self { discovery, own })
     }
 
     fn is_namespaced(&self, api_version: &str, kind: &str) -> Option<bool> {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let served = self.discovery.and_then(|d| d.of_kind(group, kind));
-        let own = || self.own.get(&(group.to_owned(), kind.to_owned())).copied();
+        let of = GroupKind::from_api_version(api_version, kind);
+        let served = self.discovery.and_then(|d| d.of_kind(of));
+        let own = || self.own.get(&(of.group.to_owned(), of.kind.to_owned())).copied();
         served
             .map(|served| served.namespaced)
             .or_else(own)
-            .or_else(|| built_in_groups::is_namespaced(group, kind))
+            .or_else(|| built_in_groups::is_namespaced(of))
     }
 }
 
@@ -221,7 +226,7 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
     resource.id = normal_id(&id, &api_version, &kind, namespace, &name).map_err(|why| {
         refuse(why).hint("the id of a Kubernetes resource is `apiVersion:Kind[:namespace]:name`")
     })?;
-    if api_version == "v1" && kind == "Secret" {
+    if GroupKind::from_api_version(&api_version, &kind) == GroupKind::SECRET {
         string_data_to_data(&mut resource.attributes);
     }
     Ok(resource)

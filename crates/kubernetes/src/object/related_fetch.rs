@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use super::super::{
@@ -15,6 +16,8 @@ use super::super::{
     health::{FailingPod, Log, Related, culprit},
 };
 
+/// The rollouts of KusionStack.
+const KUSION_ROLLOUT: GroupKind<'static> = GroupKind::new("rollout.kusionstack.io", "Rollout");
 /// The maximum number of pods, replica sets or events per request.
 const MOST: &str = "200";
 /// The number of log lines that a failure shows.
@@ -40,14 +43,18 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
     let core = format!("/api/v1/namespaces/{}", escape(namespace));
     let apps = format!("/apis/apps/v1/namespaces/{}", escape(namespace));
     let selector = selector(&object["spec"]["selector"]);
-    match (of.group.as_str(), of.kind.as_str()) {
-        ("apps" | "batch", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job") => {
+    match of.group_kind() {
+        GroupKind::DEPLOYMENT
+        | GroupKind::STATEFUL_SET
+        | GroupKind::DAEMON_SET
+        | GroupKind::REPLICA_SET
+        | GroupKind::JOB => {
             let Some(selector) = selector else { return related };
             let selected = |path: String| ApiRequest::get(path).query("labelSelector", selector.clone());
             let (pods, sets, events) = tokio::join!(
                 list(cluster, selected(format!("{core}/pods")), "v1", "Pod"),
                 async {
-                    if of.kind == "Deployment" {
+                    if of.group_kind() == GroupKind::DEPLOYMENT {
                         list(
                             cluster,
                             selected(format!("{apps}/replicasets")),
@@ -68,7 +75,7 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
             );
             (related.pods, related.replica_sets, related.events) = (pods, sets, events);
         }
-        ("rollout.kusionstack.io", "Rollout") => {
+        KUSION_ROLLOUT => {
             let name = object["status"]["rolloutID"].as_str().unwrap_or_default();
             related.rollout_runs = Some(Vec::new());
             if !name.is_empty() {
@@ -78,7 +85,7 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
                 related.rollout_runs = Some(list(cluster, named, &api_version, "RolloutRun").await);
             }
         }
-        ("", "PersistentVolumeClaim") => {
+        GroupKind::PERSISTENT_VOLUME_CLAIM => {
             let classes = ApiRequest::get("/apis/storage.k8s.io/v1/storageclasses");
             let (classes, pods) = tokio::join!(
                 list(cluster, classes, "storage.k8s.io/v1", "StorageClass"),

@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::super::{
     api::json_ref::JsonRef,
-    object::{crd_validation, fetch::RawObject, object_ref, plan_item::PlanItem},
+    object::{fetch::RawObject, object_ref, plan_item::PlanItem},
 };
-use konverge_base::model::ClusterName;
+use konverge_base::model::{ClusterName, GroupKind};
 
 /// What is being deleted with everything inside.
 #[derive(Default)]
@@ -42,10 +42,9 @@ impl EndingContainers {
 
     /// Adds an object that an earlier batch of the plan creates, if it holds others.
     pub(super) fn add_created(&mut self, cluster: &ClusterName, object: &Map<String, Value>) {
-        let definition = crd_validation::names(object)
-            .map(|(group, kind)| Container::Definition(cluster.clone(), group.to_owned(), kind.to_owned()));
-        let is_namespace =
-            object_ref::text(object, "apiVersion") == "v1" && object_ref::text(object, "kind") == "Namespace";
+        let definition = GroupKind::defined_by(object)
+            .map(|of| Container::Definition(cluster.clone(), of.group.to_owned(), of.kind.to_owned()));
+        let is_namespace = GroupKind::from_attributes(object) == GroupKind::NAMESPACE;
         let name = || object_ref::metadata(object, "name").to_owned();
         let namespace = is_namespace.then(|| Container::Namespace(cluster.clone(), name()));
         self.created.extend(definition.or(namespace));
@@ -70,16 +69,14 @@ impl EndingContainers {
 /// The container that a live object is, if it is being deleted.
 fn container(subject: &PlanItem, raw: &RawObject) -> Option<Container> {
     let name = &subject.name;
-    if !matches!(
-        (&*name.group, &*name.kind),
-        ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition")
-    ) {
+    let kind = name.group_kind();
+    if !matches!(kind, GroupKind::NAMESPACE | GroupKind::CUSTOM_RESOURCE_DEFINITION) {
         return None;
     }
     let live = raw.parse()?;
     live.get("metadata")?.get("deletionTimestamp")?;
     let cluster = subject.cluster.api.name.clone();
-    if name.kind == "Namespace" {
+    if kind == GroupKind::NAMESPACE {
         return Some(Container::Namespace(cluster, name.name.clone()));
     }
     let spec = live.get("spec")?;

@@ -25,7 +25,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, ResourceId,
+        ClusterName, GroupKind, ResourceId,
         plan::{Action, FieldChange, ResourcePlan, Validation},
         spec::RuntimeKind,
         state::{Recorded, RuntimeRecord},
@@ -53,7 +53,8 @@ pub(super) struct ObjectPlanner<'a> {
 
 /// An object that others may depend on.
 pub(super) struct Named {
-    pub kind: String,
+    /// Its rules decide whether a binding escalates rights.
+    pub is_role: bool,
     pub name: String,
 }
 
@@ -174,7 +175,7 @@ impl ObjectPlanner<'_> {
         };
         let is_about = |id: &&ResourceId| {
             let named = self.names.get(*id);
-            named.is_some_and(|named| error_classify::is_about(error, &named.kind, &named.name))
+            named.is_some_and(|named| error_classify::is_about(error, named.is_role, &named.name))
         };
         needs.iter().filter(is_about).cloned().collect()
     }
@@ -297,7 +298,7 @@ impl ObjectPlanner<'_> {
 }
 
 pub(super) fn sent(mut body: Map<String, Value>, owner: &str) -> Map<String, Value> {
-    if object_ref::text(&body, "kind") == "Secret" && object_ref::text(&body, "apiVersion") == "v1" {
+    if GroupKind::from_attributes(&body) == GroupKind::SECRET {
         object_ref::string_data_to_data(&mut body);
     }
     object_diff::strip_server_side(&mut body);

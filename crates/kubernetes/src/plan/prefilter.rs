@@ -20,7 +20,7 @@ use crate::{
 };
 use konverge_base::{
     error::UserError,
-    model::{Digest, state::Recorded},
+    model::{Digest, GroupKind, state::Recorded},
     secrets::{mask_object_at, mask_secret_data_at},
 };
 
@@ -135,7 +135,7 @@ impl ObjectPlanner<'_> {
             return Ok(Proof::Open(Box::new(task)));
         };
         let mut draft = unchanged(Some(recorded), truth);
-        let is_read = self.scope.read.contains(&task.item.id) || task.subject.name.kind == "Secret";
+        let is_read = self.scope.read.contains(&task.item.id) || task.subject.name.group_kind() == GroupKind::SECRET;
         if let Some(raw) = task.raw.filter(|_| is_read) {
             draft.expected = Some(raw.read(&task.subject.cluster)?);
         }

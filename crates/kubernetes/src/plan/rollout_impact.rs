@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use konverge_base::model::diff;
+use konverge_base::model::{GroupKind, diff};
 
 /// A sentence for the reviewer if pods are restarted, terminated or created.
 pub(crate) fn impact(live: &Value, becomes: &Value) -> Option<String> {
-    let kind = live["kind"].as_str()?;
+    let kind = GroupKind::from_object(live);
     let spec = &live["spec"];
     let template_changed = !diff::same(&spec["template"], &becomes["spec"]["template"]);
     let count = |object: &Value| object["spec"]["replicas"].as_u64().unwrap_or(1);
     match kind {
-        "Deployment" | "StatefulSet" | "ReplicaSet" => {
+        GroupKind::DEPLOYMENT | GroupKind::STATEFUL_SET | GroupKind::REPLICA_SET => {
             let (before, after) = (count(live), count(becomes));
             let scaled = match after.cmp(&before) {
                 std::cmp::Ordering::Greater => Some(format!("starts {}", pods(after - before))),
@@ -24,7 +24,7 @@ pub(crate) fn impact(live: &Value, becomes: &Value) -> Option<String> {
             let parts: Vec<_> = restarted.into_iter().chain(scaled).collect();
             (!parts.is_empty()).then(|| parts.join("; "))
         }
-        "DaemonSet" if template_changed => {
+        GroupKind::DAEMON_SET if template_changed => {
             if becomes["spec"]["updateStrategy"]["type"] == "OnDelete" {
                 return Some("pods take the change when they are deleted (OnDelete)".to_owned());
             }
@@ -37,14 +37,14 @@ pub(crate) fn impact(live: &Value, becomes: &Value) -> Option<String> {
     }
 }
 
-fn restart(kind: &str, spec: &Value, count: u64) -> Option<String> {
-    if kind == "ReplicaSet" {
+fn restart(kind: GroupKind<'_>, spec: &Value, count: u64) -> Option<String> {
+    if kind == GroupKind::REPLICA_SET {
         return None;
     }
     if spec["paused"] == true {
         return Some("paused: no pod restarts until it is resumed".to_owned());
     }
-    let strategy = if kind == "Deployment" {
+    let strategy = if kind == GroupKind::DEPLOYMENT {
         &spec["strategy"]
     } else {
         &spec["updateStrategy"]
@@ -55,7 +55,7 @@ fn restart(kind: &str, spec: &Value, count: u64) -> Option<String> {
             pods(count)
         )),
         Some("OnDelete") => Some("pods take the change when they are deleted (OnDelete)".to_owned()),
-        _ if kind == "StatefulSet" => {
+        _ if kind == GroupKind::STATEFUL_SET => {
             let partition = strategy["rollingUpdate"]["partition"].as_u64().unwrap_or(0);
             let restarted = count.saturating_sub(partition);
             let kept = if partition > 0 {
@@ -83,7 +83,7 @@ mod tests {
     use serde_json::json;
 
     fn object(kind: &str, image: &str, replicas: u64, extra: Value) -> Value {
-        let mut object = json!({"kind": kind, "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"image": image}]}}}});
+        let mut object = json!({"apiVersion": "apps/v1", "kind": kind, "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"image": image}]}}}});
         for (key, value) in extra.as_object().unwrap() {
             object["spec"][key] = value.clone();
         }

@@ -17,6 +17,7 @@ use crate::{
 };
 use konverge_base::{
     error::UserError,
+    model::GroupKind,
     secrets::{SecretPlaces, WrittenReferences, may_refer},
 };
 use konverge_engine::runtime::{Item, StackScope};
@@ -54,9 +55,7 @@ pub(super) async fn stand_in(
     };
     let resolver = scope.references.resolver();
     let found = secret_references::stand_in(resolver, &runtime.secrets, desired, known, |attributes| {
-        if object_ref::text(attributes, "kind") == "Secret"
-            && object_ref::text(attributes, "apiVersion") == "v1"
-        {
+        if GroupKind::from_attributes(attributes) == GroupKind::SECRET {
             object_ref::string_data_to_data(attributes);
         }
     });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use konverge_base::model::{
-    built_in_groups,
+    GroupKind, built_in_groups,
     plan::Action,
     plan_document::{DocumentResource, StackDocument},
     spec::RuntimeKind,
@@ -54,8 +54,7 @@ pub(super) type Plurals = BTreeMap<(String, String), String>;
 
 /// Adds the plural of a CustomResourceDefinition.
 pub(super) fn add_plural(plurals: &mut Plurals, object: &Value) {
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    if object["kind"] != "CustomResourceDefinition" || !api_version.starts_with("apiextensions.k8s.io/") {
+    if GroupKind::from_object(object) != GroupKind::CUSTOM_RESOURCE_DEFINITION {
         return;
     }
     let spec = &object["spec"];
@@ -129,8 +128,8 @@ fn request<'d>(
         version: version.to_owned(),
         plural,
         // A Namespace is in itself, as for an API server.
-        namespace: match (group.as_str(), kind.as_str()) {
-            ("", "Namespace") => name.map(str::to_owned),
+        namespace: match GroupKind::new(&group, &kind) {
+            GroupKind::NAMESPACE => name.map(str::to_owned),
             _ => namespace.map(str::to_owned),
         },
         name: name.unwrap_or_default().to_owned(),
@@ -145,7 +144,7 @@ fn request<'d>(
 pub(super) fn namespaces(known: &Namespaces, document: &StackDocument) -> Namespaces {
     let mut namespaces = known.clone();
     for resource in &document.resources {
-        let is_namespace = |object: &&Value| object["kind"] == "Namespace" && object["apiVersion"] == "v1";
+        let is_namespace = |object: &&Value| GroupKind::from_object(object) == GroupKind::NAMESPACE;
         if let Some(object) = resource.after.as_ref().filter(is_namespace) {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let mut object = object.clone();
@@ -191,7 +190,7 @@ impl AdmissionRequest<'_> {
 
     /// Returns true for a Namespace itself.
     pub(super) fn is_namespace(&self) -> bool {
-        self.group.is_empty() && self.kind == "Namespace"
+        GroupKind::new(&self.group, &self.kind) == GroupKind::NAMESPACE
     }
 
     /// The variable `request`, without what only the API server knows.

@@ -8,6 +8,7 @@ use super::{
     rego_value::{rego_value, with_fields},
 };
 use konverge_base::model::{
+    GroupKind,
     plan::Action,
     plan_document::{DocumentChange, DocumentResource, OtherNames, StackDocument},
     spec::RuntimeKind,
@@ -126,7 +127,7 @@ pub(super) fn without_nulls(document: &StackDocument) -> Option<StackDocument> {
     let is_namespace = |object: &Option<Value>| {
         object
             .as_ref()
-            .is_some_and(|object| object["kind"] == "Namespace")
+            .is_some_and(|object| GroupKind::from_object(object) == GroupKind::NAMESPACE)
     };
     let is_object = |resource: &DocumentResource| {
         resource.runtime == RuntimeKind::Kubernetes

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use super::{
@@ -76,7 +77,7 @@ impl KnownCluster {
     /// Takes a Namespace or a definition over.
     pub(super) fn add(&mut self, of: &PolicyObject) {
         admission_request::add_plural(&mut self.plurals, &of.object);
-        if of.object["apiVersion"] == "v1" && of.object["kind"] == "Namespace" {
+        if GroupKind::from_object(&of.object) == GroupKind::NAMESPACE {
             self.namespaces.insert(of.name.clone(), of.object.clone());
         }
     }

@@ -1,12 +1,12 @@
 //! Classes: objects of the whole cluster that do nothing before somebody names them. A copy under another name touches
 //! nobody, unless it is a default, or pods that name it may evict the pods of others.
 
+use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 /// A kind of class.
 struct Class {
-    group: &'static str,
-    kind: &'static str,
+    of: GroupKind<'static>,
     /// The key by which objects name it, wherever it stands.
     key: &'static str,
     /// The annotation by which objects name it, too.
@@ -17,22 +17,19 @@ struct Class {
 
 const CLASSES: [Class; 5] = [
     Class {
-        group: "scheduling.k8s.io",
-        kind: "PriorityClass",
+        of: GroupKind::PRIORITY_CLASS,
         key: "priorityClassName",
         annotation: None,
         defaults: &["/globalDefault"],
     },
     Class {
-        group: "networking.k8s.io",
-        kind: "IngressClass",
+        of: GroupKind::INGRESS_CLASS,
         key: "ingressClassName",
         annotation: Some("kubernetes.io/ingress.class"),
         defaults: &["/metadata/annotations/ingressclass.kubernetes.io~1is-default-class"],
     },
     Class {
-        group: "storage.k8s.io",
-        kind: "StorageClass",
+        of: GroupKind::STORAGE_CLASS,
         key: "storageClassName",
         annotation: Some("volume.beta.kubernetes.io/storage-class"),
         defaults: &[
@@ -41,15 +38,13 @@ const CLASSES: [Class; 5] = [
         ],
     },
     Class {
-        group: "storage.k8s.io",
-        kind: "VolumeAttributesClass",
+        of: GroupKind::VOLUME_ATTRIBUTES_CLASS,
         key: "volumeAttributesClassName",
         annotation: None,
         defaults: &[],
     },
     Class {
-        group: "node.k8s.io",
-        kind: "RuntimeClass",
+        of: GroupKind::RUNTIME_CLASS,
         key: "runtimeClassName",
         annotation: None,
         defaults: &[],
@@ -60,37 +55,33 @@ const CLASSES: [Class; 5] = [
 const QUOTA: &str = ".storageclass.storage.k8s.io/";
 
 /// True for a kind of class.
-pub(super) fn is_class(group: &str, kind: &str) -> bool {
-    CLASSES
-        .iter()
-        .any(|class| (class.group, class.kind) == (group, kind))
+pub(super) fn is_class(of: GroupKind<'_>) -> bool {
+    CLASSES.iter().any(|class| class.of == of)
 }
 
 /// Why a class cannot be moved, if it is one and cannot.
-pub(super) fn refusal(group: &str, kind: &str, object: &Value) -> Option<String> {
-    let class = CLASSES
-        .iter()
-        .find(|class| (class.group, class.kind) == (group, kind))?;
+pub(super) fn refusal(of: GroupKind<'_>, object: &Value) -> Option<String> {
+    let class = CLASSES.iter().find(|class| class.of == of)?;
     let is_default = |path: &&&str| match object.pointer(path) {
         None | Some(Value::Null) => false,
         Some(value) => !matches!(value, Value::Bool(false)) && value.as_str() != Some("false"),
     };
     if class.defaults.iter().any(|path| is_default(&path)) {
-        return Some(format!("a default {kind} acts on the whole cluster"));
+        return Some(format!("a default {} acts on the whole cluster", of.kind));
     }
-    match kind {
+    match of {
         // Without the field, the class preempts.
-        "PriorityClass" if object.pointer("/preemptionPolicy").and_then(Value::as_str) != Some("Never") => {
+        GroupKind::PRIORITY_CLASS if object.pointer("/preemptionPolicy").and_then(Value::as_str) != Some("Never") => {
             Some("its pods may evict the pods of others: write `preemptionPolicy: Never`".to_owned())
         }
-        "IngressClass"
+        GroupKind::INGRESS_CLASS
             if object
                 .pointer("/spec/parameters")
                 .is_some_and(|value| !value.is_null()) =>
         {
             Some("its parameters are an object that is not moved".to_owned())
         }
-        "StorageClass"
+        GroupKind::STORAGE_CLASS
             if object
                 .pointer("/reclaimPolicy")
                 .is_some_and(|kept| !kept.is_null() && kept != "Delete") =>
@@ -102,24 +93,24 @@ pub(super) fn refusal(group: &str, kind: &str, object: &Value) -> Option<String>
 }
 
 /// Renames classes where a value names them. `renamed` gives the new name of a class of the Spec, by kind and name.
-pub(super) fn rename(value: &mut Value, renamed: &dyn Fn(&str, &str) -> Option<String>) {
+pub(super) fn rename(value: &mut Value, renamed: &dyn Fn(GroupKind<'_>, &str) -> Option<String>) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| rename(item, renamed)),
         Value::Object(map) => {
             for class in &CLASSES {
                 for key in [Some(class.key), class.annotation].into_iter().flatten() {
                     if let Some(Value::String(name)) = map.get_mut(key)
-                        && let Some(new) = renamed(class.kind, name)
+                        && let Some(new) = renamed(class.of, name)
                     {
                         *name = new;
                     }
                 }
             }
             // The scope of a ResourceQuota.
-            if map.get("scopeName").and_then(Value::as_str) == Some("PriorityClass") {
+            if map.get("scopeName").and_then(Value::as_str) == Some(GroupKind::PRIORITY_CLASS.kind) {
                 let values = map.get_mut("values").and_then(Value::as_array_mut);
                 for value in values.into_iter().flatten() {
-                    if let Some(new) = value.as_str().and_then(|name| renamed("PriorityClass", name)) {
+                    if let Some(new) = value.as_str().and_then(|name| renamed(GroupKind::PRIORITY_CLASS, name)) {
                         *value = Value::String(new);
                     }
                 }
@@ -128,7 +119,7 @@ pub(super) fn rename(value: &mut Value, renamed: &dyn Fn(&str, &str) -> Option<S
                 let (name, rest) = key.split_once(QUOTA)?;
                 Some((
                     key.clone(),
-                    format!("{}{QUOTA}{rest}", renamed("StorageClass", name)?),
+                    format!("{}{QUOTA}{rest}", renamed(GroupKind::STORAGE_CLASS, name)?),
                 ))
             };
             for (old, new) in map.keys().filter_map(quota).collect::<Vec<_>>() {

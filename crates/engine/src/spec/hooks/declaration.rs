@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{super::implicit_deps::service_account, error::HookError};
 use konverge_base::model::{
+    GroupKind,
     hook::{HOOK, HOOK_KEEP, HOOK_ON, HOOK_REVERSIBLE, HookRules, HookTime},
     spec::{Resource, RuntimeKind},
 };
@@ -76,7 +77,7 @@ impl HookDeclaration {
         let id = &job.id;
         let attributes = &job.attributes;
         let text = |key: &str| attributes.get(key).and_then(Value::as_str).unwrap_or_default();
-        if text("kind") != "Job" || text("apiVersion") != "batch/v1" {
+        if GroupKind::from_attributes(attributes) != GroupKind::JOB {
             return Err(HookError::NotAJob {
                 id: id.clone(),
                 kind: format!("{} {}", text("apiVersion"), text("kind")),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::declaration::{HookDeclaration, annotations};
 use konverge_base::model::{
-    ResourceId,
+    GroupKind, ResourceId,
     hook::{HookRules, HookTime},
     spec::Resource,
 };
@@ -182,7 +182,7 @@ pub(super) fn read(
         }
     }
     let time = time?;
-    if resource.attributes.get("kind").and_then(Value::as_str) != Some("Job") {
+    if GroupKind::from_attributes(&resource.attributes) != GroupKind::JOB {
         note(
             dialect.hook,
             time.word(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use konverge_base::model::GroupKind;
 use serde_json::{Map, Value};
 
 use super::{
@@ -18,16 +19,14 @@ pub struct CrdSchemas {
 impl CrdSchemas {
     /// Adds an object if it is a CustomResourceDefinition.
     pub fn add(&mut self, object: &Map<String, Value>) {
-        let is = |key: &str, value: &str| object.get(key).and_then(Value::as_str) == Some(value);
-        let Some(spec) = object.get("spec") else {
+        let (Some(spec), Some(GroupKind { group, kind })) = (object.get("spec"), GroupKind::defined_by(object))
+        else {
             return;
         };
-        if !is("kind", "CustomResourceDefinition") || !is("apiVersion", "apiextensions.k8s.io/v1") {
+        // The schema of the earlier version stands elsewhere.
+        if object.get("apiVersion").and_then(Value::as_str) != Some("apiextensions.k8s.io/v1") {
             return;
         }
-        let (Some(group), Some(kind)) = (spec["group"].as_str(), spec["names"]["kind"].as_str()) else {
-            return;
-        };
         for version in spec["versions"].as_array().into_iter().flatten() {
             let Some(name) = version["name"].as_str() else {
                 continue;

@@ -10,14 +10,14 @@ use crate::{
         error_classify::{self, RefusalCause},
     },
     object::{
-        crd_validation::{self, Check, Definition},
+        crd_validation::{Check, Definition},
         object_ref,
         plan_item::PlanItem,
     },
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, built_in_groups, plan::Validation},
+    model::{ClusterName, GroupKind, built_in_groups, plan::Validation},
 };
 use konverge_engine::runtime::Item;
 
@@ -29,7 +29,7 @@ impl ObjectPlanner<'_> {
         object: &Map<String, Value>,
         changes: bool,
     ) {
-        if crd_validation::names(object).is_some() {
+        if GroupKind::defined_by(object).is_some() {
             self.definitions.push(Definition::new(cluster, object, changes));
         }
     }
@@ -40,7 +40,7 @@ impl ObjectPlanner<'_> {
         let mut definitions = self.definitions.iter();
         definitions.find(|definition| {
             definition.cluster == subject.cluster.api.name
-                && definition.defines(&name.group, &name.kind)
+                && definition.defines(name.group_kind())
                 && (definition.changes || subject.of.is_none())
         })
     }

@@ -16,7 +16,7 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{
-        masked_value,
+        GroupKind, masked_value,
         object_rules::{self, MUTABLE_IN_STATEFUL_SET},
         plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
@@ -102,7 +102,7 @@ impl ObjectPlanner<'_> {
     /// Returns true if the set is only recreated around its pods, because only its volumes grow and the
     /// server accepts that.
     async fn expand(&self, subject: &PlanItem, draft: &mut DraftPlan, live: &Value, becomes: &Value) -> bool {
-        let is_set = subject.name.kind == "StatefulSet" && subject.name.group == "apps";
+        let is_set = subject.name.group_kind() == GroupKind::STATEFUL_SET;
         let forcing = forced_by(subject, vec!["/spec".to_owned()], &draft.changes);
         if !is_set || forcing != ["/spec/volumeClaimTemplates"] {
             return false;
@@ -136,14 +136,15 @@ impl ObjectPlanner<'_> {
 fn is_left_behind(subject: &PlanItem, change: &FieldChange) -> bool {
     let is_ours = !matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
     // Every Job has its own UID in its selector and in the labels of its pods.
-    let is_uid = subject.name.kind == "Job" && change.to.as_ref().is_some_and(masked_value::is_unknown);
+    let is_job = subject.name.group_kind() == GroupKind::JOB;
+    let is_uid = is_job && change.to.as_ref().is_some_and(masked_value::is_unknown);
     !is_ours && (change.to.is_none() || is_uid)
 }
 
 /// The server names the whole `spec` of a StatefulSet if one of its fields is immutable: the changes show
 /// which.
 fn forced_by(subject: &PlanItem, paths: Vec<String>, changes: &[FieldChange]) -> Vec<String> {
-    if subject.name.kind != "StatefulSet" || paths != ["/spec"] {
+    if subject.name.group_kind() != GroupKind::STATEFUL_SET || paths != ["/spec"] {
         return paths;
     }
     let is_forcing = |path: &&str| {

@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use konverge_base::model::masked_value::{is_unknown, unknown};
+use konverge_base::model::{
+    GroupKind,
+    masked_value::{is_unknown, unknown},
+};
 
 /// The prefix of the volume that the server adds to each Pod; the rest is random.
 const TOKEN_VOLUME: &str = "kube-api-access-";
@@ -41,10 +44,10 @@ fn without_versions(mut object: Value) -> Value {
 /// live object does not have.
 pub(super) fn mark(dry: &mut Value, asked: &Value, live: Option<&Value>) {
     let live = live.unwrap_or(&Value::Null);
-    match dry["kind"].as_str().unwrap_or_default() {
-        "Service" => mark_service(&mut dry["spec"], &asked["spec"], &live["spec"]),
-        "Job" => mark_job(&mut dry["spec"], &asked["spec"], &live["spec"]),
-        "Pod" => mark_pod(&mut dry["spec"], &live["spec"]),
+    match GroupKind::from_object(dry) {
+        GroupKind::SERVICE => mark_service(&mut dry["spec"], &asked["spec"], &live["spec"]),
+        GroupKind::JOB => mark_job(&mut dry["spec"], &asked["spec"], &live["spec"]),
+        GroupKind::POD => mark_pod(&mut dry["spec"], &live["spec"]),
         _ => {}
     }
 }
@@ -116,7 +119,7 @@ fn mark_pod(dry: &mut Value, live: &Value) {
 /// Removes from a trial under a temporary name what the live object holds and no second object may hold at
 /// the same time.
 pub(super) fn give_up_held(trial: &mut Value, live: &Value) {
-    if trial["kind"] != "Service" || trial["apiVersion"] != "v1" {
+    if GroupKind::from_object(trial) != GroupKind::SERVICE {
         return;
     }
     let (trial, live) = (&mut trial["spec"], &live["spec"]);
@@ -145,7 +148,7 @@ pub(super) fn give_up_held(trial: &mut Value, live: &Value) {
 
 /// Restores what was removed for a trial in its answer.
 pub(super) fn put_back_held(answer: &mut Value, asked: &Value) {
-    if answer["kind"] != "Service" || answer["apiVersion"] != "v1" {
+    if GroupKind::from_object(answer) != GroupKind::SERVICE {
         return;
     }
     let (answer, asked) = (&mut answer["spec"], &asked["spec"]);
@@ -223,7 +226,7 @@ mod tests {
         let volumes = json!([{"name": "kube-api-access-x7x"}, {"name": "data"}]);
         let mounts = json!([{"name": "kube-api-access-x7x", "mountPath": "/var/run"}]);
         let mut dry =
-            json!({"kind": "Pod", "spec": {"volumes": volumes, "containers": [{"volumeMounts": mounts}]}});
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": volumes, "containers": [{"volumeMounts": mounts}]}});
         let live = dry.clone();
         mark(&mut dry, &Value::Null, Some(&live));
         assert_eq!(dry, live);
@@ -233,6 +236,17 @@ mod tests {
             &dry["spec"]["containers"][0]["volumeMounts"][0]["name"]
         ));
         assert_eq!(dry["spec"]["volumes"][1]["name"], "data");
+    }
+
+    #[test]
+    fn a_custom_resource_generates_nothing() {
+        for kind in ["Service", "Job", "Pod"] {
+            let dry = json!({"apiVersion": "example.com/v1", "kind": kind,
+                "spec": {"clusterIP": "10.0.0.7", "template": {}, "volumes": [{"name": "kube-api-access-x7x"}]}});
+            let mut marked = dry.clone();
+            mark(&mut marked, &Value::Null, None);
+            assert_eq!(marked, dry, "{kind}");
+        }
     }
 
     #[test]
