@@ -49,6 +49,9 @@ pub struct Args {
     /// Leave out what the tool cannot carry, and list it in konverge.json; may be repeated
     #[arg(long, value_enum, value_name = "WHAT")]
     leave_out: Vec<LeftOutKind>,
+    /// Carry data of a Secret as it is where another text holds it: a resource and a path in it; may be repeated
+    #[arg(long, value_name = "ID/PATH")]
+    in_clear: Vec<String>,
     /// The name of the chart; default: the stack's
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -191,7 +194,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             context.note(&format!("{}: warning: {}", stack.id, log(&without_secrets(note))));
         }
         let target = args.target(&stack.id, &delivery)?;
-        let exported = match export::wrap(stack, &target, leave_out) {
+        let exported = match export::wrap(stack, &target, leave_out, &args.in_clear) {
             Ok(exported) => exported,
             Err(failure) => {
                 failures.push((stack.id.clone(), failure));
@@ -338,7 +341,7 @@ fn note_losses(context: &CliContext, document: &Document) {
     }
     for place in &document.in_clear {
         note(format!(
-            "carried in clear although it is called like a secret: {} at {}",
+            "carried in clear although it looks like a secret: {} at {}",
             place.id,
             log(&place.path)
         ));

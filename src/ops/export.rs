@@ -41,12 +41,14 @@ pub fn wrap(
     stack: &CompiledStack,
     target: &ExportTarget,
     leave_out: LeaveOut,
+    in_clear: &[String],
 ) -> Result<Exported, UserError> {
     let request = BundleRequest {
         stack: &stack.id,
         commit: stack.commit.as_ref(),
         spec: &stack.spec,
         leave_out,
+        in_clear,
         target: target.name(),
     };
     Ok(export(&Bundle::new(&request)?, target)?)

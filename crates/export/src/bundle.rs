@@ -22,7 +22,8 @@ use crate::{
     names::ObjectNames,
     object_text::sorted_map,
     scopes::{KindScopes, text},
-    values::{ValueFinder, ValuePlace, holds_secret_data, without_secret_data},
+    secret_copies::SecretCopies,
+    values::{ValueFinder, ValuePlace, holds_secret_data},
 };
 
 /// What is left out on request. Each resource is listed.
@@ -63,6 +64,9 @@ pub struct BundleRequest<'a> {
     pub spec: &'a Spec,
     /// What is left out.
     pub leave_out: LeaveOut,
+    /// The places whose copies of data of Secrets are carried as they are: each a resource and a path (RFC 6901), such as
+    /// `v1:ConfigMap:shop:web/data/url`.
+    pub in_clear: &'a [String],
     /// The name of the target, for errors.
     pub target: &'static str,
 }
@@ -145,7 +149,7 @@ pub struct Bundle {
     pub(crate) open_edges: Vec<BundleEdge>,
     /// What is left out, and why.
     pub left_out: Vec<OmittedResource>,
-    /// The places of values that are called like secrets, and are carried as the Spec has them.
+    /// The places of values that look like secrets, and are carried as the Spec has them.
     pub in_clear: Vec<(ResourceId, String)>,
     /// The objects whose namespace is that of the tool that applies them.
     pub without_namespace: Vec<ResourceId>,
@@ -168,8 +172,9 @@ impl Bundle {
             .for_each(|resource| sorter.sort(resource, request.leave_out));
         let cluster = one_cluster(request.stack, sorter.kept.values().copied())?;
         let carried = sorter.kept.values();
+        let copies = SecretCopies::find(&resources);
         let carried =
-            carried.map(|resource| resource.with(without_secret_data(&resource.attributes)).digest());
+            carried.map(|resource| resource.with(copies.without_data(&resource.attributes)).digest());
         let digest = Digest::of_set(carried);
         let mut bundle = Self {
             stack: request.stack.clone(),
@@ -184,7 +189,8 @@ impl Bundle {
             without_namespace: Vec::new(),
         };
         let mut refusals = sorter.refusals;
-        bundle.add_objects(&graph, &sorter.kept, &mut refusals);
+        let finder = ValueFinder::new(graph.ids(), &bundle.digest, copies, request.in_clear);
+        bundle.add_objects(&graph, &sorter.kept, finder, &mut refusals);
         if !refusals.is_empty() {
             refusals.sort();
             return Err(ExportError::Refused {
@@ -207,11 +213,11 @@ impl Bundle {
         &mut self,
         graph: &ResourceGraph,
         kept: &BTreeMap<&ResourceId, &Resource>,
+        mut finder: ValueFinder,
         refusals: &mut Vec<ExportRefusal>,
     ) {
         let scopes = KindScopes::new(&kept.values().copied().collect::<Vec<_>>());
         let secrets = Secrets::new(HashKey::random());
-        let mut finder = ValueFinder::new(graph.ids(), &self.digest);
         let mut levels: HashMap<&ResourceId, usize> = HashMap::new();
         for id in graph.order() {
             let Some(resource) = kept.get(id) else { continue };
@@ -232,8 +238,9 @@ impl Bundle {
             let level = level.max().unwrap_or_default();
             levels.insert(id, level);
             let marked = Value::Object(mask_object(&secrets, &filled.body).into_owned());
-            let mut shown = Vec::new();
-            marks(&marked, String::new(), &mut shown);
+            let mut shown = filled.in_clear;
+            let whole = Value::Object(filled.body.clone());
+            masked_places(&whole, &marked, String::new(), &mut shown);
             shown.retain(|path| !filled.places.iter().any(|place| place.path == *path));
             self.in_clear
                 .extend(shown.into_iter().map(|path| (id.clone(), path)));
@@ -253,6 +260,7 @@ impl Bundle {
             object.file = names.name(&object.id, object.kind().kind, &namespace, object.name());
         }
         self.in_clear.sort();
+        self.in_clear.dedup();
         self.without_namespace.sort();
     }
 
@@ -341,17 +349,21 @@ fn one_cluster<'a>(
     }
 }
 
-/// The paths of the markers of secrets.
-fn marks(value: &Value, path: String, found: &mut Vec<String>) {
-    match value {
-        _ if masked_value::is_secret(value) => found.push(path),
-        Value::Object(map) => map
-            .iter()
-            .for_each(|(key, value)| marks(value, join_path(&path, key), found)),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .for_each(|(at, value)| marks(value, format!("{path}/{at}"), found)),
-        _ => {}
+/// The paths of the values that masking replaces, as a whole or in part.
+fn masked_places(value: &Value, masked: &Value, path: String, found: &mut Vec<String>) {
+    match (value, masked) {
+        _ if value == masked => {}
+        (Value::Object(map), Value::Object(new)) if !masked_value::is_secret(masked) => {
+            for (key, value) in map {
+                let new = new.get(key).unwrap_or(&Value::Null);
+                masked_places(value, new, join_path(&path, key), found);
+            }
+        }
+        (Value::Array(items), Value::Array(new)) if items.len() == new.len() => {
+            for (at, (value, new)) in items.iter().zip(new).enumerate() {
+                masked_places(value, new, format!("{path}/{at}"), found);
+            }
+        }
+        _ => found.push(path),
     }
 }

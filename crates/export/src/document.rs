@@ -37,7 +37,7 @@ pub struct Document {
     /// The resources that are left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<OmittedResource>,
-    /// The values that are called like secrets, and stand in the files.
+    /// The values that look like secrets, and stand in the files as they are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub in_clear: Vec<Place>,
     /// The objects that get the namespace of the tool, because neither the Spec nor their kind says one.

@@ -113,7 +113,11 @@ const READY_AT_ONCE: [GroupKind<'static>; 14] = [
 
 /// What sorting by kind does with an edge from an object of a kind. An edge of kinds needs the order alone; others need
 /// that the object is ready.
-pub(crate) fn sorted_by_kind(edge: &BundleEdge, first: GroupKind<'_>, is_before: bool) -> Result<Holds, Loss> {
+pub(crate) fn sorted_by_kind(
+    edge: &BundleEdge,
+    first: GroupKind<'_>,
+    is_before: bool,
+) -> Result<Holds, Loss> {
     match (is_before, edge.kind) {
         (false, _) => Err(Loss::Order),
         (true, Edge::Order) => Ok(Holds::Created),

@@ -8,6 +8,8 @@ use konverge_base::{
 };
 use konverge_engine::spec::graph::GraphError;
 
+use crate::values::place_name;
+
 /// The error of an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -71,6 +73,8 @@ pub enum Why {
     Unknown(String, String),
     /// It holds data of a Secret, at this path.
     SecretData(String),
+    /// It holds a copy of data of a Secret: its path, and the place in the Secret.
+    SecretCopy(String, String),
     /// A value of a Secret is not a string.
     NotText(String),
     /// A reference cannot be read, or cannot stand where it stands.
@@ -100,6 +104,12 @@ impl fmt::Display for Why {
                 name.escape_debug()
             ),
             Self::SecretData(path) => write!(f, "holds data of a Secret at `{}`", path.escape_debug()),
+            Self::SecretCopy(path, of) => write!(
+                f,
+                "holds at `{}` the data of a Secret that stands at `{}`",
+                path.escape_debug(),
+                of.escape_debug()
+            ),
             Self::NotText(path) => write!(
                 f,
                 "has a value at `{}` that must be a string",
@@ -122,6 +132,19 @@ impl fmt::Display for Why {
     }
 }
 
+impl ExportRefusal {
+    fn hint(&self) -> String {
+        match &self.why {
+            Why::SecretCopy(path, _) => format!(
+                "let the pod take it from the Secret (`valueFrom.secretKeyRef`, `envFrom`, a volume); or, if everyone may read it, \
+                 carry it as it is with `--in-clear '{}'`",
+                place_name(&self.id, path).escape_debug()
+            ),
+            why => why.hint().to_owned(),
+        }
+    }
+}
+
 impl Why {
     fn hint(&self) -> &'static str {
         match self {
@@ -132,6 +155,7 @@ impl Why {
             Self::SecretData(_) => {
                 "a Helm chart takes the data from its user: `konverge export helm`; `--leave-out secrets` leaves the Secrets out and lists them"
             }
+            Self::SecretCopy(..) => "let the pod take it from the Secret",
             Self::NotText(_) => "write the value as text",
             Self::Reference(_) => "write the reference as the page on the Spec shows",
             Self::NotAnObject(_) => {
@@ -162,7 +186,7 @@ impl From<ExportError> for UserError {
         match &error {
             ExportError::Graph(graph) => graph.clone().into(),
             ExportError::Refused { refusals, .. } => {
-                let mut hints: Vec<_> = refusals.iter().map(|refusal| refusal.why.hint()).collect();
+                let mut hints: Vec<_> = refusals.iter().map(ExportRefusal::hint).collect();
                 hints.sort_unstable();
                 hints.dedup();
                 hints.into_iter().fold(failure(ErrorKind::Spec), UserError::hint)

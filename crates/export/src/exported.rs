@@ -6,7 +6,7 @@ use crate::{
     bundle::Bundle,
     document::Document,
     error::{ExportError, ExportRefusal, Why},
-    values::{ValueGroup, ValuePlace},
+    values::{ValueGroup, ValuePlace, place_name},
 };
 
 /// Files by their path, with `/` between folders.
@@ -49,6 +49,9 @@ pub(crate) fn unknown_values(bundle: &Bundle, takes: &dyn Fn(&ValuePlace) -> boo
         place.values().map(|value| ExportRefusal {
             id: id.clone(),
             why: match value.group {
+                ValueGroup::Secrets if value.name != place_name(id, &place.path) => {
+                    Why::SecretCopy(place.path.clone(), value.name.clone())
+                }
                 ValueGroup::Secrets => Why::SecretData(place.path.clone()),
                 ValueGroup::References => Why::Unknown(place.path.clone(), value.name.clone()),
             },

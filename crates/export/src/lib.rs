@@ -19,6 +19,7 @@ mod oam;
 mod object_text;
 mod options;
 mod scopes;
+mod secret_copies;
 mod target;
 mod values;
 
@@ -29,4 +30,4 @@ pub use exported::{Exported, Files};
 pub use names::stack_slug;
 pub use options::{ChartOptions, DeliverySource};
 pub use target::{ExportTarget, export};
-pub use values::{RequiredValue, ValueGroup, ValuePart, ValuePlace};
+pub use values::{RequiredValue, ValueCode, ValueGroup, ValuePart, ValuePlace};

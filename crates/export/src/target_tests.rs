@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use konverge_base::{
+    error::UserError,
     model::spec::{Resource, RuntimeKind, Sharing, Spec},
     yaml,
 };
@@ -64,11 +65,16 @@ fn spec(resources: Vec<Resource>) -> Spec {
 }
 
 fn bundle(spec: &Spec, leave_out: LeaveOut) -> Result<Bundle, ExportError> {
+    bundle_in_clear(spec, leave_out, &[])
+}
+
+fn bundle_in_clear(spec: &Spec, leave_out: LeaveOut, in_clear: &[String]) -> Result<Bundle, ExportError> {
     Bundle::new(&BundleRequest {
         stack: &"shop/dev".parse().unwrap(),
         commit: None,
         spec,
         leave_out,
+        in_clear,
         target: "test",
     })
 }
@@ -220,17 +226,204 @@ fn what_a_target_cannot_carry_is_refused_by_name_or_left_out_and_listed() {
     assert_eq!(without.objects.len(), 1);
 }
 
+/// A Secret with one text as text and one in base64, and what else the Spec has.
+fn beside_secret(others: Vec<Resource>) -> Spec {
+    let secret = object(
+        "v1",
+        "Secret",
+        "s",
+        json!({"stringData": {"p": "correct-horse-9", "user": "postgres"}, "data": {"q": "YmF0dGVyeS1zdGFwbGUtNw=="}}),
+    );
+    let mut all = vec![kubernetes("v1:Secret:ns:s", secret, &[])];
+    all.extend(others);
+    spec(all)
+}
+
+fn holds(exported: &Exported, text: &str) -> bool {
+    exported
+        .files
+        .values()
+        .any(|file| String::from_utf8_lossy(file).contains(text))
+}
+
+#[test]
+fn a_text_that_equals_data_of_a_secret_is_the_same_value() {
+    let mut map = config(
+        "c",
+        json!({"a": "correct-horse-9", "b": "battery-staple-7", "user": "postgres", "in64": "Y29ycmVjdC1ob3JzZS05"}),
+    );
+    map["metadata"]["annotations"] = json!({"x": "YmF0dGVyeS1zdGFwbGUtNw=="});
+    let pod = json!({"containers": [{"name": "postgres", "image": "i", "env": [{"name": "P", "value": "correct-horse-9"}]}]});
+    let all = beside_secret(vec![
+        kubernetes("v1:ConfigMap:ns:c", map, &[]),
+        kubernetes("v1:Pod:ns:p", object("v1", "Pod", "p", json!({"spec": pod})), &[]),
+    ]);
+    let bundle = bundle(&all, LeaveOut::default()).unwrap();
+    let of = |name: &str, code| {
+        let group = crate::ValueGroup::Secrets;
+        let name = format!("v1:Secret:ns:s{name}");
+        crate::ValuePart::Value(crate::RequiredValue {
+            group,
+            name,
+            target: None,
+            code,
+        })
+    };
+    let places: BTreeMap<_, _> = bundle
+        .objects
+        .iter()
+        .flat_map(|object| {
+            object
+                .values
+                .iter()
+                .map(move |place| (format!("{}{}", object.name(), place.path), place.parts.clone()))
+        })
+        .collect();
+    for (place, part) in [
+        ("c/data/a", of("/stringData/p", None)),
+        ("c/data/in64", of("/stringData/p", Some(crate::ValueCode::Encode))),
+        ("c/data/b", of("/data/q", Some(crate::ValueCode::Decode))),
+        ("c/metadata/annotations/x", of("/data/q", None)),
+        ("c/data/user", of("/stringData/user", None)),
+        ("p/spec/containers/0/env/0/value", of("/stringData/p", None)),
+    ] {
+        assert_eq!(places.get(place), Some(&vec![part]), "{place}");
+    }
+    // The name of a container is no secret.
+    assert_eq!(places.len(), 9, "{places:?}");
+    let chart = export(&bundle, &TARGETS[0]()).unwrap();
+    for secret in [
+        "correct-horse-9",
+        "battery-staple-7",
+        "Y29ycmVjdC1ob3JzZS05",
+        "YmF0dGVyeS1zdGFwbGUtNw==",
+    ] {
+        assert!(!holds(&chart, secret), "{secret}");
+    }
+    let values: Value = yaml::from_str(text(&chart, "shop-dev/values.yaml")).unwrap();
+    assert_eq!(values["secrets"].as_object().unwrap().len(), 3);
+    for target in &TARGETS[1..] {
+        let found = refusals(export(&bundle, &target()));
+        let why = Why::SecretCopy("/data/a".to_owned(), "v1:Secret:ns:s/stringData/p".to_owned());
+        assert!(
+            found.contains(&("v1:ConfigMap:ns:c".to_owned(), why)),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_text_that_holds_data_of_a_secret_is_refused_with_both_places_or_allowed_and_named() {
+    let note = |text: &str| kubernetes("v1:ConfigMap:ns:c", config("c", json!({"note": text})), &[]);
+    let why = |of: &str| Why::SecretCopy("/data/note".to_owned(), format!("v1:Secret:ns:s{of}"));
+    for (text, of) in [
+        ("use correct-horse-9", "/stringData/p"),
+        ("https://x/?q=battery-staple-7", "/data/q"),
+        // `admin:correct-horse-9` and its line break.
+        ("Basic YWRtaW46Y29ycmVjdC1ob3JzZS05Cg==", "/stringData/p"),
+    ] {
+        let all = beside_secret(vec![note(text)]);
+        let found = refusals(exported(&all, &TARGETS[0]()));
+        assert_eq!(found, [("v1:ConfigMap:ns:c".to_owned(), why(of))], "{text}");
+        // Without its Secret, too.
+        let leave_out = LeaveOut {
+            secrets: true,
+            terraform: false,
+        };
+        let found = refusals(bundle(&all, leave_out).and_then(|bundle| export(&bundle, &TARGETS[1]())));
+        assert_eq!(found, [("v1:ConfigMap:ns:c".to_owned(), why(of))], "{text}");
+        let allowed = ["v1:ConfigMap:ns:c/data/note".to_owned()];
+        let bundle = bundle_in_clear(&all, leave_out, &allowed).unwrap();
+        let files = export(&bundle, &TARGETS[1]()).unwrap();
+        assert!(holds(&files, text));
+        assert_eq!(
+            json!(files.document.in_clear),
+            json!([{"id": "v1:ConfigMap:ns:c", "path": "/data/note"}])
+        );
+    }
+    let error = UserError::from(
+        exported(&beside_secret(vec![note("use correct-horse-9")]), &TARGETS[0]()).unwrap_err(),
+    );
+    assert!(
+        error.message.contains("`/data/note`") && error.message.contains("`v1:Secret:ns:s/stringData/p`"),
+        "{error:?}"
+    );
+    assert!(
+        error
+            .hints
+            .iter()
+            .any(|hint| hint.contains("--in-clear 'v1:ConfigMap:ns:c/data/note'")),
+        "{error:?}"
+    );
+    // A plain word is no secret inside a text.
+    assert!(
+        exported(
+            &beside_secret(vec![note("the postgres of the shop")]),
+            &TARGETS[0]()
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn secrets_in_a_list_are_values_too() {
+    let secret = |kind: Value| {
+        let mut secret = json!({"metadata": {"name": "x"}, "stringData": {"p": "correct-horse-9"}, "data": {"q": "YmF0dGVyeS1zdGFwbGUtNw=="}});
+        if kind.is_string() {
+            secret["apiVersion"] = "v1".into();
+            secret["kind"] = kind;
+        }
+        secret
+    };
+    for (kind, item) in [
+        ("List", secret("Secret".into())),
+        ("SecretList", secret(Value::Null)),
+    ] {
+        let list = object("v1", kind, "l", json!({"items": [item]}));
+        let all = spec(vec![kubernetes("v1:List:ns:l", list, &[])]);
+        let chart = exported(&all, &TARGETS[0]()).unwrap();
+        assert!(
+            !holds(&chart, "correct-horse-9") && !holds(&chart, "YmF0dGVyeS1zdGFwbGUtNw"),
+            "{kind}"
+        );
+        let found = refusals(exported(&all, &TARGETS[1]()));
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+}
+
+#[test]
+fn what_looks_like_a_secret_and_is_carried_is_named() {
+    let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Qu\n-----END RSA PRIVATE KEY-----\n";
+    let data =
+        json!({"password": "hunter2", "url": "postgres://u:s3cr3t-9x@db/x", "key": key, "plain": "hello"});
+    let all = spec(vec![kubernetes("v1:ConfigMap:ns:c", config("c", data), &[])]);
+    for target in TARGETS {
+        let exported = exported(&all, &target()).unwrap();
+        let paths: Vec<_> = exported
+            .document
+            .in_clear
+            .iter()
+            .map(|place| place.path.as_str())
+            .collect();
+        assert_eq!(paths, ["/data/key", "/data/password", "/data/url"]);
+    }
+}
+
 /// Anyone who reads a chart could try out short passwords by a digest of them.
 #[test]
 fn a_chart_tells_nothing_about_data_of_secrets() {
     let chart = |password: &str| {
         let secret = object("v1", "Secret", "s", json!({"stringData": {"p": password}}));
-        let config = kubernetes("v1:ConfigMap:ns:a", config("a", json!({"x": "1"})), &[]);
+        let config = kubernetes(
+            "v1:ConfigMap:ns:a",
+            config("a", json!({"x": "1", "p": password})),
+            &[],
+        );
         let all = spec(vec![config, kubernetes("v1:Secret:ns:s", secret, &[])]);
         let exported = exported(&all, &TARGETS[0]()).unwrap();
         (exported.files, json!(exported.document))
     };
-    assert_eq!(chart("hunter2"), chart("12345"));
+    assert_eq!(chart("hunter2"), chart("hunter34"));
     let all = spec(vec![kubernetes(
         "v1:ConfigMap:ns:a",
         config("a", json!({"x": "1"})),

@@ -1,7 +1,10 @@
 //! The values that a Spec does not hold, or must not be copied: references whose value only an apply knows, references
 //! to secret stores, and the data of Secrets. Each place gets a token, which a chart replaces by what its user gives.
 
-use std::{collections::HashMap, convert::Infallible, io::Write as _};
+use std::{
+    collections::{BTreeSet, HashMap},
+    io::Write as _,
+};
 
 use flate2::{Compression, write::DeflateEncoder};
 use serde_json::{Map, Value, json};
@@ -13,10 +16,13 @@ use konverge_base::{
         reference::{MARK, Reference, Targets},
         resolve::KnownValue,
     },
-    secrets::{SecretTemplate, TemplatePart, is_last_applied, rewrite_texts},
+    secrets::{SecretTemplate, TemplatePart, is_last_applied},
 };
 
-use crate::error::{ExportRefusal, Why};
+use crate::{
+    error::{ExportRefusal, Why},
+    secret_copies::{SecretCopies, SecretCopy, secret_data},
+};
 
 /// Which part of a chart's values a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +52,27 @@ pub struct RequiredValue {
     pub name: String,
     /// For a reference to another resource of the Spec: the resource, and the path in it.
     pub target: Option<(ResourceId, Vec<String>)>,
+    /// What makes the text of the place of the value.
+    pub code: Option<ValueCode>,
+}
+
+/// What makes the text of a place of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueCode {
+    /// The value is in base64, and the text is not.
+    Decode,
+    /// The text is in base64, and the value is not.
+    Encode,
+}
+
+impl ValueCode {
+    /// The function of Helm's templates.
+    pub(crate) fn helm_function(self) -> &'static str {
+        match self {
+            Self::Decode => "b64dec",
+            Self::Encode => "b64enc",
+        }
+    }
 }
 
 /// A part of a text.
@@ -88,17 +115,29 @@ pub(crate) struct ValueFinder {
     count: usize,
     /// The objects so far, with the marker of what is unknown.
     known: HashMap<ResourceId, Value>,
+    copies: SecretCopies,
+    /// The places, as [`place_name`] writes them, whose copies are carried as they are.
+    in_clear: BTreeSet<String>,
 }
 
 /// An object with tokens.
 pub(crate) struct FilledObject {
     pub(crate) body: Map<String, Value>,
     pub(crate) places: Vec<ValuePlace>,
+    /// The paths of copies of data of Secrets that are carried as they are.
+    pub(crate) in_clear: Vec<String>,
 }
 
 impl ValueFinder {
-    pub(crate) fn new<'a>(ids: impl Iterator<Item = &'a ResourceId>, digest: &Digest) -> Self {
+    pub(crate) fn new<'a>(
+        ids: impl Iterator<Item = &'a ResourceId>,
+        digest: &Digest,
+        copies: SecretCopies,
+        in_clear: &[String],
+    ) -> Self {
         Self {
+            copies,
+            in_clear: in_clear.iter().cloned().collect(),
             targets: ids.collect(),
             digest: digest.to_string()[..32].to_owned(),
             count: 0,
@@ -113,7 +152,7 @@ impl ValueFinder {
         body: Map<String, Value>,
     ) -> Result<FilledObject, Vec<ExportRefusal>> {
         let mut refusals: Vec<Why> = copies_and_numbers(&body);
-        let mut secret = secret_places(&body);
+        let mut secret = secret_data(&body);
         let mut texts = Vec::new();
         gather_texts(&body, "", &mut texts);
         let mut whole = Value::Object(body);
@@ -121,13 +160,14 @@ impl ValueFinder {
         for (path, text) in texts {
             let mut compressed = 0;
             let parts = match secret.remove(&path) {
-                Some(true) if text.is_empty() => continue,
-                Some(true) => {
+                Some(_) if text.is_empty() => continue,
+                Some(_) => {
                     compressed = compressed_size(&text);
                     vec![ValuePart::Value(RequiredValue {
                         group: ValueGroup::Secrets,
-                        name: format!("{id}{path}"),
+                        name: place_name(id, &path),
                         target: None,
+                        code: None,
                     })]
                 }
                 _ if !text.contains(MARK) && !text.contains("ref") => continue,
@@ -143,14 +183,19 @@ impl ValueFinder {
                     }
                 },
             };
-            let token = format!("konverge-value-{}-{}", self.count, self.digest);
-            self.count += 1;
-            places.push(ValuePlace {
-                path,
-                token,
-                parts,
-                compressed,
-            });
+            places.push(self.place(path, parts, compressed));
+        }
+        let mut in_clear = Vec::new();
+        for (path, text) in texts_beside(&whole, &places) {
+            match self.copies.in_text(&path, &text) {
+                None => {}
+                Some(_) if self.in_clear.contains(&place_name(id, &path)) => in_clear.push(path),
+                Some(SecretCopy::Part(of)) => refusals.push(Why::SecretCopy(path, of.to_owned())),
+                Some(SecretCopy::Whole(value)) => {
+                    let compressed = compressed_size(&text);
+                    places.push(self.place(path, vec![ValuePart::Value(value)], compressed));
+                }
+            }
         }
         let mut known = whole.clone();
         for place in &places {
@@ -167,7 +212,22 @@ impl ValueFinder {
         let Value::Object(body) = whole else {
             unreachable!("it was made of a map");
         };
-        Ok(FilledObject { body, places })
+        Ok(FilledObject {
+            body,
+            places,
+            in_clear,
+        })
+    }
+
+    fn place(&mut self, path: String, parts: Vec<ValuePart>, compressed: usize) -> ValuePlace {
+        let token = format!("konverge-value-{}-{}", self.count, self.digest);
+        self.count += 1;
+        ValuePlace {
+            path,
+            token,
+            parts,
+            compressed,
+        }
     }
 
     /// The value of a text, or its parts if one of them is not known.
@@ -236,11 +296,25 @@ enum Filled {
     Parts(Vec<ValuePart>),
 }
 
+/// The name of a place in an object: that of a value, and that of `--in-clear`.
+pub(crate) fn place_name(id: &ResourceId, path: &str) -> String {
+    format!("{id}{path}")
+}
+
+/// The texts that no value replaces.
+fn texts_beside(whole: &Value, places: &[ValuePlace]) -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    gather_value(whole, String::new(), &mut texts);
+    texts.retain(|(path, _)| places.iter().all(|place| place.path != *path));
+    texts
+}
+
 fn reference_value(text: &str, reference: &Reference) -> RequiredValue {
     RequiredValue {
         group: ValueGroup::References,
         name: text[reference.place.clone()].trim_start_matches(MARK).to_owned(),
         target: Some((reference.target.clone(), reference.path.clone())),
+        code: None,
     }
 }
 
@@ -267,48 +341,20 @@ fn secret_parts(text: &str, parts: &mut Vec<ValuePart>) -> Result<(), String> {
             group: ValueGroup::References,
             name: reference.to_string(),
             target: None,
+            code: None,
         }),
     }));
     Ok(())
-}
-
-/// The places of data of Secrets (true), and of encoded texts with references to a store.
-fn secret_places(body: &Map<String, Value>) -> HashMap<String, bool> {
-    let mut places = HashMap::new();
-    let visited = rewrite_texts(&mut body.clone(), &mut |place, text| {
-        let refers = || SecretTemplate::parse(text).ok().flatten().is_some();
-        if place.is_secret || (!place.is_text && refers()) {
-            places.insert(place.path.to_owned(), true);
-        }
-        Ok::<_, Infallible>(None)
-    });
-    visited.unwrap_or_else(|never| match never {});
-    places
 }
 
 /// Returns true if an object has data of a Secret.
 pub(crate) fn holds_secret_data(body: &Map<String, Value>) -> bool {
     let mut texts = Vec::new();
     gather_texts(body, "", &mut texts);
-    let secret = secret_places(body);
+    let secret = secret_data(body);
     texts
         .iter()
         .any(|(path, text)| !text.is_empty() && secret.contains_key(path))
-}
-
-/// A copy whose digest tells nothing about the data of Secrets: a reader of the digest could try out short values.
-pub(crate) fn without_secret_data(body: &Map<String, Value>) -> Map<String, Value> {
-    let secret = secret_places(body);
-    let mut whole = Value::Object(body.clone());
-    for path in secret.keys() {
-        if let Some(place) = whole.pointer_mut(path).filter(|place| place.as_str() != Some("")) {
-            *place = masked_value::secret("");
-        }
-    }
-    match whole {
-        Value::Object(body) => body,
-        _ => Map::new(),
-    }
 }
 
 /// Copies of an object that hold its secrets, and values of a Secret that no reader of texts sees.

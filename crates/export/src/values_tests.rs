@@ -2,7 +2,12 @@ use super::*;
 
 fn finder(ids: &[&str]) -> ValueFinder {
     let ids: Vec<ResourceId> = ids.iter().map(|id| id.parse().unwrap()).collect();
-    ValueFinder::new(ids.iter(), &Digest::of_bytes(b"spec"))
+    ValueFinder::new(
+        ids.iter(),
+        &Digest::of_bytes(b"spec"),
+        SecretCopies::find(&[]),
+        &[],
+    )
 }
 
 fn fill(finder: &mut ValueFinder, id: &str, body: Value) -> Result<FilledObject, Vec<ExportRefusal>> {

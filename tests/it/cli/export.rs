@@ -116,7 +116,7 @@ fn what_is_not_carried_is_said_and_nothing_is_half_written() {
         "wait lost: batch/v1:Job:default:j does not wait until v1:Service:default:w is ready (dependsOn)",
         "required value: v1:Secret:default:s/stringData/p in `secrets`",
         "required value: aws:b.arn in `references`",
-        "carried in clear although it is called like a secret: v1:ConfigMap:default:c at /data/password",
+        "carried in clear although it looks like a secret: v1:ConfigMap:default:c at /data/password",
     ] {
         assert!(written.stderr.contains(said), "{said} in {}", written.stderr);
     }

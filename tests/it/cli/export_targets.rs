@@ -205,6 +205,15 @@ pub(super) fn without_secrets(resources: &mut Vec<Value>) {
 pub(super) fn values(document: &Value, resources: &[Value]) -> Value {
     let mut values = json!({});
     for value in document["values"].as_array().into_iter().flatten() {
+        let place = format!(
+            "{}{}",
+            value["id"].as_str().unwrap(),
+            value["path"].as_str().unwrap()
+        );
+        // A copy of data of a Secret takes the value of the Secret.
+        if value["group"] == "secrets" && value["name"] != place.as_str() {
+            continue;
+        }
         let owner = resources.iter().find(|one| one["id"] == value["id"]).unwrap();
         let text = owner["attributes"]
             .pointer(value["path"].as_str().unwrap())
@@ -337,6 +346,15 @@ fn check_template(part: &str) {
         &[],
     ));
     stacks.push(("odd".to_owned(), odd));
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"},
+        "stringData": {"p": "correct-horse-9 {{ x }}"}, "data": {"q": STANDARD.encode("battery\nstaple-7")}});
+    let copies = json!({"p": "correct-horse-9 {{ x }}", "p64": STANDARD.encode("correct-horse-9 {{ x }}"),
+        "q": "battery\nstaple-7", "q64": STANDARD.encode("battery\nstaple-7")});
+    let copies = [
+        resource("v1:Secret:default:s", secret, &[]),
+        resource("v1:ConfigMap:default:copies", config("copies", copies), &[]),
+    ];
+    stacks.push(("copies".to_owned(), copies.into()));
     let mut compared = 0;
     for (name, resources) in stacks {
         spec_file(folder.path(), &name, &resources);

@@ -108,9 +108,15 @@ mod tests {
 
     #[test]
     fn a_kind_is_known_by_its_group_too() {
-        assert_eq!(is_namespaced(GroupKind::new("node.k8s.io", "RuntimeClass")), Some(false));
+        assert_eq!(
+            is_namespaced(GroupKind::new("node.k8s.io", "RuntimeClass")),
+            Some(false)
+        );
         assert_eq!(is_namespaced(GroupKind::new("example.com", "RuntimeClass")), None);
         assert_eq!(is_namespaced(GroupKind::new("apps", "Deployment")), Some(true));
-        assert_eq!(is_namespaced(GroupKind::new("gateway.networking.k8s.io", "Gateway")), None);
+        assert_eq!(
+            is_namespaced(GroupKind::new("gateway.networking.k8s.io", "Gateway")),
+            None
+        );
     }
 }

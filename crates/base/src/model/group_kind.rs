@@ -25,7 +25,8 @@ impl GroupKind<'static> {
     /// `CronJob`.
     pub const CRON_JOB: Self = Self::new("batch", "CronJob");
     /// `CustomResourceDefinition`.
-    pub const CUSTOM_RESOURCE_DEFINITION: Self = Self::new("apiextensions.k8s.io", "CustomResourceDefinition");
+    pub const CUSTOM_RESOURCE_DEFINITION: Self =
+        Self::new("apiextensions.k8s.io", "CustomResourceDefinition");
     /// `DaemonSet`.
     pub const DAEMON_SET: Self = Self::new("apps", "DaemonSet");
     /// `Deployment`.
@@ -139,7 +140,10 @@ mod tests {
         for other in ["v1", "batch.volcano.sh/v1alpha1", "", "batch"] {
             assert_ne!(GroupKind::from_object(&job(other)), GroupKind::JOB, "{other}");
         }
-        assert_eq!(GroupKind::from_object(&json!({"apiVersion": "v1", "kind": "Pod"})), GroupKind::POD);
+        assert_eq!(
+            GroupKind::from_object(&json!({"apiVersion": "v1", "kind": "Pod"})),
+            GroupKind::POD
+        );
         assert_eq!(GroupKind::from_object(&json!([])), GroupKind::new("", ""));
     }
 

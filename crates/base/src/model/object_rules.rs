@@ -60,10 +60,7 @@ const IMMUTABLE: [(GroupKind<'static>, &[&str]); 15] = [
     (GroupKind::ROLE_BINDING, &["/roleRef"]),
     (GroupKind::CLUSTER_ROLE_BINDING, &["/roleRef"]),
     (GroupKind::INGRESS_CLASS, &["/spec/controller"]),
-    (
-        GroupKind::PRIORITY_CLASS,
-        &["/value", "/preemptionPolicy"],
-    ),
+    (GroupKind::PRIORITY_CLASS, &["/value", "/preemptionPolicy"]),
     (GroupKind::RUNTIME_CLASS, &["/handler"]),
     (
         GroupKind::CUSTOM_RESOURCE_DEFINITION,
@@ -155,7 +152,9 @@ pub fn data_loss(object: &Value) -> Option<&'static str> {
         GroupKind::PERSISTENT_VOLUME => Some("the volume is released"),
         GroupKind::NAMESPACE => Some("everything in the namespace is deleted"),
         GroupKind::CUSTOM_RESOURCE_DEFINITION => Some("every object of this kind is deleted"),
-        GroupKind::STATEFUL_SET if spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete" => {
+        GroupKind::STATEFUL_SET
+            if spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete" =>
+        {
             Some("its volume claims are deleted with it")
         }
         GroupKind::STATEFUL_SET
@@ -167,7 +166,9 @@ pub fn data_loss(object: &Value) -> Option<&'static str> {
                 "its pods are terminated; its volume claims remain, and are reused only with the same templates",
             )
         }
-        GroupKind::SERVICE if spec["type"] == "LoadBalancer" => Some("the address of its load balancer is released"),
+        GroupKind::SERVICE if spec["type"] == "LoadBalancer" => {
+            Some("the address of its load balancer is released")
+        }
         _ => None,
     }
 }

@@ -69,7 +69,8 @@ pub struct Resource {
 /// Returns true if the stacks of a project may share an object: what is generated for all of them, and the CRDs of
 /// `<project>/crd`.
 pub fn is_shared(sharing: Sharing, attributes: &Map<String, Value>) -> bool {
-    sharing == Sharing::Project || GroupKind::from_attributes(attributes) == GroupKind::CUSTOM_RESOURCE_DEFINITION
+    sharing == Sharing::Project
+        || GroupKind::from_attributes(attributes) == GroupKind::CUSTOM_RESOURCE_DEFINITION
 }
 
 /// The identity of a Kubernetes object regardless of its version.

@@ -37,6 +37,7 @@ pub use masking::{
     hidden_texts, mask_object, mask_object_at, mask_provider, mask_resource, mask_secret_data,
     mask_secret_data_at, mask_terraform,
 };
+pub use name_fields::is_name_field;
 pub use plain_places::{ObjectKind, why_never_secret};
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,

@@ -76,6 +76,11 @@ impl<'a> FieldPath<'a> {
     }
 }
 
+/// Returns true if the field at a path (RFC 6901) of an object is a name, a reference or a selector.
+pub fn is_name_field(path: &str) -> bool {
+    FieldPath::parse(path).is_name()
+}
+
 fn is_name_key(key: &str) -> bool {
     const ENDS: [&str; 5] = ["Name", "Names", "Namespace", "_name", "_names"];
     let is_user = key.to_ascii_lowercase().contains("user");

@@ -206,8 +206,14 @@ fn mounted_objects(pod: &Value) -> Vec<(GroupKind<'static>, &str)> {
         found.push((GroupKind::SECRET, secret.get("name")));
     }
     for volume in list(pod, "volumes") {
-        found.push((GroupKind::CONFIG_MAP, volume.get("configMap").and_then(|v| v.get("name"))));
-        found.push((GroupKind::SECRET, volume.get("secret").and_then(|v| v.get("secretName"))));
+        found.push((
+            GroupKind::CONFIG_MAP,
+            volume.get("configMap").and_then(|v| v.get("name")),
+        ));
+        found.push((
+            GroupKind::SECRET,
+            volume.get("secret").and_then(|v| v.get("secretName")),
+        ));
         found.push((
             GroupKind::PERSISTENT_VOLUME_CLAIM,
             volume
@@ -219,8 +225,14 @@ fn mounted_objects(pod: &Value) -> Vec<(GroupKind<'static>, &str)> {
             .into_iter()
             .flat_map(|p| list(p, "sources"));
         for source in projected {
-            found.push((GroupKind::CONFIG_MAP, source.get("configMap").and_then(|v| v.get("name"))));
-            found.push((GroupKind::SECRET, source.get("secret").and_then(|v| v.get("name"))));
+            found.push((
+                GroupKind::CONFIG_MAP,
+                source.get("configMap").and_then(|v| v.get("name")),
+            ));
+            found.push((
+                GroupKind::SECRET,
+                source.get("secret").and_then(|v| v.get("name")),
+            ));
         }
     }
     for container in list(pod, "initContainers").chain(list(pod, "containers")) {
@@ -229,14 +241,20 @@ fn mounted_objects(pod: &Value) -> Vec<(GroupKind<'static>, &str)> {
                 GroupKind::CONFIG_MAP,
                 source.get("configMapRef").and_then(|v| v.get("name")),
             ));
-            found.push((GroupKind::SECRET, source.get("secretRef").and_then(|v| v.get("name"))));
+            found.push((
+                GroupKind::SECRET,
+                source.get("secretRef").and_then(|v| v.get("name")),
+            ));
         }
         for variable in list(container, "env").filter_map(|v| v.get("valueFrom")) {
             found.push((
                 GroupKind::CONFIG_MAP,
                 variable.get("configMapKeyRef").and_then(|v| v.get("name")),
             ));
-            found.push((GroupKind::SECRET, variable.get("secretKeyRef").and_then(|v| v.get("name"))));
+            found.push((
+                GroupKind::SECRET,
+                variable.get("secretKeyRef").and_then(|v| v.get("name")),
+            ));
         }
     }
     found
@@ -372,7 +390,12 @@ mod tests {
             ),
             resource(
                 "claim",
-                object("v1", "PersistentVolumeClaim", "p", json!({"storageClassName": "fast"})),
+                object(
+                    "v1",
+                    "PersistentVolumeClaim",
+                    "p",
+                    json!({"storageClassName": "fast"}),
+                ),
             ),
             resource(
                 "class",
@@ -410,8 +433,10 @@ mod tests {
 
     #[test]
     fn kinds_of_other_groups_that_are_called_alike_need_nothing() {
-        let object = |api_version: &str, kind: &str, namespace: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "ns", "namespace": namespace},
-            "spec": {"template": {"spec": {"serviceAccountName": "ns", "volumes": [{"configMap": {"name": "ns"}}]}}}});
+        let object = |api_version: &str, kind: &str, namespace: Value| {
+            json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "ns", "namespace": namespace},
+            "spec": {"template": {"spec": {"serviceAccountName": "ns", "volumes": [{"configMap": {"name": "ns"}}]}}}})
+        };
         let resources = [
             resource("namespace", object("tenancy.io/v1", "Namespace", Value::Null)),
             resource("account", object("tenancy.io/v1", "ServiceAccount", "ns".into())),

@@ -9,7 +9,7 @@ use crate::{
     error::ExportError,
     exported::Files,
     object_text::{document_text, object_text},
-    values::{ValuePart, empty_values},
+    values::{RequiredValue, ValuePart, empty_values},
 };
 
 /// The template. It is the same in each chart.
@@ -55,7 +55,7 @@ impl Chart {
             let of_object = object.values.iter().map(|place| {
                 let parts = place.parts.iter().map(|part| match part {
                     ValuePart::Text(text) => json!({"text": text}),
-                    ValuePart::Value(value) => json!({"group": value.group.key(), "name": value.name}),
+                    ValuePart::Value(value) => value_part(value),
                 });
                 json!({"token": place.token, "parts": parts.collect::<Vec<_>>()})
             });
@@ -85,6 +85,15 @@ impl Chart {
             given: places.map(|place| place.compressed).sum(),
         }
     }
+}
+
+/// A part of a place that the template fills in.
+fn value_part(value: &RequiredValue) -> Value {
+    let mut part = json!({"group": value.group.key(), "name": value.name});
+    if let Some(code) = value.code {
+        part["code"] = code.helm_function().into();
+    }
+    part
 }
 
 fn description(bundle: &Bundle, name: &str, version: &str) -> String {

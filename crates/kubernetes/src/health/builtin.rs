@@ -48,7 +48,8 @@ pub(super) fn evaluate(of: GroupKind<'_>, view: &ObjectView, related: &Related) 
         | GroupKind::LIMIT_RANGE
         | GroupKind::RESOURCE_QUOTA
         | GroupKind {
-            group: GroupKind::RBAC, ..
+            group: GroupKind::RBAC,
+            ..
         } => HealthVerdict::ready(""),
         _ => return None,
     })

@@ -81,8 +81,11 @@ impl Related {
                 let same = |field: &str, of: &str| event.text(&format!("{prefix}/{field}")) == of;
                 let uid = event.text(&format!("{prefix}/uid"));
                 let known = !uid.is_empty() && !object.text("/metadata/uid").is_empty();
-                refers_to(event.text(&format!("{prefix}/apiVersion")), event.text(&format!("{prefix}/kind")), &object)
-                    && same("name", object.name())
+                refers_to(
+                    event.text(&format!("{prefix}/apiVersion")),
+                    event.text(&format!("{prefix}/kind")),
+                    &object,
+                ) && same("name", object.name())
                     && same("namespace", object.text("/metadata/namespace"))
                     && (!known || uid == object.text("/metadata/uid"))
             };

@@ -10,7 +10,8 @@ use konverge_base::model::{GroupKind, state::Recorded};
 pub(crate) fn has_completed(object: &Value) -> bool {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let mut complete = conditions.filter(|condition| condition["type"] == "Complete");
-    GroupKind::from_object(object) == GroupKind::JOB && complete.any(|condition| condition["status"] == "True")
+    GroupKind::from_object(object) == GroupKind::JOB
+        && complete.any(|condition| condition["status"] == "True")
 }
 
 /// Records that it has completed.

@@ -135,7 +135,8 @@ impl ObjectPlanner<'_> {
             return Ok(Proof::Open(Box::new(task)));
         };
         let mut draft = unchanged(Some(recorded), truth);
-        let is_read = self.scope.read.contains(&task.item.id) || task.subject.name.group_kind() == GroupKind::SECRET;
+        let is_read =
+            self.scope.read.contains(&task.item.id) || task.subject.name.group_kind() == GroupKind::SECRET;
         if let Some(raw) = task.raw.filter(|_| is_read) {
             draft.expected = Some(raw.read(&task.subject.cluster)?);
         }

@@ -100,6 +100,7 @@ pub(crate) fn delivered_files(
         commit: None,
         spec: &spec,
         leave_out: LeaveOut::default(),
+        in_clear: &[],
         target: target.name(),
     })?;
     let exported = export(&bundle, &target)?;

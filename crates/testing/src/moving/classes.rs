@@ -71,7 +71,9 @@ pub(super) fn refusal(of: GroupKind<'_>, object: &Value) -> Option<String> {
     }
     match of {
         // Without the field, the class preempts.
-        GroupKind::PRIORITY_CLASS if object.pointer("/preemptionPolicy").and_then(Value::as_str) != Some("Never") => {
+        GroupKind::PRIORITY_CLASS
+            if object.pointer("/preemptionPolicy").and_then(Value::as_str) != Some("Never") =>
+        {
             Some("its pods may evict the pods of others: write `preemptionPolicy: Never`".to_owned())
         }
         GroupKind::INGRESS_CLASS
@@ -110,7 +112,10 @@ pub(super) fn rename(value: &mut Value, renamed: &dyn Fn(GroupKind<'_>, &str) ->
             if map.get("scopeName").and_then(Value::as_str) == Some(GroupKind::PRIORITY_CLASS.kind) {
                 let values = map.get_mut("values").and_then(Value::as_array_mut);
                 for value in values.into_iter().flatten() {
-                    if let Some(new) = value.as_str().and_then(|name| renamed(GroupKind::PRIORITY_CLASS, name)) {
+                    if let Some(new) = value
+                        .as_str()
+                        .and_then(|name| renamed(GroupKind::PRIORITY_CLASS, name))
+                    {
                         *value = Value::String(new);
                     }
                 }

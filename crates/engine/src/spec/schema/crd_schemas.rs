@@ -19,7 +19,8 @@ pub struct CrdSchemas {
 impl CrdSchemas {
     /// Adds an object if it is a CustomResourceDefinition.
     pub fn add(&mut self, object: &Map<String, Value>) {
-        let (Some(spec), Some(GroupKind { group, kind })) = (object.get("spec"), GroupKind::defined_by(object))
+        let (Some(spec), Some(GroupKind { group, kind })) =
+            (object.get("spec"), GroupKind::defined_by(object))
         else {
             return;
         };

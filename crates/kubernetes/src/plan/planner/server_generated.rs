@@ -225,8 +225,7 @@ mod tests {
     fn a_pods_token_volume_has_a_random_name() {
         let volumes = json!([{"name": "kube-api-access-x7x"}, {"name": "data"}]);
         let mounts = json!([{"name": "kube-api-access-x7x", "mountPath": "/var/run"}]);
-        let mut dry =
-            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": volumes, "containers": [{"volumeMounts": mounts}]}});
+        let mut dry = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": volumes, "containers": [{"volumeMounts": mounts}]}});
         let live = dry.clone();
         mark(&mut dry, &Value::Null, Some(&live));
         assert_eq!(dry, live);
