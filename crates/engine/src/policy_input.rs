@@ -13,6 +13,7 @@ use crate::runtime::TrueValues;
 use konverge_base::{
     model::{
         ClusterName, ResourceId,
+        kind_scopes::KindScopes,
         plan::{Action, ResourcePlan, StackPlan},
         plan_document::DesiredResource,
         spec::{Resource, RuntimeKind, Spec, terraform_type},
@@ -164,14 +165,19 @@ pub fn desired_by_spec(
     spec.resources.iter().map(desired).collect()
 }
 
-/// The comparison of two Specs with true values.
+/// The comparison of two Specs with true values. Objects have the namespaces that an apply uses: a rule sees the same with
+/// a cluster and without one.
 pub fn true_spec_plan(
     public: &StackPlan,
     specs: ComparedSpecs<'_>,
     cluster: Option<&ClusterName>,
     secrets: &Secrets,
 ) -> TruePlan {
-    let ComparedSpecs { base, head } = specs;
+    let [base, head] = [specs.base, specs.head].map(KindScopes::with_namespaces);
+    let specs = ComparedSpecs {
+        base: &base,
+        head: &head,
+    };
     let mask = SpecMask::for_rules(secrets);
     let (id, folder) = (&public.id, &public.stack);
     let hidden = base.resources.iter().chain(&head.resources).flat_map(|resource| {
@@ -182,11 +188,11 @@ pub fn true_spec_plan(
         plan: repeat_runs(
             plan_against_spec(id, folder, specs, cluster, mask),
             public,
-            head,
+            &head,
             cluster,
             mask,
         ),
-        desired: desired_by_spec(head, cluster, mask),
+        desired: desired_by_spec(&head, cluster, mask),
         hidden: hidden.collect(),
     }
 }
@@ -236,5 +242,39 @@ mod tests {
         assert_eq!(kind(id, json!({"resourceType": "aws_instance"})), "aws_instance");
         assert_eq!(kind("a:b:c", json!({})), "");
         assert_eq!(kind("a:b:c:d:e", json!({"resourceType": 1})), "c");
+    }
+
+    /// Without a cluster nobody has prepared the objects: a rule must see the namespace of the apply all the same.
+    #[test]
+    fn a_rule_sees_the_namespace_of_the_apply() {
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+        let resource = Resource {
+            id: "v1:ConfigMap:c".parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: body.as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        };
+        let head = Spec {
+            resources: vec![resource],
+            ..Spec::default()
+        };
+        let nothing = Spec::default();
+        let specs = ComparedSpecs {
+            base: &nothing,
+            head: &head,
+        };
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let (id, folder) = (
+            "shop/dev".parse().unwrap(),
+            konverge_base::model::RepoPath::root(),
+        );
+        let mask = SpecMask::for_readers(&secrets);
+        let shown = plan_against_spec(&id, &folder, specs, None, mask);
+        let truth = true_spec_plan(&shown, specs, None, &secrets);
+        let whole = truth.plan.resources[0].changes[0].to.as_ref().unwrap();
+        assert_eq!(whole["metadata"]["namespace"], "default");
+        assert_eq!(truth.desired[0].attributes["metadata"]["namespace"], "default");
     }
 }

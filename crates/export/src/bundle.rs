@@ -9,6 +9,7 @@ use konverge_base::{
     model::{
         CommitId, Digest, GroupKind, ResourceId, StackId,
         hook::HOOK,
+        kind_scopes::KindScopes,
         masked_value,
         masked_value::join_path,
         spec::{Resource, RuntimeKind, Spec},
@@ -20,8 +21,7 @@ use konverge_engine::spec::graph::{Edge, ResourceGraph};
 use crate::{
     error::{ExportError, ExportRefusal, Why},
     names::ObjectNames,
-    object_text::sorted_map,
-    scopes::{KindScopes, text},
+    object_text::{sorted_map, text},
     secret_copies::SecretCopies,
     values::{ValueFinder, ValuePlace, holds_secret_data},
 };
@@ -216,7 +216,7 @@ impl Bundle {
         mut finder: ValueFinder,
         refusals: &mut Vec<ExportRefusal>,
     ) {
-        let scopes = KindScopes::new(&kept.values().copied().collect::<Vec<_>>());
+        let scopes = KindScopes::new(kept.values().copied());
         let secrets = Secrets::new(HashKey::random());
         let mut levels: HashMap<&ResourceId, usize> = HashMap::new();
         for id in graph.order() {

@@ -18,7 +18,6 @@ mod names;
 mod oam;
 mod object_text;
 mod options;
-mod scopes;
 mod secret_copies;
 mod target;
 mod values;

@@ -4,6 +4,14 @@ use serde_json::{Map, Value};
 
 use konverge_base::yaml;
 
+/// A text at a path of an object; empty if there is none.
+pub(crate) fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
+    let (first, rest) = path.split_first().expect("a path has a key");
+    let value = body.get(*first);
+    let value = rest.iter().try_fold(value, |value, key| Some(value?.get(*key)));
+    value.flatten().and_then(Value::as_str).unwrap_or_default()
+}
+
 /// The text of an object, with sorted keys, so that it does not depend on the order in which a program wrote them.
 pub(crate) fn object_text(body: &Map<String, Value>) -> String {
     document_text(&Value::Object(body.clone()))

@@ -21,6 +21,7 @@ pub mod health;
 pub mod hook;
 pub mod ids;
 pub mod kcl_modules;
+pub mod kind_scopes;
 pub mod lint;
 pub mod masked_value;
 pub mod model_change;
