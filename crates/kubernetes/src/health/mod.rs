@@ -1,13 +1,14 @@
 //! Evaluates whether an object has become what its manifest asks for: [`evaluate`].
 //!
 //! The first matching rule applies: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then
-//! one per built-in kind (`builtin`), then one per kind of rollout (`progressive`), then the conventions of
-//! custom resources (`kstatus`). Everything here is pure: other objects (pods, replica sets, events) are passed
-//! as [`Related`], and the caller runs rules in KCL ([`Evaluate`]).
+//! one per built-in kind (`builtin`), then those of Gateway API (`gateway`) and one per kind of rollout
+//! (`progressive`), then the conventions of custom resources (`kstatus`). Everything here is pure: other objects
+//! (pods, replica sets, events) are passed as [`Related`], and the caller runs rules in KCL ([`Evaluate`]).
 
 mod builtin;
 mod cel;
 mod diagnosis;
+mod gateway;
 mod kcl;
 mod kstatus;
 mod kusion_rollout;
@@ -48,6 +49,7 @@ pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> Healt
         return kstatus::terminating(&view);
     }
     builtin::evaluate(of, &view, related)
+        .or_else(|| gateway::evaluate(&view))
         .or_else(|| progressive::evaluate(&view, related, rules.field_manager()))
         .unwrap_or_else(|| kstatus::evaluate(&view, related))
 }

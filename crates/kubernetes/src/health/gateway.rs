@@ -1,0 +1,79 @@
+//! The kinds of Gateway API. A route has the conditions of each of its parents, and none of its own; a Gateway and a
+//! GatewayClass say themselves whether a controller takes them.
+
+use super::{
+    object_view::{Condition, ObjectView},
+    verdict::{HealthVerdict, WaitPolicy},
+};
+
+const GROUP: &str = "gateway.networking.k8s.io";
+
+/// The conditions without which a route serves nothing, or answers with an error.
+const NEEDED: [&str; 2] = ["Accepted", "ResolvedRefs"];
+
+/// The health of an object of Gateway API that a controller rejects, has not seen, or accepts. `None` if nothing says so.
+pub(super) fn evaluate(view: &ObjectView) -> Option<HealthVerdict> {
+    if view.group_kind().group != GROUP {
+        return None;
+    }
+    let own = view.condition("Accepted").filter(Condition::is_false);
+    if let Some(rejected) = own.filter(|condition| !is_stale(view, condition)) {
+        return Some(failed(rejected.lowercase_words()));
+    }
+    let parents = || view.list("/status/parents").chain(view.list("/status/ancestors"));
+    let conditions = || {
+        parents().flat_map(|parent| {
+            let needed = parent
+                .list("/conditions")
+                .filter(|one| NEEDED.contains(&one.text("/type")));
+            needed.map(move |one| (parent, one.text("/type"), Condition::from(one)))
+        })
+    };
+    let is_rejected =
+        |(_, _, condition): &(_, _, Condition<'_>)| condition.is_false() && !is_stale(view, condition);
+    if let Some((parent, kind, condition)) = conditions().find(is_rejected) {
+        let says = format!("{kind} is false: {}", condition.lowercase_words());
+        return Some(failed(format!("{}: {says}", name_of(view, &parent))));
+    }
+    if let Some((parent, ..)) = conditions().find(|(_, _, condition)| is_stale(view, condition)) {
+        let parent = name_of(view, &parent);
+        return Some(HealthVerdict::progressing(format!(
+            "{parent} has not seen its newest generation yet"
+        )));
+    }
+    let accepted = conditions().filter(|(_, kind, condition)| *kind == "Accepted" && condition.is_true());
+    let accepted: Vec<_> = accepted.map(|(parent, ..)| name_of(view, &parent)).collect();
+    (!accepted.is_empty()).then(|| HealthVerdict::ready(format!("accepted by {}", accepted.join(", "))))
+}
+
+/// A Gateway, a Service or a grant that is missing may be created a moment later.
+fn failed(says: String) -> HealthVerdict {
+    HealthVerdict::failed(says).with_wait_policy(WaitPolicy::Transient)
+}
+
+fn is_stale(view: &ObjectView, condition: &Condition<'_>) -> bool {
+    let wanted = view.number("/metadata/generation");
+    matches!((condition.observed_generation, wanted), (Some(seen), Some(wanted)) if seen < wanted)
+}
+
+/// `Gateway shop/web`, with the listener if the reference names one.
+fn name_of(view: &ObjectView, parent: &ObjectView) -> String {
+    let reference = |key: &str| match parent.text(&format!("/parentRef/{key}")) {
+        "" => parent.text(&format!("/ancestorRef/{key}")),
+        text => text,
+    };
+    let or = |text: &str, default: &str| {
+        if text.is_empty() {
+            default.to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let kind = or(reference("kind"), "Gateway");
+    let namespace = or(reference("namespace"), view.text("/metadata/namespace"));
+    let listener = match reference("sectionName") {
+        "" => String::new(),
+        name => format!(" ({name})"),
+    };
+    format!("{kind} {namespace}/{}{listener}", reference("name"))
+}
