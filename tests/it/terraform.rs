@@ -92,6 +92,8 @@ with_both! {
     a_kill_before_terraform_said_anything_is_told: super::outages::a_kill_before_terraform_said_anything;
     kills_and_outages_make_nothing_twice_in_silence: super::outages::kills_and_outages_at_random_moments;
     what_is_protected_is_not_destroyed: super::manual_commands::what_is_protected_is_not_destroyed;
+    what_a_protection_forbids_takes_no_other_down: super::manual_commands::what_a_protection_forbids;
+    a_rename_without_its_old_id_is_warned_about: super::manual_commands::a_rename_without_its_old_id;
     guardrails_hold_by_hand: super::manual_commands::guardrails_hold_by_hand;
     stacks_that_no_code_knows_are_destroyed: super::manual_commands::stacks_that_no_code_knows;
     an_imported_state_names_its_objects: super::manual_commands::an_imported_state_names_its_objects;

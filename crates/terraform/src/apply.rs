@@ -141,10 +141,14 @@ impl Application<'_> {
                 if let Some(replacement) = &ready.replacement {
                     book.begun.insert(subject.id().clone(), replacement.clone());
                 }
+                if let Some(created) = &ready.same_object {
+                    book.taken.insert(created.clone(), subject.id().clone());
+                }
                 if ready.action == Action::Forget {
                     book.forget(subject.id());
                 }
                 if ready.makes() {
+                    book.taken.remove(subject.id());
                     match book.in_flight.get(subject.id()) {
                         Some(flight) => {
                             earlier.insert(subject.id().clone(), flight.clone());

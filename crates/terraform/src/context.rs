@@ -18,11 +18,12 @@ use super::{
     prepared_plan::PreparedPlan,
     provider_login::{ProcessCredentials, ProviderLogin},
     providers::{ProviderRef, full_source},
+    renamed::CreatedResource,
     state_cache::OpenStates,
 };
 use konverge_base::{
     error::UserError,
-    model::{ResourceId, StackId},
+    model::{ResourceId, StackId, plan::Action},
 };
 
 /// The runtime of Terraform resources; serves any number of stacks.
@@ -149,6 +150,26 @@ impl Terraform {
 
     pub(super) fn take(&self, token: &str) -> Option<PreparedPlan> {
         lock(&self.prepared).remove(token)
+    }
+
+    /// What the kept plans of a stack create.
+    pub(super) fn created_resources(&self, stack: &StackId) -> Vec<CreatedResource> {
+        let all = lock(&self.prepared);
+        let of_stack = all.values().filter(|prepared| prepared.stack == *stack);
+        of_stack.flat_map(PreparedPlan::created).collect()
+    }
+
+    /// The resources of a type that the kept plans of a stack delete.
+    pub(super) fn deleted_resources(&self, stack: &StackId, kind: &str) -> Vec<ResourceId> {
+        let all = lock(&self.prepared);
+        let of_stack = all.values().filter(|prepared| prepared.stack == *stack);
+        let deleted = of_stack.flat_map(|prepared| &prepared.ready);
+        let deleted = deleted
+            .filter(|ready| ready.action == Action::Delete && ready.subject.address.kind == kind)
+            .map(|ready| ready.subject.id().clone());
+        let mut ids: Vec<_> = deleted.collect();
+        ids.sort();
+        ids
     }
 
     pub(super) fn remember_move(&self, stack: &StackId, old: &ResourceId, new: &ResourceId) {

@@ -30,7 +30,14 @@ pub(super) fn blame(
     for diagnostic in &refusal.errors {
         for subject in failed_items(diagnostic, subjects, users, refusal) {
             if !refused.iter().any(|(id, _)| id == subject.id()) {
-                refused.push((subject.id().clone(), to_error(diagnostic, subject.id())));
+                let error = if diagnostic.forbids_destroying() {
+                    TerraformError::ReplaceProtected {
+                        id: subject.id().clone(),
+                    }
+                } else {
+                    to_error(diagnostic, subject.id())
+                };
+                refused.push((subject.id().clone(), error));
             }
         }
     }
@@ -66,7 +73,7 @@ fn failed_items<'s>(
     if let Some(about) = diagnostic.address() {
         return which(&|_, address| address == about);
     }
-    let named = which(&|_, address| diagnostic.detail.contains(&format!("\"{address}\"")));
+    let named = which(&|_, address| names_address(&diagnostic.detail, address));
     if !named.is_empty() {
         return named;
     }
@@ -84,6 +91,16 @@ fn failed_items<'s>(
         seen.iter().any(|id| ids.contains(id))
     };
     unseen.into_iter().filter(|s| !waits(s)).collect()
+}
+
+/// Returns true if a text names an address that is not a part of a longer one. Terraform quotes it in some of its errors
+/// and not in others.
+fn names_address(text: &str, address: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+    text.match_indices(address).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + address.len()..]);
+        !before.ends_with(|c: char| is_part(c) || c == '.') && !after.starts_with(is_part)
+    })
 }
 
 /// The needs of each item: its dependencies and references among the named ones.
@@ -151,5 +168,26 @@ pub(super) fn take_out(
             needs: needed,
         };
         answers.insert(id, Err(error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_named_as_a_whole() {
+        for (text, named) in [
+            ("Resource t_x.a has lifecycle.prevent_destroy set, but", true),
+            ("the object \"t_x.a\" exists", true),
+            ("see t_x.a.", true),
+            ("Resource t_x.ab has", false),
+            ("Resource my_t_x.a has", false),
+            ("module.m.t_x.a has", false),
+            ("t_x.a-b", false),
+            ("", false),
+        ] {
+            assert_eq!(names_address(text, "t_x.a"), named, "{text}");
+        }
     }
 }

@@ -101,6 +101,15 @@ pub enum TerraformError {
         class: Class,
         text: String,
     },
+    #[error("`{id}`: {text}")]
+    Exists {
+        id: ResourceId,
+        text: String,
+        /// The resources of its type that the plan deletes.
+        deleted: Vec<ResourceId>,
+    },
+    #[error("`{id}` would be replaced, but `lifecycle.prevent_destroy` is set on it")]
+    ReplaceProtected { id: ResourceId },
     #[error("{error}; the credentials of its login expired before Terraform ended")]
     LoginExpired {
         error: Box<TerraformError>,
@@ -323,6 +332,21 @@ impl TerraformError {
                     .to_owned(),
             ],
             Self::Provider { class, .. } => vec![class.remedy().to_owned()],
+            Self::Exists { id, deleted, .. } => {
+                let renamed = deleted.iter().map(|old| {
+                    format!(
+                        "if it was called `{old}` before, write `konverge/moved-from: {old}` into the `extensions` of `{id}`, \
+                         and its state moves"
+                    )
+                });
+                renamed.chain([Class::Exists.remedy().to_owned()]).collect()
+            }
+            Self::ReplaceProtected { id } => vec![
+                "to replace it, set `lifecycle.prevent_destroy: false` in its Spec; to keep its object, undo the change \
+                 that forces the replacement"
+                    .to_owned(),
+                format!("to keep the object and stop managing it: `konverge state forget STACK '{id}'`"),
+            ],
             Self::LoginExpired { error, hints } => {
                 let mut all = hints.clone();
                 // New credentials come with the next run; another cause needs its own remedy.

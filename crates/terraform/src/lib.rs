@@ -39,6 +39,7 @@ mod provider_schema;
 mod provider_settings;
 mod providers;
 mod refresh;
+mod renamed;
 mod resolve_items;
 mod resource_state;
 mod runtime;

@@ -99,6 +99,11 @@ impl TerraformDiagnostic {
             .or_else(|| context.and_then(|context| context.strip_prefix("resource.")))
     }
 
+    /// Returns true if `lifecycle.prevent_destroy` forbids what is planned.
+    pub(super) fn forbids_destroying(&self) -> bool {
+        self.is_error() && self.detail.contains("lifecycle.prevent_destroy set")
+    }
+
     /// Everything that it may concern: an address, or a place in the module.
     pub(super) fn subjects(&self) -> impl Iterator<Item = &str> {
         let context = self

@@ -168,6 +168,7 @@ fn keep_plan(
         log: &log,
         book,
         secrets: &runtime.options.secrets,
+        created: runtime.created_resources(&scope.stack),
     };
     let token = runtime.next_token();
     let (planned, ready) = segment.present(subjects, token.clone());

@@ -10,6 +10,7 @@ use super::{
     masking,
     module_resource::{self, ModuleResource},
     prepared_plan::{Ready, SavedPlanToken},
+    renamed::{CreatedResource, SameObject},
     saved_plan::{ResourceChange, SavedPlan},
     secret_changes,
     state_document::TerraformState,
@@ -32,6 +33,8 @@ pub(super) struct Segment<'a> {
     pub(super) log: &'a [LogMessage],
     pub(super) book: &'a TerraformState,
     pub(super) secrets: &'a Secrets,
+    /// What earlier parts of the plan create.
+    pub(super) created: Vec<CreatedResource>,
 }
 
 impl Segment<'_> {
@@ -129,6 +132,12 @@ impl Segment<'_> {
             paths: public.replace.clone(),
         });
         public.notes = self.notes(&subject, change, drift, left_over);
+        let deleted = change.filter(|_| action == Action::Delete);
+        let same =
+            deleted.and_then(|change| SameObject::find(&subject, &change.change.before, &self.created));
+        if let Some(same) = &same {
+            public.notes.insert(0, same.warning(subject.id()));
+        }
         if matches!(action, Action::Delete | Action::Replace)
             && let Some(loss) = data_loss::of_type(&subject.address.kind)
         {
@@ -154,6 +163,7 @@ impl Segment<'_> {
             sensitive: sensitive.clone(),
             provisional: is_provisional(item),
             replacement,
+            same_object: same.map(|same| same.created),
             subject: subject.clone(),
         };
         let protected =
@@ -318,7 +328,10 @@ impl Segment<'_> {
         }
         if drift.is_some_and(|d| d.change.after.is_null()) && self.interrupted_replacement(subject).is_none()
         {
-            notes.push("it was deleted outside Konverge".to_owned());
+            notes.push(match self.book.taken.get(subject.id()) {
+                Some(old) => format!("the deletion of `{old}`, which was the same object, has deleted it"),
+                None => "it was deleted outside Konverge".to_owned(),
+            });
         }
         if left_over {
             notes.push("an old object of it, left over from a replacement, is deleted".to_owned());

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     installation::ModuleFolder, module::ProviderUsers, module_resource::ModuleResource,
-    providers::ProviderRef,
+    providers::ProviderRef, renamed::CreatedResource,
 };
 use konverge_base::model::{
     ResourceId, StackId,
@@ -40,6 +40,8 @@ pub(super) struct Ready {
     pub(super) provisional: bool,
     /// The replacement that it is, or that it completes.
     pub(super) replacement: Option<Replacement>,
+    /// For a deletion: the created resource that is the same object.
+    pub(super) same_object: Option<ResourceId>,
 }
 
 /// The name of the saved plan that a planned resource belongs to.
@@ -59,6 +61,20 @@ impl PreparedPlan {
         self.ready
             .iter()
             .all(|r| !r.provisional && (!r.touched || ids.contains(r.subject.id())))
+    }
+
+    /// The resources that it creates where there was none.
+    pub(super) fn created(&self) -> impl Iterator<Item = CreatedResource> {
+        let created = self
+            .ready
+            .iter()
+            .filter(|ready| ready.makes() && ready.subject.holding.is_none());
+        created.filter_map(|ready| {
+            Some(CreatedResource {
+                subject: ready.subject.clone(),
+                expected: ready.expected.clone()?,
+            })
+        })
     }
 
     /// Returns true if another plan is for the same resources of the same stack.

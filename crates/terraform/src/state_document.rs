@@ -34,6 +34,9 @@ pub(super) struct TerraformState {
     /// Replacements that were started and not completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) begun: BTreeMap<ResourceId, Replacement>,
+    /// The resources whose object a later deletion took away, with the deleted resource that was the same object.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) taken: BTreeMap<ResourceId, ResourceId>,
     /// The hashes of each provider (`source version`) at its first use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     hashes: BTreeMap<String, Vec<String>>,
@@ -72,6 +75,7 @@ impl Default for TerraformState {
             resources: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             begun: BTreeMap::new(),
+            taken: BTreeMap::new(),
             hashes: BTreeMap::new(),
         }
     }
@@ -103,6 +107,7 @@ impl TerraformState {
         self.resources.remove(id);
         self.in_flight.remove(id);
         self.begun.remove(id);
+        self.taken.remove(id);
     }
 
     /// The form in which it is stored.

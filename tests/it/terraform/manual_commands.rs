@@ -57,6 +57,116 @@ pub async fn what_is_protected_is_not_destroyed(binary: PathBuf) {
     assert_eq!(deleted, ["delete kept", "delete other"]);
 }
 
+/// A replacement that `prevent_destroy` forbids, beside what has nothing to do with it.
+pub async fn what_a_protection_forbids(binary: PathBuf) {
+    let place = Place::new(&binary);
+    let kept = |again: u32| {
+        let mut kept = Place::data("kept", json!("x"), &[]);
+        kept["attributes"]["triggers_replace"] = json!(again);
+        kept["attributes"]["lifecycle"] = json!({"prevent_destroy": true});
+        kept
+    };
+    let (kept_id, other_id) = (
+        "terraform:builtin:terraform_data:kept",
+        "terraform:builtin:terraform_data:other",
+    );
+    place.want(&[kept(1)]);
+    place.run("apply").arg("--yes").run().expect(0);
+
+    place.want(&[
+        kept(2),
+        Place::data("other", json!("y"), &[]),
+        Place::data("waits", json!("z"), &[kept_id]),
+    ]);
+    let preview = place.run("preview").run();
+    says(
+        &preview,
+        &[
+            kept_id,
+            "would be replaced, but `lifecycle.prevent_destroy` is set on it",
+        ],
+    );
+    let applied = place.run("apply").arg("--yes").run();
+    assert!(applied.code.is_some_and(|code| code != 0), "{applied:?}");
+    says(
+        &applied,
+        &[
+            &format!("`{kept_id}` would be replaced, but `lifecycle.prevent_destroy` is set on it"),
+            "prevent_destroy: false",
+        ],
+    );
+    assert!(
+        !said(&applied).contains(&format!("`{other_id}`: ")),
+        "{applied:?}"
+    );
+    let book = place.book().await;
+    let held: Vec<_> = book["resources"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(held, [kept_id, other_id]);
+}
+
+/// The same file under another name of the resource: its creation comes before the deletion of the old one.
+pub async fn a_rename_without_its_old_id(binary: PathBuf) {
+    let place = Place::new(&binary);
+    let file = |name: &str, at: &str| {
+        let mut file = place.local("local_file", name, "hello", &[]);
+        file["attributes"]["filename"] = json!(place.path(at));
+        file
+    };
+    let (old, new) = ("hashicorp:local:local_file:old", "hashicorp:local:local_file:new");
+    place.want(&[file("old", "f"), file("beside", "g")]);
+    place.run("apply").arg("--yes").run().expect(0);
+
+    // Another file is another object.
+    place.want(&[file("other", "h"), file("beside", "g")]);
+    let preview = place.run("preview").run().expect(0);
+    assert!(!said(&preview).contains("moved-from"), "{preview:?}");
+
+    place.want(&[file("new", "f"), file("beside", "g")]);
+    let line = format!("write `konverge/moved-from: {old}` into the `extensions` of `{new}`");
+    let preview = place.run("preview").run().expect(0);
+    says(
+        &preview,
+        &[
+            "warning: it seems to be the object of",
+            "has the same `filename`",
+            &line,
+        ],
+    );
+
+    place.run("apply").arg("--yes").run().expect(0);
+    assert!(!place.path("f").exists(), "the warning was true");
+    let preview = place.run("preview").run().expect(0);
+    says(
+        &preview,
+        &[&format!(
+            "the deletion of `{old}`, which was the same object, has deleted it"
+        )],
+    );
+    assert!(!said(&preview).contains("outside Konverge"), "{preview:?}");
+    place.run("apply").arg("--yes").run().expect(0);
+    assert!(place.path("f").exists());
+    std::fs::remove_file(place.path("f")).unwrap();
+    says(
+        &place.run("preview").run().expect(0),
+        &["it was deleted outside Konverge"],
+    );
+
+    // With the line, nothing is created and nothing goes.
+    let mut renamed = file("newest", "f");
+    renamed["extensions"]["konverge/moved-from"] = json!(new);
+    place.run("apply").arg("--yes").run().expect(0);
+    place.want(&[renamed, file("beside", "g")]);
+    let preview = place.run("preview").run().expect(0);
+    assert!(!said(&preview).contains("warning: it seems"), "{preview:?}");
+    place.run("apply").arg("--yes").run().expect(0);
+    assert!(place.path("f").exists());
+}
+
 pub async fn guardrails_hold_by_hand(binary: PathBuf) {
     let place = Place::with(
         &binary,

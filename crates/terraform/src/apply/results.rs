@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::plan_execution::Application;
 use crate::{
-    error::TerraformError,
+    error::{Class, TerraformError},
     log_messages::{TerraformDiagnostic, plain},
     masking,
     module_resource::ModuleResource,
@@ -74,7 +74,7 @@ impl Application<'_> {
             .progress
             .error_about(|about| about == address || of_provider(about))
         {
-            return diagnostic.to_error(&id, secrets);
+            return self.with_deleted(index, diagnostic.to_error(&id, secrets));
         }
         if self.progress.gave_up(index)
             && let Some(error) = self.progress.error_of_nobody(&id, secrets)
@@ -111,6 +111,23 @@ impl Application<'_> {
             },
         };
         TerraformError::NotTried { id, why }
+    }
+
+    /// An error that the object exists, with the resources of its type that the plan deletes: one of them may be the same.
+    fn with_deleted(&self, index: usize, error: TerraformError) -> TerraformError {
+        let kind = &self.prepared.ready[index].subject.address.kind;
+        match error {
+            TerraformError::Provider {
+                id,
+                class: Class::Exists,
+                text,
+            } => TerraformError::Exists {
+                deleted: self.runtime.deleted_resources(&self.scope.stack, kind),
+                id,
+                text,
+            },
+            other => other,
+        }
     }
 
     pub(super) fn applied(&self, index: usize, state: Option<&ResourceState>) -> AppliedResource {
