@@ -153,7 +153,6 @@ pub(crate) fn refusal(
             failure.kind = ErrorKind::Policy;
             failure.hint("a rule of the cluster forbids it; its message names the rule")
         }
-        RefusalCause::Invalid => failure.hint("the field named is wrong for this kind: `kubectl explain KIND.FIELD` says what it takes"),
         RefusalCause::NoNamespace => failure.hint("add the Namespace to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"),
         RefusalCause::EndingNamespace => failure.hint("wait until the namespace is gone; `kubectl get namespace NAME --output yaml` says what blocks it"),
         RefusalCause::NoKind => failure.hint("add the CustomResourceDefinition to the stack, or apply the stack that makes it first"),
@@ -161,7 +160,8 @@ pub(crate) fn refusal(
             .hint("an entry of its `metadata.managedFields` is of a version that is no longer served, which blocks every write to it")
             .hint("clear them, and run it again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
         RefusalCause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
-        RefusalCause::Immutable(_) | RefusalCause::Other => failure,
+        // Whose the field is says who knows what was sent.
+        RefusalCause::Invalid | RefusalCause::Immutable(_) | RefusalCause::Other => failure,
     }
 }
 

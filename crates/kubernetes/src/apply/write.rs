@@ -191,7 +191,7 @@ async fn write(
             _ if error_classify::is_another_object(&error) => {
                 return Err(precondition::another_object(subject, &error));
             }
-            _ => return Err(subject.refusal(&error)),
+            _ => return Err(subject.refusal_of(&error, body, None)),
         };
     }
     unreachable!("the loop ends by returning")

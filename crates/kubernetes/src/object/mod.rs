@@ -13,6 +13,7 @@ pub(super) mod object_record;
 pub(super) mod object_ref;
 pub(super) mod plan_item;
 pub(super) mod precondition;
+pub(super) mod refused_fields;
 pub(super) mod related_fetch;
 pub(super) mod secret_references;
 pub(super) mod volume_expansion;

@@ -5,11 +5,18 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 
 use super::super::{
-    api::{cluster::Cluster, clusters::Kubernetes, discovery::ResourceType, error::ApiError, error_classify},
+    api::{
+        cluster::Cluster,
+        clusters::Kubernetes,
+        discovery::ResourceType,
+        error::ApiError,
+        error_classify::{self, RefusalCause},
+    },
     health::HealthRules,
 };
 use super::{
     object_ref::{self, ObjectRef},
+    refused_fields::RefusedObject,
     secret_references::PlannedReferences,
 };
 use konverge_base::{
@@ -187,6 +194,17 @@ impl PlanItem {
     /// Converts a refusal of the server for a person.
     pub(crate) fn refusal(&self, error: &ApiError) -> UserError {
         error_classify::refusal(error, &self.cluster.api.name, &self.title())
+    }
+
+    /// As [`PlanItem::refusal`] of what was sent: a hint says whose each field is that the server names.
+    pub(crate) fn refusal_of(&self, error: &ApiError, sent: &Value, live: Option<&Value>) -> UserError {
+        let failure = self.refusal(error);
+        let is_invalid = error_classify::cause(error) == RefusalCause::Invalid;
+        let (Some(of), Some(status), true) = (&self.of, error.status(), is_invalid) else {
+            return failure;
+        };
+        let refused = RefusedObject { of, sent, live };
+        refused.hints(status).into_iter().fold(failure, UserError::hint)
     }
 
     /// `Deployment `ns/web``, for messages.

@@ -85,6 +85,9 @@ fn render_resource(resource: &ResourcePlan, detail: &Verbosity) -> String {
     text
 }
 
+/// What is no drift by design.
+const NOT_COMPARED: &str = "Of a Kubernetes object only what the Spec sets is compared: what somebody adds beside that, such as `suspend: true`, a sidecar or a key, is no drift.";
+
 /// What is known about the drift of a stack besides the difference.
 pub struct DriftSeen<'a> {
     /// When it was first detected.
@@ -103,7 +106,7 @@ pub fn drift_issue(
     budget: usize,
 ) -> String {
     let head = format!(
-        "{}\n{} differs from what was applied last. Detected by {}; first detected {}. In a diff, `-` is live now and `+` is what was applied last.\n\n",
+        "{}\n{} differs from what was applied last. Detected by {}; first detected {}. In a diff, `-` is live now and `+` is what was applied last. {NOT_COMPARED}\n\n",
         marker.line(),
         escape::code(plan.id.as_str()),
         place(run, "a run"),

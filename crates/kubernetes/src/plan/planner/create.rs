@@ -63,7 +63,7 @@ impl ObjectPlanner<'_> {
                 RefusalCause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
                 _ if definition.is_some() && is_of_schema(&error) => {}
                 _ => match self.lifted_by(item, &error) {
-                    none if none.is_empty() => return Err(subject.refusal(&error)),
+                    none if none.is_empty() => return Err(subject.refusal_of(&error, &body, None)),
                     lifted_by => self.not_validated_yet(subject, &mut draft, &error, lifted_by),
                 },
             },
@@ -126,7 +126,7 @@ impl ObjectPlanner<'_> {
                 draft.notes.extend(answer.warnings);
             }
             Err(error) if error_classify::cause(&error) == RefusalCause::Invalid && definition.is_none() => {
-                return Err(subject.refusal(&error));
+                return Err(subject.refusal_of(&error, &body, None));
             }
             Err(_) => draft.notes.push(format!("{absence}; not checked by the server")),
         }

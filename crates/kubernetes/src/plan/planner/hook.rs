@@ -143,7 +143,7 @@ impl ObjectPlanner<'_> {
                 Ok(())
             }
             Err(error) => match self.lifted_by(item, &error) {
-                none if none.is_empty() => Err(subject.refusal(&error)),
+                none if none.is_empty() => Err(subject.refusal_of(&error, &body, None)),
                 lifted_by => {
                     self.not_validated_yet(subject, draft, &error, lifted_by);
                     Ok(())

@@ -77,7 +77,7 @@ impl ObjectPlanner<'_> {
                     around_pods = self.expand(subject, &mut draft, live, &becomes).await;
                 }
                 Err(error) if error_classify::cause(&error) == RefusalCause::Invalid => {
-                    return Err(subject.refusal(&error));
+                    return Err(subject.refusal_of(&error, &trial, None));
                 }
                 Err(error) => draft
                     .notes

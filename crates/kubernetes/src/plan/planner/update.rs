@@ -180,7 +180,10 @@ impl ObjectPlanner<'_> {
                 Ok(draft)
             }
             _ => match self.lifted_by(item, error) {
-                none if none.is_empty() => Err(subject.refusal(error)),
+                none if none.is_empty() => {
+                    let sent = Value::Object(body.clone());
+                    Err(subject.refusal_of(error, &sent, Some(live)))
+                }
                 lifted_by => {
                     let mut draft = self.plan_without_server(item, subject, body, live);
                     self.not_validated_yet(subject, &mut draft, error, lifted_by);

@@ -128,3 +128,65 @@ async fn a_live_object_holds_no_marks() {
         }
     }
 }
+
+/// Kinds of another group that are called like those of Kubernetes have no rules of those.
+#[tokio::test]
+async fn a_kind_of_another_group_has_no_rules_of_the_built_in_one() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("twin").await, Objects::of(cluster).await);
+    let mut stack = TestStack::new("twin", cluster.kubeconfig());
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = |kind: &str| {
+        let singular = kind.to_lowercase();
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{singular}s.twin.example.com")},
+            "spec": {"group": "twin.example.com", "scope": "Namespaced", "names": {"kind": kind, "plural": format!("{singular}s"), "singular": singular},
+                "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}}}]}})
+    };
+    let kinds = ["Job", "Deployment", "Service", "PersistentVolumeClaim"];
+    let of = |kind: &str, image: &str| {
+        let spec = json!({"type": "LoadBalancer", "replicas": 1, "ttlSecondsAfterFinished": 60,
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": image}]}}});
+        json!({"apiVersion": "twin.example.com/v1", "kind": kind, "metadata": {"name": "twin", "namespace": ns}, "spec": spec})
+    };
+    let wanted = |image: &str| -> Vec<Value> {
+        let definitions = kinds.iter().map(|kind| definition(kind));
+        definitions
+            .chain(kinds.iter().map(|kind| of(kind, image)))
+            .collect()
+    };
+    stack.apply(&wanted("one")).await;
+
+    // No phantom field, and no pods that restart.
+    let plan = stack.plan_well(&wanted("two")).await;
+    for kind in kinds {
+        let change = planned(&plan, &of(kind, "two")).expect("it is a change");
+        let paths: Vec<_> = change.changes.iter().map(|change| change.path.as_str()).collect();
+        assert_eq!(paths, ["/spec/template/spec/containers/0/image"], "{kind}");
+        assert_eq!(change.notes, Vec::<String>::new(), "{kind}");
+    }
+
+    // It says that it is complete, and somebody deletes it: that is a difference.
+    let job = of("Job", "one");
+    let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    objects
+        .report(&crate::support::objects::path(&job, true), &complete)
+        .await;
+    stack.apply(&wanted("one")).await;
+    objects.delete(&job).await;
+    let plan = stack.plan_well(&wanted("one")).await;
+    assert_eq!(action(&plan, &job), Action::Create);
+    stack.apply(&wanted("one")).await;
+
+    // Nothing is lost with them.
+    let plan = stack.plan_well(&kinds.map(definition)).await;
+    for kind in kinds {
+        let gone = planned(&plan, &of(kind, "one")).expect("it is deleted");
+        assert_eq!(
+            (gone.action, gone.data_loss),
+            (Action::Delete, false),
+            "{kind}: {:?}",
+            gone.notes
+        );
+    }
+}

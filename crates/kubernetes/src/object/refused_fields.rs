@@ -1,0 +1,239 @@
+//! The fields that the server names when it refuses an object: whose each one is, and what to do.
+
+use serde_json::Value;
+
+use super::{
+    super::api::{discovery::ResourceType, error::ApiStatus},
+    managed_fields,
+};
+use crate::FIELD_MANAGER;
+
+/// The most fields that get a hint.
+const MOST: usize = 3;
+
+/// The words by which the server says that a field is missing.
+const MISSING: [&str; 3] = ["Required value", "must be specified", "missing required field"];
+
+/// An object that the server refused.
+pub(crate) struct RefusedObject<'a> {
+    pub of: &'a ResourceType,
+    /// What was sent.
+    pub sent: &'a Value,
+    /// What is there.
+    pub live: Option<&'a Value>,
+}
+
+impl RefusedObject<'_> {
+    /// The hints for the fields that the server names; none if it names none.
+    pub(crate) fn hints(&self, status: &ApiStatus) -> Vec<String> {
+        let mut hints: Vec<String> = Vec::new();
+        for cause in status.causes.iter().filter(|cause| !cause.field.is_empty()) {
+            let is_missing = MISSING.iter().any(|words| cause.message.contains(words));
+            let hint = self.hint(&cause.field, is_missing);
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
+        }
+        for field in unknown_fields(&status.message) {
+            hints.push(format!(
+                "the kind has no `{field}` in this version: `{}` lists the fields",
+                self.explain(parent(field))
+            ));
+        }
+        hints.truncate(MOST);
+        hints
+    }
+
+    fn hint(&self, field: &str, is_missing: bool) -> String {
+        let steps = steps(field);
+        let shown = field.escape_debug();
+        if at(self.sent, &steps).is_some_and(|value| !value.is_null()) {
+            return format!(
+                "`{shown}` is what the Spec says: `{}` says what it takes",
+                self.explain(field)
+            );
+        }
+        if is_missing {
+            return format!(
+                "the Spec does not have `{shown}`, which is required: `{}` says what it takes",
+                self.explain(field)
+            );
+        }
+        match self.owner(&steps) {
+            Some(manager) => {
+                let manager = manager.escape_debug();
+                format!(
+                    "the Spec does not have `{shown}`: `{manager}` wrote it; add it to the Spec with a value that fits the other \
+                     fields, or let `{manager}` remove it"
+                )
+            }
+            None => format!(
+                "the Spec does not have `{shown}`: the server has filled it in for other fields; write it into the Spec with a \
+                 value that fits them"
+            ),
+        }
+    }
+
+    /// Another manager of a field of the live object, or of something below it.
+    fn owner(&self, steps: &[Step<'_>]) -> Option<&str> {
+        let live = self.live?;
+        let keys: Option<Vec<_>> = steps
+            .iter()
+            .map(|step| match step {
+                Step::Key(key) => Some(key.replace('~', "~0").replace('/', "~1")),
+                // An item is named by its keys, and the number is that of the object which the server made.
+                Step::Item(_) => None,
+            })
+            .collect();
+        let path: String = keys?.iter().map(|key| format!("/{key}")).collect();
+        let others = managed_fields::entries(live).filter(|entry| entry.manager != FIELD_MANAGER);
+        let mut owners = others.filter(|entry| {
+            managed_fields::fields_below(entry.fields, live, &path).is_some_and(|below| !below.is_empty())
+        });
+        owners.next().map(|entry| entry.manager)
+    }
+
+    /// The command that explains a field.
+    fn explain(&self, field: &str) -> String {
+        let kind = self.of.kind.to_lowercase();
+        let keys: Vec<_> = steps(field)
+            .into_iter()
+            .filter_map(|step| match step {
+                Step::Key(key) if key.chars().all(|c| c.is_ascii_alphanumeric()) => Some(key),
+                _ => None,
+            })
+            .collect();
+        let path = [&[kind.as_str()], keys.as_slice()].concat().join(".");
+        format!("kubectl explain {path} --api-version={}", self.of.api_version())
+    }
+}
+
+/// A step to a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step<'a> {
+    Key(&'a str),
+    Item(usize),
+}
+
+/// The steps to a field as the server writes it: `spec.containers[0].image`, `spec.selector.matchLabels[app]`.
+fn steps(field: &str) -> Vec<Step<'_>> {
+    let mut found = Vec::new();
+    for part in field.split(['.', '[']) {
+        let (part, in_brackets) = match part.strip_suffix(']') {
+            Some(part) => (part, true),
+            None => (part, false),
+        };
+        match part.parse() {
+            Ok(index) if in_brackets => found.push(Step::Item(index)),
+            _ if !part.is_empty() => found.push(Step::Key(part)),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn at<'v>(value: &'v Value, steps: &[Step<'_>]) -> Option<&'v Value> {
+    steps.iter().try_fold(value, |value, step| match step {
+        Step::Key(key) => value.get(key),
+        Step::Item(index) => value.get(index),
+    })
+}
+
+/// The fields in `strict decoding error: unknown field "spec.foo"`.
+fn unknown_fields(message: &str) -> impl Iterator<Item = &str> {
+    let parts = message.split("unknown field \"").skip(1);
+    parts.filter_map(|part| Some(part.split_once('"')?.0))
+}
+
+fn parent(field: &str) -> &str {
+    field.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::error::StatusCause;
+    use serde_json::json;
+
+    fn hints(sent: &Value, live: Option<&Value>, field: &str, message: &str) -> Vec<String> {
+        let of = ResourceType {
+            group: "apps".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            plural: "deployments".to_owned(),
+            namespaced: true,
+            reports_status: true,
+        };
+        let cause = StatusCause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: message.to_owned(),
+            field: field.to_owned(),
+        };
+        let status = ApiStatus {
+            code: 422,
+            causes: if field.is_empty() { Vec::new() } else { vec![cause] },
+            message: message.to_owned(),
+            ..ApiStatus::default()
+        };
+        RefusedObject { of: &of, sent, live }.hints(&status)
+    }
+
+    #[test]
+    fn each_field_is_explained_by_whose_it_is() {
+        let sent = json!({"spec": {"replicas": -1, "strategy": {"type": "Recreate"}, "template": {"spec": {"containers": [{"name": "a"}]}}}});
+        let owned = json!([{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:strategy": {"f:rollingUpdate": {"f:maxSurge": {}}}}}}]);
+        let live = json!({"metadata": {"managedFields": owned}, "spec": {"strategy": {"rollingUpdate": {"maxSurge": 1}}}});
+        for (field, message, live, expected) in [
+            (
+                "spec.replicas",
+                "Invalid value: -1",
+                None,
+                "`spec.replicas` is what the Spec says: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
+            ),
+            (
+                "spec.template.spec.containers[0].image",
+                "Required value",
+                None,
+                "the Spec does not have `spec.template.spec.containers[0].image`, which is required: `kubectl explain deployment.spec.template.spec.containers.image --api-version=apps/v1`",
+            ),
+            (
+                "spec.strategy.rollingUpdate",
+                "Forbidden: may not be specified",
+                None,
+                "the Spec does not have `spec.strategy.rollingUpdate`: the server has filled it in",
+            ),
+            (
+                "spec.strategy.rollingUpdate",
+                "Forbidden: may not be specified",
+                Some(&live),
+                "the Spec does not have `spec.strategy.rollingUpdate`: `kubectl-edit` wrote it",
+            ),
+            (
+                "",
+                "strict decoding error: unknown field \"spec.replica\"",
+                None,
+                "the kind has no `spec.replica` in this version: `kubectl explain deployment.spec --api-version=apps/v1`",
+            ),
+        ] {
+            let found = hints(&sent, live, field, message);
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
+        }
+        assert_eq!(hints(&sent, None, "", "is invalid"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_steps_to_a_field_are_those_of_the_server() {
+        assert_eq!(
+            steps("spec.containers[10].env[A].value"),
+            [
+                Step::Key("spec"),
+                Step::Key("containers"),
+                Step::Item(10),
+                Step::Key("env"),
+                Step::Key("A"),
+                Step::Key("value")
+            ]
+        );
+        assert_eq!(steps(""), []);
+    }
+}
