@@ -23,7 +23,8 @@ use crate::{
     names::ObjectNames,
     object_text::{sorted_map, text},
     secret_copies::SecretCopies,
-    values::{ValueFinder, ValuePlace, holds_secret_data},
+    value_places::ValuePlace,
+    values::{ValueFinder, holds_secret_data},
 };
 
 /// What is left out on request. Each resource is listed.

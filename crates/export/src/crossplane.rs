@@ -13,7 +13,7 @@ use crate::{
     exported::{Exported, Files, refuse, unknown_values},
     names::stack_slug,
     object_text::document_text,
-    values::{ValueGroup, ValuePart, ValuePlace},
+    value_places::{ValueGroup, ValuePart, ValuePlace},
 };
 
 const TARGET: &str = "crossplane";

@@ -8,7 +8,7 @@ use konverge_base::{
 };
 use konverge_engine::spec::graph::GraphError;
 
-use crate::values::place_name;
+use crate::value_places::place_name;
 
 /// The error of an export.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use crate::{
     bundle::Bundle,
     document::Document,
     error::{ExportError, ExportRefusal, Why},
-    values::{ValueGroup, ValuePlace, place_name},
+    value_places::{ValueGroup, ValuePlace, place_name},
 };
 
 /// Files by their path, with `/` between folders.

@@ -20,6 +20,7 @@ mod object_text;
 mod options;
 mod secret_copies;
 mod target;
+mod value_places;
 mod values;
 
 pub use bundle::{Bundle, BundleObject, BundleRequest, LeaveOut, OmittedResource};
@@ -29,4 +30,4 @@ pub use exported::{Exported, Files};
 pub use names::stack_slug;
 pub use options::{ChartOptions, DeliverySource};
 pub use target::{ExportTarget, export};
-pub use values::{RequiredValue, ValueCode, ValueGroup, ValuePart, ValuePlace};
+pub use value_places::{RequiredValue, ValueCode, ValueGroup, ValuePart, ValuePlace};

@@ -18,7 +18,7 @@ use konverge_base::{
     secrets::{HashKey, SecretTemplate, Secrets, encode_base64, is_name_field, rewrite_texts},
 };
 
-use crate::values::{RequiredValue, ValueCode, ValueGroup, place_name};
+use crate::value_places::{RequiredValue, ValueCode, ValueGroup, place_name};
 
 /// The length of the shortest text that is looked for: `true` and `8080` stand in many places.
 const SHORTEST: usize = 6;

@@ -22,91 +22,8 @@ use konverge_base::{
 use crate::{
     error::{ExportRefusal, Why},
     secret_copies::{SecretCopies, SecretCopy, secret_data},
+    value_places::{RequiredValue, ValueGroup, ValuePart, ValuePlace, place_name},
 };
-
-/// Which part of a chart's values a value belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ValueGroup {
-    /// What a reference stands for.
-    References,
-    /// Data of a Secret. A value of `data` is in base64, as in the Secret.
-    Secrets,
-}
-
-impl ValueGroup {
-    /// The key in the values.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::References => "references",
-            Self::Secrets => "secrets",
-        }
-    }
-}
-
-/// One value that the user of a chart must give.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequiredValue {
-    /// The part of the values.
-    pub group: ValueGroup,
-    /// The key: the reference as written, or the place in the Secret.
-    pub name: String,
-    /// For a reference to another resource of the Spec: the resource, and the path in it.
-    pub target: Option<(ResourceId, Vec<String>)>,
-    /// What makes the text of the place of the value.
-    pub code: Option<ValueCode>,
-}
-
-/// What makes the text of a place of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueCode {
-    /// The value is in base64, and the text is not.
-    Decode,
-    /// The text is in base64, and the value is not.
-    Encode,
-}
-
-impl ValueCode {
-    /// The function of Helm's templates.
-    pub(crate) fn helm_function(self) -> &'static str {
-        match self {
-            Self::Decode => "b64dec",
-            Self::Encode => "b64enc",
-        }
-    }
-}
-
-/// A part of a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ValuePart {
-    /// It stays.
-    Text(String),
-    /// It is replaced.
-    Value(RequiredValue),
-}
-
-/// A place in an object whose value is not known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ValuePlace {
-    /// The place, as a path of RFC 6901.
-    pub path: String,
-    /// What stands there in the text of the object. Nothing else in the Spec holds this text: it is made of the digest
-    /// of the whole Spec.
-    pub token: String,
-    /// What the value is made of. One part that is a value keeps its type.
-    pub parts: Vec<ValuePart>,
-    /// The bytes of the value in the Spec, compressed; 0 if the Spec does not know it.
-    pub(crate) compressed: usize,
-}
-
-impl ValuePlace {
-    /// The values of the place.
-    pub fn values(&self) -> impl Iterator<Item = &RequiredValue> {
-        self.parts.iter().filter_map(|part| match part {
-            ValuePart::Value(value) => Some(value),
-            ValuePart::Text(_) => None,
-        })
-    }
-}
 
 /// Looks for such values in one object after the other, dependencies first.
 pub(crate) struct ValueFinder {
@@ -294,11 +211,6 @@ impl ValueFinder {
 enum Filled {
     Value(Value),
     Parts(Vec<ValuePart>),
-}
-
-/// The name of a place in an object: that of a value, and that of `--in-clear`.
-pub(crate) fn place_name(id: &ResourceId, path: &str) -> String {
-    format!("{id}{path}")
 }
 
 /// The texts that no value replaces.

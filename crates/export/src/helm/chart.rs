@@ -9,7 +9,8 @@ use crate::{
     error::ExportError,
     exported::Files,
     object_text::{document_text, object_text},
-    values::{RequiredValue, ValuePart, empty_values},
+    value_places::{RequiredValue, ValuePart},
+    values::empty_values,
 };
 
 /// The template. It is the same in each chart.
