@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
-    names::schema_part,
+    names::{plain_schema, schema_part},
     schema::{ModelObject, ModelType, ModelValue},
 };
 
@@ -116,8 +116,9 @@ impl Interner {
 fn free_name(short: &str, long: &str, taken: &BTreeSet<String>) -> String {
     let is_free =
         |name: &&str| name.starts_with(|first: char| first.is_ascii_alphabetic()) && !taken.contains(*name);
-    if let Some(name) = [short, long].iter().find(|name| is_free(name)) {
-        return (*name).to_owned();
+    let names = [short, long].map(|name| plain_schema(name.to_owned()));
+    if let Some(name) = names.iter().map(String::as_str).find(is_free) {
+        return name.to_owned();
     }
     let mut numbered = (2..).map(|number| format!("{long}{number}"));
     numbered

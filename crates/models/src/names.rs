@@ -113,10 +113,18 @@ pub(crate) fn schema_part(name: &str) -> String {
 pub(crate) fn schema_name(kind: &str) -> String {
     let name = schema_part(kind);
     if name.starts_with(|first: char| first.is_ascii_alphabetic()) && !RESERVED.contains(&name.as_str()) {
-        name
+        plain_schema(name)
     } else {
-        format!("Kind{name}")
+        plain_schema(format!("Kind{name}"))
     }
+}
+
+/// A name under which a schema is only a schema. By the end of its name KCL's grammar makes it a mixin, which no type can
+/// name, or a protocol, which has no checks. No name of a source ends with `_`, so the result is free if the name is.
+pub(crate) fn plain_schema(name: String) -> String {
+    let has_meaning =
+        RESERVED.contains(&name.as_str()) || name.ends_with("Mixin") || name.ends_with("Protocol");
+    if has_meaning { format!("{name}_") } else { name }
 }
 
 /// How an attribute is written.
@@ -199,6 +207,15 @@ mod tests {
                 AttributeName::Impossible,
                 "{impossible}"
             );
+        }
+        for (kind, schema) in [
+            ("Protocol", "Protocol_"),
+            ("app-mixin", "AppMixin_"),
+            ("ProtocolMapping", "ProtocolMapping"),
+            ("none", "KindNone"),
+            ("9-protocol", "Kind9Protocol_"),
+        ] {
+            assert_eq!(schema_name(kind), schema);
         }
         assert!(is_package_path("base/pkg/argo"));
         for path in ["regex/x", "a/if", "a//b", "../a", "/a", "a-b", ""] {

@@ -70,7 +70,10 @@ pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImpo
         import_path,
     };
     let files = generate(read_documents(&content.documents)?, &options)?;
-    let files = formatted(run, &config, &files).await?;
+    let compiler = Compiler::new(run, &config);
+    let pool = compiler.pool().await?;
+    let files = model_folder::format(pool, &files).await?;
+    model_folder::compile(pool, &files, &options.import_path).await?;
     run.begin_writes()?;
     model_folder::replace(repository.root(), &folder, &files)?;
     let unrecorded = sources.iter().find_map(sources::ModelSource::unrecorded);

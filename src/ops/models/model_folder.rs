@@ -1,15 +1,18 @@
 //! The folder of models: formatted, checked, and replaced in one step.
 
-use std::{fs, io, path::Path};
+use std::{collections::BTreeSet, fs, io, path::Path};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use konverge_base::{
     checkout::{self, Existing},
     error::{ErrorKind, UserError},
-    model::RepoPath,
+    model::{
+        RepoPath,
+        stack::{CompileSetup, Entry},
+    },
 };
-use konverge_kcl::{CompileRequest, Pool};
+use konverge_kcl::{CompileRequest, Formatting, KclError, Pool};
 use konverge_models::{HEAD, ModelFiles};
 
 /// The number of files that are formatted at once; the pool has fewer workers.
@@ -17,18 +20,57 @@ const AT_ONCE: usize = 8;
 
 /// The files as the core formats them.
 pub(super) async fn format(pool: &Pool, files: &ModelFiles) -> Result<ModelFiles, UserError> {
-    let request = CompileRequest {
-        label: "format".to_owned(),
-        ..CompileRequest::default()
-    };
-    let request = &request;
     let formats = files.iter().map(|(path, text)| async move {
-        let text = pool.format(request, text).await.map_err(UserError::from)?;
-        let text = String::from_utf8(text)
-            .map_err(|error| UserError::new(ErrorKind::Kcl, format!("the core's formatter: {error}")))?;
+        let file = RepoPath::root().join(path).unwrap_or_default();
+        let text = match pool.formatting(&file, text).await.map_err(UserError::from)? {
+            Formatting::Unformatted(formatted) => formatted,
+            Formatting::Formatted | Formatting::Untrusted(_) => text.clone(),
+        };
         Ok::<_, UserError>((path.clone(), text))
     });
     stream::iter(formats).buffered(AT_ONCE).try_collect().await
+}
+
+/// Compiles a program that imports every package of the files. `import_path` is that of their folder.
+///
+/// # Errors
+/// The core refuses the files, or a worker is lost.
+pub(super) async fn compile(pool: &Pool, files: &ModelFiles, import_path: &str) -> Result<(), UserError> {
+    let root = RepoPath::root();
+    let folder = root.join(&import_path.replace('.', "/")).unwrap_or_default();
+    let packages: BTreeSet<String> = files
+        .keys()
+        .filter_map(|path| Some(path.rsplit_once('/')?.0.replace('/', ".")))
+        .collect();
+    let imports = packages.iter().enumerate();
+    let program: String = imports
+        .map(|(number, package)| format!("import {import_path}.{package} as package_{number}\n"))
+        .collect();
+    let main = root.child("konverge_models_main.k");
+    let files = files
+        .iter()
+        .filter_map(|(path, text)| Some((folder.join(path)?, text.as_bytes().into())));
+    let own = [
+        (root.child("kcl.mod"), b"".as_slice().into()),
+        (main.clone(), program.as_bytes().into()),
+    ];
+    let request = CompileRequest {
+        label: "the generated models".to_owned(),
+        setup: CompileSetup {
+            module_root: Some(root),
+            entries: vec![Entry::main(main)],
+            ..CompileSetup::default()
+        },
+        files: files.chain(own).collect(),
+        ..CompileRequest::default()
+    };
+    match pool.compile(&request).await {
+        Ok(_) => Ok(()),
+        Err(error @ KclError::Code(_)) => Err(UserError::from(error)
+            .context("the generated models do not compile, so nothing was written")
+            .hint("import the other kinds with `--only KIND`, and report the source of this one as a fault of Konverge")),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Refuses a folder with anything that no import wrote.

@@ -115,6 +115,54 @@ fn an_import_is_recorded_and_its_models_are_used_by_a_stack() {
     assert_eq!(repository.read("konverge.yaml").matches("into:").count(), 1);
 }
 
+/// By the end of its name a schema would be a protocol, which has no checks, or a mixin, which no type can name.
+#[test]
+fn a_property_with_a_name_that_kcl_gives_a_meaning_is_imported_and_not_stale() {
+    let named = json!({"type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string", "minLength": 2}, "port": {"type": "integer"}}});
+    let mixin = json!({"type": "object", "properties": {"level": {"type": "string", "maxLength": 9}}});
+    let repository = monorepo();
+    repository
+        .write(
+            "crds/cart.json",
+            crd(
+                "Cart",
+                json!({"size": {"type": "integer"}, "dialProtocol": named, "appMixin": mixin, "none": {"type": "object",
+                    "properties": {"a": {"type": "string", "minLength": 2}}}}),
+            ),
+        )
+        .commit("Protocols");
+    models(&repository, IMPORT).expect(0);
+    repository.commit("Models");
+    let upto = models(&repository, ["check"]).expect(0);
+    assert!(
+        upto.stderr.contains("1 model folder up to date"),
+        "{}",
+        upto.stderr
+    );
+    let cart = repository.read("base/pkg/shop/shop_example_com/v1/cart.k");
+    assert!(
+        cart.contains("schema CartSpecDialProtocol_:") && cart.contains("appMixin?: CartSpecAppMixin_"),
+        "{cart}"
+    );
+    let program = |name: &str| {
+        format!(
+            "import base.pkg.shop.shop_example_com.v1 as shop\n\nresources = [\n    shop.Cart {{\n        metadata = {{name = \"a\", namespace = \"shop\"}}\n        spec = {{size = 1, dialProtocol = {{name = \"{name}\"}}, appMixin.level = \"a\"}}\n    }}\n]\n"
+        )
+    };
+    let build = |name: &str, code| {
+        tiny_monorepo::write_program(&repository, "shop/dev", &program(name));
+        let run = Konverge::new(["build", "shop/dev"]).dir(repository.path());
+        run.with_kcl().run().expect(code)
+    };
+    assert!(build("tcp", 0).stdout.contains("dialProtocol"));
+    assert!(
+        build("t", 1)
+            .stderr
+            .contains("name must have at least 2 characters")
+    );
+}
+
 #[test]
 fn a_stale_model_is_a_finding_with_the_property_that_differs() {
     let repository = monorepo();
