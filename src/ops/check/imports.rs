@@ -1,7 +1,7 @@
 //! Imports that nothing uses, and imports that are written twice.
 //!
-//! The core's linter sees a file without its package and without other packages, and takes the imports from them for
-//! unused. So the files of a package are looked at together, by their tokens.
+//! These are the findings of the core's linter. That sees a file without its package and without other packages, and takes
+//! the imports from them for unused. So the files of a package, or of a program, are looked at together, by their tokens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,38 +22,38 @@ use konverge_base::{
 use konverge_repo::affected::{self, Import};
 use konverge_run::{OpenRevision, compiler::FileContents};
 
-/// One warning for each import of a file that its package does not use.
+/// One warning for each import that nothing uses, and for each module that a file imports again.
 pub(super) fn check(
     files: &FileContents,
     checked: &CheckedFiles<'_>,
     workspace: &OpenRevision,
 ) -> Result<Vec<Diagnostic>, UserError> {
-    // The entries of a stack share names, whatever folders they are in.
-    let entries: BTreeSet<&RepoPath> = workspace
-        .layout
-        .stacks
-        .iter()
-        .filter_map(|stack| stack.compile.as_ref().ok())
-        .flat_map(|setup| setup.entries.iter().map(|entry| &entry.path))
-        .collect();
-    let is_entry = |path: &RepoPath| {
-        entries.contains(path) || path.parent().is_some_and(|folder| entries.contains(&folder))
-    };
+    let programs = Programs::new(workspace);
     let mut packages = BTreeMap::new();
     let mut found = Vec::new();
     for (path, content) in files {
-        if !is_kcl(path) || is_test(path) || is_entry(path) || !checked.is_edited(path) {
+        if !is_kcl(path) || is_test(path) || !checked.is_edited(path) {
             continue;
         }
         let own = ImportUse::scan(content);
-        if own.unused().next().is_none() && own.repeated().next().is_none() {
+        let folder = path.parent().unwrap_or_else(RepoPath::root);
+        let module = |import: &Import| module_of(workspace, &folder, import);
+        let repeated = own.repeated(module).into_iter();
+        found.extend(repeated.map(|(import, nth)| warning(path, content, import, "is written twice", nth)));
+        if own.unused().next().is_none() {
             continue;
         }
-        let folder = path.parent().unwrap_or_else(RepoPath::root);
-        if !packages.contains_key(&folder) {
-            packages.insert(folder.clone(), uses_of_package(workspace, &folder)?);
-        }
-        let siblings = &packages[&folder];
+        let siblings = match programs.files_beside(path) {
+            Some(files) => uses_of(workspace, |path| files.contains(path))?,
+            None => match packages.get(&folder) {
+                Some(uses) => Arc::clone(uses),
+                None => {
+                    let uses = uses_of(workspace, |path| path.parent().as_ref() == Some(&folder))?;
+                    packages.insert(folder.clone(), Arc::clone(&uses));
+                    uses
+                }
+            },
+        };
         let needed = |import: &Import| {
             siblings
                 .iter()
@@ -61,27 +61,72 @@ pub(super) fn check(
         };
         let unused = own.unused().filter(|import| !needed(import));
         found.extend(unused.map(|import| warning(path, content, import, "is not used", 1)));
-        let repeated = own.repeated();
-        found.extend(repeated.map(|import| warning(path, content, import, "is written twice", 2)));
     }
     Ok(found)
 }
 
-/// The imports and uses of each file of a package, its tests included.
-fn uses_of_package(
+/// The files in which the programs of stacks start. Those of one program share names and imports, whatever folders they
+/// are in.
+struct Programs(Vec<BTreeSet<RepoPath>>);
+
+impl Programs {
+    fn new(workspace: &OpenRevision) -> Self {
+        let tree = workspace.analysis.tree();
+        let entry_files = |entry: &RepoPath| -> Vec<RepoPath> {
+            if tree.is_file(entry) {
+                return vec![entry.clone()];
+            }
+            let files = workspace.source.files().keys();
+            let inside = |path: &&RepoPath| is_kcl(path) && path.parent().as_ref() == Some(entry);
+            files.filter(inside).cloned().collect()
+        };
+        let stacks = workspace.layout.stacks.iter();
+        let setups = stacks.filter_map(|stack| stack.compile.as_ref().ok());
+        let files = setups.map(|setup| {
+            let entries = setup.entries.iter();
+            entries.flat_map(|entry| entry_files(&entry.path)).collect()
+        });
+        Self(files.collect())
+    }
+
+    /// The files of every program that starts in a file; `None` if none does.
+    fn files_beside(&self, path: &RepoPath) -> Option<BTreeSet<&RepoPath>> {
+        let programs = self.0.iter().filter(|files| files.contains(path));
+        let files: BTreeSet<&RepoPath> = programs.flatten().collect();
+        (!files.is_empty()).then_some(files)
+    }
+}
+
+/// The module that an import names, from the folder with the `kcl.mod`.
+fn module_of(workspace: &OpenRevision, folder: &RepoPath, import: &Import) -> String {
+    let path = plain_path(&import.path);
+    if import.dots == 0 {
+        return path;
+    }
+    let mut above = Some(folder.clone());
+    for _ in 1..import.dots {
+        above = above.and_then(|folder| folder.parent());
+    }
+    let root = workspace.analysis.tree().module_root(folder).unwrap_or_default();
+    let above = above.unwrap_or_default();
+    let above = above.relative_to(&root).unwrap_or_default().replace('/', ".");
+    format!("{above}.{path}").trim_matches('.').to_owned()
+}
+
+/// The imports and uses of KCL files.
+fn uses_of(
     workspace: &OpenRevision,
-    folder: &RepoPath,
-) -> Result<Vec<(RepoPath, ImportUse)>, UserError> {
+    is_wanted: impl Fn(&RepoPath) -> bool,
+) -> Result<Arc<Vec<(RepoPath, ImportUse)>>, UserError> {
     let source = &workspace.source;
-    let inside = |path: &RepoPath| is_kcl(path) && path.parent().as_ref() == Some(folder);
-    let files = source.files().iter().filter(|(path, _)| inside(path));
-    files
-        .map(|(path, entry)| {
-            let content: Result<Arc<[u8]>, _> = source.read(entry.blob);
-            let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
-            Ok((path.clone(), ImportUse::scan(&content)))
-        })
-        .collect()
+    let files = source.files().iter();
+    let files = files.filter(|(path, _)| is_kcl(path) && is_wanted(path));
+    let uses = files.map(|(path, entry)| {
+        let content: Result<Arc<[u8]>, _> = source.read(entry.blob);
+        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        Ok((path.clone(), ImportUse::scan(&content)))
+    });
+    uses.collect::<Result<_, _>>().map(Arc::new)
 }
 
 /// What a file imports, and which names before a dot it has.
@@ -108,12 +153,21 @@ impl ImportUse {
             .map(|(_, import)| import)
     }
 
-    /// The imports that stand in the file once more, each once.
-    fn repeated(&self) -> impl Iterator<Item = &Import> {
+    /// The imports of a module that the file has imported before, each module once, with their number among equal
+    /// imports.
+    fn repeated(&self, module: impl Fn(&Import) -> String) -> Vec<(&Import, usize)> {
+        let modules: Vec<String> = self.imports.iter().map(module).collect();
         let imports = self.imports.iter().enumerate();
-        imports
-            .filter(|(at, import)| self.imports[..*at].iter().filter(|other| other == import).count() == 1)
-            .map(|(_, import)| import)
+        let again = imports.filter(|(at, _)| {
+            let before = modules[..*at].iter();
+            before.filter(|other| **other == modules[*at]).count() == 1
+        });
+        again
+            .map(|(at, import)| {
+                let equal = self.imports[..=at].iter().filter(|other| *other == import);
+                (import, equal.count())
+            })
+            .collect()
     }
 
     /// Returns true if the file uses the name of an import that it does not import itself: the files of a package share
@@ -127,6 +181,11 @@ impl ImportUse {
 /// A name without the sign that lets it be a keyword.
 fn plain(name: &str) -> &str {
     name.strip_prefix('$').unwrap_or(name)
+}
+
+/// The path of an import without such signs.
+fn plain_path(path: &str) -> String {
+    path.split('.').map(plain).collect::<Vec<_>>().join(".")
 }
 
 fn warning(path: &RepoPath, content: &[u8], import: &Import, what: &str, nth: usize) -> Diagnostic {
@@ -187,12 +246,23 @@ mod tests {
     }
 
     #[test]
-    fn an_import_that_stands_twice_is_found_at_its_second_line() {
-        let text = b"import a.b\nimport a.b as c\nimport a.b\nx = b.C {y = c.D}\n";
-        let file = ImportUse::scan(text);
-        let repeated: Vec<_> = file.repeated().collect();
-        assert_eq!(repeated.len(), 1);
-        assert_eq!(line_of(repeated[0], text, 2), Some(3));
+    fn a_module_that_is_imported_again_is_found_at_its_line() {
+        let again = |text: &str| {
+            let file = ImportUse::scan(text.as_bytes());
+            let found = file.repeated(|import| import.path.clone());
+            let lines = found
+                .iter()
+                .map(|(import, nth)| line_of(import, text.as_bytes(), *nth));
+            lines.collect::<Vec<_>>()
+        };
+        assert_eq!(again("import a.b\nimport c\nimport a.b\nx = b.C {}\n"), [Some(3)]);
+        // The core's linter takes no other name for an excuse.
+        assert_eq!(
+            again("import a.b\nimport a.b as c\nx = b.C {y = c.D}\n"),
+            [Some(2)]
+        );
+        assert_eq!(again("import a.b\nimport a.b\nimport a.b\n"), [Some(2)]);
+        assert_eq!(again("import a.b\nimport a\n"), []);
         assert_eq!(unused("import a.b\nimport a.b\n"), ["a.b"]);
     }
 }

@@ -95,10 +95,11 @@ fn an_import_is_unused_only_if_its_package_does_not_use_it() {
         .write("shop/project.yaml", "name: shop\n")
         .write("shop/dev/stack.yaml", "name: dev\n")
         .write("shop/dev/kcl.yaml", "kcl_cli_configs:\n  files: [../base.k, main.k]\n")
-        .write("shop/base.k", "import base.models\n")
+        // Entries of one program share their imports; nothing uses `math`, and a module is imported under two names.
+        .write("shop/base.k", "import base.models\nimport math\n")
         .write(
             "shop/dev/main.k",
-            "import base.other\n\nresources = []\n_a = models.Named {name = other.one.name}\n",
+            "import base.other\nimport base.names\nimport ...base.names as again\n\nresources = []\n_a = models.Named {name = other.one.name}\n_b = names.PREFIX + again.PREFIX\n",
         )
         .commit("Imports");
     let outcome = check(&repository).arg("--all").arg("--output=json").run();
@@ -119,7 +120,9 @@ fn an_import_is_unused_only_if_its_package_does_not_use_it() {
         found,
         [
             "base/other/other.k:1 the import `base.names` is not used",
-            "base/other/other.k:3 the import `lib.kinds` is written twice"
+            "base/other/other.k:3 the import `lib.kinds` is written twice",
+            "shop/base.k:2 the import `math` is not used",
+            "shop/dev/main.k:3 the import `...base.names` is written twice"
         ],
         "{outcome:?}"
     );
