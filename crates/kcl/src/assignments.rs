@@ -61,6 +61,30 @@ impl Pool {
     /// # Errors
     /// The text is not KCL, or the worker is lost.
     pub async fn parse(&self, path: &RepoPath, text: &str) -> Result<ParsedFile, KclError> {
+        let tree = self.syntax_tree(path, text).await?;
+        let statements = list(&tree["body"]);
+        let mut tree = SyntaxTree {
+            lines: line_starts(text),
+            text,
+            found: Vec::new(),
+        };
+        for statement in statements {
+            tree.statement(&statement["node"], false);
+        }
+        let mut assignments = tree.found;
+        assignments.sort_by_key(|found| found.span.start);
+        Ok(ParsedFile {
+            text: text.to_owned(),
+            assignments,
+            statements: statements.len(),
+        })
+    }
+
+    /// Returns the syntax tree of a file, as the core writes it in JSON.
+    ///
+    /// # Errors
+    /// As [`Pool::parse`].
+    pub(super) async fn syntax_tree(&self, path: &RepoPath, text: &str) -> Result<Value, KclError> {
         let request = CompileRequest {
             label: path.to_string(),
             ..CompileRequest::default()
@@ -80,41 +104,28 @@ impl Pool {
             let all = problems.into_iter().map(|problem| diagnostic_of(problem, path));
             return Err(KclError::Code(all.collect()));
         }
-        let tree: Value = serde_json::from_str(&result.ast_json)
-            .map_err(|error| KclError::Answer(format!("its syntax tree: {error}")))?;
-        let statements = list(&tree["body"]);
-        let mut tree = SyntaxTree {
-            lines: line_starts(text),
-            text,
-            found: Vec::new(),
-        };
-        for statement in statements {
-            tree.statement(&statement["node"], false);
-        }
-        let mut assignments = tree.found;
-        assignments.sort_by_key(|found| found.span.start);
-        Ok(ParsedFile {
-            text: text.to_owned(),
-            assignments,
-            statements: statements.len(),
-        })
+        serde_json::from_str(&result.ast_json)
+            .map_err(|error| KclError::Answer(format!("its syntax tree: {error}")))
     }
 }
 
 /// The text with `import __a` instead of `import ..a`. The core ends where it parses a file alone that has a relative
 /// import. Every byte keeps its place.
-fn without_relative_imports(text: &str) -> String {
-    let line = |line: &str| {
-        let after = line.trim_start().strip_prefix("import").map(str::trim_start);
-        match after.filter(|path| path.starts_with('.')) {
-            Some(path) => {
-                let (before, name) = (&line[..line.len() - path.len()], path.trim_start_matches('.'));
-                format!("{before}{}{name}", "_".repeat(path.len() - name.len()))
-            }
-            None => line.to_owned(),
+pub(super) fn without_relative_imports(text: &str) -> String {
+    let line = |line: &str| match import_path(line).filter(|path| path.starts_with('.')) {
+        Some(path) => {
+            let (before, name) = (&line[..line.len() - path.len()], path.trim_start_matches('.'));
+            format!("{before}{}{name}", "_".repeat(path.len() - name.len()))
         }
+        None => line.to_owned(),
     };
     text.split_inclusive('\n').map(line).collect()
+}
+
+/// The rest of a line from the path of its import.
+pub(super) fn import_path(line: &str) -> Option<&str> {
+    let after = line.trim_start().strip_prefix("import")?;
+    after.starts_with([' ', '\t', '.']).then(|| after.trim_start())
 }
 
 /// Imports are not there while one file is parsed.

@@ -3,8 +3,8 @@
 //! A local folder, and behind it a store that machines share ([`SharedCache`], implemented by `ops`). An
 //! entry contains its key and a checksum: a truncated, damaged or misplaced entry is deleted and compiled
 //! again. Files are created by renaming, so any number of processes may use one folder. Of the errors only those are
-//! cached that the files alone give ([`super::KclError::lasting_refusal`]). The cache is safe to delete; the next run is
-//! slower.
+//! cached that the files alone give ([`super::KclError::lasting_refusal`]). Verdicts of the formatter lie in the same
+//! folder. The cache is safe to delete; the next run is slower.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Compiled, KclDiagnostic};
+use super::{Compiled, FormatVerdict, KclDiagnostic};
 use konverge_base::{
     atomic_file,
     model::{Digest, ResourceId},
@@ -29,6 +29,9 @@ const COMPILED: &str = "konverge-compiled-1";
 
 /// The first word of the entry of a refusal.
 const REFUSED: &str = "konverge-refused-1";
+
+/// The first word of the entry of a verdict of the formatter.
+const FORMAT: &str = "konverge-format-1";
 
 /// What the cache knows of a compilation: its value, or why KCL refused the code.
 pub type Kept = Result<Compiled, Vec<KclDiagnostic>>;
@@ -95,6 +98,15 @@ impl Cache {
 
     /// What is known of a key.
     pub async fn get(&self, key: &Digest) -> Option<Kept> {
+        self.read(key, unseal).await
+    }
+
+    /// What is known of a file that was formatted.
+    pub async fn get_format(&self, key: &Digest) -> Option<FormatVerdict> {
+        self.read(key, unseal_format).await
+    }
+
+    async fn read<T>(&self, key: &Digest, unseal: fn(&Digest, &[u8]) -> Option<T>) -> Option<T> {
         if let Some(path) = self.path(key)
             && let Ok(entry) = std::fs::read(&path)
         {
@@ -144,6 +156,11 @@ impl Cache {
     /// Stores why KCL refused the code of a key. A failure only costs time.
     pub async fn put_refusal(&self, key: &Digest, refusal: &[KclDiagnostic]) {
         self.put_entry(key, seal(REFUSED, key, &refusal)).await;
+    }
+
+    /// Stores what is known of a file that was formatted. A failure only costs time.
+    pub async fn put_format(&self, key: &Digest, verdict: FormatVerdict) {
+        self.put_entry(key, seal(FORMAT, key, &verdict)).await;
     }
 
     async fn put_entry(&self, key: &Digest, entry: Vec<u8>) {
@@ -256,10 +273,21 @@ fn seal(word: &str, key: &Digest, body: &impl Serialize) -> Vec<u8> {
     entry
 }
 
-fn unseal(key: &Digest, entry: &[u8]) -> Option<Kept> {
+/// The word and the value of a whole entry of this key.
+fn open<'e>(key: &Digest, entry: &'e [u8]) -> Option<(&'e str, &'e [u8])> {
     let end = entry.iter().position(|byte| *byte == b'\n')?;
     let (head, body) = (std::str::from_utf8(&entry[..end]).ok()?, &entry[end + 1..]);
     let word = head.strip_suffix(&format!(" {key} {}", Digest::of_bytes(body)))?;
+    Some((word, body))
+}
+
+fn unseal_format(key: &Digest, entry: &[u8]) -> Option<FormatVerdict> {
+    let (word, body) = open(key, entry)?;
+    serde_json::from_slice(body).ok().filter(|_| word == FORMAT)
+}
+
+fn unseal(key: &Digest, entry: &[u8]) -> Option<Kept> {
+    let (word, body) = open(key, entry)?;
     match word {
         COMPILED => {
             let body: Body = serde_json::from_slice(body).ok()?;

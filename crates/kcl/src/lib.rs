@@ -16,8 +16,9 @@ mod compile;
 mod core_hints;
 mod diagnostic;
 mod error;
-mod fmt_test;
+mod formatting;
 mod install;
+mod kcl_tests;
 mod language_hints;
 mod literal;
 mod packages;
@@ -38,8 +39,9 @@ pub use self::{
     core_hints::CoreRange,
     diagnostic::KclDiagnostic,
     error::{CoreReach, KclError},
-    fmt_test::{TestCase, TestOutcome},
+    formatting::{FormatFault, FormatVerdict, Formatting},
     install::{InstallOptions, InstallStep, install, versions},
+    kcl_tests::{TestCase, TestOutcome},
     literal::literal,
     packages::{
         Bounds, KnownPackages, LockUpdate, PackageFetcher, PackageTrust, PathEntry, ResolvedPackage,

@@ -1,31 +1,40 @@
-//! The format of KCL files, by the core's own formatter.
+//! The format of KCL files, by the core's own formatter. A file that it would break is left alone.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use super::{CheckedFiles, checked_files::is_kcl};
 use konverge_base::{
     checkout::{Existing, write},
     error::{ErrorKind, UserError},
     model::{
-        RepoPath,
+        Digest, RepoPath,
+        digest::DigestBuilder,
         lint::{Diagnostic, LintRule},
     },
 };
-use konverge_kcl::{CompileRequest, Pool};
-use konverge_run::compiler::FileContents;
+use konverge_kcl::{Cache, CacheAccess, FormatFault, FormatVerdict, Formatting, Pool};
+use konverge_run::{RunContext, caches, compiler::FileContents};
 
-/// A file that the formatter would change.
-struct Unformatted {
-    path: RepoPath,
-    formatted: Vec<u8>,
+/// The most files that a note names.
+const MOST_NAMED: usize = 3;
+
+/// What the formatter makes of the files.
+#[derive(Default)]
+struct Found<'a> {
+    /// The files that it would change, with their texts.
+    unformatted: Vec<(&'a RepoPath, &'a str)>,
+    /// The files that it would break.
+    left: BTreeMap<FormatFault, Vec<&'a RepoPath>>,
 }
 
-async fn find(pool: &Pool, files: &FileContents, checked: &CheckedFiles<'_>) -> Vec<Unformatted> {
-    let request = CompileRequest {
-        label: "format".to_owned(),
-        ..CompileRequest::default()
-    };
-    let mut found = Vec::new();
+async fn find<'a>(
+    run: &RunContext,
+    pool: &Pool,
+    files: &'a FileContents,
+    checked: &CheckedFiles<'_>,
+) -> Found<'a> {
+    let cache = verdicts(run);
+    let mut found = Found::default();
     for (path, content) in files
         .iter()
         .filter(|(path, _)| is_kcl(path) && checked.is_edited(path))
@@ -34,22 +43,65 @@ async fn find(pool: &Pool, files: &FileContents, checked: &CheckedFiles<'_>) -> 
         let Ok(text) = std::str::from_utf8(content) else {
             continue;
         };
-        if let Ok(formatted) = pool.format(&request, text).await
-            && formatted != text.as_bytes()
-        {
-            let path = path.clone();
-            found.push(Unformatted { path, formatted });
+        let key = key(pool, content);
+        let verdict = match cache.get_format(&key).await {
+            Some(verdict) => verdict,
+            None => {
+                let Ok(formatting) = pool.formatting(path, text).await else {
+                    continue;
+                };
+                let verdict = formatting.verdict();
+                cache.put_format(&key, verdict).await;
+                verdict
+            }
+        };
+        match verdict {
+            FormatVerdict::Formatted => {}
+            FormatVerdict::Unformatted => found.unformatted.push((path, text)),
+            FormatVerdict::Untrusted(fault) => found.left.entry(fault).or_default().push(path),
         }
+    }
+    for (fault, files) in &found.left {
+        let named = files.iter().take(MOST_NAMED).map(|path| format!("`{path}`"));
+        let more = files.len().saturating_sub(MOST_NAMED);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        run.notes.note(&format!(
+            "note: not formatted, and left as written, because {fault}: {}{more}",
+            named.collect::<Vec<_>>().join(", ")
+        ));
     }
     found
 }
 
+/// The verdicts of this machine. Nobody else's text is taken from it: it holds none.
+fn verdicts(run: &RunContext) -> Cache {
+    let folder = caches::trusted_folder(run).filter(|_| run.var("KONVERGE_CACHE") != Some("off"));
+    let folder = folder.map(|folder| folder.join("compile"));
+    Cache::new(folder, None, CacheAccess::ReadWrite)
+}
+
+/// A verdict depends on the content of the file and on the core.
+fn key(pool: &Pool, content: &[u8]) -> Digest {
+    let mut key = DigestBuilder::new("konverge format 1");
+    key.part(pool.core().version.as_bytes()).part(content);
+    key.finish()
+}
+
 /// One error for each file that is not formatted.
-pub(super) async fn check(pool: &Pool, files: &FileContents, checked: &CheckedFiles<'_>) -> Vec<Diagnostic> {
-    let found = find(pool, files, checked).await.into_iter();
+pub(super) async fn check(
+    run: &RunContext,
+    pool: &Pool,
+    files: &FileContents,
+    checked: &CheckedFiles<'_>,
+) -> Vec<Diagnostic> {
+    let found = find(run, pool, files, checked).await.unformatted.into_iter();
     found
-        .map(|file| {
-            let mut found = Diagnostic::new(&file.path, LintRule::Format, "is not formatted");
+        .map(|(path, _)| {
+            let mut found = Diagnostic::new(path, LintRule::Format, "is not formatted");
             found.hint = Some("`konverge check --fix` formats it".to_owned());
             found
         })
@@ -58,25 +110,29 @@ pub(super) async fn check(pool: &Pool, files: &FileContents, checked: &CheckedFi
 
 /// Formats the files in the checkout; returns which.
 pub(super) async fn fix(
+    run: &RunContext,
     pool: &Pool,
     files: &FileContents,
     checked: &CheckedFiles<'_>,
     root: &Path,
 ) -> Result<Vec<RepoPath>, UserError> {
     let mut fixed = Vec::new();
-    for file in find(pool, files, checked).await {
+    for (path, text) in find(run, pool, files, checked).await.unformatted {
+        let Formatting::Unformatted(formatted) = pool.formatting(path, text).await? else {
+            continue;
+        };
         let written = write(
             root,
-            file.path.as_str().as_ref(),
-            &file.formatted,
+            path.as_str().as_ref(),
+            formatted.as_bytes(),
             Existing::Replace,
         );
         written.map_err(|error| {
             UserError::new(ErrorKind::Layout, format!("the file is not formatted: {error}"))
-                .at(file.path.to_string(), None, None)
+                .at(path.to_string(), None, None)
                 .hint("put a plain file there, or remove the link, and run it again")
         })?;
-        fixed.push(file.path);
+        fixed.push(path.clone());
     }
     Ok(fixed)
 }

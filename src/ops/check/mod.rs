@@ -164,11 +164,11 @@ pub async fn run_with(
     if files.iter().any(|(path, _)| is_kcl(path)) {
         let pool = compiler.pool().await?;
         if scope.fix {
-            for path in format::fix(pool, &files, &checked, root).await? {
+            for path in format::fix(run, pool, &files, &checked, root).await? {
                 run.notes.note(&format!("{path} is formatted"));
             }
         } else {
-            found.extend(format::check(pool, &files, &checked).await)
+            found.extend(format::check(run, pool, &files, &checked).await)
         }
         found.extend(imports::check(&files, &checked, workspace)?);
     }

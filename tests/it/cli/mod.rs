@@ -7,6 +7,7 @@ pub mod build;
 pub mod check;
 pub mod check_change;
 pub mod check_data;
+pub mod check_format;
 pub mod check_goldens;
 pub mod check_policy;
 pub mod check_staged;

@@ -254,3 +254,18 @@ fn on_a_branch_the_commit_that_is_checked_out_stays_saved() {
     set("server.image=\"a:2\"");
     assert_eq!(preview(), first);
 }
+
+/// The core's formatter would make a whole number of it.
+#[test]
+fn a_whole_float_stays_a_float() {
+    let repository = Repository::init();
+    let program = "apiVersion = \"example.com/v1\"\nkind = \"Sampling\"\nmetadata = {name = \"f\", namespace = \"app\"}\nspec = {\n    rate = 1.5\n}\n";
+    repository
+        .write("shop/project.yaml", "name: shop\n")
+        .write("shop/dev/stack.yaml", "name: dev\n")
+        .write("shop/dev/kcl.yaml", "kcl_cli_configs: {files: [main.k]}\n")
+        .write("shop/dev/main.k", program)
+        .commit("A rate");
+    set(&repository, &["shop/dev", "spec.rate=2.0"]).expect(0);
+    assert_eq!(repository.read("shop/dev/main.k"), program.replace("1.5", "2.0"));
+}

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use konverge_base::model::{RepoPath, stack::Stack};
-use konverge_kcl::{AssignedValue, Assignment, CompileRequest, Pool, literal};
+use konverge_kcl::{AssignedValue, Assignment, Formatting, Pool, literal};
 use konverge_repo::git;
 use konverge_run::{
     ComparedRevisions, RevisionSpec,
@@ -141,15 +141,14 @@ async fn turn(
     match editor.set_attribute(stack, &at.path, value, place).await {
         Ok(_) => {
             let back = editor.edited(path);
-            let request = CompileRequest {
-                label: path.to_string(),
-                ..CompileRequest::default()
-            };
             // The other value may leave a file in the core's format, which then keeps it.
-            let formatted = pool.format(&request, text).await.ok();
+            let formatted = match pool.formatting(path, text).await {
+                Ok(Formatting::Unformatted(formatted)) => Some(formatted),
+                _ => None,
+            };
             match back.as_deref() {
                 Some(back) if back == text.as_bytes() => count.set += 1,
-                Some(back) if formatted.as_deref() == Some(back) => count.formatted += 1,
+                Some(back) if formatted.as_deref().map(str::as_bytes) == Some(back) => count.formatted += 1,
                 _ => count
                     .wrong
                     .push(format!("{name}: other bytes after it was set back")),

@@ -7,7 +7,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{RepoPath, file_source::FileKind, stack::Stack},
 };
-use konverge_kcl::{AssignedValue, Assignment, AttributePath, CompileRequest, KclError, ParsedFile, Pool};
+use konverge_kcl::{AssignedValue, Assignment, AttributePath, Formatting, KclError, ParsedFile, Pool};
 
 const UNTOUCHED: &str = "nothing was written";
 
@@ -248,16 +248,13 @@ async fn check(
     if !file.parsed.differs_only_at(&parsed, path, value) {
         return Err(changed_more());
     }
-    let request = CompileRequest {
-        label: file.path.to_string(),
-        ..CompileRequest::default()
-    };
-    // The core's formatter ends at a relative import: such a file stays as it is, as for `konverge check`.
-    match pool.format(&request, &file.text).await {
-        Ok(formatted) if formatted == file.text.as_bytes() => {}
-        _ => return Ok((text, parsed)),
+    // A file with a format of its own keeps it, and so does one that the formatter would break.
+    if pool.formatting(&file.path, &file.text).await? != Formatting::Formatted {
+        return Ok((text, parsed));
     }
-    let formatted = String::from_utf8(pool.format(&request, &text).await?).map_err(|_| changed_more())?;
+    let Formatting::Unformatted(formatted) = pool.formatting(&file.path, &text).await? else {
+        return Ok((text, parsed));
+    };
     let parsed = pool.parse(&file.path, &formatted).await?;
     let set = parsed.assignments.iter().find(|found| found.path == *path);
     let value = set

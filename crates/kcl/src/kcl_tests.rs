@@ -1,11 +1,6 @@
-//! The core's own tools in the same sandbox: format, test.
+//! The KCL tests of a repository, run as the core's own runner ran them, in the same sandbox.
 
-use std::path::Path;
-
-use super::{
-    CompileRequest, KclDiagnostic, KclError, Pool,
-    protocol::{FormatCodeArgs, FormatCodeResult},
-};
+use super::{CompileRequest, KclDiagnostic, KclError, Pool};
 use konverge_base::model::{RepoPath, stack::Entry};
 
 /// The result of one KCL test of the repository.
@@ -31,20 +26,6 @@ pub enum TestOutcome {
 }
 
 impl Pool {
-    /// A text as `kcl fmt` writes it.
-    ///
-    /// # Errors
-    /// The core refuses (the text is not KCL), or the worker is lost.
-    pub async fn format(&self, request: &CompileRequest, text: &str) -> Result<Vec<u8>, KclError> {
-        let message = |_: &Path| FormatCodeArgs {
-            source: text.to_owned(),
-        };
-        let (result, _) = self
-            .call::<_, FormatCodeResult>(request, "FormatCode", message)
-            .await?;
-        Ok(result.formatted)
-    }
-
     /// Runs the tests (`*_test.k`) in one folder of the request. Each is a program of its own: the files of
     /// the folder and a call of the test. The core's own test runner writes such a file beside the tests,
     /// which the sandbox forbids. Schemas `Test…` are tests of the runner before KCL 0.9 and are instantiated,

@@ -1,0 +1,216 @@
+//! The core's formatter. It breaks valid files: it writes `1.0` as `1`, and a comment after `if a:` before the colon. So what
+//! it prints is taken only if it prints the same for it again, and if it has the same syntax tree and the same comments.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    CompileRequest, KclError, Pool,
+    assignments::{import_path, without_relative_imports},
+    protocol::{FormatCodeArgs, FormatCodeResult},
+};
+use konverge_base::model::RepoPath;
+
+/// What the core's formatter makes of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Formatting {
+    /// The file is as the formatter prints it.
+    Formatted,
+    /// The formatter prints this text, which means the same.
+    Unformatted(String),
+    /// What the formatter prints is not taken.
+    Untrusted(FormatFault),
+}
+
+/// A [`Formatting`] without the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FormatVerdict {
+    /// The file is as the formatter prints it.
+    Formatted,
+    /// The formatter prints another text, which means the same.
+    Unformatted,
+    /// What the formatter prints is not taken.
+    Untrusted(FormatFault),
+}
+
+/// Why the output of the formatter is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum FormatFault {
+    /// The formatter fails.
+    #[error("the core's formatter fails")]
+    Fails,
+    /// What it prints does not parse.
+    #[error("what the core's formatter prints is not KCL")]
+    NotKcl,
+    /// The syntax trees differ.
+    #[error("what the core's formatter prints means something else")]
+    OtherMeaning,
+    /// The comments differ.
+    #[error("the core's formatter changes a comment")]
+    OtherComments,
+    /// Formatting twice gives another text than formatting once.
+    #[error("what the core's formatter prints is not formatted either")]
+    Unstable,
+}
+
+impl Formatting {
+    /// The verdict without the text.
+    pub fn verdict(&self) -> FormatVerdict {
+        match self {
+            Self::Formatted => FormatVerdict::Formatted,
+            Self::Unformatted(_) => FormatVerdict::Unformatted,
+            Self::Untrusted(fault) => FormatVerdict::Untrusted(*fault),
+        }
+    }
+}
+
+impl Pool {
+    /// Formats a file as `kcl fmt` does, and judges the result.
+    ///
+    /// # Errors
+    /// The text is not KCL, or the worker is lost.
+    pub async fn formatting(&self, path: &RepoPath, text: &str) -> Result<Formatting, KclError> {
+        // The core reads a file of that path where the text is empty.
+        if text.trim().is_empty() {
+            return Ok(Formatting::Formatted);
+        }
+        let printed = self.print(path, text).await?;
+        if printed.as_deref() == Some(text) {
+            return Ok(Formatting::Formatted);
+        }
+        let meaning = self.meaning(path, text).await?;
+        let Some(printed) = printed else {
+            return Ok(Formatting::Untrusted(FormatFault::Fails));
+        };
+        Ok(match self.fault(path, &meaning, &printed).await? {
+            Some(fault) => Formatting::Untrusted(fault),
+            None => Formatting::Unformatted(printed),
+        })
+    }
+
+    async fn fault(
+        &self,
+        path: &RepoPath,
+        wanted: &Meaning,
+        printed: &str,
+    ) -> Result<Option<FormatFault>, KclError> {
+        let found = match self.meaning(path, printed).await {
+            Ok(found) => found,
+            Err(KclError::Code(_)) => return Ok(Some(FormatFault::NotKcl)),
+            Err(other) => return Err(other),
+        };
+        if found.tree != wanted.tree {
+            return Ok(Some(FormatFault::OtherMeaning));
+        }
+        if found.comments != wanted.comments {
+            return Ok(Some(FormatFault::OtherComments));
+        }
+        let again = self.print(path, printed).await?;
+        Ok((again.as_deref() != Some(printed)).then_some(FormatFault::Unstable))
+    }
+
+    /// What the formatter prints for a text; `None` if it fails.
+    async fn print(&self, path: &RepoPath, text: &str) -> Result<Option<String>, KclError> {
+        let request = CompileRequest {
+            label: path.to_string(),
+            ..CompileRequest::default()
+        };
+        // The formatter ends at a relative import.
+        let message = |_: &Path| FormatCodeArgs {
+            source: without_relative_imports(text),
+        };
+        let called = self.call::<_, FormatCodeResult>(&request, "FormatCode", message);
+        let printed = match called.await {
+            Ok((result, _)) => String::from_utf8(result.formatted).ok(),
+            Err(KclError::Code(_) | KclError::Crash { .. }) => None,
+            Err(other) => return Err(other),
+        };
+        Ok(printed.and_then(|printed| with_relative_imports(&printed, text)))
+    }
+
+    async fn meaning(&self, path: &RepoPath, text: &str) -> Result<Meaning, KclError> {
+        let mut tree = self.syntax_tree(path, text).await?;
+        let comments = tree.as_object_mut().and_then(|module| module.remove("comments"));
+        let comments = comments.unwrap_or_default();
+        let texts = comments.as_array().into_iter().flatten();
+        let texts = texts.filter_map(|comment| comment["node"]["text"].as_str());
+        let mut comments: Vec<String> = texts.map(|text| text.trim_end().to_owned()).collect();
+        comments.sort();
+        remove_positions(&mut tree);
+        Ok(Meaning { tree, comments })
+    }
+}
+
+/// What formatting must not change.
+struct Meaning {
+    tree: Value,
+    comments: Vec<String>,
+}
+
+fn remove_positions(tree: &mut Value) {
+    match tree {
+        Value::Object(node) => {
+            for position in ["filename", "line", "column", "end_line", "end_column"] {
+                node.remove(position);
+            }
+            node.values_mut().for_each(remove_positions);
+        }
+        Value::Array(nodes) => nodes.iter_mut().for_each(remove_positions),
+        _ => {}
+    }
+}
+
+/// Gives the imports of a formatted text the dots that they have in `text`. `None` if there are others.
+fn with_relative_imports(printed: &str, text: &str) -> Option<String> {
+    let dots = |path: &str| path.len() - path.trim_start_matches('.').len();
+    let mut wanted = text.lines().filter_map(import_path).map(dots);
+    let mut restored = String::with_capacity(printed.len());
+    for line in printed.split_inclusive('\n') {
+        match import_path(line) {
+            Some(path) => {
+                let dots = wanted.next()?;
+                let rest = path.strip_prefix("_".repeat(dots).as_str())?;
+                restored.push_str(&line[..line.len() - path.len()]);
+                restored.push_str(&".".repeat(dots));
+                restored.push_str(rest);
+            }
+            None => restored.push_str(line),
+        }
+    }
+    wanted.next().is_none().then_some(restored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_imports_come_back_as_they_were() {
+        let text = "import  ..a.b as c\nimport __d\nimport math\nimport .e\nimportant = 1\n";
+        let hidden = without_relative_imports(text);
+        assert!(!hidden.contains('.') || hidden.contains("__a.b"), "{hidden}");
+        let printed = hidden.replace("import  ", "import ");
+        assert_eq!(
+            with_relative_imports(&printed, text).as_deref(),
+            Some(text.replace("import  ", "import ").as_str())
+        );
+        for other in [
+            "import __a.b as c\n",
+            &format!("{hidden}import x\n"),
+            "import a\nimport b\nimport c\nimport d\n",
+        ] {
+            assert_eq!(with_relative_imports(other, text), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn positions_are_not_a_meaning() {
+        let mut tree = serde_json::json!({"node": {"type": "A", "line": 1}, "column": 2, "filename": "a", "b": [{"end_line": 3}]});
+        remove_positions(&mut tree);
+        assert_eq!(tree, serde_json::json!({"node": {"type": "A"}, "b": [{}]}));
+    }
+}
