@@ -1,14 +1,18 @@
 //! YAML, read and written only here: inside, everything is a [`serde_json::Value`] with the key order kept.
 //!
 //! It reads as `kubectl` does (`0123` is octal, `yes` is a boolean, `<<` merges) but rejects duplicate keys.
-//! It writes so that Kubernetes' own reader gets every string back.
+//! It writes so that Kubernetes' own reader gets every string back. A format whose owner reads scalars otherwise is read
+//! by the rules of that owner ([`ScalarRules`]).
 
 mod json_layout;
+mod node;
+mod scalars;
 
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 pub use json_layout::{JsonDocument, json_documents};
+pub use scalars::ScalarRules;
 
 /// The error for a text that is not the expected YAML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,8 +101,56 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
     }
 }
 
+/// A value whose scalars are not read yet: the owner of the format decides what those without quotes are.
+#[derive(Debug, Clone)]
+pub struct Written(serde_saphyr::Spanned<node::Node>);
+
+impl Written {
+    /// Returns the value by the rules of an owner. `text` is the whole text that this was parsed from.
+    ///
+    /// # Errors
+    /// A number or a key is none for that owner.
+    pub fn read(mut self, text: &str, rules: ScalarRules) -> Result<Value, YamlError> {
+        node::read_scalars(&mut self.0, text, rules)?;
+        Ok(node::into_value(self.0.value))
+    }
+
+    /// Returns a scalar as it is written, without quotes; `None` for a list and a mapping. `text` is the whole text that
+    /// this was parsed from.
+    pub fn as_text(&self, text: &str) -> Option<String> {
+        node::scalar_text(&self.0, text)
+    }
+
+    /// Returns what `kubectl` takes a scalar for; `None` for a list and a mapping.
+    pub fn by_kubectl(&self) -> Option<&Value> {
+        match &self.0.value {
+            node::Node::Scalar(value) => Some(value),
+            node::Node::List(_) | node::Node::Map(_) => None,
+        }
+    }
+
+    /// Returns an error at this value.
+    pub fn error(&self, message: &str) -> YamlError {
+        node::error_at(self.0.defined, message.to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde_saphyr::Spanned::deserialize(deserializer).map(Self)
+    }
+}
+
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { legacy_octal_numbers: true }
+}
+
+/// As [`options`], where [`ScalarRules`] decide about numbers that JSON does not have.
+fn options_for_nodes() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::PassThrough,
+    }
 }
 
 /// Parses one document into a type. An empty text is `null`.
@@ -107,6 +159,14 @@ fn options() -> serde_saphyr::Options {
 /// The text is not YAML, has more than one document, or does not match the type.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(YamlError::from)
+}
+
+/// As [`from_str`], for a type with values that are [`Written`].
+///
+/// # Errors
+/// As [`from_str`].
+pub fn from_written_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
+    serde_saphyr::from_str_with_options(text, options_for_nodes()).map_err(YamlError::from)
 }
 
 /// As [`from_str`], of a file as long as it is: the bounds on the count of its parts follow its length. Text that is JSON

@@ -176,6 +176,7 @@ mod tests {
             head: Some(konverge_base::model::stack::Stack {
                 id: id.parse().unwrap(),
                 names: id.parse().unwrap(),
+                earlier_names: None,
                 named_by: konverge_base::model::stack::NamedBy::Names,
                 project_folder: folder.parent().unwrap(),
                 manifest: folder.child("stack.yaml"),

@@ -275,6 +275,7 @@ mod tests {
         Stack {
             id: id.parse().unwrap(),
             names: id.parse().unwrap(),
+            earlier_names: None,
             named_by: NamedBy::Names,
             project_folder: folder.parent().unwrap(),
             manifest: folder.child("stack.yaml"),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{KusionError, Workspace, context_keys};
+use super::{KusionError, Workspace, context_keys, workspace};
 use konverge_base::{model::RepoPath, yaml};
 
 /// A workspace for the repository.
@@ -24,7 +24,8 @@ pub fn import_text(file: &RepoPath, text: &str) -> Result<ImportedText, KusionEr
         line,
         message,
     };
-    let mut value: Value = yaml::from_str(text).map_err(|error| wrong(error.line, error.message.clone()))?;
+    let value = workspace::read(text).map_err(|error| wrong(error.line, error.message))?;
+    let mut value = value.unwrap_or_default();
     let mut left_out = Vec::new();
     if let Some(context) = value.get_mut("context").and_then(Value::as_object_mut) {
         for key in context_keys::credentials_in_clear(context.iter()) {

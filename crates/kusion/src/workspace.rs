@@ -12,7 +12,7 @@ use super::{
 use konverge_base::{
     model::{RepoPath, workspace_name::is_workspace_name},
     secrets::{AddressParts, credential_in},
-    yaml,
+    yaml::{self, ScalarRules, Written, YamlError},
 };
 
 /// The folder of the workspaces, at the root of the repository.
@@ -64,6 +64,14 @@ struct Block {
     settings: Map<String, Value>,
 }
 
+/// Reads a file of Kusion with the scalars that Kusion reads; `None` for an empty one.
+pub(super) fn read(text: &str) -> Result<Option<Value>, YamlError> {
+    let written: Option<Written> = yaml::from_written_str(text)?;
+    written
+        .map(|written| written.read(text, ScalarRules::Kusion))
+        .transpose()
+}
+
 impl Workspace {
     /// Reads a file and checks it as Kusion does when it generates.
     ///
@@ -75,8 +83,7 @@ impl Workspace {
             line,
             message,
         };
-        let value: Option<Value> =
-            yaml::from_str(text).map_err(|error| refuse(error.line, error.message.clone()))?;
+        let value = read(text).map_err(|error| refuse(error.line, error.message))?;
         let mut value = value.unwrap_or_else(|| Value::Object(Map::new()));
         // Aliases may make much of a small file, and each stack has a part of it.
         if value.to_string().len() > MOST {

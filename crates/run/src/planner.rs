@@ -420,6 +420,7 @@ impl Planner {
         let _ = stack_secrets.ask_versions().await;
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let ignore = ignore.unwrap_or_default();
+        let moved = self.identity_note(target).await?;
         let mut step = engine::plan(PlanRequest {
             stack: target.id.clone(),
             folder: target.folder.clone(),
@@ -437,13 +438,27 @@ impl Planner {
         let mut ownership = self.ownership(purpose);
         loop {
             step = match step {
-                PlanStep::Done(plan) => return Ok(TargetPlan::Live(plan)),
+                PlanStep::Done(mut plan) => {
+                    plan.public.notes.extend(moved);
+                    return Ok(TargetPlan::Live(plan));
+                }
                 PlanStep::Asks(asking) => {
                     let claims = ownership.claims(&target.id, asking.questions()).await;
                     asking.answer(claims).await?
                 }
             };
         }
+    }
+
+    /// Returns what a preview says of a stack that is recorded under an earlier identity.
+    async fn identity_note(&self, target: &Target) -> Result<Option<String>, UserError> {
+        let earlier = self.earlier_identity(&target.id).await?;
+        Ok(earlier.map(|earlier| {
+            format!(
+                "this stack is recorded as {earlier}; its next apply records it as {}, and nothing is deleted or created for that",
+                target.id
+            )
+        }))
     }
 
     /// What the hooks of a target may do.

@@ -295,6 +295,7 @@ pub async fn open_file(
     let stack = Stack {
         id: id.clone(),
         names: id.clone(),
+        earlier_names: None,
         named_by: NamedBy::Names,
         folder: folder.clone(),
         manifest: folder.child("stack.yaml"),

@@ -13,7 +13,7 @@ use konverge_base::{
         lint::{Diagnostic, LintRule},
         stack::Entry,
     },
-    yaml::{self, JsonDocument, YamlError},
+    yaml::{self, JsonDocument, ScalarRules, YamlError},
 };
 use konverge_config::{Config, DataCheckConfig, FILE_NAME};
 use konverge_kcl::{CompileRequest, KclDiagnostic, Pool, SchemaPlace};
@@ -336,7 +336,7 @@ fn documents(path: &RepoPath, text: &str) -> Result<Option<Vec<JsonDocument>>, Y
     } else if !name.ends_with(".yaml") && !name.ends_with(".yml") {
         return Ok(None);
     }
-    yaml::json_documents(text).map(Some)
+    yaml::json_documents(text, ScalarRules::KclData).map(Some)
 }
 
 #[cfg(test)]

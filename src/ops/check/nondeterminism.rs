@@ -115,6 +115,7 @@ mod tests {
         let stack = Stack {
             id: "p/s".parse().unwrap(),
             names: "p/s".parse().unwrap(),
+            earlier_names: None,
             named_by: konverge_base::model::stack::NamedBy::Names,
             folder: path("p/s"),
             project_folder: path("p"),

@@ -33,6 +33,7 @@ pub(super) fn analyze(
                 .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?,
             names: id.clone(),
             id,
+            earlier_names: None,
             named_by: NamedBy::Folder,
             project_folder: folder.clone(),
             manifest: folder.child("stack.yaml"),

@@ -48,7 +48,7 @@ fn found(repository: &Repository, arguments: &[&str], code: i32) -> Vec<String> 
     .collect()
 }
 
-const GOOD: &str = "name: web\nports:\n- number: 80\nshare: 1.0\nopen: yes\n";
+const GOOD: &str = "name: web\nports:\n- number: 80\nshare: 1.0\nopen: true\n";
 
 #[test]
 fn each_fault_is_found_at_its_line_of_the_data() {
@@ -95,6 +95,9 @@ fn each_fault_is_found_at_its_line_of_the_data() {
             "n-import.yaml",
             "name: web\nports: [{number: 1}, {number: 2}, {number: 3}]\n",
         ),
+        // Scalars and keys are what the core's own reader takes them for.
+        ("p-words.yaml", "name: web\nports: [{number: 0755}]\nopen: yes\n"),
+        ("q-key.yaml", "name: web\nports: []\n200: ok\n"),
     ];
     let repository = monorepo(&files);
     std::os::unix::fs::symlink(
@@ -121,6 +124,8 @@ fn each_fault_is_found_at_its_line_of_the_data() {
         ("m.txt", "is neither `.yaml`"),
         ("n-import.yaml:1", "too many ports"),
         ("o-link.yaml", "is a link"),
+        ("p-words.yaml:3", "expected bool, got str(yes)"),
+        ("q-key.yaml:3", "a key must be a text for KCL"),
     ];
     for (place, message) in expected {
         let is_it = |found: &String| found.starts_with(&format!("{place} ")) && found.contains(message);

@@ -124,3 +124,41 @@ async fn an_excluded_folder_keeps_what_was_applied_from_it() {
     assert_eq!(twins.uid("kept-out").await, uid);
     assert_eq!(twins.recorded(), ["twin/dev"]);
 }
+
+/// A state that a build recorded which took `no` for `false` and `1.10` for `1.1`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_recorded_under_the_earlier_reading_of_a_name_goes_on() {
+    let mut twins = Twins(Stage::small("").await);
+    // With quotes the names are what those builds read, so the state is theirs.
+    let names = |stage: &Stage, stack: &str, project: &str| {
+        stage.stack("norway/dev", &[("norway-map", "one"), ("norway-old", "one")]);
+        stage
+            .monorepo
+            .write("appops/norway/dev/stack.yaml", format!("name: {stack}\n"));
+        stage
+            .monorepo
+            .write("appops/norway/project.yaml", format!("name: {project}\n"));
+    };
+    twins.merged(1, |stage| names(stage, "'false'", "'1.1'"));
+    let uid = twins.uid("norway-map").await;
+    assert_eq!(twins.recorded(), ["1.1/false"]);
+
+    // The file as those builds saw it. One object is dropped, which shows that the record is the same one.
+    let shown = twins.merged(2, |stage| {
+        names(stage, "no", "1.10");
+        stage.stack("norway/dev", &[("norway-map", "two")]);
+        stage.monorepo.write("appops/norway/dev/stack.yaml", "name: no\n");
+        stage.monorepo.write("appops/norway/project.yaml", "name: 1.10\n");
+    });
+    assert!(
+        shown.contains("1.10/no") && shown.contains("1.1/false"),
+        "{shown}"
+    );
+    assert_eq!(twins.uid("norway-map").await, uid);
+    assert!(
+        twins.live("norway-old").await.is_none(),
+        "it was deleted, not forgotten"
+    );
+    assert_eq!(twins.recorded(), ["1.10/no"]);
+    assert_eq!(twins.owner("norway-map").await, "1.10/no");
+}

@@ -5,4 +5,5 @@ pub mod module_packages;
 pub mod package_bounds;
 pub mod package_locks;
 pub mod packages;
+pub mod scalars;
 pub mod spec_shapes;

@@ -72,6 +72,8 @@ pub struct Stack {
     pub id: StackId,
     /// The identity that the names give. Other stacks may have the same.
     pub names: StackId,
+    /// The identity that earlier builds read in the names, if it differs: they took `no` for `false` and `1.10` for `1.1`.
+    pub earlier_names: Option<StackId>,
     /// The source of the identity.
     pub named_by: NamedBy,
     /// Folder of the stack.
@@ -90,12 +92,13 @@ pub struct Stack {
 
 impl Stack {
     /// Returns true if the stack continues an earlier identity of the same folder. A name that was changed in
-    /// `project.yaml` or `stack.yaml` makes another stack.
+    /// `project.yaml` or `stack.yaml` makes another stack; one that only earlier builds read otherwise does not.
     pub fn continues(&self, earlier: &StackId, earlier_named_by: NamedBy) -> bool {
         self.id != *earlier
             && (!self.named_by.is_names()
                 || !earlier_named_by.is_names()
-                || *earlier == StackId::of_folder(&self.folder))
+                || *earlier == StackId::of_folder(&self.folder)
+                || self.earlier_names.as_ref() == Some(earlier))
     }
 }
 

@@ -1,13 +1,14 @@
 //! The documents of a YAML text as JSON with the same lines, for a reader that knows JSON better than YAML and names
 //! lines: what it says of the JSON holds for the YAML.
 
-use std::fmt;
-
-use serde::{Deserialize, Deserializer, de};
-use serde_json::{Number, Value};
+use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::{YamlError, options};
+use super::{
+    ScalarRules, YamlError,
+    node::{self, Node},
+    options_for_nodes,
+};
 
 /// A document of a YAML text, or an item of one that is a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,12 +20,16 @@ pub struct JsonDocument {
 }
 
 /// The non-empty documents of a text; of a document that is a list, its items. What an alias or `<<` stands for is written
-/// where it stands.
+/// where it stands. Scalars are read by the rules of the reader that the JSON is for.
 ///
 /// # Errors
 /// The text is not YAML, or has a key or a number that JSON does not have.
-pub fn json_documents(text: &str) -> Result<Vec<JsonDocument>, YamlError> {
-    let documents: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(text, options())?;
+pub fn json_documents(text: &str, rules: ScalarRules) -> Result<Vec<JsonDocument>, YamlError> {
+    let mut documents: Vec<Spanned<Node>> =
+        serde_saphyr::from_multiple_with_options(text, options_for_nodes())?;
+    for document in &mut documents {
+        node::read_scalars(document, text, rules)?;
+    }
     let documents = documents.into_iter();
     let documents = documents.filter(|document| !matches!(document.value, Node::Scalar(Value::Null)));
     let parts = documents.flat_map(|document| match document.value {
@@ -44,70 +49,6 @@ pub fn json_documents(text: &str) -> Result<Vec<JsonDocument>, YamlError> {
             }
         })
         .collect())
-}
-
-/// A value in which each part knows its place.
-enum Node {
-    Scalar(Value),
-    List(Vec<Spanned<Node>>),
-    Map(Vec<(Spanned<String>, Spanned<Node>)>),
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
-    }
-}
-
-struct NodeVisitor;
-
-impl<'de> de::Visitor<'de> for NodeVisitor {
-    type Value = Node;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value that JSON has too")
-    }
-
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Null))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
-        let number = Number::from_f64(value).ok_or_else(|| E::custom("must be a finite number"))?;
-        Ok(Node::Scalar(number.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
-            items.push(item);
-        }
-        Ok(Node::List(items))
-    }
-
-    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Node::Map(entries))
-    }
 }
 
 /// The JSON so far, and where it ends.
@@ -163,7 +104,7 @@ impl JsonLayout {
                 for (number, (key, value)) in entries.into_iter().enumerate() {
                     self.push(if number == 0 { "" } else { "," });
                     self.go_to(key.referenced);
-                    self.push(&Value::String(key.value).to_string());
+                    self.push(&Value::String(key.value.unwrap_or_default()).to_string());
                     self.push(":");
                     self.write(value);
                 }
@@ -178,13 +119,13 @@ mod tests {
     use super::*;
 
     fn jsons(text: &str) -> Vec<(u32, String)> {
-        let documents = json_documents(text).unwrap().into_iter();
+        let documents = json_documents(text, ScalarRules::KclData).unwrap().into_iter();
         documents.map(|document| (document.line, document.json)).collect()
     }
 
     #[test]
     fn every_key_and_value_keeps_its_line_and_column() {
-        let text = "# a comment\n\nname: abc\nports:\n- number: 80\n  open: yes\n\ntext: |\n  one\n  two\nlast: [ 1,\n  2 ]\n";
+        let text = "# a comment\n\nname: abc\nports:\n- number: 80\n  open: true\n\ntext: |\n  one\n  two\nlast: [ 1,\n  2 ]\n";
         let expected = "\n\n{\"name\":\"abc\",\n\"ports\":\n  [{\"number\":80,\n  \"open\":true}],\n\n\"text\":\n  \"one\\ntwo\\n\",\n\n\"last\":[1,\n  2]}";
         assert_eq!(jsons(text), [(3, expected.to_owned())]);
     }
@@ -218,10 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_reader_of_the_project_reads() {
-        let text = "a: 0123\nb: 1.0\nc: 1e3\nd: off\n1: x\n'q\"': \"t\\tü\"\n? e\n: !!str 7\nf: ~\n";
+    fn scalars_are_what_the_core_reads_in_data() {
+        let text =
+            "a: 0123\nb: 1.0\nc: 1e3\nd: off\n'1': x\n'q\"': \"t\\tü\"\n? e\n: !!str 7\nf: ~\ng: !!int 8\n";
         let value: Value = serde_json::from_str(&jsons(text)[0].1).unwrap();
-        assert_eq!(value, super::super::documents(text).unwrap()[0]);
+        let expected = serde_json::json!(
+            {"a": 123, "b": 1.0, "c": 1e3, "d": "off", "1": "x", "q\"": "t\tü", "e": "7", "f": null, "g": 8}
+        );
+        assert_eq!(value, expected);
     }
 
     #[test]
@@ -230,10 +175,12 @@ mod tests {
             "a: 1\nb: .inf\n",
             "a: 1\n? [b]\n: 2\n",
             "a: 1\n~: 2\n",
+            "a: 1\n200: ok\n",
+            "a: 1\ntrue: 2\n",
             "a: 1\na: 2\n",
             "a: 1\nb: [\n",
         ] {
-            let error = json_documents(text).unwrap_err();
+            let error = json_documents(text, ScalarRules::KclData).unwrap_err();
             assert!(error.line >= Some(2), "{text}: {error:?}");
             assert!(!error.message.contains("Option"), "{text}: {error:?}");
         }

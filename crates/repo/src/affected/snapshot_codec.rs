@@ -10,7 +10,7 @@ use super::{
     resolve::{ImportContext, ResolvedImport},
     stack_inputs::StackInputs,
 };
-use crate::konfig::{Clash, Layout, LayoutRules, PackageKind, Project, SettingsOrder};
+use crate::konfig::{Clash, EarlierNames, Layout, LayoutRules, PackageKind, Project, SettingsOrder};
 use konverge_base::model::{
     ClusterName, CommitId, RepoPath, StackId,
     affected::InputKind,
@@ -70,10 +70,17 @@ encode_fields!(Layout {
 encode_fields!(Clash { identity, folders });
 encode_cases!(PackageKind: Vendored, Dependency);
 encode_cases!(NamedBy: Names, Folder, Config);
-encode_fields!(Project { folder, name, tenant });
+encode_fields!(Project {
+    folder,
+    name,
+    tenant,
+    earlier,
+});
+encode_fields!(EarlierNames { tenant, name });
 encode_fields!(Stack {
     id,
     names,
+    earlier_names,
     named_by,
     folder,
     project_folder,

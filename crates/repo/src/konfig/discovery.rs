@@ -7,10 +7,10 @@ use std::{
 };
 
 use super::{
-    Changes, FileTreeView, Layout, LayoutError, LayoutRules, Project, SettingsOrder, compile_setup,
-    dependencies,
+    Changes, EarlierNames, FileTreeView, Layout, LayoutError, LayoutRules, Project, SettingsOrder,
+    compile_setup, dependencies,
     exclusion::{self, Exclusion},
-    manifests::StackManifest,
+    manifests::{StackManifest, WrittenName},
     package_stacks::{self, PackageStacks},
     parsed_files::ParsedFiles,
     unchanged_layout::UnchangedLayout,
@@ -190,12 +190,23 @@ impl LayoutReader {
         if document.name.is_none() && broken.is_none() {
             broken = Some(layout.problem(file, None, "a project needs a `name`"));
         }
-        let name = document
-            .name
-            .clone()
-            .unwrap_or_else(|| folder.file_name().to_owned());
-        let tenant = document.tenant.clone();
-        Ok((Project { folder, name, tenant }, broken))
+        let (name, tenant) = (document.name.as_ref(), document.tenant.as_ref());
+        let folder_name = || folder.file_name().to_owned();
+        let earlier = EarlierNames {
+            tenant: tenant.map(|tenant| tenant.earlier().to_owned()),
+            name: name.map_or_else(folder_name, |name| name.earlier().to_owned()),
+        };
+        let project = Project {
+            name: name.map_or_else(folder_name, |name| name.text.clone()),
+            tenant: tenant.map(|tenant| tenant.text.clone()),
+            earlier: [name, tenant]
+                .into_iter()
+                .flatten()
+                .any(|name| name.earlier.is_some())
+                .then_some(earlier),
+            folder,
+        };
+        Ok((project, broken))
     }
 
     fn stack(
@@ -209,7 +220,10 @@ impl LayoutReader {
     ) -> Result<Stack, SourceError> {
         let document = match file.file_name() {
             "kcl.mod" => Some(Ok(Arc::new(StackManifest {
-                name: Some(package_stacks::name(folder, &project.folder).to_owned()),
+                name: Some(WrittenName {
+                    text: package_stacks::name(folder, &project.folder).to_owned(),
+                    earlier: None,
+                }),
                 ..StackManifest::default()
             }))),
             _ => self.files.stack(tree, &file)?,
@@ -221,7 +235,7 @@ impl LayoutReader {
             Arc::default()
         });
         let name = match &document.name {
-            Some(name) => name.as_str(),
+            Some(name) => name.text.as_str(),
             None => {
                 if broken.is_none() {
                     broken = Some(layout.unnamed(file.clone(), "a stack needs a `name`"));
@@ -254,6 +268,7 @@ impl LayoutReader {
             layout.problems.push(error.clone());
         }
         Ok(Stack {
+            earlier_names: earlier_names(project, &document, name).filter(|earlier| *earlier != id),
             names: id.clone(),
             id,
             named_by: NamedBy::Names,
@@ -334,6 +349,16 @@ impl Layout {
             self.unseen.push(error.clone());
         }
     }
+}
+
+/// The identity that earlier builds read in the files of a stack, if it differs.
+fn earlier_names(project: &Project, stack: &StackManifest, name: &str) -> Option<StackId> {
+    let name = stack.name.as_ref().map_or(name, WrittenName::earlier);
+    let (tenant, project) = match &project.earlier {
+        Some(earlier) => (&earlier.tenant, &earlier.name),
+        None => (&project.tenant, &project.name),
+    };
+    StackId::new(tenant.as_deref(), project, name).ok()
 }
 
 /// The error for a submodule without files: its stacks exist but are unknown.

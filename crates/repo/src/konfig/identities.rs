@@ -8,6 +8,13 @@ use konverge_base::model::{
     stack::{NamedBy, Stack},
 };
 
+/// The identities that no other stack may have: its own, and the one by which an earlier build may have recorded it, which
+/// it continues.
+fn claimed_identities(stack: &Stack) -> impl Iterator<Item = &StackId> {
+    let earlier = stack.earlier_names.as_ref();
+    std::iter::once(&stack.id).chain(earlier.filter(|_| stack.named_by.is_names()))
+}
+
 impl Layout {
     /// Assigns an identity to each stack: that of a rule, or else that of its names. If several stacks would
     /// have the same one, each gets the path of its folder, because otherwise their states would overwrite
@@ -56,15 +63,17 @@ impl Layout {
         let twice: BTreeSet<&StackId> = self
             .stacks
             .iter()
-            .map(|stack| &stack.id)
+            .flat_map(claimed_identities)
             .filter(|id| !seen.insert(*id))
             .collect();
         if twice.is_empty() {
             return None;
         }
         let mut claims: BTreeMap<&StackId, Vec<&Stack>> = BTreeMap::new();
-        for stack in self.stacks.iter().filter(|stack| twice.contains(&stack.id)) {
-            claims.entry(&stack.id).or_default().push(stack);
+        for stack in &self.stacks {
+            for id in claimed_identities(stack).filter(|id| twice.contains(id)) {
+                claims.entry(id).or_default().push(stack);
+            }
         }
         let can_change = |stacks: &[&Stack]| stacks.iter().any(|stack| stack.named_by != NamedBy::Folder);
         let clashes: Vec<_> = claims

@@ -15,6 +15,17 @@ pub struct Project {
     pub name: String,
     /// The tenant, if there is one.
     pub tenant: Option<String>,
+    /// The names that earlier builds read in `project.yaml`, if they differ.
+    pub earlier: Option<EarlierNames>,
+}
+
+/// The names of a project as earlier builds read them: without quotes, `1.10` was `1.1` and `no` was `false`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierNames {
+    /// The tenant, if there is one.
+    pub tenant: Option<String>,
+    /// The name.
+    pub name: String,
 }
 
 /// Folders with the same names.

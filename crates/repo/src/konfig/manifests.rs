@@ -3,26 +3,48 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use konverge_base::yaml::{self, YamlError};
+use konverge_base::yaml::{self, Written, YamlError};
+
+/// A name, which is a text however it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WrittenName {
+    /// As it is written: `1.10`.
+    pub(super) text: String,
+    /// What earlier builds took it for, if that differs: `1.1`. States are recorded by it.
+    pub(super) earlier: Option<String>,
+}
+
+impl WrittenName {
+    /// The name that was taken for this one earlier.
+    pub(super) fn earlier(&self) -> &str {
+        self.earlier.as_ref().unwrap_or(&self.text)
+    }
+}
 
 /// The relevant content of `project.yaml`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ProjectManifest {
-    #[serde(default, deserialize_with = "name")]
-    pub(super) name: Option<String>,
-    #[serde(default, deserialize_with = "name")]
-    pub(super) tenant: Option<String>,
+    pub(super) name: Option<WrittenName>,
+    pub(super) tenant: Option<WrittenName>,
 }
 
 /// The relevant content of `stack.yaml`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct StackManifest {
-    #[serde(default, deserialize_with = "name")]
-    pub(super) name: Option<String>,
-    #[serde(default)]
+    pub(super) name: Option<WrittenName>,
     pub(super) cluster: Option<String>,
-    #[serde(default, rename = "kubeConfig")]
     pub(super) kubeconfig: Option<String>,
+}
+
+/// Both manifests as they are parsed.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Document {
+    name: Option<Written>,
+    tenant: Option<Written>,
+    cluster: Option<String>,
+    #[serde(rename = "kubeConfig")]
+    kubeconfig: Option<String>,
 }
 
 /// A document as UTF-8 text.
@@ -35,18 +57,88 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, YamlError> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-pub(super) fn parse<T: Default + for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, YamlError> {
-    let document: Option<T> = yaml::from_str(text(bytes)?)?;
+impl ProjectManifest {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, YamlError> {
+        let text = text(bytes)?;
+        let document = document(text)?;
+        Ok(Self {
+            name: name(document.name, text)?,
+            tenant: name(document.tenant, text)?,
+        })
+    }
+}
+
+impl StackManifest {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, YamlError> {
+        let text = text(bytes)?;
+        let document = document(text)?;
+        Ok(Self {
+            name: name(document.name, text)?,
+            cluster: document.cluster,
+            kubeconfig: document.kubeconfig,
+        })
+    }
+}
+
+fn document(text: &str) -> Result<Document, YamlError> {
+    let document: Option<Document> = yaml::from_written_str(text)?;
     Ok(document.unwrap_or_default())
 }
 
-/// Kusion reads `name: 1` as the text `1`.
-fn name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    match Value::deserialize(deserializer)? {
-        Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text)),
-        Value::Number(number) => Ok(Some(number.to_string())),
-        Value::Bool(truth) => Ok(Some(truth.to_string())),
-        _ => Err(serde::de::Error::custom("a name is one word")),
+/// Kusion reads a name as the text that is written, whatever else it could be.
+fn name(written: Option<Written>, text: &str) -> Result<Option<WrittenName>, YamlError> {
+    let Some(written) = written else {
+        return Ok(None);
+    };
+    let (Some(name), Some(value)) = (written.as_text(text), written.by_kubectl()) else {
+        return Err(written.error("a name is one word"));
+    };
+    let earlier = match value {
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        _ => None,
+    };
+    let earlier = earlier.filter(|earlier| *earlier != name);
+    Ok(Some(WrittenName { text: name, earlier }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_text_that_is_written() {
+        let name = |written: &str| {
+            let text = format!("# é\nname: {written} # said\n");
+            StackManifest::parse(text.as_bytes()).unwrap().name
+        };
+        for (written, text, earlier) in [
+            ("no", "no", Some("false")),
+            ("y", "y", Some("true")),
+            ("1.10", "1.10", Some("1.1")),
+            ("0755", "0755", Some("493")),
+            ("08", "08", Some("8.0")),
+            ("1_000", "1_000", Some("1000")),
+            (".inf", ".inf", None),
+            ("12", "12", None),
+            ("'no'", "no", None),
+            ("!!str 1.10", "1.10", None),
+            ("dev", "dev", None),
+            ("nUll", "nUll", None),
+        ] {
+            let expected = WrittenName {
+                text: text.to_owned(),
+                earlier: earlier.map(str::to_owned),
+            };
+            assert_eq!(name(written), Some(expected), "{written}");
+        }
+        for nothing in ["", "~", "null"] {
+            assert_eq!(name(nothing), None, "{nothing}");
+        }
+        let error = ProjectManifest::parse(b"name: a\ntenant: [b]\n").unwrap_err();
+        assert_eq!(
+            (error.line, error.message.as_str()),
+            (Some(2), "a name is one word")
+        );
     }
 }

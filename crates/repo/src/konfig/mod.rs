@@ -33,7 +33,7 @@ pub use error::LayoutError;
 pub use exclusion::PackageKind;
 pub use file_changes::Changes;
 pub use file_tree::{FileTreeView, Resolved};
-pub use layout::{Clash, Layout, Project};
+pub use layout::{Clash, EarlierNames, Layout, Project};
 pub use resolved_files::{ResolvedFile, ResolvedFiles};
 pub use selector::{InvalidSelector, StackSelector};
 pub use settings::{LayoutRules, Settings, SettingsOrder};

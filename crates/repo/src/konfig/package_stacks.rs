@@ -52,6 +52,7 @@ impl PackageStacks {
             name: folder.file_name().to_owned(),
             folder: folder.clone(),
             tenant: None,
+            earlier: None,
         })
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use super::{
     FileTreeView, Settings,
     kcl_mod::KclMod,
-    manifests::{self, ProjectManifest, StackManifest},
+    manifests::{ProjectManifest, StackManifest},
 };
 use konverge_base::{
     model::{
@@ -171,8 +171,8 @@ impl ParsedFiles {
 impl Class {
     fn parse(self, bytes: &[u8]) -> Parsed {
         match self {
-            Self::Project => Parsed::Project(manifests::parse(bytes).map(Arc::new)),
-            Self::Stack => Parsed::Stack(manifests::parse(bytes).map(Arc::new)),
+            Self::Project => Parsed::Project(ProjectManifest::parse(bytes).map(Arc::new)),
+            Self::Stack => Parsed::Stack(StackManifest::parse(bytes).map(Arc::new)),
             Self::Settings => Parsed::Settings(Settings::parse(bytes).map(Arc::new)),
             Self::Module => Parsed::Module(KclMod::parse(bytes).map(Arc::new)),
         }

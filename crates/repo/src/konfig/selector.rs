@@ -154,6 +154,7 @@ mod tests {
             Stack {
                 id: id.parse().unwrap(),
                 names: names.parse().unwrap(),
+                earlier_names: None,
                 named_by,
                 project_folder: folder.parent().unwrap(),
                 manifest: folder.child("stack.yaml"),

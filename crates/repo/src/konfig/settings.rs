@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use konverge_base::yaml::{self, YamlError};
+use konverge_base::yaml::{self, ScalarRules, Written, YamlError};
 
 pub use konverge_base::model::stack::{LayoutRules, SettingsOrder};
 
@@ -25,7 +25,7 @@ pub struct Settings {
     pub strict_range_check: bool,
     /// `package_maps`: name → folder as written.
     pub package_maps: BTreeMap<String, String>,
-    /// `kcl_options` in order.
+    /// `kcl_options` in order, with the values that the core's reader of settings gives.
     pub options: Vec<(String, Value)>,
 }
 
@@ -58,8 +58,7 @@ enum OneOrMany {
 #[derive(Deserialize)]
 struct KeyValue {
     key: String,
-    #[serde(default)]
-    value: Value,
+    value: Option<Written>,
 }
 
 impl Settings {
@@ -69,12 +68,18 @@ impl Settings {
     /// Not UTF-8, not YAML, or a known key of the wrong type.
     pub fn parse(bytes: &[u8]) -> Result<Self, YamlError> {
         let text = super::manifests::text(bytes)?;
-        let document: Option<Document> = yaml::from_str(text)?;
+        let document: Option<Document> = yaml::from_written_str(text)?;
         let document = document.unwrap_or_default();
         let cli = document.kcl_cli_configs.unwrap_or_default();
         let mut files = cli.file.map(OneOrMany::into_vec).unwrap_or_default();
         files.extend(cli.files.map(OneOrMany::into_vec).unwrap_or_default());
-        let options = document.kcl_options.unwrap_or_default();
+        let options = document.kcl_options.unwrap_or_default().into_iter();
+        let options = options.map(|option| {
+            let value = option
+                .value
+                .map(|value| value.read(text, ScalarRules::KclSettings));
+            Ok((option.key, value.transpose()?.unwrap_or_default()))
+        });
         Ok(Self {
             files,
             overrides: cli.overrides.unwrap_or_default(),
@@ -82,10 +87,7 @@ impl Settings {
             disable_none: cli.disable_none.unwrap_or_default(),
             strict_range_check: cli.strict_range_check.unwrap_or_default(),
             package_maps: cli.package_maps.unwrap_or_default(),
-            options: options
-                .into_iter()
-                .map(|option| (option.key, option.value))
-                .collect(),
+            options: options.collect::<Result<_, YamlError>>()?,
         })
     }
 }

@@ -115,6 +115,7 @@ impl TestRun {
         let stack = Stack {
             id: id.clone(),
             names: id.clone(),
+            earlier_names: None,
             named_by: NamedBy::Names,
             folder: folder.clone(),
             manifest: folder.child("stack.yaml"),

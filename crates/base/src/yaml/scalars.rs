@@ -1,0 +1,152 @@
+//! Scalars without quotes, as the owner of a format reads them. YAML leaves open whether `no` or `0755` is a text.
+
+use serde_json::{Number, Value};
+
+/// Whose reader decides what a scalar without quotes and without a tag is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScalarRules {
+    /// The KCL core's reader of settings files. Only YAML 1.2's own forms are more than text.
+    KclSettings,
+    /// The KCL core's reader of data files that it validates.
+    KclData,
+    /// Kusion's (`yaml.v3`): the older words for true and false are text, older numbers are numbers.
+    Kusion,
+}
+
+impl ScalarRules {
+    /// Reads a scalar that [`serde_saphyr`] does not take for a text. `by_kubectl` is what it takes it for.
+    pub(super) fn read(self, written: &str, by_kubectl: Value) -> Result<Value, String> {
+        match self {
+            Self::KclSettings => read_setting(written),
+            Self::KclData => read_data(written),
+            Self::Kusion => match by_kubectl {
+                Value::Bool(_) if truth(written).is_none() => Ok(written.into()),
+                Value::Null if is_not_finite(written) => Err(NOT_FINITE.to_owned()),
+                Value::Null if !NULLS.contains(&written) => Ok(written.into()),
+                other => Ok(other),
+            },
+        }
+    }
+
+    /// Returns what is wrong with a key that is written without quotes, if it is not allowed.
+    pub(super) fn refuse_key(self, written: &str) -> Option<String> {
+        let is_text = match self {
+            Self::KclSettings | Self::Kusion => true,
+            Self::KclData => matches!(read_data(written), Ok(Value::String(_))),
+        };
+        (!is_text).then(|| format!("a key must be a text for KCL; write \"{written}\" with its quotes"))
+    }
+}
+
+const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
+
+fn truth(written: &str) -> Option<bool> {
+    match written {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+/// As `serde_yaml`, in which the core reads its settings.
+fn read_setting(written: &str) -> Result<Value, String> {
+    if NULLS.contains(&written) {
+        return Ok(Value::Null);
+    }
+    if let Some(truth) = truth(written) {
+        return Ok(truth.into());
+    }
+    if let Some(number) = whole_number(written) {
+        return whole(number);
+    }
+    if has_leading_zero(written) {
+        return Ok(written.into());
+    }
+    // The core hands settings on as JSON, which has no such number.
+    if is_not_finite(written) {
+        return Ok(Value::Null);
+    }
+    let unsigned = written.strip_prefix('+').unwrap_or(written);
+    let has_two_signs = unsigned != written && unsigned.starts_with(['+', '-']);
+    let number = unsigned.parse().ok().filter(|_| !has_two_signs);
+    Ok(number
+        .and_then(Number::from_f64)
+        .map_or_else(|| written.into(), Value::Number))
+}
+
+const NOT_FINITE: &str = "must be a finite number";
+
+/// Returns true for `.inf` and `.nan`, with or without a sign.
+fn is_not_finite(written: &str) -> bool {
+    let unsigned = written.strip_prefix(['+', '-']).unwrap_or(written);
+    matches!(unsigned, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN")
+}
+
+/// A whole number in one of the forms of YAML 1.2, and in base 2.
+fn whole_number(written: &str) -> Option<i128> {
+    let (sign, digits) = match written.strip_prefix(['+', '-']) {
+        Some(digits) => (if written.starts_with('-') { -1 } else { 1 }, digits),
+        None => (1, written),
+    };
+    let radix = |prefix, radix| digits.strip_prefix(prefix).map(|digits| (digits, radix));
+    let based = radix("0x", 16)
+        .or_else(|| radix("0o", 8))
+        .or_else(|| radix("0b", 2));
+    let (digits, radix) = based.unwrap_or((digits, 10));
+    if digits.starts_with(['+', '-']) || has_leading_zero(written) {
+        return None;
+    }
+    Some(sign * i128::from_str_radix(digits, radix).ok()?)
+}
+
+/// Returns true for digits that begin with a zero, which YAML 1.2 leaves to be text.
+fn has_leading_zero(written: &str) -> bool {
+    let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
+    digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+fn whole(number: i128) -> Result<Value, String> {
+    let number = i64::try_from(number)
+        .map(Number::from)
+        .or_else(|_| u64::try_from(number).map(Number::from));
+    number
+        .map(Value::Number)
+        .map_err(|_| "is a whole number beyond 64 bits".to_owned())
+}
+
+/// As the reader of data, which takes any digits for a decimal number. Where that reader gives up on a number (`1.10`),
+/// the number itself is meant.
+fn read_data(written: &str) -> Result<Value, String> {
+    match written {
+        "" | "~" | "null" => return Ok(Value::Null),
+        "true" => return Ok(true.into()),
+        "false" => return Ok(false.into()),
+        _ => {}
+    }
+    let based = |prefix, radix| {
+        written
+            .strip_prefix(prefix)
+            .map(|digits| i64::from_str_radix(digits, radix))
+    };
+    if let Some(Ok(number)) = based("0x", 16).or_else(|| based("0o", 8)) {
+        return Ok(number.into());
+    }
+    if let Ok(number) = written.parse::<i64>() {
+        return Ok(number.into());
+    }
+    if let Ok(number) = written.parse::<u64>() {
+        return Ok(number.into());
+    }
+    // `inf` is a number here, and `.NaN` is not.
+    let number = match written {
+        ".NaN" => None,
+        _ if is_not_finite(written) => Some(f64::INFINITY),
+        _ => written.parse().ok(),
+    };
+    match number {
+        Some(number) => Number::from_f64(number)
+            .map(Value::Number)
+            .ok_or_else(|| NOT_FINITE.to_owned()),
+        None => Ok(written.into()),
+    }
+}
