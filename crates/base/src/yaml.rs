@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 pub use json_layout::{JsonDocument, json_documents};
-pub use scalars::ScalarRules;
+pub use scalars::{NULLS, ScalarRules};
 
 /// The error for a text that is not the expected YAML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +104,18 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
 /// A value whose scalars are not read yet: the owner of the format decides what those without quotes are.
 #[derive(Debug, Clone)]
 pub struct Written(serde_saphyr::Spanned<node::Node>);
+
+impl Default for Written {
+    /// Nothing, which no text says.
+    fn default() -> Self {
+        let nowhere = serde_saphyr::Location::UNKNOWN;
+        Self(serde_saphyr::Spanned {
+            value: node::Node::Scalar(Value::Null),
+            referenced: nowhere,
+            defined: nowhere,
+        })
+    }
+}
 
 impl Written {
     /// Returns the value by the rules of an owner. `text` is the whole text that this was parsed from.

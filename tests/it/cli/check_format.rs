@@ -14,7 +14,7 @@ const BROKEN: [(&str, &str); 5] = [
 /// A monorepo whose package `base/written` has these files.
 fn monorepo(files: &[(&str, &str)]) -> Repository {
     let repository = tiny_monorepo::monorepo();
-    tiny_monorepo::write_stack(&repository, "shop/dev", "shop", "info");
+    tiny_monorepo::write_program(&repository, "shop/dev", "resources = []\n");
     for (file, text) in files {
         repository.write(&format!("base/written/{file}"), text);
     }
@@ -22,7 +22,7 @@ fn monorepo(files: &[(&str, &str)]) -> Repository {
     repository
 }
 
-/// What it says. The cache is one for all runs of a test.
+/// What it says, to the terminal and beside it.
 fn run(repository: &Repository, arguments: &[&str], code: i32) -> String {
     let run = Konverge::new(["check", "--all"]).arg_all(arguments.iter().copied());
     let outcome = run.dir(repository.path()).with_kcl().run().expect(code);

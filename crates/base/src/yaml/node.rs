@@ -59,7 +59,11 @@ pub(super) fn read_scalars(
 pub(super) fn scalar_text(node: &Spanned<Node>, text: &str) -> Option<String> {
     match &node.value {
         Node::Scalar(Value::String(value)) => Some(value.clone()),
-        Node::Scalar(_) => written(node.defined, text).map(str::to_owned),
+        // With quotes it has a tag.
+        Node::Scalar(_) => {
+            let written = written(node.defined, text)?;
+            Some(written.trim_matches(['"', '\'']).to_owned())
+        }
         Node::List(_) | Node::Map(_) => None,
     }
 }

@@ -38,7 +38,8 @@ impl ScalarRules {
     }
 }
 
-const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
+/// What is nothing without quotes.
+pub const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 
 fn truth(written: &str) -> Option<bool> {
     match written {

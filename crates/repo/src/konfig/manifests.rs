@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use konverge_base::yaml::{self, Written, YamlError};
+use konverge_base::yaml::{self, NULLS, Written, YamlError};
 
 /// A name, which is a text however it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub(super) struct StackManifest {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Document {
-    name: Option<Written>,
-    tenant: Option<Written>,
+    name: Written,
+    tenant: Written,
     cluster: Option<String>,
     #[serde(rename = "kubeConfig")]
     kubeconfig: Option<String>,
@@ -62,8 +62,8 @@ impl ProjectManifest {
         let text = text(bytes)?;
         let document = document(text)?;
         Ok(Self {
-            name: name(document.name, text)?,
-            tenant: name(document.tenant, text)?,
+            name: name(&document.name, text)?,
+            tenant: name(&document.tenant, text)?,
         })
     }
 }
@@ -73,7 +73,7 @@ impl StackManifest {
         let text = text(bytes)?;
         let document = document(text)?;
         Ok(Self {
-            name: name(document.name, text)?,
+            name: name(&document.name, text)?,
             cluster: document.cluster,
             kubeconfig: document.kubeconfig,
         })
@@ -85,13 +85,14 @@ fn document(text: &str) -> Result<Document, YamlError> {
     Ok(document.unwrap_or_default())
 }
 
-/// Kusion reads a name as the text that is written, whatever else it could be.
-fn name(written: Option<Written>, text: &str) -> Result<Option<WrittenName>, YamlError> {
-    let Some(written) = written else {
-        return Ok(None);
-    };
-    let (Some(name), Some(value)) = (written.as_text(text), written.by_kubectl()) else {
+/// Kusion reads a name as the text that is written, whatever else it could be, and nothing as no name.
+fn name(written: &Written, text: &str) -> Result<Option<WrittenName>, YamlError> {
+    let Some(value) = written.by_kubectl() else {
         return Err(written.error("a name is one word"));
+    };
+    let is_nothing = |name: &String| value.is_null() && NULLS.contains(&name.as_str());
+    let Some(name) = written.as_text(text).filter(|name| !is_nothing(name)) else {
+        return Ok(None);
     };
     let earlier = match value {
         Value::Number(number) => Some(number.to_string()),

@@ -58,7 +58,8 @@ enum OneOrMany {
 #[derive(Deserialize)]
 struct KeyValue {
     key: String,
-    value: Option<Written>,
+    #[serde(default)]
+    value: Written,
 }
 
 impl Settings {
@@ -75,10 +76,8 @@ impl Settings {
         files.extend(cli.files.map(OneOrMany::into_vec).unwrap_or_default());
         let options = document.kcl_options.unwrap_or_default().into_iter();
         let options = options.map(|option| {
-            let value = option
-                .value
-                .map(|value| value.read(text, ScalarRules::KclSettings));
-            Ok((option.key, value.transpose()?.unwrap_or_default()))
+            let value = option.value.read(text, ScalarRules::KclSettings)?;
+            Ok((option.key, value))
         });
         Ok(Self {
             files,
