@@ -262,7 +262,7 @@ mod tests {
             [Some(2)]
         );
         assert_eq!(again("import a.b\nimport a.b\nimport a.b\n"), [Some(2)]);
-        assert_eq!(again("import a.b\nimport a\n"), []);
+        assert!(again("import a.b\nimport a\n").is_empty());
         assert_eq!(unused("import a.b\nimport a.b\n"), ["a.b"]);
     }
 }
