@@ -41,7 +41,19 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
     context.run().begin_writes()?;
     apply_freeze::begin(&backend, &args.reason).await?;
-    context.note("applies are frozen; `konverge unfreeze --reason TEXT` lets them run again");
+    // Who froze before still waits for something.
+    let reasons = backend
+        .states
+        .freeze()
+        .await?
+        .map_or(0, |freeze| freeze.reasons.len());
+    context.note(match reasons {
+        0 | 1 => "applies are frozen; `konverge unfreeze --reason TEXT` lets them run again",
+        _ => {
+            "applies were frozen before, and both reasons are kept: `konverge status` shows them; `konverge unfreeze \
+             --reason TEXT` ends both"
+        }
+    });
     Ok(0)
 }
 

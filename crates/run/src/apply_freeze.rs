@@ -2,7 +2,7 @@
 
 use crate::StateBackend;
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_state::{ApplyFreeze, StateError};
+use konverge_state::{ApplyFreeze, FreezeReason, StateError};
 
 /// Stops the caller if applies are frozen.
 ///
@@ -17,12 +17,16 @@ pub async fn check(backend: &StateBackend) -> Result<(), UserError> {
     }
 }
 
-/// `applies are frozen since TIME by WHO: REASON`.
+/// `applies are frozen since TIME by WHO: REASON; since …`.
 pub fn sentence(freeze: &ApplyFreeze) -> String {
-    format!(
-        "applies are frozen since {:.0} by {}: {}",
-        freeze.since, freeze.writer, freeze.reason
-    )
+    let one = |reason: &FreezeReason| {
+        format!(
+            "since {:.0} by {}: {}",
+            reason.since, reason.writer, reason.reason
+        )
+    };
+    let reasons: Vec<_> = freeze.reasons.iter().map(one).collect();
+    format!("applies are frozen {}", reasons.join("; "))
 }
 
 /// What `konverge unfreeze` ended.

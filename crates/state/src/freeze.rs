@@ -13,9 +13,16 @@ use crate::store::Key;
 /// How many times a write is retried if two runs write at once.
 const TRIES: u32 = 5;
 
-/// Why nothing is applied, since when and by whom.
+/// Why nothing is applied. One `konverge unfreeze` ends all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyFreeze {
+    /// Who froze first, then who froze once more. There is at least one.
+    pub reasons: Vec<FreezeReason>,
+}
+
+/// Why somebody froze all applies, since when and by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreezeReason {
     /// The reason that its author gave.
     pub reason: String,
     /// When it was set, by the clock of that machine.
@@ -29,6 +36,9 @@ pub struct ApplyFreeze {
 struct FreezeSwitch {
     frozen: bool,
     reason: String,
+    /// Who had frozen before, and had not unfrozen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<FreezeReason>,
 }
 
 impl StateStore {
@@ -47,25 +57,24 @@ impl StateStore {
             let Some((header, switch)): Option<(Header, FreezeSwitch)> = read else {
                 continue;
             };
-            return Ok(switch.frozen.then_some(ApplyFreeze {
+            let newest = FreezeReason {
                 reason: switch.reason,
                 since: header.time,
                 writer: header.writer,
-            }));
+            };
+            let reasons = switch.earlier.into_iter().chain([newest]).collect();
+            return Ok(switch.frozen.then_some(ApplyFreeze { reasons }));
         }
         Ok(None)
     }
 
-    /// Stops all applies. Every document is kept: together they tell who froze when, and why.
+    /// Stops all applies. Every document is kept: together they tell who froze when, and why. The reasons of those who froze
+    /// before stay beside this one.
     ///
     /// # Errors
     /// Errors of the store.
     pub async fn begin_freeze(&self, reason: &str) -> Result<(), StateError> {
-        self.write_freeze(FreezeSwitch {
-            frozen: true,
-            reason: reason.to_owned(),
-        })
-        .await
+        self.write_freeze(true, reason).await
     }
 
     /// Lets all applies run again.
@@ -73,16 +82,25 @@ impl StateStore {
     /// # Errors
     /// Errors of the store.
     pub async fn end_freeze(&self, reason: &str) -> Result<(), StateError> {
-        self.write_freeze(FreezeSwitch {
-            frozen: false,
-            reason: reason.to_owned(),
-        })
-        .await
+        self.write_freeze(false, reason).await
     }
 
-    async fn write_freeze(&self, switch: FreezeSwitch) -> Result<(), StateError> {
+    async fn write_freeze(&self, frozen: bool, reason: &str) -> Result<(), StateError> {
         for _ in 0..TRIES {
-            let next = self.freeze_numbers().await?.last().map_or(1, |newest| newest + 1);
+            // What is written meanwhile takes this number, and then it is read again.
+            let newest = self.freeze_numbers().await?.last().copied();
+            let earlier = match self.freeze().await {
+                Ok(earlier) => earlier.filter(|_| frozen),
+                // What cannot be read is replaced.
+                Err(StateError::Damaged { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            let switch = FreezeSwitch {
+                frozen,
+                reason: reason.to_owned(),
+                earlier: earlier.map(|freeze| freeze.reasons).unwrap_or_default(),
+            };
+            let next = newest.map_or(1, |newest| newest + 1);
             let letter = self.letter("freeze", &place(next), &switch)?;
             if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
                 return Ok(());
@@ -120,11 +138,14 @@ mod tests {
         assert_eq!(states.freeze().await.unwrap(), None);
         states.begin_freeze("the database is being moved").await.unwrap();
         let freeze = states.freeze().await.unwrap().unwrap();
-        assert_eq!(freeze.reason, "the database is being moved");
+        let reasons = |freeze: ApplyFreeze| -> Vec<String> {
+            freeze.reasons.into_iter().map(|one| one.reason).collect()
+        };
+        assert_eq!(reasons(freeze), ["the database is being moved"]);
         states.end_freeze("moved").await.unwrap();
         assert_eq!(states.freeze().await.unwrap(), None);
         states.begin_freeze("once more").await.unwrap();
-        assert_eq!(states.freeze().await.unwrap().unwrap().reason, "once more");
+        assert_eq!(reasons(states.freeze().await.unwrap().unwrap()), ["once more"]);
         assert_eq!(store.list(&folder()).await.unwrap().len(), 3);
     }
 
@@ -135,7 +156,9 @@ mod tests {
         let (one, two) = tokio::join!(states.begin_freeze("a"), states.begin_freeze("b"));
         one.unwrap();
         two.unwrap();
-        assert!(states.freeze().await.unwrap().is_some());
+        let mut both = states.freeze().await.unwrap().unwrap().reasons;
+        both.sort_by(|one, two| one.reason.cmp(&two.reason));
+        assert_eq!((both[0].reason.as_str(), both[1].reason.as_str()), ("a", "b"));
         assert_eq!(store.list(&folder()).await.unwrap().len(), 2);
         store
             .create(&place(3), bytes::Bytes::from_static(b"{}"))

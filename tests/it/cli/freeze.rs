@@ -57,6 +57,17 @@ async fn nothing_is_applied_destroyed_or_rolled_back_by_hand_while_it_holds() {
         status.stderr
     );
 
+    let once_more = shop.run(&["freeze", "--reason", "a migration"]).expect(0);
+    assert!(
+        once_more.stderr.contains("both reasons are kept"),
+        "{}",
+        once_more.stderr
+    );
+    let stopped = shop.run(&["apply", "--all", "--yes"]).expect(3);
+    let said = format!("{}{}", stopped.stdout, stopped.stderr);
+    let (first, second) = (said.find("of the database"), said.find("a migration"));
+    assert!(first.is_some() && first < second, "{said}");
+
     let ended = shop.run(&["unfreeze", "--reason", "failover is done"]).expect(0);
     assert!(ended.stderr.contains("of the database"), "{}", ended.stderr);
     shop.run(&["apply", "--all", "--yes"]).expect(0);

@@ -128,11 +128,11 @@ async fn each_person_sees_and_does_what_the_role_says_and_the_audit_has_it() {
         let freeze = recorded.states().freeze().await.unwrap();
         assert_eq!(freeze.is_some(), is_frozen);
         if let Some(freeze) = freeze {
-            assert_eq!(freeze.reason, "the move");
+            assert_eq!(freeze.reasons[0].reason, "the move");
             assert!(
-                freeze.writer.to_string().contains("the portal (Ada"),
+                freeze.reasons[0].writer.to_string().contains("the portal (Ada"),
                 "{}",
-                freeze.writer
+                freeze.reasons[0].writer
             );
             let shown = grace.get(&root).await.text;
             assert!(
@@ -367,7 +367,7 @@ async fn a_script_is_known_by_its_token_alone() {
         StatusCode::OK
     );
     assert_eq!(
-        recorded.states().freeze().await.unwrap().unwrap().reason,
+        recorded.states().freeze().await.unwrap().unwrap().reasons[0].reason,
         "a script"
     );
 }

@@ -18,7 +18,7 @@ use konverge_portal::{
     StackIndex, StoppedView,
 };
 use konverge_report::plural;
-use konverge_state::{DriftCheck, IndexEntry, IndexedStates, Proven, StackSummary, StateError};
+use konverge_state::{ApplyFreeze, DriftCheck, IndexEntry, IndexedStates, Proven, StackSummary, StateError};
 
 /// The number of states read concurrently.
 const AT_ONCE: usize = 32;
@@ -68,11 +68,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
             version: 1,
             repository: states.repository().as_str().to_owned(),
             head: head.as_ref().map(|head| head.commit.clone()),
-            freeze: freeze.map(|freeze| FreezeView {
-                reason: freeze.reason,
-                since: freeze.since,
-                writer: writer(freeze.writer),
-            }),
+            freeze: freeze.and_then(shown_freeze),
             notices,
             stacks: Vec::new(),
         },
@@ -270,4 +266,16 @@ fn fingerprint(row: &OverviewRow, entry: Option<&IndexEntry>) -> Digest {
     let entry = entry.map(|entry| (entry.epoch, entry.serial, entry.open));
     let text = serde_json::json!([row, entry, env!("CARGO_PKG_VERSION")]);
     Digest::of_bytes(text.to_string().as_bytes())
+}
+
+/// A freeze by who began it, with the reasons of all who froze since.
+fn shown_freeze(freeze: ApplyFreeze) -> Option<FreezeView> {
+    let reasons: Vec<_> = freeze.reasons.iter().map(|one| one.reason.as_str()).collect();
+    let reason = reasons.join("; ");
+    let first = freeze.reasons.into_iter().next()?;
+    Some(FreezeView {
+        reason,
+        since: first.since,
+        writer: writer(first.writer),
+    })
 }
