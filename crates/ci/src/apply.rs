@@ -16,6 +16,7 @@ use crate::{
     publisher::Publisher,
     restore,
     result_counts::counts,
+    rolled_back,
     rollout::{self, GuardedTargets, HeadLane, PendingRollouts, RolloutEvent, RolloutRecords},
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
@@ -308,6 +309,18 @@ async fn apply_pending(
         stack.result != StackResult::Stopped || !left_alone.contains(&stack.id) || is_meant(&stack.digest)
     });
     left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
+    if let Some(side) = planning.wanted.head() {
+        let is_stopped = |target: &&Target| {
+            let mut stopped = decisions.stopped.iter();
+            stopped.any(|stopped| stopped.plan.id == target.id)
+        };
+        let stopped: Vec<_> = all_pending.iter().filter(is_stopped).collect();
+        let left = rolled_back::find(job, &config, side, &backend, &reviews, &stopped).await?;
+        report.stacks.retain(|stack| !left.contains(&stack.id));
+        decisions
+            .stopped
+            .retain(|stopped| !left.contains(&stopped.plan.id));
+    }
     watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
     if pending.skipped.is_none() {

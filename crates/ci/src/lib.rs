@@ -42,6 +42,7 @@ mod queued_deployments;
 mod reconcile;
 mod restore;
 mod result_counts;
+mod rolled_back;
 mod rollout;
 mod scheduled_task;
 mod shard_mode;
@@ -49,6 +50,7 @@ mod stack_tests;
 mod summary;
 mod timings;
 mod trust;
+mod unprotected_merge;
 pub mod workflow_coverage;
 mod workflow_starter;
 

@@ -24,6 +24,7 @@ use crate::{
     rollout,
     timings::Timings,
     trust::job_trust::Trust,
+    unprotected_merge,
 };
 use konverge_base::{
     error::UserError,
@@ -179,7 +180,9 @@ async fn all_findings(
     let mut findings = match sets {
         Some(sets) => {
             sets.compare_others(opened, job.options.part.share()).await?;
-            sets.with_settings_findings(&preview.plan).await?
+            let mut findings = sets.with_settings_findings(&preview.plan).await?;
+            findings.extend(unprotected_merge::finding(opened, &preview.plan).await?);
+            findings
         }
         None => Vec::new(),
     };

@@ -27,4 +27,12 @@ impl SpecSource {
             base: base.map(Box::new),
         }
     }
+
+    /// The head, if the Specs are compiled.
+    pub fn head(&self) -> Option<&OpenRevision> {
+        match self {
+            Self::Compiled { head, .. } => Some(head),
+            Self::File(_) => None,
+        }
+    }
 }

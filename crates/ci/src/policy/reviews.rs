@@ -158,6 +158,16 @@ impl MergedReviews {
         self.arrived.difference(&shown).copied().chain(applied).collect()
     }
 
+    /// The merged pull requests whose review has something of a stack.
+    pub(crate) fn pull_requests_with(&self, stack: &StackId) -> impl Iterator<Item = u64> {
+        let has_it = |record: &&ReviewRecord| {
+            let mut stacks = record.stacks.iter();
+            stacks.any(|reviewed| reviewed.id == *stack && !reviewed.units.is_empty())
+        };
+        let records = self.records.iter().filter(has_it);
+        records.map(|record| record.pull_request)
+    }
+
     /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of
     /// those without a pending stack that did not succeed.
     ///

@@ -1,0 +1,55 @@
+//! The first merge of a repository that has no rule about who approves: whoever merges it applies it. The rules are an
+//! administrator's choice, so this is told once, before anything is applied, and never again.
+
+use crate::{open_revisions::OpenedChange, policy::policy_config::effective_policy};
+use konverge_base::{
+    error::UserError,
+    model::{
+        plan::{Plan, StackPlan},
+        policy_finding::{Enforcement, PolicyFinding},
+    },
+};
+use konverge_config::Config;
+use konverge_policy::EffectivePolicy;
+use konverge_report as report;
+
+/// The finding, if the merge would be the first apply, and nobody has to approve some of it.
+///
+/// # Errors
+/// A rule that cannot be read; errors of the store.
+pub(crate) async fn finding(opened: &OpenedChange, plan: &Plan) -> Result<Option<PolicyFinding>, UserError> {
+    let (now, then) = (&opened.planning.config, &opened.proposed);
+    if now.state.url.is_none() && then.state.url.is_none() {
+        return Ok(None);
+    }
+    if let Some(backend) = &opened.planning.backend {
+        let known = backend.states.known().await?;
+        if known.entries.values().any(|entry| entry.is_known()) {
+            return Ok(None);
+        }
+    }
+    let mut open = 0;
+    for stack in plan.stacks.iter().filter(|stack| stack.summary.changed() > 0) {
+        open += usize::from(!asks_somebody(now, stack)? && !asks_somebody(then, stack)?);
+    }
+    Ok((open > 0).then(|| PolicyFinding {
+        verdict: Enforcement::Warn,
+        rule: "policy.approvals".to_owned(),
+        stack: None,
+        message: format!(
+            "nobody has to approve {} of this first apply: whoever merges it applies it, with up to {} deletions in each stack",
+            report::plural(open, "stack"),
+            EffectivePolicy::MAX_DESTRUCTIVE
+        ),
+        hint: Some(
+            "set `policy.approvals: 1` and `policy.max_destructive` in konverge.yaml before the merge".to_owned(),
+        ),
+        place: None,
+    }))
+}
+
+/// Returns true if a rule says who approves or applies a stack.
+fn asks_somebody(config: &Config, stack: &StackPlan) -> Result<bool, UserError> {
+    let rules = effective_policy(config, &stack.id, &stack.stack)?;
+    Ok(rules.approvals > 0 || !rules.reviewers.is_empty() || !rules.actors.is_empty())
+}
