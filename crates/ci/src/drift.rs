@@ -16,17 +16,18 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, StackId,
+        CommitId, RepoPath, StackId,
         apply_result::StackResult,
         comment_marker::{CommentMarker, MarkerKind},
-        plan::{Plan, StackPlan},
+        plan::{Action, Plan, StackPlan},
+        spec::RuntimeKind,
     },
 };
 use konverge_config::{Config, Reconcile, Span};
 use konverge_policy::Stage;
 use konverge_report::{
     self as report, RunInfo, SUMMARY_BUDGET,
-    markdown::{DriftRound, DriftSeen, drift_round},
+    markdown::{DriftKeeping, DriftRound, DriftSeen, drift_round},
 };
 use konverge_run::{
     KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
@@ -131,6 +132,7 @@ async fn check_and_publish(
         restored: &restored,
         rounds: &rounds,
         known,
+        head: planning.wanted.head(),
     };
     let result = report::json::with_findings(plan, &findings);
     publisher.plan_outputs(plan, |stack| stack.summary, &result);
@@ -229,12 +231,39 @@ pub(super) struct DriftResult<'a> {
     pub restored: &'a [StackId],
     pub rounds: &'a DriftSchedule,
     pub known: &'a Proven<IndexedStates>,
+    /// The commit with the stacks' code.
+    pub head: Option<&'a OpenRevision>,
 }
 
 impl DriftResult<'_> {
+    /// How what differs in a stack can be kept: an attribute can only be set where there is code, and for an object that is
+    /// there.
+    fn keeping(&self, stack: &StackPlan) -> DriftKeeping {
+        let has_code = |head: &&OpenRevision| head.layout.stack(&stack.id).is_some();
+        let is_set = stack
+            .resources
+            .iter()
+            .any(|resource| resource.runtime == RuntimeKind::Kubernetes && resource.action == Action::Update);
+        match self.head.filter(has_code) {
+            Some(head) if is_set && has_keep_workflow(head) => DriftKeeping::ByWorkflow,
+            Some(_) if is_set => DriftKeeping::BySet,
+            _ => DriftKeeping::ByHand,
+        }
+    }
+
     fn left(&self) -> impl Iterator<Item = &StackPlan> {
         drifted_stacks(&self.checked.plan).filter(|stack| !self.restored.contains(&stack.id))
     }
+}
+
+/// The guide calls the file as the workflow.
+fn has_keep_workflow(head: &OpenRevision) -> bool {
+    let names = [
+        ".github/workflows/konverge-keep.yml",
+        ".github/workflows/konverge-keep.yaml",
+    ];
+    let mut paths = names.into_iter().filter_map(RepoPath::normalize);
+    paths.any(|path| head.source.files().contains_key(&path))
 }
 
 /// Sets the step's outputs about the drift that was not restored, with the digests that restore it.
@@ -263,7 +292,11 @@ pub(super) async fn publish_issues(
         restored,
         rounds,
         known,
+        ..
     } = looked;
+    // `owner/name/.github/workflows/konverge.yml@refs/heads/main`
+    let workflow = publisher.job.run.var("GITHUB_WORKFLOW_REF");
+    let workflow = workflow.and_then(|place| place.split('@').next()?.rsplit('/').next());
     let plan = &checked.plan;
     let issue = |stack: &StackPlan| {
         let marker = CommentMarker {
@@ -277,6 +310,8 @@ pub(super) async fn publish_issues(
         let seen = DriftSeen {
             since: &since,
             unrestorable: checked.unrestorable.get(&stack.id),
+            workflow: workflow.unwrap_or("konverge.yml"),
+            keeping: looked.keeping(stack),
         };
         let body = report::markdown::drift_issue(stack, info, &marker, &seen, report::COMMENT_BUDGET);
         let title = format!("{} differs from what was applied", stack.id);

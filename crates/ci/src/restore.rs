@@ -257,6 +257,7 @@ impl CheckAfter<'_> {
             restored: &[],
             rounds: &history,
             known: self.known,
+            head: planning.wanted.head(),
         };
         drift::publish_issues(publisher, &looked, self.info, label).await;
         drift::publish_what_is_left(publisher, &looked);

@@ -99,6 +99,8 @@ fn no_form_of_a_secret_is_rendered() {
         let seen = markdown::DriftSeen {
             since: "now",
             unrestorable: None,
+            workflow: "konverge.yml",
+            keeping: markdown::DriftKeeping::ByWorkflow,
         };
         let rendered = [
             ("comment", markdown::comment(&shop.input(COMMENT_BUDGET)).body),

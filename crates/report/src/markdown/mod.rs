@@ -28,5 +28,5 @@ pub use failure::{Failed, failure, nothing_to_do};
 pub use fit::{FittedComment, OmittedDetails, comment, summary};
 pub use footer::page_note;
 pub use policy_findings::shown_denials;
-pub use stack_details::{DriftSeen, drift_issue, restored, stack_text, unreviewed};
+pub use stack_details::{DriftKeeping, DriftSeen, drift_issue, restored, stack_text, unreviewed};
 pub use stack_tests::{TestPage, stack_tests};

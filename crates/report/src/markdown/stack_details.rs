@@ -94,6 +94,48 @@ pub struct DriftSeen<'a> {
     pub since: &'a str,
     /// Why what was applied last cannot be restored.
     pub unrestorable: Option<&'a UserError>,
+    /// The file of the workflow that restores by a digest, such as `konverge.yml`.
+    pub workflow: &'a str,
+    /// How it can be kept.
+    pub keeping: DriftKeeping,
+}
+
+/// How the live values of a drifted stack become those of its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriftKeeping {
+    /// The repository has the workflow `konverge-keep`.
+    ByWorkflow,
+    /// `konverge set --keep` finds the attributes.
+    BySet,
+    /// Nothing differs that an attribute of the stack's code could hold: something is gone, or the stack is.
+    ByHand,
+}
+
+impl DriftKeeping {
+    /// The advice, with the digest of the difference.
+    fn advice(self, plan: &StackPlan) -> String {
+        let digest = plan.digest;
+        let set = escape::code(&format!(
+            "konverge set {} --keep {digest} --pull-request",
+            plan.id
+        ));
+        let by_workflow = match self {
+            Self::ByWorkflow => format!(
+                "To keep exactly this: {}. It finds the attributes and opens a pull request, or says here why it cannot.\n\n",
+                escape::code(&format!("gh workflow run konverge-keep -f keep={digest}"))
+            ),
+            Self::BySet => format!(
+                "To keep exactly this: {set} finds the attributes and opens a pull request. [The guide]({KEEP}) has a workflow for it.\n\n"
+            ),
+            Self::ByHand => String::new(),
+        };
+        let by_hand = match self {
+            Self::ByWorkflow => format!("By hand: {set}, or add it to the code of the stack."),
+            Self::BySet => "Or add it to the code of the stack.".to_owned(),
+            Self::ByHand => "To keep this, change the code of the stack.".to_owned(),
+        };
+        format!("{by_workflow}{by_hand} Merge it: this issue closes by itself when the difference is gone.\n")
+    }
 }
 
 /// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget`
@@ -113,7 +155,7 @@ pub fn drift_issue(
         escape::code(seen.since),
     );
     let advice = match seen.unrestorable {
-        None => restore_advice(plan),
+        None => restore_advice(plan, seen.workflow),
         Some(failure) => {
             let what = failure.message.lines().next().unwrap_or_default();
             let hints = failure.hints.iter();
@@ -121,26 +163,18 @@ pub fn drift_issue(
             format!("No digest restores it: {}\n\n{hints}\n", escape::code(what))
         }
     };
-    let footer = format!(
-        "{advice}To keep exactly this, run the workflow `konverge-keep` manually with `keep: {}`. It finds the attributes and opens a pull request, or says here why it cannot. [The guide]({KEEP}) has the workflow.\n\n\
-        By hand: {}, or add it to the code of the stack. Merge it: this issue closes by itself when the difference is gone.\n",
-        plan.digest,
-        escape::code(&format!(
-            "konverge set {} --keep {} --pull-request",
-            plan.id, plan.digest
-        )),
-    );
+    let footer = advice + &seen.keeping.advice(plan);
     let differences = plan.resources.iter();
     let differences = differences.map(|resource| drift_difference(resource, diff::DiffContext::Tree(3)));
     issue(&head, differences, &footer, budget)
 }
 
-fn restore_advice(plan: &StackPlan) -> String {
+fn restore_advice(plan: &StackPlan, workflow: &str) -> String {
     format!(
-        "To restore exactly this, run the workflow manually with `approve: {}`; an approval in its environment counts too. \
+        "To restore exactly this: {}; an approval in its environment counts too. \
         The digest stands for this difference alone: if the stack differs in another way by then, nothing is changed, and the run says how.\n\n\
         By hand: {} restores everything in which the stack differs by then.\n\n",
-        plan.digest,
+        escape::code(&format!("gh workflow run {workflow} -f approve={}", plan.digest)),
         escape::code(&format!("konverge apply {} --recorded", plan.id))
     )
 }
