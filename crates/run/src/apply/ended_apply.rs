@@ -7,7 +7,7 @@ use konverge_base::{
     model::{
         CommitId, Digest,
         apply_record::ApplyRecord,
-        apply_result::{StackOutcome, StackResult},
+        apply_result::{ResourceResult, StackOutcome, StackResult},
         state::StackState,
     },
 };
@@ -61,7 +61,20 @@ impl EndedApply<'_> {
             }
             Err(error) => {
                 outcome.result = StackResult::Failed;
-                outcome.error.get_or_insert_with(|| UserError::from(error).body());
+                let done = outcome.resources.iter();
+                let done = done
+                    .filter(|resource| resource.result == ResourceResult::Done)
+                    .count();
+                let failure = UserError::from(error)
+                    .context(format!(
+                        "{} done, and the end of the apply is not recorded",
+                        match done {
+                            1 => "1 resource is".to_owned(),
+                            count => format!("{count} resources are"),
+                        }
+                    ))
+                    .hint("what was begun is recorded: the next run looks at it, and continues from there");
+                outcome.error.get_or_insert_with(|| failure.body());
                 outcome.serial = None;
             }
         }

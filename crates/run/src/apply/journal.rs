@@ -87,13 +87,21 @@ impl Journal for ApplyJournal<'_> {
         let mut followed = self.followed.lock().await;
         entries.iter().for_each(|entry| followed.follow(entry));
         drop(followed);
-        Ok(self.lease.journal_now(entries).await?)
+        let stored = self.lease.journal_now(entries).await;
+        stored.map_err(|error| {
+            UserError::from(error).context("what was to be done next is not recorded, so it was not begun")
+        })
     }
 
     async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
         self.followed.lock().await.follow(&entry);
         let JournalEntry::Runtime { key, value } = &entry else {
-            return Ok(self.lease.journal(vec![entry]).await?);
+            let stored = self.lease.journal(vec![entry]).await;
+            return stored.map_err(|error| {
+                UserError::from(error)
+                    .context("what was done is not recorded, only that it was begun")
+                    .hint("the next run looks at what was begun, and continues from there")
+            });
         };
         let key = key.clone();
         self.unstored.lock().await.begin_store(&key, value);

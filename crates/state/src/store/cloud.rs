@@ -213,7 +213,7 @@ impl CloudStore {
     }
 
     fn error(&self, key: &Key, error: &Error) -> StoreError {
-        let (url, key, why) = (self.url.clone(), key.to_string(), chain(error));
+        let (url, key, why) = (self.url.clone(), key.to_string(), without_markup(&chain(error)));
         match error {
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
                 StoreError::Denied { url, key, why }
@@ -224,6 +224,26 @@ impl CloudStore {
             _ => StoreError::Unavailable { url, key, why },
         }
     }
+}
+
+/// The text of an error with the code and the message of the answer in the place of its XML, or its HTML.
+fn without_markup(text: &str) -> String {
+    let begins = ["<?xml", "<Error", "<!DOCTYPE", "<!doctype", "<html", "<HTML"];
+    let Some(begin) = begins.iter().filter_map(|tag| text.find(tag)).min() else {
+        return text.to_owned();
+    };
+    let (before, answer) = text.split_at(begin);
+    let element = |name: &str| {
+        let (_, rest) = answer.split_once(&format!("<{name}>"))?;
+        let (content, _) = rest.split_once(&format!("</{name}>"))?;
+        Some(content.trim()).filter(|content| !content.is_empty())
+    };
+    let parts: Vec<_> = ["Code", "Message"].into_iter().filter_map(element).collect();
+    let said = match parts.as_slice() {
+        [] => "the answer is a page, not one of a store".to_owned(),
+        parts => parts.join(": "),
+    };
+    format!("{}: {said}", before.trim_end().trim_end_matches(':'))
 }
 
 /// Returns true for a folder without write permission, which arrives as a generic error around the system's.
@@ -331,5 +351,28 @@ impl Store for CloudStore {
             Ok(_) => Ok(()),
             Err(error) => Err(self.error(key, &error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_in_xml_is_told_by_its_code_and_its_message() {
+        let s3 = "Client error with status 403 Forbidden: <?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code><Message>Access Denied.</Message><Key>k</Key></Error>";
+        assert_eq!(
+            without_markup(s3),
+            "Client error with status 403 Forbidden: AccessDenied: Access Denied."
+        );
+        let proxy = "Server error with status 502 Bad Gateway: <html><body>502</body></html>";
+        assert_eq!(
+            without_markup(proxy),
+            "Server error with status 502 Bad Gateway: the answer is a page, not one of a store"
+        );
+        assert_eq!(without_markup("no route to host"), "no route to host");
+        assert!(is_bad_credential(&without_markup(
+            "x: <Error><Code>ExpiredToken</Code></Error>"
+        )));
     }
 }
