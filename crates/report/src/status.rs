@@ -266,6 +266,7 @@ mod tests {
             cluster: None,
             health,
             message: message.to_owned(),
+            suspended_by_spec: false,
         }
     }
 

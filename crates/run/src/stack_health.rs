@@ -40,13 +40,11 @@ fn of_all(seen: Vec<SeenObject>) -> StackReadiness {
     let mut unready = None;
     for object in seen {
         let why = format!("{}: {}", object.status.id, object.status.message);
-        match object.status.health {
-            Health::Failed => return StackReadiness::Failed(why),
-            Health::Ready => {}
-            Health::Suspended if object.is_suspended_by_spec && object.waiting.is_none() => {}
-            Health::Suspended | Health::Progressing | Health::Unknown => {
-                unready.get_or_insert(why);
-            }
+        if object.status.health == Health::Failed {
+            return StackReadiness::Failed(why);
+        }
+        if !object.status.is_ready() {
+            unready.get_or_insert(why);
         }
     }
     unready.map_or(StackReadiness::Ready, StackReadiness::Unready)
@@ -58,8 +56,6 @@ pub struct SeenObject {
     pub status: ObjectStatus,
     /// What it waits for.
     pub waiting: Option<Waiting>,
-    /// The Spec itself suspends it.
-    pub is_suspended_by_spec: bool,
 }
 
 /// The recorded objects of one runtime as they are now, and the object of the controller that delivers them.
@@ -81,9 +77,9 @@ pub async fn observe(
                 cluster: item.cluster,
                 health,
                 message,
+                suspended_by_spec: seen.is_suspended_by_spec && seen.waiting.is_none(),
             },
             waiting: seen.waiting,
-            is_suspended_by_spec: seen.is_suspended_by_spec,
         }
     });
     let mut objects: Vec<_> = objects.collect();
@@ -95,7 +91,6 @@ pub async fn observe(
         objects.push(SeenObject {
             status,
             waiting: None,
-            is_suspended_by_spec: false,
         });
     }
     Ok(objects)
@@ -119,9 +114,9 @@ mod tests {
                 cluster: None,
                 health,
                 message: "paused".to_owned(),
+                suspended_by_spec: is_suspended_by_spec && !waits,
             },
             waiting: waits.then_some(waiting),
-            is_suspended_by_spec,
         }
     }
 

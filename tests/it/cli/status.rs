@@ -184,3 +184,44 @@ async fn a_destroyed_stack_is_no_failure_and_one_never_applied_leaves_no_trace()
     shop.run(&["apply", "--all", "--yes"]).expect(0);
     assert_eq!(status(&shop)[0]["head"], "applied");
 }
+
+/// A Spec that suspends is as it must be; whoever suspends by hand is not the Spec.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_spec_suspends_is_ready_and_what_somebody_suspends_is_not() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (
+        cluster.namespace("status-suspended").await,
+        Objects::of(cluster).await,
+    );
+    let shop = shop(cluster);
+    let cron_job = |suspend: bool| {
+        json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "night", "namespace": ns}, "spec": {
+            "schedule": "0 3 * * *", "suspend": suspend, "jobTemplate": {"spec": {"template": {"spec": {
+                "restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/night:1"}]}}}}}})
+    };
+    shop.wants("dev", &[resource(&cron_job(true))]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    let told = shop.run(&["status", "--exit-code"]).expect(0);
+    assert!(
+        told.stdout.contains("1 applied and ready, 0 not"),
+        "{}",
+        told.stdout
+    );
+    let object = &status(&shop)[0]["objects"][0];
+    assert_eq!(
+        (&object["health"], &object["suspendedBySpec"]),
+        (&json!("suspended"), &json!(true))
+    );
+
+    shop.wants("dev", &[resource(&cron_job(false))]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    objects
+        .merge(&cron_job(false), "kubectl", &json!({"spec": {"suspend": true}}))
+        .await;
+    let told = shop.run(&["status", "--exit-code"]).expect(2);
+    assert!(
+        told.stdout.contains("0 applied and ready, 1 not"),
+        "{}",
+        told.stdout
+    );
+}

@@ -87,6 +87,7 @@ pub struct AppliedStatus {
 
 /// Health of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ObjectStatus {
     /// The resource.
     pub id: ResourceId,
@@ -97,13 +98,27 @@ pub struct ObjectStatus {
     pub health: Health,
     /// The reason of the health.
     pub message: String,
+    /// True if it is suspended because the Spec says so, and waits for nothing: then it is as it must be.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub suspended_by_spec: bool,
+}
+
+impl ObjectStatus {
+    /// Returns true if nobody has to do anything or to wait for it.
+    pub fn is_ready(&self) -> bool {
+        match self.health {
+            Health::Ready => true,
+            Health::Suspended => self.suspended_by_spec,
+            Health::Progressing | Health::Failed | Health::Unknown => false,
+        }
+    }
 }
 
 impl StackStatus {
     /// The objects that are not ready.
     pub fn not_ready(&self) -> impl Iterator<Item = &ObjectStatus> {
         let objects = self.objects.iter().flatten();
-        objects.filter(|object| object.health != Health::Ready)
+        objects.filter(|object| !object.is_ready())
     }
 
     /// Returns true if everything that the head wants is applied, and every queried object is ready.

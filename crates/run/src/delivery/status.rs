@@ -80,6 +80,7 @@ impl ControllerStatus {
             cluster: self.cluster,
             health,
             message,
+            suspended_by_spec: false,
         }
     }
 
