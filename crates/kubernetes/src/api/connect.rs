@@ -299,15 +299,21 @@ async fn load(
     })
 }
 
-/// The error for a kubeconfig that is refused.
-fn refused(error: ReadError, variable: Option<&str>) -> Result<UserError, KubeconfigError> {
-    match error {
-        ReadError::Kubeconfig(error) => Err(error),
-        ReadError::Untrusted(error) => Ok(untrusted(error, variable)),
+/// The error for a kubeconfig that is refused or cannot be used, with a hint for what cannot be read.
+fn refused(error: ReadError, place: &str, variable: Option<&str>, hint: &str) -> UserError {
+    let why = match error {
+        ReadError::Untrusted(error) => return untrusted(error, variable),
         ReadError::Foreign(error) => {
-            Ok(UserError::new(ErrorKind::Config, error.to_string()).hint(error.remedy()))
+            return UserError::new(ErrorKind::Config, error.to_string()).hint(error.remedy());
         }
-    }
+        ReadError::NoContext(error) => {
+            return UserError::new(ErrorKind::Config, format!("{place} cannot be used: {error}")).hint(
+                "name one of its contexts: `clusters.NAME.context` in konverge.yaml, or `--context` beside `--kubeconfig`",
+            );
+        }
+        ReadError::Kubeconfig(error) => unusable(&error),
+    };
+    UserError::new(ErrorKind::Config, format!("{place} cannot be used: {why}")).hint(hint)
 }
 
 async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfig, UserError> {
@@ -340,18 +346,13 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
                 ..KubeConfigOptions::default()
             };
             let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout, login) {
-                Ok(trusted) => load(trusted, &options).await,
-                Err(error) => match refused(error, None) {
-                    Ok(failure) => return Err(failure.context(format!("cluster `{name}`"))),
-                    Err(error) => Err(error),
-                },
+                Ok(trusted) => load(trusted, &options).await.map_err(ReadError::from),
+                Err(error) => Err(error),
             };
             config.map_err(|error| {
-                let why = unusable(&error);
-                let what =
-                    format!("cluster `{name}`: the kubeconfig in KONVERGE_KUBECONFIG cannot be used: {why}");
-                UserError::new(ErrorKind::Config, what)
-                    .hint("the input `kubeconfig` holds the text of a kubeconfig, not its path")
+                let place = "the kubeconfig in KONVERGE_KUBECONFIG";
+                let hint = "the input `kubeconfig` holds the text of a kubeconfig, not its path";
+                refused(error, place, None, hint).context(format!("cluster `{name}`"))
             })
         }
         ClusterCredentials::Kubeconfig {
@@ -364,26 +365,22 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
                 ..KubeConfigOptions::default()
             };
             let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout, login) {
-                Ok(trusted) => load(trusted, &options).await,
-                Err(error) => match refused(error, variable.as_deref()) {
-                    Ok(failure) => return Err(failure.context(format!("cluster `{name}`"))),
-                    Err(error) => Err(error),
-                },
+                Ok(trusted) => load(trusted, &options).await.map_err(ReadError::from),
+                Err(error) => Err(error),
             };
             config.map_err(|error| {
                 let place = match (variable, path) {
                     (Some(variable), _) => format!("the file that the variable {variable} names"),
                     (None, Some(path)) => format!("`{}`", path.display()),
-                    (None, None) => "the kubeconfig".to_owned(),
+                    (None, None) => kubeconfig::default_place(),
                 };
-                let what = format!("cluster `{name}`: {place} cannot be used: {}", unusable(&error));
-                let failure = UserError::new(ErrorKind::Config, what);
-                match variable {
-                    Some(variable) => failure.hint(format!(
+                let hint = match variable {
+                    Some(variable) => format!(
                         "{variable} holds the path of a kubeconfig: not its text, and no other secret"
-                    )),
-                    None => failure.hint("`kubectl config get-contexts` lists what a kubeconfig holds"),
-                }
+                    ),
+                    None => "`kubectl config get-contexts` lists what a kubeconfig holds".to_owned(),
+                };
+                refused(error, &place, variable.as_deref(), &hint).context(format!("cluster `{name}`"))
             })
         }
     }

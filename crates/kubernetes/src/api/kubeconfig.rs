@@ -42,6 +42,41 @@ pub(crate) enum ReadError {
     /// It cannot be read.
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
+    /// It does not have the context.
+    #[error(transparent)]
+    NoContext(#[from] MissingContext),
+}
+
+/// A context that a kubeconfig does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("{}; {}", missing(.wanted.as_deref()), listed(.known))]
+pub(crate) struct MissingContext {
+    /// `None`: the current one, and none is set.
+    wanted: Option<String>,
+    known: Vec<String>,
+}
+
+fn missing(wanted: Option<&str>) -> String {
+    match wanted {
+        Some(name) => format!("it has no context `{}`", name.escape_debug()),
+        None => "it has no current context".to_owned(),
+    }
+}
+
+/// The most contexts that an error lists.
+const LISTED: usize = 10;
+
+fn listed(known: &[String]) -> String {
+    let names: Vec<_> = known
+        .iter()
+        .take(LISTED)
+        .map(|name| format!("`{}`", name.escape_debug()))
+        .collect();
+    match known.len() {
+        0 => "it has none at all".to_owned(),
+        count if count > LISTED => format!("it has {} and {} more", names.join(", "), count - LISTED),
+        _ => format!("it has {}", names.join(", ")),
+    }
 }
 
 /// Reads a kubeconfig; without a path the files of `$KUBECONFIG`, or else `~/.kube/config`.
@@ -86,11 +121,18 @@ fn check(
     checkout: &Checkout,
     login: LoginOptions<'_>,
 ) -> Result<TrustedKubeconfig, ReadError> {
-    let wanted = context.or(all.current_context.as_deref());
+    let wanted = context.or(all.current_context.as_deref().filter(|name| !name.is_empty()));
     let context = all
         .contexts
         .iter()
         .find(|named| Some(named.name.as_str()) == wanted);
+    if context.is_none() {
+        let missing = MissingContext {
+            wanted: wanted.map(str::to_owned),
+            known: all.contexts.iter().map(|named| named.name.clone()).collect(),
+        };
+        return Err(missing.into());
+    }
     let Some(context) = context.and_then(|named| named.context.clone()) else {
         return Ok(TrustedKubeconfig {
             file: all,
@@ -126,6 +168,23 @@ fn check(
         login: own,
         has_plugin,
     })
+}
+
+/// Says which kubeconfig is read without a path. What `$KUBECONFIG` holds is shown only where it is the path of a file:
+/// somebody may have put the text of a kubeconfig there.
+pub(super) fn default_place() -> String {
+    let files = default_files();
+    if std::env::var_os("KUBECONFIG").is_none_or(|list| list.is_empty()) {
+        return match files.first() {
+            Some(file) => format!("the kubeconfig `{}`", file.display()),
+            None => ITSELF.to_owned(),
+        };
+    }
+    match files.as_slice() {
+        [file] if file.is_file() => format!("the kubeconfig `{}`, which KUBECONFIG names,", file.display()),
+        [_] => "the file that the variable KUBECONFIG names".to_owned(),
+        _ => "the kubeconfig of the files that the variable KUBECONFIG names".to_owned(),
+    }
 }
 
 fn default_files() -> Vec<PathBuf> {
