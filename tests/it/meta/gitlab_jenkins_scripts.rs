@@ -93,6 +93,26 @@ async fn posts_and_edits(script: String, variables: impl Fn(&str) -> Vec<(&'stat
             assert_eq!(comments.len(), 2, "{comments:#?}");
             assert_eq!(comments[0]["body"], "<!-- konverge:v1 x -->\nmine now");
             assert_eq!(comments[1]["body"], body);
+            drop(comments);
+            std::fs::remove_file(folder.path().join("preview.md")).unwrap();
+        }
+        // A job that was killed leaves nothing: what the comment says of an earlier push is not true any more.
+        let mut shell = Konverge::of(Path::new("/bin/sh"), ["-euc", &script])
+            .dir(folder.path())
+            .env("PATH", std::env::var("PATH").unwrap());
+        for (name, value) in &variables {
+            shell = shell.env(name, value);
+        }
+        shell.run().expect(0);
+        let comments = forge.0.lock().unwrap();
+        let body = comments[1]["body"].as_str().unwrap();
+        for part in [
+            "<!-- konverge:v1 ",
+            "it did not end\n",
+            "0123abc",
+            "(https://ci.example.com/7)",
+        ] {
+            assert!(body.contains(part), "{part}: {body}");
         }
     })
     .await
@@ -108,12 +128,17 @@ async fn gitlab_s_job_edits_one_note() {
     let block = super::docs::blocks(&page("gitlab.md"), "yaml").remove(0);
     let pipeline: Value = konverge_base::yaml::from_str(&block).unwrap();
     let script = pipeline["comment"]["script"][0].as_str().unwrap().to_owned();
+    // Both jobs go on after a failure.
+    assert_eq!(pipeline["preview"]["artifacts"]["when"], "always");
+    assert_eq!(pipeline["comment"]["rules"][0]["when"], "always");
     let variables = |url: &str| {
         vec![
             ("CI_API_V4_URL", format!("{url}/api/v4")),
             ("CI_PROJECT_ID", "42".to_owned()),
             ("CI_MERGE_REQUEST_IID", "7".to_owned()),
             ("KONVERGE_GITLAB_TOKEN", TOKEN.to_owned()),
+            ("CI_COMMIT_SHORT_SHA", "0123abc".to_owned()),
+            ("CI_PIPELINE_URL", "https://ci.example.com/7".to_owned()),
         ]
     };
     posts_and_edits(script, variables).await;
@@ -122,13 +147,17 @@ async fn gitlab_s_job_edits_one_note() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jenkins_stage_edits_one_comment() {
     let block = super::docs::blocks(&page("jenkins.md"), "groovy").remove(0);
-    let script = block.split("'''").nth(1).unwrap().to_owned();
+    let (before, rest) = block.split_once("'''").unwrap();
+    let script = rest.split("'''").next().unwrap().to_owned();
+    assert!(before.contains("post {\n        always {"), "{before}");
     let variables = |url: &str| {
         vec![
             ("GITHUB_API", url.to_owned()),
             ("REPOSITORY", "acme/konfig".to_owned()),
             ("CHANGE_ID", "7".to_owned()),
             ("TOKEN", TOKEN.to_owned()),
+            ("GIT_COMMIT", "0123abc".to_owned()),
+            ("BUILD_URL", "https://ci.example.com/7".to_owned()),
         ]
     };
     posts_and_edits(script, variables).await;
