@@ -1,5 +1,5 @@
 //! The line of the README that installs Konverge, run as it stands there, against assets of the names and shapes that
-//! `scripts/release` makes. A stand-in for `gh` takes the place of GitHub.
+//! `scripts/release` makes. A stand-in for `curl` takes the place of GitHub.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
@@ -10,28 +10,15 @@ use crate::{
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Gives the one asset that the pattern matches, and refuses as `gh` does if none or several match.
-const GH: &str = r#"#!/bin/bash
+/// Says where the latest release is, and gives one asset of it, as `curl -f` does.
+const CURL: &str = r#"#!/bin/bash
 set -eu
-[ "$1 $2" = "release download" ]; shift 2
-while [ $# -gt 0 ]; do
-  case $1 in
-    --repo) [ "$2" = konverge/konverge ] ;;
-    --pattern) pattern=$2 ;;
-    --output) [ "$2" = - ] ;;
-    *) echo "unknown flag: $1" >&2; exit 1 ;;
-  esac
-  shift 2
-done
-found=()
-for asset in "$ASSETS"/*; do
-  name=${asset##*/}
-  # The pattern is one of the shell.
-  # shellcheck disable=SC2053
-  if [[ $name == $pattern ]]; then found+=("$asset"); fi
-done
-[ ${#found[@]} -eq 1 ] || { echo "${#found[@]} assets match $pattern" >&2; exit 1; }
-cat "${found[0]}"
+releases=https://github.com/konverge/konverge/releases
+case $* in
+  "-fsSLo /dev/null -w %{url_effective} $releases/latest") printf %s "$releases/tag/v$VERSION" ;;
+  "-fsSL $releases/download/v$VERSION/"*) cat "$ASSETS/${2##*/}" ;;
+  *) echo "curl: (22) $*" >&2; exit 22 ;;
+esac
 "#;
 
 fn program(path: &Path, text: &str) {
@@ -45,7 +32,7 @@ fn line() -> String {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let found: Vec<_> = text
         .lines()
-        .filter(|line| line.contains("gh release download"))
+        .filter(|line| line.contains("/releases/download/"))
         .collect();
     assert_eq!(found.len(), 1, "{found:?}");
     found[0].to_owned()
@@ -91,14 +78,16 @@ fn assets(folder: &Path) {
     }
 }
 
-fn install(folder: &Path, line: &str) -> Outcome {
-    program(&folder.join("bin/gh"), GH);
+fn install(folder: &Path, machine: &str, line: &str) -> Outcome {
+    program(&folder.join("bin/curl"), CURL);
+    program(&folder.join("bin/uname"), &format!("#!/bin/sh\necho {machine}\n"));
     let path = std::env::var("PATH").unwrap();
     let script = format!("set -eo pipefail\n{line}\n");
     Konverge::of("/bin/bash".as_ref(), ["-c", script.as_str()])
         .dir(folder)
         .env("HOME", folder.join("home"))
         .env("ASSETS", folder.join("assets"))
+        .env("VERSION", VERSION)
         .env("PATH", format!("{}:{path}", folder.join("bin").display()))
         .run()
 }
@@ -106,15 +95,12 @@ fn install(folder: &Path, line: &str) -> Outcome {
 #[test]
 fn the_line_of_the_readme_installs_the_binary_of_a_release() {
     let line = line();
-    for (machine, line) in [
-        ("x86_64", line.clone()),
-        ("aarch64", line.replace("x86_64", "aarch64")),
-    ] {
+    for machine in ["x86_64", "aarch64"] {
         let folder = tempfile::tempdir().unwrap();
         // A new machine: there is not even the folder.
         fs::create_dir(folder.path().join("home")).unwrap();
         assets(folder.path());
-        install(folder.path(), &line).expect(0);
+        install(folder.path(), machine, &line).expect(0);
         let bin = folder.path().join("home/.local/bin");
         let installed: Vec<_> = fs::read_dir(&bin)
             .unwrap()
