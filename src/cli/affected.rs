@@ -137,7 +137,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             affected.stacks.len(),
         )?)),
         Output::Mermaid => {
-            context.print(&mermaid::why(affected, DRAWN).unwrap_or_else(|| "graph LR\n".to_owned()))
+            context.print(&mermaid::requested(affected, DRAWN).unwrap_or_else(|| "graph LR\n".to_owned()))
         }
         Output::ArgocdPaths => {}
         Output::Folders => {

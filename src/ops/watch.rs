@@ -32,6 +32,8 @@ pub struct Watch<'a> {
     live: bool,
     files: FileEvents<'a>,
     opened: Opened,
+    /// The last event was an error.
+    has_failed: bool,
 }
 
 /// What is known between two events.
@@ -64,6 +66,7 @@ impl<'a> Watch<'a> {
             live,
             files,
             opened,
+            has_failed: false,
         };
         // A name that matches nothing is an error at the start; later its stack may come and go.
         if let Selection::Named(names) = &request.selection {
@@ -94,9 +97,12 @@ impl<'a> Watch<'a> {
             let written = self.files.wait().await?;
             let (files, affected) = match self.read_again(&written).await {
                 Ok(Some(changed)) => changed,
+                // What was wrong is as before again: the error must not be the last word.
+                Ok(None) if self.has_failed => (Vec::new(), self.opened.revisions.affected()),
                 Ok(None) => continue,
                 Err(failure) => {
                     self.run.check_interrupted()?;
+                    self.has_failed = true;
                     self.files.lose_track();
                     let base = self.opened.base();
                     return Ok(WatchEvent {
@@ -105,6 +111,7 @@ impl<'a> Watch<'a> {
                     });
                 }
             };
+            self.has_failed = false;
             return self.event(WatchEventKind::Change, files, affected).await;
         }
     }

@@ -9,11 +9,20 @@ use konverge_base::model::affected::Affected;
 /// The maximum number of boxes that a reader can follow. GitHub renders at most 50,000 characters.
 pub const NODES: usize = 40;
 
-/// A diagram with fewer boxes says nothing.
+/// In a comment, a diagram with fewer boxes says nothing that the text does not.
 const FEWEST: usize = 3;
 
-/// The diagram, or `None` if it would be too small or too large to be of use.
+/// The diagram of a comment, or `None` if it would be too small or too large to be of use.
 pub fn why(affected: &Affected, most: usize) -> Option<String> {
+    diagram(affected, FEWEST, most)
+}
+
+/// The diagram that somebody asked for, however small; `None` if nothing is affected, or too much.
+pub fn requested(affected: &Affected, most: usize) -> Option<String> {
+    diagram(affected, 1, most)
+}
+
+fn diagram(affected: &Affected, fewest: usize, most: usize) -> Option<String> {
     let mut edges: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut stacks: BTreeSet<&str> = BTreeSet::new();
     let mut changed: BTreeSet<&str> = BTreeSet::new();
@@ -37,7 +46,7 @@ pub fn why(affected: &Affected, most: usize) -> Option<String> {
         }
     }
     let nodes: BTreeSet<_> = edges.iter().flat_map(|(a, b)| [*a, *b]).collect();
-    if nodes.len() < FEWEST || nodes.len() > most || edges.len() > 3 * most {
+    if nodes.len() < fewest || nodes.len() > most || edges.len() > 3 * most {
         return None;
     }
     let ids: BTreeMap<_, _> = nodes
@@ -71,4 +80,39 @@ fn shortened(path: &str) -> String {
     }
     let tail: String = path.chars().skip(count - LONGEST).collect();
     format!("…{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::model::{
+        RepoPath,
+        affected::{AffectedStack, InputChange, InputKind, InputReason, SpecChange},
+    };
+
+    #[test]
+    fn one_file_of_one_stack_is_drawn_for_who_asks_and_not_in_a_comment() {
+        let path = |text: &str| RepoPath::normalize(text).unwrap();
+        let affected = Affected {
+            version: 1,
+            base: None,
+            head: None,
+            stacks: vec![AffectedStack {
+                stack: path("shop/dev"),
+                id: "shop/dev".parse().unwrap(),
+                project: "shop".to_owned(),
+                name: "dev".to_owned(),
+                change: InputChange::Modified,
+                spec: SpecChange::NotCompiled,
+                why: vec![InputReason {
+                    path: path("shop/dev/main.k"),
+                    kind: InputKind::Entry,
+                    chain: Vec::new(),
+                }],
+            }],
+        };
+        assert_eq!(why(&affected, NODES), None);
+        let drawn = requested(&affected, NODES).unwrap();
+        assert!(drawn.contains("shop/dev/main.k") && drawn.contains(" --> "), "{drawn}");
+    }
 }

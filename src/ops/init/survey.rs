@@ -119,7 +119,8 @@ fn named_cores(files: &dyn Source) -> Vec<String> {
         let table: toml::Table = std::str::from_utf8(&text).ok()?.parse().ok()?;
         let word = |section: &str, key: &str| table.get(section)?.get(key)?.as_str();
         let version = word("package", "edition").or_else(|| word("expected", "kclvm_version"))?;
-        let version = version.trim_start_matches('v');
+        // `kcl mod init` wrote this edition, whatever the core was.
+        let version = Some(version.trim_start_matches('v')).filter(|version| *version != "0.0.1")?;
         version
             .starts_with(|first: char| first.is_ascii_digit())
             .then(|| version.to_owned())

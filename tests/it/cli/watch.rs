@@ -257,6 +257,20 @@ fn a_name_that_is_no_stack_is_an_error_at_the_start() {
         .expect(64);
 }
 
+/// The file is as it was at the start, so no file differs; the error must not be what is seen last.
+#[test]
+fn a_mended_configuration_is_an_event() {
+    let repository = two_stacks();
+    repository.write("konverge.yaml", "version: 1\n").commit("Konverge");
+    let mut watch = Watch::start(repository.path(), &[]);
+    let (start, _) = watch.event(0, |_| true);
+    repository.write("konverge.yaml", "version: [\n");
+    let (broken, _) = watch.event(start + 1, |event| event["error"].is_object());
+    repository.write("konverge.yaml", "version: 1\n");
+    let (_, mended) = watch.event(broken + 1, |event| event["error"].is_null());
+    assert!(ids(&mended).is_empty(), "{mended}");
+}
+
 #[test]
 fn affected_diff_shows_how_specs_differ_without_a_cluster_or_a_store() {
     let repository = two_stacks();

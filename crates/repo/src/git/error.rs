@@ -100,8 +100,10 @@ impl From<GitError> for UserError {
             )),
             GitError::UnknownRevision(name) => failure
                 .hint("`git branch --all` and `git tag` list what there is")
+                // A branch of the remote has the remote's name in front here, and not there.
                 .hint(format!(
-                    "a commit that only the server has: `git fetch origin {name}`"
+                    "a commit that only the server has: `git fetch origin {}`",
+                    name.strip_prefix("origin/").unwrap_or(&name)
                 )),
             GitError::NothingCommitted => failure.hint("commit first: `git add -A && git commit`"),
             GitError::Shallow(_) => failure
