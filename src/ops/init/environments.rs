@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_repo::konfig::Layout;
+use serde_json::json;
 
 use super::setup::scalar;
 
@@ -59,14 +60,50 @@ pub(super) fn workflow(workflow: &str, names: &[String]) -> String {
         )
 }
 
+/// The names of folders of stacks, by stage: what is tried comes first, production last.
+const STAGES: [&[&str]; 4] = [
+    &["dev", "develop", "development"],
+    &["test", "testing", "qa", "sit"],
+    &["staging", "stage", "uat", "pre", "preprod"],
+    &["prod", "production", "prd"],
+];
+
+/// The rules of `konverge.yaml` that apply one stage after the other, if the folders of stacks have names of stages and
+/// production is one of them.
+pub(super) fn order(layout: &Layout) -> String {
+    let folders = stack_folders(layout);
+    let stages = STAGES.map(|names| {
+        let named = names.iter().filter(|name| folders.contains(**name));
+        named.map(|name| format!("**/{name}")).collect::<Vec<_>>()
+    });
+    let (mut rules, mut earlier) = (String::new(), Vec::new());
+    if stages.last().is_some_and(|production| !production.is_empty()) {
+        for stage in stages {
+            for name in stage.iter().filter(|_| !earlier.is_empty()) {
+                rules.push_str(&format!(
+                    "  - match: {}\n    after: {}\n",
+                    json!(name),
+                    json!(earlier)
+                ));
+            }
+            earlier.extend(stage);
+        }
+    }
+    if rules.is_empty() {
+        return rules;
+    }
+    format!("  # A stack waits for those before it, and is skipped if one of them fails.\n{rules}")
+}
+
+fn stack_folders(layout: &Layout) -> BTreeSet<&str> {
+    let stacks = layout.stacks.iter();
+    stacks.map(|stack| stack.folder.file_name()).collect()
+}
+
 /// The rules of `konverge.yaml`: a stack whose folder has the name of an environment, or the beginning of it, is of that
 /// environment. Without such a folder the rule is a comment.
 pub(super) fn rules(names: &[String], layout: &Layout) -> String {
-    let folders: BTreeSet<&str> = layout
-        .stacks
-        .iter()
-        .map(|stack| stack.folder.file_name())
-        .collect();
+    let folders = stack_folders(layout);
     let of = |name: &String| {
         let exact = folders.iter().find(|folder| **folder == name.as_str());
         let is_short =
@@ -89,7 +126,7 @@ mod tests {
     use super::*;
     use crate::ops::init::WORKFLOW;
     use konverge_base::yaml;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     #[test]
     fn each_environment_has_a_job_of_its_own() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     core_trials::CoreTrials,
     environments,
-    setup::{STEP, Setup, scalar},
+    setup::{NamedContext, STEP, Setup, scalar},
     survey::Survey,
 };
 use konverge_base::{
@@ -105,10 +105,13 @@ fn settings(order: SettingsOrder) -> &'static str {
 
 /// The cluster that a person named, or else the contexts of the kubeconfig as clusters, in comments: a person decides
 /// which of them to use.
-fn clusters(contexts: &[String], named: Option<&ClusterName>) -> String {
-    if let Some(name) = named {
-        let name = scalar(name.as_str());
-        return format!("clusters:\n  {name}:\n    context: {name}\n");
+fn clusters(contexts: &[String], named: Option<&NamedContext>) -> String {
+    if let Some(NamedContext { name, context }) = named {
+        return format!(
+            "clusters:\n  {}:\n    context: {}\n",
+            scalar(name.as_str()),
+            scalar(context)
+        );
     }
     format!("# clusters:\n{}", offered_clusters(contexts))
 }
@@ -129,7 +132,7 @@ fn offered_clusters(contexts: &[String]) -> String {
 
 /// The rules for stacks, in comments unless all stacks have one workspace of another name.
 fn stacks(survey: &Survey, environments: &[String]) -> String {
-    let rules = environments::rules(environments, &survey.layout);
+    let rules = environments::order(&survey.layout) + &environments::rules(environments, &survey.layout);
     let has_rules = rules.lines().any(|line| line.starts_with("  - "));
     match survey.apps.only_workspace() {
         Some(name) => format!(

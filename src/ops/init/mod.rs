@@ -24,11 +24,11 @@ use konverge_run::{
     adoption::{self, Adoption},
     affected::{self, AffectedRequest},
 };
-pub use setup::{JobCloud, Setup};
+pub use setup::{JobCloud, NamedContext, Setup, check_address};
 use survey::Survey;
 
 /// The names of the contexts of the kubeconfig that kubectl would use, the current one first.
-pub(super) fn kubeconfig_contexts(run: &RunContext) -> Vec<String> {
+pub fn kubeconfig_contexts(run: &RunContext) -> Vec<String> {
     survey::contexts(run)
 }
 
@@ -90,7 +90,7 @@ pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Repor
         tried,
         cores,
         hints: hints(&survey, setup),
-        next: survey.layout.has_module.then(|| next_step(setup)),
+        next: survey.layout.has_module.then(|| setup.next_step()),
     })
 }
 
@@ -200,17 +200,6 @@ fn hints(survey: &Survey, setup: &Setup) -> Vec<String> {
     hints.extend(survey.apps.hint());
     hints.extend(setup.hint());
     hints
-}
-
-/// What to do with the files.
-fn next_step(setup: &Setup) -> &'static str {
-    if setup.adopt {
-        "commit the files, open a pull request and merge it: the stacks are left alone. Then `konverge adopt --write` names \
-             those that can be taken over unchanged"
-    } else {
-        "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; nothing is \
-             applied until `state.url` is set, too"
-    }
 }
 
 /// Tries the next command of a user.

@@ -1,9 +1,11 @@
 //! What a person says about a repository that `init` sets up: where state is kept, which cloud the jobs log in at, which
 //! cluster they apply to.
 
+use std::str::FromStr;
+
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::ClusterName,
+    model::{ClusterName, InvalidId},
 };
 
 /// The step of the workflow that runs Konverge.
@@ -16,12 +18,38 @@ pub struct Setup {
     pub cloud: Option<JobCloud>,
     /// The address of the store.
     pub store: Option<String>,
-    /// The cluster: its name, and the context in the kubeconfig.
-    pub cluster: Option<ClusterName>,
+    /// The cluster of the stacks.
+    pub cluster: Option<NamedContext>,
     /// The environments that are applied one after the other, each by its own job.
     pub environments: Vec<String>,
     /// Whether the stacks of the repository run already.
     pub adopt: bool,
+}
+
+/// A cluster, named by its context in the kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedContext {
+    /// Its name in `konverge.yaml`.
+    pub name: ClusterName,
+    /// The context.
+    pub context: String,
+}
+
+impl FromStr for NamedContext {
+    type Err = InvalidId;
+
+    /// Takes a context. Tools of clouds write longer ones than a cluster may be called, such as
+    /// `arn:aws:eks:eu-central-1:111122223333:cluster/prod`: the last part is the name then.
+    fn from_str(context: &str) -> Result<Self, InvalidId> {
+        let last = || context.rsplit(['/', '@', ':']).next().unwrap_or_default();
+        let name = context
+            .parse()
+            .or_else(|error| last().parse().map_err(|_| error))?;
+        Ok(Self {
+            name,
+            context: context.to_owned(),
+        })
+    }
 }
 
 /// A cloud that the jobs log in at by OIDC.
@@ -31,12 +59,12 @@ pub enum JobCloud {
     Aws,
 }
 
-/// The role of each job, as a variable of the repository. Drift is looked for with the role of the apply: both run code of
-/// the default branch.
+/// The role of each job, as a variable of the repository. A job that looks for drift writes nothing, and has no environment
+/// that the role of the apply may trust.
 const AWS_ROLES: [&str; 3] = [
     "KONVERGE_PREVIEW_ROLE",
     "KONVERGE_APPLY_ROLE",
-    "KONVERGE_APPLY_ROLE",
+    "KONVERGE_DRIFT_ROLE",
 ];
 
 impl Setup {
@@ -45,15 +73,32 @@ impl Setup {
     /// # Errors
     /// It is not one line with a scheme.
     pub fn check(&self) -> Result<(), UserError> {
-        let is_address =
-            |url: &String| url.contains("://") && !url.chars().any(|c| c.is_whitespace() || c.is_control());
-        match &self.store {
-            Some(url) if !is_address(url) => Err(UserError::new(
-                ErrorKind::Usage,
-                format!("`{}` is not the address of a store", url.escape_debug()),
-            )
-            .hint("such as `s3://my-bucket/konverge`; the reference lists the schemes")),
-            _ => Ok(()),
+        self.store.as_deref().map_or(Ok(()), check_address)
+    }
+
+    /// What to do with the files, for stacks that compile.
+    pub(super) fn next_step(&self) -> &'static str {
+        match (self.adopt, &self.store, &self.cluster) {
+            (true, ..) => {
+                "commit the files, open a pull request and merge it: the stacks are left alone. Then `konverge adopt \
+                 --write` names those that can be taken over unchanged"
+            }
+            (false, None, None) => {
+                "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; \
+                 nothing is applied until `state.url` is set, too"
+            }
+            (false, None, Some(_)) => {
+                "commit both files and open a pull request: the first preview compares Spec with Spec, the next ones ask the \
+                 cluster; nothing is applied until `state.url` is set"
+            }
+            (false, Some(_), None) => {
+                "commit both files and open a pull request: its preview compares Spec with Spec, and no object is applied, \
+                 until `clusters` is set"
+            }
+            (false, Some(_), Some(_)) => {
+                "commit both files, open a pull request and read its preview before you merge: it compares Spec with Spec, \
+                 because the default branch names no cluster yet"
+            }
         }
     }
 
@@ -93,11 +138,26 @@ impl Setup {
     /// What is left to do outside of the repository.
     pub(super) fn hint(&self) -> Option<String> {
         self.cloud.map(|JobCloud::Aws| {
-            "the workflow reads the variables AWS_REGION, KONVERGE_PREVIEW_ROLE, KONVERGE_APPLY_ROLE and KUBECONFIG of the \
-             repository: the guide `start-eks` makes the roles and sets them"
+            "the workflow reads the variables AWS_REGION, KONVERGE_PREVIEW_ROLE, KONVERGE_APPLY_ROLE, KONVERGE_DRIFT_ROLE and \
+             KUBECONFIG of the repository: the guide `start-eks` makes the roles and sets them"
                 .to_owned()
         })
     }
+}
+
+/// Checks the address of a store.
+///
+/// # Errors
+/// It is not one line with a scheme.
+pub fn check_address(url: &str) -> Result<(), UserError> {
+    if url.contains("://") && !url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::Usage,
+        format!("`{}` is not the address of a store", url.escape_debug()),
+    )
+    .hint("such as `s3://my-bucket/konverge`; the reference lists the schemes"))
 }
 
 /// A name in YAML: quoted unless it can only be parsed as text.
@@ -111,5 +171,43 @@ pub(super) fn scalar(name: &str) -> String {
         name.to_owned()
     } else {
         serde_json::Value::from(name).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_of_a_cloud_has_a_short_name() {
+        for (context, name) in [
+            ("prod", "prod"),
+            ("arn:aws:eks:eu-central-1:111122223333:cluster/prod", "prod"),
+            ("admin@shop", "shop"),
+            ("gke_project_europe-west1_prod", "gke_project_europe-west1_prod"),
+        ] {
+            let named: NamedContext = context.parse().unwrap();
+            assert_eq!((named.name.as_str(), named.context.as_str()), (name, context));
+        }
+        assert!("a b".parse::<NamedContext>().is_err());
+    }
+
+    #[test]
+    fn the_next_step_names_only_what_is_missing() {
+        let next = |store: bool, cluster: bool| {
+            let setup = Setup {
+                store: store.then(|| "s3://b/k".to_owned()),
+                cluster: cluster.then(|| "prod".parse().unwrap()),
+                ..Setup::default()
+            };
+            let text = setup.next_step();
+            (
+                text.contains("`state.url` is set"),
+                text.contains("`clusters` is set"),
+            )
+        };
+        for (store, cluster) in [(false, false), (false, true), (true, false), (true, true)] {
+            assert_eq!(next(store, cluster), (!store, !cluster));
+        }
     }
 }

@@ -173,7 +173,7 @@ fn the_workflow_for_aws_is_sound_and_each_job_logs_in() {
     for (job, role) in [
         ("preview", "KONVERGE_PREVIEW_ROLE"),
         ("apply", "KONVERGE_APPLY_ROLE"),
-        ("drift", "KONVERGE_APPLY_ROLE"),
+        ("drift", "KONVERGE_DRIFT_ROLE"),
     ] {
         let job = &workflow["jobs"][job];
         assert_eq!(job["permissions"]["id-token"], "write");
