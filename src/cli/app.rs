@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{
+    CommandFactory, FromArgMatches,
+    error::{ContextKind, ContextValue},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{Cli, CliContext, Command};
@@ -36,8 +39,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             if error.use_stderr() && asks_for_json(&args) {
                 let said = error.to_string();
                 let what = said.lines().next().unwrap_or_default();
+                let known = foreign_option(&error, &args);
                 let failure = UserError::new(ErrorKind::Usage, what.trim_start_matches("error: "))
-                    .hint("`konverge help` lists the commands");
+                    .hint(known.unwrap_or("`konverge help` lists the commands"));
                 let document = ErrorDocument {
                     error: failure.body(),
                 };
@@ -90,8 +94,38 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = super::help_groups::grouped(Cli::command());
-    let mut matches = command.try_get_matches_from_mut(args)?;
+    let mut matches = command
+        .try_get_matches_from_mut(args)
+        .map_err(|error| with_known_option(error, args))?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// What to type for an option of another tool, if such a one is what is wrong.
+fn foreign_option(error: &clap::Error, args: &[OsString]) -> Option<&'static str> {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if error.kind() != clap::error::ErrorKind::UnknownArgument {
+        return None;
+    }
+    // Of `-auto-approve` the error names `-a` alone.
+    let words = args.iter().skip(1).filter_map(|word| word.to_str());
+    words
+        .filter(|word| word.starts_with(unknown.as_str()))
+        .find_map(super::foreign_options::hint)
+}
+
+/// The error with that tip in the place of clap's: what it finds is similar in letters, not in meaning.
+fn with_known_option(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    if let Some(hint) = foreign_option(&error, args) {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::TrailingArg);
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![hint.into()]),
+        );
+    }
+    error
 }
 
 /// Prints what is wrong with the command line. What clap calls a tip is a hint everywhere else.
@@ -187,6 +221,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Doctor(args) => super::doctor::run(&args, context).await,
         Command::Completions(args) => super::completions::run(&args, context),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
+        Command::Version(args) => super::version::run(&args, context),
         Command::Reference(args) => {
             super::docs_gen::run(&args, super::help_groups::grouped(Cli::command()), context)
         }
@@ -263,7 +298,7 @@ fn context(cli: &Cli) -> CliContext {
         cancel: CancellationToken::new(),
         writes: Arc::default(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
-        drawn: super::context::Spinner::default(),
+        screen: super::progress::SharedScreen::default(),
         shown_notes: super::context::ShownNotes::default(),
     }
 }
@@ -362,6 +397,26 @@ mod tests {
             assert!(said.contains("hint:") && !said.contains("tip:"), "{said}");
         }
         assert_eq!(with_hints("error: `a tip: b`\n"), "error: `a tip: b`\n");
+    }
+
+    #[test]
+    fn an_option_of_another_tool_is_answered_with_ours() {
+        for (typed, ours) in [
+            (["preview", "--json"], "`--output json`"),
+            (["apply", "--dry-run"], "`konverge preview`"),
+            (["apply", "--auto-approve=true"], "`--yes`"),
+            (["apply", "-auto-approve"], "`--yes`"),
+        ] {
+            let words: Vec<_> = ["konverge"].iter().chain(&typed).map(OsString::from).collect();
+            let error = parse(&words).unwrap_err();
+            let said = with_hints(&error.render().to_string());
+            assert!(said.contains(ours) && said.contains("hint: "), "{said}");
+            assert!(
+                !said.contains("as a value") && !said.contains("similar"),
+                "{said}"
+            );
+            assert_eq!(said.matches("hint:").count(), 1, "{said}");
+        }
     }
 
     #[test]

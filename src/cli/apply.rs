@@ -81,10 +81,6 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         deletes_all: args.allow_empty,
     };
     let approver = confirm::confirm_apply(args.yes, what, &session, &session.targets, context).await?;
-    let Some(approver) = approver else {
-        context.note("nothing was applied");
-        return Ok(0);
-    };
     let options = ApplyOptions {
         approver,
         newer: session.newer_commits(),

@@ -98,6 +98,8 @@ pub enum Command {
     Completions(super::completions::Args),
     /// Install and list versions of the official KCL core
     Kcl(super::kcl::Args),
+    /// Print the version
+    Version(super::version::Args),
     /// Internal: a page of the reference
     #[command(name = "__reference", hide = true)]
     Reference(super::docs_gen::Args),

@@ -78,6 +78,7 @@ impl OpenedTargets {
             rev: self.revisions.rev.clone(),
             base: self.revisions.base.clone(),
             live: if self.pending { Live::Required } else { live },
+            without_states: live == Live::Never,
             given: self.infrastructure.given_cluster(),
             no_wait,
             without: self.without.stacks.clone(),
@@ -185,8 +186,8 @@ pub(super) struct ClusterArg {
     /// A kubeconfig, for stacks without a cluster in konverge.yaml
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, help_heading = INFRASTRUCTURE)]
     kubeconfig: Option<String>,
-    /// The context in the kubeconfig
-    #[arg(long, value_name = "NAME", requires = "kubeconfig", help_heading = INFRASTRUCTURE, add = completers::contexts())]
+    /// The context, in --kubeconfig or else in the kubeconfig that kubectl uses
+    #[arg(long, value_name = "NAME", help_heading = INFRASTRUCTURE, add = completers::contexts())]
     context: Option<String>,
 }
 

@@ -1,10 +1,6 @@
 //! Asks the person at the terminal to confirm exactly the plan that was shown.
 
-use std::{
-    collections::BTreeMap,
-    io::{IsTerminal, Write},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, io::IsTerminal, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -25,7 +21,7 @@ use konverge_base::{
 };
 use konverge_report as report;
 use konverge_run::{
-    RunContext, Session, Target,
+    Session, Target,
     apply::{
         ApprovedPlan, Approver, AutoApprove, Decisions, LateApprover, LatePlan, PriorState, ProposedPlan,
         Refusal,
@@ -45,31 +41,30 @@ pub(super) enum ConfirmedAction {
 }
 
 /// Returns the approver of an apply. With `--yes` it approves what the policies allow; otherwise it is the
-/// person who is shown the plan and asked. `None` if the person did not confirm. Nobody is asked if nothing
-/// would change, or nothing could be planned.
+/// person who is shown the plan and asked. Nobody is asked if nothing would change, or nothing could be planned.
 ///
 /// # Errors
-/// Nobody can answer, or the run was interrupted.
+/// The person did not confirm, nobody can answer, or the run was interrupted.
 pub(super) async fn confirm_apply(
     yes: bool,
     what: ConfirmedAction,
     session: &Session,
     targets: &[Target],
     context: &CliContext,
-) -> Result<Option<Arc<dyn Approver>>, UserError> {
+) -> Result<Arc<dyn Approver>, UserError> {
     let planning = &session.planning;
     let with_sets = |approver: Arc<dyn Approver>| -> Arc<dyn Approver> {
         let sets = session.sets.clone();
         Arc::new(WithPolicySets::new(approver, sets, planning.secrets()))
     };
     if yes {
-        return Ok(Some(with_sets(match what {
+        return Ok(with_sets(match what {
             ConfirmedAction::Destroy => Arc::new(AutoApprove),
             ConfirmedAction::Apply { deletes_all } => Arc::new(ManualApprover {
                 config: planning.config.clone(),
                 deletes_all,
             }),
-        })));
+        }));
     }
     let found = PromptFindings::new(session.sets.clone(), planning.secrets());
     let plan = konverge_run::preview::run(planning, targets, Some(&found))
@@ -96,12 +91,16 @@ pub(super) async fn confirm_apply(
     // Without changes there is nothing to confirm: the result is recorded, and what could not be planned
     // fails again with its reason.
     let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);
-    let agreed = calm || {
+    if !calm {
         check_terminal()?;
         let scope = apply_scope::find_scope(planning, targets, &plan).await?;
-        ask(question(what, &scope), &planning.run, context).await?
-    };
-    Ok(agreed.then(|| with_sets(Arc::new(ConfirmShownPlan::new(plan)))))
+        let declined = match what {
+            ConfirmedAction::Apply { .. } => "nothing was applied",
+            ConfirmedAction::Destroy => "nothing was destroyed",
+        };
+        confirm(&question(what, &scope), declined, context).await?;
+    }
+    Ok(with_sets(Arc::new(ConfirmShownPlan::new(plan))))
 }
 
 /// The JSON of an apply, with what the policy sets found.
@@ -154,25 +153,25 @@ fn question(what: ConfirmedAction, scope: &ApplyScope) -> String {
     }
 }
 
-/// Shows the plan of a rollback and returns its approver, or `None` if the person at the terminal did not confirm it.
+/// Shows the plan of a rollback and returns its approver.
 ///
 /// # Errors
-/// Nobody can answer, or the run was interrupted.
+/// The person did not confirm, nobody can answer, or the run was interrupted.
 pub(super) async fn confirm_rollback(
     plan: &StackPlan,
     serial: u64,
     context: &CliContext,
-) -> Result<Option<Arc<dyn Approver>>, UserError> {
+) -> Result<Arc<dyn Approver>, UserError> {
     let shown = Plan {
         version: 1,
         stacks: vec![plan.clone()],
     };
     context.show_plan(&shown);
-    let agreed = plan.summary.changed() == 0 || {
+    if plan.summary.changed() > 0 {
         check_terminal()?;
-        ask(rollback_question(plan, serial), &context.run(), context).await?
-    };
-    Ok(agreed.then(|| Arc::new(ConfirmShownPlan::new(shown)) as Arc<dyn Approver>))
+        confirm(&rollback_question(plan, serial), "nothing was applied", context).await?;
+    }
+    Ok(Arc::new(ConfirmShownPlan::new(shown)))
 }
 
 fn rollback_question(plan: &StackPlan, serial: u64) -> String {
@@ -195,26 +194,21 @@ fn check_terminal() -> Result<(), UserError> {
     }
 }
 
-async fn ask(question: String, run: &RunContext, context: &CliContext) -> Result<bool, UserError> {
-    context.stop_drawing();
-    let answer = tokio::task::spawn_blocking(move || {
-        let mut out = std::io::stderr().lock();
-        let _ = out.write_all(question.as_bytes()).and_then(|()| out.flush());
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).map(|_| answer)
-    });
-    tokio::select! {
-        answer = answer => {
-            let answer = answer.ok().and_then(Result::ok).unwrap_or_default();
-            let answer = answer.trim();
-            if !matches!(answer, "" | "yes") {
-                context.note(&format!("`{}` is not `yes`", report::escape::log(answer)));
-            }
-            context.draw_again();
-            Ok(answer == "yes")
-        }
-        () = run.cancel.cancelled() => run.check_interrupted().map(|()| false),
-    }
+/// Asks the person at the terminal; anything but `yes` declines.
+///
+/// # Errors
+/// Declined or interrupted: `nothing` says what was not done.
+async fn confirm(question: &str, nothing: &str, context: &CliContext) -> Result<(), UserError> {
+    let answer = context
+        .ask(question)
+        .await
+        .map_err(|failure| failure.context(nothing))?;
+    let why = match answer.as_str() {
+        "yes" => return Ok(()),
+        "" => "the plan was not confirmed".to_owned(),
+        other => format!("`{}` is not `yes`", report::escape::log(other)),
+    };
+    Err(UserError::new(ErrorKind::Declined, format!("{nothing}: {why}")))
 }
 
 /// Approves the plans that were shown. The apply plans again under the lease, and by then something may have

@@ -7,10 +7,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 
-use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
-use super::{Global, global_args::ColorMode};
+use super::{Global, global_args::ColorMode, progress::SharedScreen};
 use konverge_base::{
     error::UserError,
     model::{ResourceId, StackId, plan::Plan},
@@ -20,7 +19,7 @@ use konverge_report::{
     escape::log_lines,
     terminal::{self, Style},
 };
-use konverge_run::redact;
+use konverge_run::{is_ci, redact};
 
 /// The context of one run.
 #[derive(Clone)]
@@ -37,17 +36,14 @@ pub struct CliContext {
     pub writes: Arc<AtomicBool>,
     /// The current folder at the start.
     pub current_dir: PathBuf,
-    /// What is drawn on the terminal; hidden while anything is printed.
-    pub drawn: Spinner,
+    /// What draws the progress.
+    pub screen: SharedScreen,
     /// The notes of the plan that was shown: the progress does not repeat them.
     pub shown_notes: ShownNotes,
 }
 
 /// Notes, each with its resource.
 pub(super) type ShownNotes = Arc<Mutex<HashSet<(StackId, ResourceId, String)>>>;
-
-/// The spinner, if there is one.
-pub(super) type Spinner = Arc<Mutex<Option<ProgressBar>>>;
 
 impl CliContext {
     /// Returns true if results are colored.
@@ -83,7 +79,7 @@ impl CliContext {
 
     /// Returns true in a job of a CI service: all of them set `CI`.
     pub fn in_ci(&self) -> bool {
-        self.run().in_ci()
+        is_ci(&self.env)
     }
 
     /// Prints a result to stdout. Its values were masked when it was built. A closed pipe is not an error.
@@ -112,14 +108,6 @@ impl CliContext {
         {
             let notes = resource.notes.iter();
             shown.extend(notes.map(|note| (stack.clone(), resource.id.clone(), note.clone())));
-        }
-    }
-
-    fn without_spinner(&self, print: impl FnOnce()) {
-        let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match drawn {
-            Some(spinner) => spinner.suspend(print),
-            None => print(),
         }
     }
 

@@ -75,6 +75,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         rev: Some(head.to_owned()),
         base: Some(base.to_owned()),
         live: Live::Never,
+        without_states: true,
         ..OpenRequest::default()
     };
     let session = session::open(&run, &request, KeyUse::Look).await?;

@@ -58,12 +58,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         .iter()
         .map(konverge_run::Target::destroyed)
         .collect();
-    let Some(approver) =
-        confirm::confirm_apply(args.yes, ConfirmedAction::Destroy, &session, &targets, context).await?
-    else {
-        context.note("nothing was destroyed");
-        return Ok(0);
-    };
+    let approver =
+        confirm::confirm_apply(args.yes, ConfirmedAction::Destroy, &session, &targets, context).await?;
     let options = ApplyOptions {
         allow_empty: true,
         ..ApplyOptions::new(approver)

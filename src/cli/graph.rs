@@ -9,7 +9,7 @@ use konverge_report::{escape::log, json};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  konverge graph --downstream base/base.k     what depends on a file
+  konverge graph --downstream base/pkg/frontend/server.k     what depends on a file
   konverge graph --upstream appops/storefront/dev
   konverge graph --output dot | dot -Tsvg > graph.svg")]
 pub struct Args {

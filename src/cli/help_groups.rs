@@ -31,6 +31,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 3] = [
             "cache",
             "kcl",
             "completions",
+            "version",
         ],
     ),
 ];

@@ -1,13 +1,8 @@
 //! `konverge init`: sets up a repository.
 
-use std::io::IsTerminal as _;
-
 use super::{CliContext, completers};
-use crate::ops::init::{self, CoreTrials, JobCloud, Setup, WrittenFile};
-use konverge_base::{
-    error::{ErrorKind, UserError},
-    model::ClusterName,
-};
+use crate::ops::init::{self, CoreTrials, JobCloud, NamedContext, Setup, WrittenFile};
+use konverge_base::error::{ErrorKind, UserError};
 use konverge_report as report;
 
 #[derive(Debug, clap::Args)]
@@ -34,9 +29,9 @@ pub struct Args {
     /// Where the state is kept: `s3://my-bucket/konverge`
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// The cluster of the stacks: its name, and the context in the kubeconfig
+    /// The cluster of the stacks: its context in the kubeconfig, which gives it its name
     #[arg(long, value_name = "NAME", add = completers::contexts())]
-    cluster: Option<ClusterName>,
+    cluster: Option<NamedContext>,
 }
 
 /// A cloud.
@@ -47,8 +42,8 @@ enum CloudArg {
 }
 
 impl Args {
-    /// What was said on the command line, or at the terminal if nothing was.
-    fn setup(&self, context: &CliContext) -> Result<Setup, UserError> {
+    /// Returns what was said on the command line, or at the terminal if nothing was.
+    async fn setup(&self, context: &CliContext) -> Result<Setup, UserError> {
         let said = Setup {
             cloud: self.cloud.map(|CloudArg::Aws| JobCloud::Aws),
             store: self.store.clone(),
@@ -57,35 +52,70 @@ impl Args {
             adopt: self.adopt,
         };
         let is_silent = said.cloud.is_none() && said.store.is_none() && said.cluster.is_none();
-        if is_silent && std::io::stdin().is_terminal() && context.interactive() && !context.in_ci() {
-            asked(said, context)
+        if is_silent && context.can_ask() && !context.in_ci() {
+            asked(said, context).await
         } else {
             Ok(said)
         }
     }
 }
 
+/// The most contexts of the kubeconfig that a question offers.
+const OFFERED: usize = 5;
+
 /// Asks a person; an empty answer leaves a comment in the file.
-fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
-    let ask = |question: &str| {
-        context.note(question);
-        let mut answer = String::new();
-        // Without an answer nothing is set.
-        let _ = std::io::stdin().read_line(&mut answer);
-        Some(answer.trim().to_owned()).filter(|answer| !answer.is_empty())
+async fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
+    let store = answered(
+        "Where is the state kept? (such as `s3://my-bucket/konverge`; empty: decide later) ",
+        |url| init::check_address(url).map(|()| url.to_owned()),
+        context,
+    );
+    let store = store.await?;
+    let mut offered = init::kubeconfig_contexts(&context.run());
+    offered.truncate(OFFERED);
+    let offered = match offered.as_slice() {
+        [] => String::new(),
+        names => format!("{}; ", report::escape::log(&names.join(", "))),
     };
-    let store = ask("Where is the state kept? (`s3://my-bucket/konverge`; empty: decide later)");
-    let cluster = ask("Which context of the kubeconfig is the cluster of the stacks? (empty: decide later)");
-    let cluster = cluster.map(|name| name.parse::<ClusterName>()).transpose();
-    let cloud = ask("Do the jobs log in at AWS? (yes; empty: no)");
+    let question = format!(
+        "Which context of the kubeconfig is the cluster of the stacks? ({offered}empty: decide later) "
+    );
+    let cluster = answered(
+        &question,
+        |name| {
+            let named = name.parse::<NamedContext>();
+            named.map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))
+        },
+        context,
+    );
+    let cluster = cluster.await?;
+    let cloud = context
+        .ask("Do the jobs log in at AWS? (yes; empty: no) ")
+        .await?;
     Ok(Setup {
-        cloud: cloud
-            .filter(|answer| answer.starts_with(['y', 'Y']))
-            .map(|_| JobCloud::Aws),
+        cloud: cloud.starts_with(['y', 'Y']).then_some(JobCloud::Aws),
         store,
-        cluster: cluster.map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?,
+        cluster,
         ..said
     })
+}
+
+/// Asks until the answer can be read, or is empty.
+async fn answered<T>(
+    question: &str,
+    read: impl Fn(&str) -> Result<T, UserError>,
+    context: &CliContext,
+) -> Result<Option<T>, UserError> {
+    loop {
+        let answer = context.ask(question).await?;
+        if answer.is_empty() {
+            return Ok(None);
+        }
+        match read(&answer) {
+            Ok(value) => return Ok(Some(value)),
+            Err(failure) => context.print_failure(&failure),
+        }
+    }
 }
 
 /// Errors that are shown of the core that fits best.
@@ -99,7 +129,8 @@ const SHOWN_LINES: usize = 24;
 /// # Errors
 /// Not in a repository, or it cannot be written.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let report = init::run(&context.run(), !args.no_install, &args.setup(context)?).await?;
+    let setup = args.setup(context).await?;
+    let report = init::run(&context.run(), !args.no_install, &setup).await?;
     for (path, written) in &report.files {
         let word = match written {
             WrittenFile::Created => "created",

@@ -29,7 +29,7 @@ pub struct Args {
 /// The input is not a stream of messages.
 pub(super) async fn run(_args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
-    context.stop_drawing();
+    let _hidden = context.hide_progress();
     let run = RunContext {
         secrets: MachineKey::read(&run).secrets,
         events: Arc::new(NoEvents),

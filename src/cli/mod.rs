@@ -22,6 +22,7 @@ mod docs_gen;
 mod doctor;
 mod drift;
 mod export;
+mod foreign_options;
 mod freeze;
 mod global_args;
 mod graph;
@@ -39,6 +40,7 @@ mod option_groups;
 mod portal;
 mod preview;
 mod progress;
+mod question;
 mod rollout;
 mod rule_worker;
 #[cfg(feature = "serve")]
@@ -49,6 +51,7 @@ mod shown_commands_tests;
 mod state;
 mod status;
 mod test;
+mod version;
 mod watch;
 
 pub use app::main;

@@ -12,7 +12,7 @@ use konverge_report::{escape::log, plural};
   konverge models import crds/argocd --only Application     one kind of CRDs of the repository
   konverge models import cluster:prod --into base/pkg/prod  all kinds that a cluster serves
   konverge models import kubernetes@1.34 --only Deployment  a kind of a release of Kubernetes
-  konverge models import schemas.json --only aws_s3_bucket  of `terraform providers schema -json`
+  konverge models import schemas/aws.json --only aws_s3_bucket  of `terraform providers schema -json`
   konverge models record hashicorp/aws@6.25.0 aws_s3_bucket schemas of a provider, as data
   konverge models check                                     whether models are as their sources")]
 pub struct Args {

@@ -15,7 +15,7 @@ use konverge_base::{
         StackId,
         comment_marker::{CommentMarker, MarkerKind},
         model_change::ModelChange,
-        plan::{Basis, Plan},
+        plan::{Basis, Plan, StackPlan},
         plan_document::{PlanDocument, StackDocument},
     },
 };
@@ -89,9 +89,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if stacks.any(|stack| !konverge_run::preview::is_failure(stack, config)) {
         key.keep();
     }
-    if args.output == PlanOutput::Text {
-        remark(&preview.plan, &session);
-    }
+    remark(&preview.plan, &session, args.output);
     if let Some(skipped) = konverge_run::SkippedRemovals::in_targets(&session.planning, &session.targets) {
         let names: Vec<_> = skipped.stacks().map(StackId::as_str).collect();
         let run = &session.planning.run;
@@ -160,16 +158,23 @@ impl DocumentVisitor for Documents {
 }
 
 /// Notes what a plan was compared with, if that is less than expected.
-fn remark(plan: &Plan, session: &Session) {
-    if plan
-        .stacks
-        .iter()
-        .any(|stack| stack.basis == Basis::Spec && stack.error.is_none())
-    {
-        session.planning.run.notes.note(
-            "note: no cluster was queried: this compares the compiled Specs of both revisions (`clusters` in konverge.yaml)",
-        );
-    }
+fn remark(plan: &Plan, session: &Session, output: PlanOutput) {
+    let compares_specs = |stack: &StackPlan| stack.basis == Basis::Spec && stack.error.is_none();
+    let is_offline = output == PlanOutput::Text && plan.stacks.iter().any(compares_specs);
+    // The comment of the pull request marks the same secrets by the key of the store.
+    let own_marks = session.planning.backend.is_none() && session.planning.config.state.url.is_some();
+    let note = match (is_offline, own_marks) {
+        (true, true) => {
+            "note: neither a cluster nor the store was queried: this compares the compiled Specs of both revisions, and marks \
+             secrets by a key of this machine"
+        }
+        (true, false) => {
+            "note: no cluster was queried: this compares the compiled Specs of both revisions (`clusters` in konverge.yaml)"
+        }
+        (false, true) => "note: the store was not queried: secrets are marked by a key of this machine",
+        (false, false) => return,
+    };
+    session.planning.run.notes.note(note);
 }
 
 /// A plan as text. Of the run it is given what the plan does not say: the number of stacks and of compiled Specs.

@@ -1,7 +1,7 @@
 //! Shows the progress: a spinner on a terminal, plain lines elsewhere (grouped in GitHub Actions).
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -29,9 +29,30 @@ pub(super) struct Screen {
     spinner: Option<ProgressBar>,
 }
 
+/// The screen of a command, while one of its runs uses it.
+pub(super) type SharedScreen = Arc<Mutex<Weak<Screen>>>;
+
 impl CliContext {
-    /// The context of the use cases; events and notes go to stderr.
+    /// The context of the use cases; events and notes go to stderr. All runs of a command have one screen: a second
+    /// spinner could not be hidden while a question is open.
     pub fn run(&self) -> RunContext {
+        let screen = self.open_screen();
+        RunContext {
+            dir: self.repo_dir(),
+            env: self.env.clone(),
+            secrets: self.secrets.clone(),
+            cancel: self.cancel.clone(),
+            writes: Arc::clone(&self.writes),
+            events: screen.clone(),
+            notes: screen,
+        }
+    }
+
+    fn open_screen(&self) -> Arc<Screen> {
+        let mut shared = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(screen) = shared.upgrade() {
+            return screen;
+        }
         let dialect = if self.env.contains_key("GITHUB_ACTIONS") {
             LogStyle::GithubActions
         } else {
@@ -44,21 +65,54 @@ impl CliContext {
             bar.enable_steady_tick(TICK);
             bar
         });
-        *self.drawn.lock().unwrap_or_else(PoisonError::into_inner) = spinner.clone();
         let screen = Arc::new(Screen {
             context: self.clone(),
             began: Instant::now(),
             lines: Mutex::new(ProgressLines::new(dialect)),
             spinner,
         });
-        RunContext {
-            dir: self.repo_dir(),
-            env: self.env.clone(),
-            secrets: self.secrets.clone(),
-            cancel: self.cancel.clone(),
-            writes: Arc::clone(&self.writes),
-            events: screen.clone(),
-            notes: screen,
+        *shared = Arc::downgrade(&screen);
+        screen
+    }
+
+    /// Prints, with the spinner hidden meanwhile.
+    pub(super) fn without_spinner(&self, print: impl FnOnce()) {
+        // The lock is not held while anything is printed: the last user of the screen prints, too.
+        let screen = self
+            .screen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .upgrade();
+        match screen.as_ref().and_then(|screen| screen.spinner.as_ref()) {
+            Some(spinner) => spinner.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// Draws nothing until the value is dropped: a spinner would erase what a person types.
+    pub(super) fn hide_progress(&self) -> HiddenProgress {
+        let screen = self
+            .screen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .upgrade();
+        if let Some(spinner) = screen.as_ref().and_then(|screen| screen.spinner.as_ref()) {
+            spinner.disable_steady_tick();
+            spinner.finish_and_clear();
+        }
+        HiddenProgress(screen)
+    }
+}
+
+/// The progress of a command, hidden.
+pub(super) struct HiddenProgress(Option<Arc<Screen>>);
+
+impl Drop for HiddenProgress {
+    fn drop(&mut self) {
+        if let Some(spinner) = self.0.as_ref().and_then(|screen| screen.spinner.as_ref()) {
+            spinner.set_message("");
+            spinner.reset();
+            spinner.enable_steady_tick(TICK);
         }
     }
 }
@@ -73,25 +127,6 @@ fn spinner_style() -> ProgressStyle {
     ProgressStyle::with_template("{spinner} {prefix} · {took}  {wide_msg}")
         .expect("a constant template")
         .with_key("took", took)
-}
-
-impl CliContext {
-    /// Hides the spinner, to make place for a question.
-    pub(super) fn stop_drawing(&self) {
-        if let Some(spinner) = &*self.drawn.lock().unwrap_or_else(PoisonError::into_inner) {
-            spinner.disable_steady_tick();
-            spinner.finish_and_clear();
-        }
-    }
-
-    /// Shows it again after [`CliContext::stop_drawing`].
-    pub(super) fn draw_again(&self) {
-        if let Some(spinner) = &*self.drawn.lock().unwrap_or_else(PoisonError::into_inner) {
-            spinner.set_message("");
-            spinner.reset();
-            spinner.enable_steady_tick(TICK);
-        }
-    }
 }
 
 impl Screen {
@@ -151,13 +186,12 @@ impl Notes for Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = lines.finish(self.began.elapsed());
-        for line in rest {
-            self.context.note(&line);
-        }
         if let Some(spinner) = &self.spinner {
             spinner.finish_and_clear();
+        }
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        for line in lines.finish(self.began.elapsed()) {
+            self.context.note(&line);
         }
     }
 }

@@ -20,13 +20,14 @@ use konverge_run::{
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("kubeconfig", only_to_keep),
+    mut_arg("context", only_to_keep),
     after_help = "Examples:
-  konverge set storefront/dev server.replicas=3                       one attribute of one stack
+  konverge set orders/prod server.replicas=5                          one attribute of one stack
   konverge set storefront/* --image ghcr.io/example/storefront=ghcr.io/example/storefront:2.5.0
   konverge set storefront/prod server.liveness.delay=20 --in base     for every stack of the project
   konverge set --from edits.yaml --update                             many edits, and golden files
-  konverge set storefront/dev server.replicas=3 --check               show it, and write nothing
-  konverge set storefront/dev server.replicas=3 --pull-request        on GitHub, from HEAD
+  konverge set orders/prod server.replicas=5 --check                  show it, and write nothing
+  konverge set orders/prod server.replicas=5 --pull-request           on GitHub, from HEAD
   konverge set storefront/prod --keep 94ee059335e587e501cc4bf90613e0814f00a7b08bc7c648fd865a2af6a22cc2 --pull-request
 
 A value is a literal of KCL: a text has quotes of its own, as in server.image='\"nginx:1.27\"'. Keys that are not

@@ -36,6 +36,8 @@ pub enum ErrorKind {
     Unreviewed,
     /// A policy forbids it (exit code 3).
     Policy,
+    /// The person who was asked did not confirm.
+    Declined,
     /// GitHub's API or the runner's environment failed.
     Github,
     /// A secret could not be resolved, or would have been exposed.

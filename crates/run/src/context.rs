@@ -67,10 +67,9 @@ impl RunContext {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns true in a job of a CI service: all of them set `CI`.
+    /// Returns true in a job of a CI service.
     pub fn in_ci(&self) -> bool {
-        let is_set = |name: &str| self.var(name).is_some_and(|value| value != "false");
-        is_set("CI") || is_set("GITHUB_ACTIONS")
+        is_ci(&self.env)
     }
 
     /// The checkout of the run: nothing that is run or trusted comes from there.
@@ -182,6 +181,14 @@ impl RunContext {
         }
         Ok(())
     }
+}
+
+/// Returns true for the environment of a job of a CI service: all of them set `CI`.
+pub fn is_ci(env: &BTreeMap<String, String>) -> bool {
+    ["CI", "GITHUB_ACTIONS"]
+        .iter()
+        .filter_map(|name| env.get(*name))
+        .any(|value| !matches!(value.as_str(), "" | "false"))
 }
 
 /// Counts the stacks that a step has handled, and reports them.

@@ -75,7 +75,7 @@ mod unset_options;
 pub use applied_spec::recorded_targets;
 pub use clone_history::CloneHistory;
 pub use compared_revisions::ComparedRevisions;
-pub use context::{NoNotes, Notes, RunContext, StepCounter, repository_root};
+pub use context::{NoNotes, Notes, RunContext, StepCounter, is_ci, repository_root};
 pub use early_compiler::EarlyCompiler;
 pub use lease_wait::HolderWatch;
 pub use newer_commits::{BranchHistory, NewerCommits};

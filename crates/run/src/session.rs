@@ -47,6 +47,9 @@ pub struct OpenRequest {
     pub base: Option<String>,
     /// Whether the live infrastructure is queried.
     pub live: Live,
+    /// Opens no store, and so needs no credential: Specs are compared with Specs, and the secrets of the run are marked by
+    /// its own key.
+    pub without_states: bool,
     /// A cluster from the command line.
     pub given: GivenCluster,
     /// Do not wait for readiness during an apply.
@@ -58,16 +61,40 @@ pub struct OpenRequest {
 
 impl OpenRequest {
     /// The run of this request.
-    fn builder<'a>(&self, run: &'a RunContext, config: Config, backend: StateBackend) -> RunBuilder<'a> {
+    fn builder<'a>(
+        &self,
+        run: &'a RunContext,
+        config: Config,
+        backend: Option<StateBackend>,
+    ) -> RunBuilder<'a> {
         let builder = RunBuilder::new(run, config)
             .live(self.live)
-            .states(backend)
             .claims(StackClaims::without(self.without.iter().cloned()));
+        let builder = match backend {
+            Some(backend) => builder.states(backend),
+            None => builder,
+        };
         if self.no_wait {
             builder.without_wait()
         } else {
             builder
         }
+    }
+
+    /// The states, unless the request does without them.
+    async fn backend(
+        &self,
+        run: &RunContext,
+        config: &Config,
+        repository: Option<&Repository>,
+        at: &RevisionSpec,
+        key: KeyUse,
+    ) -> Result<Option<StateBackend>, UserError> {
+        if self.without_states {
+            return Ok(None);
+        }
+        let backend = state_backend::open_of_checkout(run, config, repository, at, key).await?;
+        Ok(Some(backend))
     }
 }
 
@@ -147,24 +174,24 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let mut targets = targets(request, &revisions, &affected);
     let head = &revisions.head;
     let config = head.config.clone();
-    let backend = state_backend::open_of_checkout(run, &config, Some(&repository), &at, key).await?;
+    let backend = request.backend(run, &config, Some(&repository), &at, key).await?;
     if let Selection::Named(selectors) = &request.selection {
         let repository = NamedStacks {
             run,
             root: repository.root(),
             head,
             base: revisions.base.as_ref(),
-            backend: &backend,
+            backend: backend.as_ref(),
             recorded: request.recorded || request.pending,
         };
         targets = repository.find(selectors).await?;
     }
     let mut newer = None;
-    if request.pending {
-        let pending = find_pending(run, request, &targets, &repository, head, &backend, key).await?;
+    if let (true, Some(backend)) = (request.pending, &backend) {
+        let pending = find_pending(run, request, &targets, &repository, head, backend, key).await?;
         targets = pending.targets;
         if !matches!(request.selection, Selection::Named(_)) {
-            adoption::leave_alone(run, head, &backend, &mut targets).await?;
+            adoption::leave_alone(run, head, backend, &mut targets).await?;
         }
         newer = Some(pending.newer);
     } else if let Some(shard) = request.shard {
@@ -331,7 +358,7 @@ async fn without_code(
         None => PolicySets::default(),
     };
     let at = RevisionSpec::Worktree;
-    let backend = state_backend::open_of_checkout(run, &config, repository, &at, key).await?;
+    let backend = request.backend(run, &config, repository, &at, key).await?;
     let mut builder = request
         .builder(run, config, backend)
         .given_cluster(request.given.clone());

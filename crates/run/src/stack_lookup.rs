@@ -19,8 +19,8 @@ pub(crate) struct NamedStacks<'a> {
     pub head: &'a OpenRevision,
     /// The base revision.
     pub base: Option<&'a OpenRevision>,
-    /// What is recorded.
-    pub backend: &'a StateBackend,
+    /// What is recorded; `None`: only the files are looked at.
+    pub backend: Option<&'a StateBackend>,
     /// True if a project name or a glob also selects stacks that exist only in the state. A full identity always does.
     pub recorded: bool,
 }
@@ -32,10 +32,9 @@ impl NamedStacks<'_> {
     /// A selector that means no stack; the store's.
     pub(crate) async fn find(&self, selectors: &[StackSelector]) -> Result<Vec<Target>, UserError> {
         let wants_recorded = self.recorded && selectors.iter().any(|selector| !self.is_at_head(selector));
-        let gone = if wants_recorded {
-            self.recorded_alone().await?
-        } else {
-            Vec::new()
+        let gone = match self.backend.filter(|_| wants_recorded) {
+            Some(backend) => self.recorded_alone(backend).await?,
+            None => Vec::new(),
         };
         let mut targets = BTreeMap::new();
         for selector in selectors {
@@ -77,8 +76,10 @@ impl NamedStacks<'_> {
             Err(unknown) => unknown,
         };
         if found.is_empty() {
-            let id = selector.identity().ok_or_else(|| unknown.clone())?;
-            let prior = self.backend.states.load(&id).await?.ok_or(unknown)?;
+            let (Some(id), Some(backend)) = (selector.identity(), self.backend) else {
+                return Err(unknown);
+            };
+            let prior = backend.states.load(&id).await?.ok_or(unknown)?;
             found.push(Target::forgotten(id, prior.state.folder));
         }
         Ok(found)
@@ -91,10 +92,10 @@ impl NamedStacks<'_> {
     }
 
     /// The stacks that states know and head does not have, with the folders that they were applied from.
-    async fn recorded_alone(&self) -> Result<Vec<(StackId, RepoPath)>, UserError> {
+    async fn recorded_alone(&self, backend: &StateBackend) -> Result<Vec<(StackId, RepoPath)>, UserError> {
         let layout = &self.head.layout;
-        let known = self.backend.states.known().await?;
-        let renamed = renamed_stacks::renamed_stacks(self.backend, layout, known).await?;
+        let known = backend.states.known().await?;
+        let renamed = renamed_stacks::renamed_stacks(backend, layout, known).await?;
         let is_gone =
             |id: &StackId| layout.stack(id).is_none() && !renamed.values().any(|earlier| earlier == id);
         let entries = known.entries.iter();

@@ -381,15 +381,15 @@ async fn rollback(
     let run = context.run();
     let rollback = ops::rollback(&run, stack, serial, cluster.given()).await?;
     let approver = if yes {
-        Some(Arc::new(AutoApprove) as Arc<dyn Approver>)
+        Arc::new(AutoApprove) as Arc<dyn Approver>
     } else {
         confirm::confirm_rollback(&rollback.plan, serial, context).await?
     };
-    let Some(approver) = approver else {
-        context.note("nothing was applied");
-        return Ok(0);
-    };
     let (report, findings) = rollback.apply(approver).await?;
+    context.note(&format!(
+        "hint: the default branch still has what was rolled back: revert the commit there, by a pull request. Until then the \
+         runs of other merges leave {stack} as it is"
+    ));
     context.print(&if json {
         report::json::with_findings(&report, &findings)
     } else {

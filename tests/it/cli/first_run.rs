@@ -240,7 +240,7 @@ fn a_store_that_is_not_there_is_told_by_its_cause() {
     let preview = |url: &str| {
         let config = format!("version: 1\nstate: {{id: x, url: '{url}'}}\n");
         monorepo.write("konverge.yaml", config);
-        konverge(&monorepo, &["preview", "storefront/dev", "--live", "never"]).expect(1)
+        konverge(&monorepo, &["preview", "storefront/dev"]).expect(1)
     };
     for url in [
         "postgres://me@127.0.0.1:9/konverge",
@@ -256,6 +256,84 @@ fn a_store_that_is_not_there_is_told_by_its_cause() {
     }
     let azure = preview("az://container/prefix").stderr;
     assert!(azure.contains("set AZURE_STORAGE_ACCOUNT_NAME"), "{azure}");
+}
+
+/// The store is not asked, so nobody needs a credential: its key marks secrets where it is.
+#[test]
+fn a_preview_that_compares_specs_needs_no_store() {
+    let monorepo = Repository::konfig_example();
+    monorepo.replace("appops/storefront/dev/main.k", "rc.1", "rc.2");
+    let preview = |more: &[&str]| {
+        let words = [&["preview", "--live", "never"], more].concat();
+        konverge(&monorepo, &words).expect(0)
+    };
+    let without = preview(&["-o", "json"]);
+    let config =
+        monorepo.read("konverge.yaml") + "state: {id: x, url: 's3://nobody-may-read-this/konverge'}\n";
+    monorepo.write("konverge.yaml", config);
+    let json = preview(&["-o", "json"]);
+    assert!(json.stdout.contains("2.4.0-rc.2"), "{}", json.stdout);
+    assert!(!without.stderr.contains("store"), "{}", without.stderr);
+    for told in [
+        json,
+        preview(&[]),
+        preview(&["-o", "markdown"]),
+        preview(&["storefront/dev"]),
+    ] {
+        let notes: Vec<_> = told
+            .stderr
+            .lines()
+            .filter(|line| line.contains("note: "))
+            .collect();
+        assert!(
+            matches!(notes.as_slice(), [note] if note.contains("by a key of this machine")),
+            "{notes:?}"
+        );
+    }
+    // What only the store knows is not looked for there.
+    let gone = konverge(&monorepo, &["preview", "--live", "never", "shop/gone"]).expect(64);
+    assert!(!gone.stderr.contains("S3"), "{}", gone.stderr);
+    // Who needs the states still asks for them.
+    konverge(&monorepo, &["status", "--live", "never"]).expect(1);
+}
+
+#[test]
+fn a_context_that_a_kubeconfig_does_not_have_is_told_with_those_that_it_has() {
+    let monorepo = Repository::konfig_example();
+    let config = monorepo.read("konverge.yaml") + "clusters: {prod: {context: prod}}\n";
+    monorepo.write("konverge.yaml", config);
+    let kubeconfig = monorepo.path().join(".git/kubeconfig");
+    let refused = |run: Konverge| run.dir(monorepo.path()).with_kcl().run().expect(1).stdout;
+    let preview = || Konverge::new(["preview", "storefront/dev"]);
+    std::fs::write(&kubeconfig, "current-context: kind-two\ncontexts: [{name: kind-one, context: {cluster: c}}, {name: kind-two, context: {cluster: c}}]\n").unwrap();
+    let told = refused(preview().env("KUBECONFIG", &kubeconfig));
+    let place = format!(
+        "the kubeconfig `{}`, which KUBECONFIG names,",
+        kubeconfig.display()
+    );
+    for part in [
+        place.as_str(),
+        "it has no context `prod`; it has `kind-one`, `kind-two`",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // Somebody may have put the text of a kubeconfig there.
+    let secret = refused(preview().env("KUBECONFIG", "/no/hunter2"));
+    assert!(
+        !secret.contains("hunter2") && secret.contains("KUBECONFIG"),
+        "{secret}"
+    );
+    let none = refused(preview());
+    assert!(
+        none.contains("/.kube/config`") && none.contains("No such file"),
+        "{none}"
+    );
+}
+
+#[test]
+fn the_version_is_printed_by_a_command_too() {
+    let version = |words: &[&str]| Konverge::new(words).run().expect(0).stdout;
+    assert_eq!(version(&["version"]), version(&["--version"]));
 }
 
 #[test]
@@ -285,13 +363,17 @@ fn help_and_usage_are_true() {
     }
 }
 
-/// Answers the question of the program given by its arguments, at a terminal; prints all that stood there.
+/// Answers the questions of the program given by its arguments, at a terminal, and prints all that stood there. The first
+/// argument is the answer to `Type `yes`: `, or a list in JSON of the ends of questions with their answers: a Ctrl-C has no
+/// line end. A person takes half a second, in which a spinner would draw.
 pub(super) const AT_A_TERMINAL: &str = r#"
-import os, pty, sys
+import json, os, pty, sys, time
+told = sys.argv[1]
+answers = json.loads(told) if told.startswith("[") else [["Type `yes`: ", told]]
 pid, terminal = pty.fork()
 if pid == 0:
     os.execv(sys.argv[2], sys.argv[2:])
-seen, answered = b"", False
+seen, answered = b"", 0
 while True:
     try:
         part = os.read(terminal, 4096)
@@ -300,12 +382,73 @@ while True:
     if not part:
         break
     seen += part
-    if not answered and b"Type `yes`: " in seen:
-        os.write(terminal, sys.argv[1].encode() + b"\n")
-        answered = True
+    if answers and answers[0][0].encode() in seen[answered:]:
+        answered = len(seen)
+        time.sleep(0.5)
+        answer = answers.pop(0)[1]
+        os.write(terminal, answer.encode() + (b"" if answer == "\x03" else b"\n"))
 sys.stdout.write(seen.decode())
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
+
+/// A run of `konverge` at a terminal, where these questions are answered.
+fn at_a_terminal(answers: &[(&str, &str)], arguments: &[&str]) -> Konverge {
+    let program = env!("CARGO_BIN_EXE_konverge");
+    let answers = json!(answers).to_string();
+    let script = ["-c", AT_A_TERMINAL, &answers, program];
+    Konverge::of(&kcl::interpreter(), script.iter().chain(arguments))
+        .with_kcl()
+        .env("TERM", "xterm")
+        .env("NO_COLOR", "1")
+}
+
+const STORE: &str = "Where is the state kept? (such as `s3://my-bucket/konverge`; empty: decide later) ";
+const CLUSTER: &str = "empty: decide later) ";
+const CLOUD: &str = "Do the jobs log in at AWS? (yes; empty: no) ";
+
+#[test]
+fn init_asks_at_a_terminal_and_nothing_is_drawn_over_the_answers() {
+    let monorepo = tiny_monorepo::monorepo();
+    tiny_monorepo::write_stack(&monorepo, "shop/dev", "shop", "info");
+    monorepo.commit("A stack");
+    let eks = "arn:aws:eks:eu-central-1:111122223333:cluster/prod";
+    let answers = [
+        (STORE, "my bucket"),
+        (STORE, "s3://my-bucket/konverge"),
+        (CLUSTER, eks),
+        (CLOUD, "yes"),
+    ];
+    let told = at_a_terminal(&answers, &["init", "--no-install"])
+        .dir(monorepo.path())
+        .run()
+        .expect(0)
+        .stdout;
+    for (question, answer) in answers {
+        assert!(told.contains(&format!("{question}{answer}\r\n")), "{told:?}");
+    }
+    assert!(
+        told.contains("`my bucket` is not the address of a store"),
+        "{told}"
+    );
+    assert!(
+        !told.contains("`clusters` is set") && told.contains("compares Spec with Spec"),
+        "{told}"
+    );
+    let config = konverge_config::Config::parse(&monorepo.read("konverge.yaml")).unwrap();
+    assert_eq!(config.state.url.as_deref(), Some("s3://my-bucket/konverge"));
+    let (name, cluster) = config.clusters.first_key_value().unwrap();
+    assert_eq!((name.as_str(), cluster.context.as_deref()), ("prod", Some(eks)));
+}
+
+#[test]
+fn ctrl_c_at_a_question_ends_the_command() {
+    let monorepo = tiny_monorepo::monorepo();
+    let told = at_a_terminal(&[(STORE, "\u{3}")], &["init"])
+        .dir(monorepo.path())
+        .run();
+    assert!(told.expect(130).stdout.contains("interrupted at a question"));
+    assert!(!monorepo.path().join("konverge.yaml").exists());
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_shown() {
@@ -330,10 +473,12 @@ async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_sh
             .dir(shop.monorepo.path())
             .run()
     };
-    let slip = answered("y").expect(0).stdout;
+    let slip = answered("y").expect(1).stdout;
+    assert!(slip.contains("nothing was applied: `y` is not `yes`"), "{slip}");
+    let interrupted = answered("\u{3}").expect(130).stdout;
     assert!(
-        slip.contains("`y` is not `yes`") && slip.contains("nothing was applied"),
-        "{slip}"
+        interrupted.contains("nothing was applied: interrupted"),
+        "{interrupted}"
     );
     // What was drawn is wiped away before the question.
     // The question says what will happen, and where.

@@ -40,6 +40,7 @@ pub mod output;
 pub mod package_locks;
 pub mod selection;
 pub mod shells;
+pub mod shown_examples;
 pub mod stack_tests;
 pub mod start_guides;
 pub mod status;
