@@ -113,6 +113,9 @@ mod tests {
         };
         assert_eq!(why(&affected, NODES), None);
         let drawn = requested(&affected, NODES).unwrap();
-        assert!(drawn.contains("shop/dev/main.k") && drawn.contains(" --> "), "{drawn}");
+        assert!(
+            drawn.contains("shop/dev/main.k") && drawn.contains(" --> "),
+            "{drawn}"
+        );
     }
 }

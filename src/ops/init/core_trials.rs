@@ -1,6 +1,9 @@
 //! Tries which KCL core compiles the stacks of a repository: the recommended one, and others where stacks fail.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::core_search::{CoreSearch, CoreTrial};
 use konverge_base::{
@@ -11,7 +14,7 @@ use konverge_config::Config;
 use konverge_kcl::{self as kcl, CoreReach, InstallOptions, KclError, Toolchain};
 use konverge_repo::git::Repository;
 use konverge_run::{
-    OpenRevision, RevisionSpec, RunContext,
+    NoNotes, OpenRevision, RevisionSpec, RunContext,
     compiler::{Compiler, join_failures},
 };
 
@@ -102,6 +105,11 @@ pub(super) async fn try_cores(
     let mut search = CoreSearch::new(cores.versions.clone(), &first);
     let mut found = CoreTrials::default();
     let mut rows: BTreeMap<String, (CoreRow, Vec<UserError>)> = BTreeMap::new();
+    // Each core would say of each package that no lock pins it. That was said once before.
+    let quiet = RunContext {
+        notes: Arc::new(NoNotes),
+        ..run.clone()
+    };
     while let Some(version) = search.next() {
         run.check_interrupted()?;
         if let Err(failure) = cores.prepare(run, &version).await {
@@ -116,7 +124,7 @@ pub(super) async fn try_cores(
         let stacks = spread(&workspace.layout.stacks);
         found.stacks = stacks.len();
         found.all_stacks = workspace.layout.stacks.len();
-        let compiler = Compiler::new(run, &config).for_past_revision();
+        let compiler = Compiler::new(&quiet, &config).for_past_revision();
         let built = compiler.specs(&workspace, &stacks).await;
         run.check_interrupted()?;
         let (trial, row, failures) = examine(&version, &stacks, built);

@@ -135,6 +135,9 @@ async fn ignored_locks_are_named_first_written_and_then_enough() {
     let hint = told.find("git ignores kcl.mod.lock: remove its line from .gitignore");
     let lock = told.find("2 stacks use packages that no kcl.mod.lock pins: run `konverge kcl lock`");
     assert!(hint.is_some() && hint < lock, "{told}");
+    // Once for all packages and cores.
+    assert_eq!(told.matches("kcl lock").count(), 1, "{told}");
+    assert!(!told.contains("is not locked"), "{told}");
 
     let locked = fixture.konverge(&["kcl", "lock"]).expect(0);
     for stack in ["dev", "prod"] {

@@ -160,7 +160,10 @@ fn the_examples_of_the_help_run() {
         let other = OTHERS.iter().find(|(begin, _)| example.starts_with(begin));
         unused.retain(|(begin, _)| other.is_none_or(|(used, _)| begin != used));
         let (code, says) = match other {
-            Some((_, NotTyped(_))) => continue,
+            Some((_, NotTyped(why))) => {
+                println!("not typed: `{example}`: {why}");
+                continue;
+            }
             Some((_, Says(code, says))) => (*code, *says),
             None => (0, ""),
         };

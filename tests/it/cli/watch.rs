@@ -261,7 +261,9 @@ fn a_name_that_is_no_stack_is_an_error_at_the_start() {
 #[test]
 fn a_mended_configuration_is_an_event() {
     let repository = two_stacks();
-    repository.write("konverge.yaml", "version: 1\n").commit("Konverge");
+    repository
+        .write("konverge.yaml", "version: 1\n")
+        .commit("Konverge");
     let mut watch = Watch::start(repository.path(), &[]);
     let (start, _) = watch.event(0, |_| true);
     repository.write("konverge.yaml", "version: [\n");
