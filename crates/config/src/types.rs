@@ -32,7 +32,8 @@ pub struct Config {
     /// folders again; the last matching glob wins.
     pub exclude: Vec<String>,
     /// Globs of folders with a `kcl.mod` that are stacks without a `stack.yaml`: `apps/*/*`. The folder names the
-    /// stack, the one above the project. A path dependency of another module is not a stack.
+    /// stack, the one above the project. A path dependency of another module is not a stack. `.` is the root of the
+    /// repository, whose stack is `root/default`; rules match it by `**` and by this identity.
     pub include: Vec<String>,
     /// The state store and the lease.
     pub state: State,

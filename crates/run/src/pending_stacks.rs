@@ -88,5 +88,5 @@ pub async fn pending_targets(
 /// was never in the repository.
 fn is_of_spec_file(entry: &IndexEntry, prior: &StackState) -> bool {
     // An entry without a serial is of a run that was killed: its folder is unknown.
-    entry.serial > 0 && prior.folder.is_root() && prior.core.is_none()
+    entry.serial > 0 && prior.recorded_folder().is_none()
 }

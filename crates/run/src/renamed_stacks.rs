@@ -74,6 +74,8 @@ pub async fn renamed_stacks(
             continue;
         }
         let named_by = match backend.states.load(id).await? {
+            // A Spec from a file is recorded in no folder: no stack continues it.
+            Some(prior) if prior.state.recorded_folder().is_none() => continue,
             Some(prior) => prior.state.named_by,
             None => continue,
         };

@@ -22,6 +22,14 @@ pub(super) fn include(files: &Arc<dyn Source>) -> Result<Vec<String>, UserError>
         ..LayoutRules::default()
     };
     let packages = Layout::read(files, every)?;
+    // The commonest KCL repository of all: one package, which is the repository.
+    let root = RepoPath::root();
+    if packages.stacks.is_empty()
+        && files.files().contains_key(&root.child("kcl.mod"))
+        && is_program(&root, files.as_ref())
+    {
+        return Ok(vec![".".to_owned()]);
+    }
     let packages: BTreeSet<RepoPath> = packages.stacks.into_iter().map(|stack| stack.folder).collect();
     let is_program = |folder: &&RepoPath| is_program(folder, files.as_ref());
     let programs: BTreeSet<RepoPath> = packages.iter().filter(is_program).cloned().collect();

@@ -1,12 +1,14 @@
 //! The published Konfigs: every stack is what the core alone gives, and a newcomer's first pull request is green.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     apps,
     ci_stage::Stage,
+    cluster::Cluster,
     git::Repository,
     konfigs::{self, RootPath, SHARED_NAME},
+    objects::Objects,
     plain_core::{core_alone, spec_of},
     process::{Konverge, Outcome},
     repository_shapes,
@@ -503,6 +505,65 @@ async fn the_first_pull_request_is_green_in_a_repository_that_was_empty() {
     monorepo.commit("One stack, and Konverge");
     let mut stage = Stage::newcomer(monorepo).await;
     change_is_green(&mut stage, "shop/dev/main.k", "one", "two");
+}
+
+/// The commonest KCL repository: one package, which is the repository.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_package_at_the_root_is_a_stack_from_init_to_its_removal() {
+    let cluster = Cluster::shared();
+    let (namespace, objects) = (cluster.namespace("at-root").await, Objects::of(cluster).await);
+    let program = |word: &str| konfigs::config_map(word).replace("default", &namespace);
+    let repository = Repository::init();
+    repository
+        .write("kcl.mod", "[package]\nname = \"shop\"\nedition = \"0.0.1\"\n")
+        .write("main.k", program("one"))
+        .commit("A package");
+    let said = konverge(&repository, &["init"]).expect(0).stderr;
+    assert!(said.contains("found: 1 stack of 1 project"), "{said}");
+    assert!(!said.contains("0.0.1"), "{said}");
+    let config = repository.read("konverge.yaml") + "clusters: {test: {}}\n";
+    repository.write("konverge.yaml", config).commit("Konverge");
+    let listed = konverge(&repository, &["list"]).expect(0).stdout;
+    assert!(listed.starts_with("root/default"), "{listed}");
+    let here = |arguments: &[&str]| {
+        Konverge::new(arguments)
+            .dir(repository.path())
+            .with_kcl()
+            .env("XDG_STATE_HOME", repository.path().join(".git/test-state"))
+            .env("KUBECONFIG", cluster.kubeconfig())
+            .run()
+    };
+    // A Spec from a file is recorded in no folder: the stack at the root is not what continues it.
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}});
+    let spec = json!({"resources": [{"id": format!("v1:ConfigMap:{namespace}:alone"), "type": "Kubernetes", "attributes": map("alone")}]});
+    let file = repository.path().join(".git/alone.json");
+    std::fs::write(&file, spec.to_string()).unwrap();
+    here(&["apply", "--yes", "--spec", ".git/alone.json"]).expect(0);
+
+    here(&["apply", "root/default", "--yes", "--rev", "HEAD"]).expect(0);
+    assert!(objects.get(&map("alone")).await.is_some());
+    repository.write("main.k", program("two")).commit("Two");
+    let affected = stacks(&repository, &["--base", "HEAD~1"]);
+    assert_eq!(ids(&affected), ["root/default"]);
+    here(&["apply", "--pending", "--yes", "--rev", "HEAD"]).expect(0);
+    assert_eq!(
+        objects.get(&map("settings")).await.unwrap()["data"]["word"],
+        "two"
+    );
+
+    // Its folder is recorded as the root, so its removal is one.
+    repository
+        .write("main.k", program("three").replace("settings", "Not A Name"))
+        .commit("Refused");
+    here(&["apply", "--pending", "--yes", "--rev", "HEAD"]).expect(1);
+    repository.remove("main.k");
+    repository
+        .write("lib/kcl.mod", "[package]\nname = \"lib\"\n")
+        .remove("kcl.mod");
+    repository.commit("Gone");
+    here(&["apply", "--pending", "--yes", "--rev", "HEAD"]).expect(0);
+    assert!(objects.get(&map("settings")).await.is_none());
+    assert!(objects.get(&map("alone")).await.is_some());
 }
 
 #[test]

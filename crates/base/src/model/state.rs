@@ -19,8 +19,11 @@ pub struct StackState {
     /// The stack that this is the state of.
     pub stack: StackId,
     /// The folder of the last apply. With it a stack that the head no longer has can be destroyed without its
-    /// files.
+    /// files. Read it by [`StackState::recorded_folder`]: an empty one is not always the root.
     pub folder: RepoPath,
+    /// True if that folder is the root of the repository.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_root: bool,
     /// The source of the identity.
     #[serde(default, skip_serializing_if = "NamedBy::is_names")]
     pub named_by: NamedBy,
@@ -60,6 +63,7 @@ impl StackState {
         Self {
             stack,
             folder,
+            at_root: false,
             named_by: NamedBy::Names,
             earlier_identities: Vec::new(),
             input_digest: None,
@@ -71,6 +75,13 @@ impl StackState {
             begun: BTreeMap::new(),
             runtime: BTreeMap::new(),
         }
+    }
+
+    /// The folder of the last apply in the repository; `None` for a Spec from a file, or one that was imported without a
+    /// folder. Documents of earlier versions say of neither that it is the root: what a core compiled lay there.
+    pub fn recorded_folder(&self) -> Option<&RepoPath> {
+        let is_there = !self.folder.is_root() || self.at_root || self.core.is_some();
+        is_there.then_some(&self.folder)
     }
 
     /// Returns true if nothing is recorded.

@@ -9,6 +9,13 @@ use konverge_base::model::RepoPath;
 /// The name of a stack whose project is the same folder.
 const DEFAULT_NAME: &str = "default";
 
+/// What `include` calls the root of the repository. No other glob means it: whatever is below would be a stack, too.
+const ROOT: &str = ".";
+
+/// The name of the project at the root, which has no folder's name. That of the package may change, and an identity must
+/// not.
+const ROOT_PROJECT: &str = "root";
+
 /// The folders that `include` makes stacks, and the projects that only they have.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PackageStacks {
@@ -27,12 +34,20 @@ impl PackageStacks {
         projects: &[RepoPath],
     ) -> Self {
         let globs: Vec<_> = include.iter().filter_map(|glob| matcher(glob)).collect();
-        if globs.is_empty() {
+        let takes_root = include.iter().any(|glob| glob.trim_end_matches('/') == ROOT);
+        if globs.is_empty() && !takes_root {
             return Self::default();
         }
+        let is_included = |folder: &RepoPath| {
+            if folder.is_root() {
+                takes_root
+            } else {
+                globs.iter().any(|glob| glob.is_match(folder.as_str()))
+            }
+        };
         let mut folders: Vec<RepoPath> = tree
             .module_folders()
-            .filter(|folder| !folder.is_root() && globs.iter().any(|glob| glob.is_match(folder.as_str())))
+            .filter(|folder| is_included(folder))
             .filter(|folder| !tree.is_file(&folder.child("stack.yaml")))
             .filter(|folder| !packages.iter().any(|(package, _)| folder.is_within(package)))
             .cloned()
@@ -49,7 +64,11 @@ impl PackageStacks {
     /// The project in a folder, if it has no `project.yaml`.
     pub(super) fn project(&self, folder: &RepoPath) -> Option<Project> {
         self.projects.contains(folder).then(|| Project {
-            name: folder.file_name().to_owned(),
+            name: if folder.is_root() {
+                ROOT_PROJECT.to_owned()
+            } else {
+                folder.file_name().to_owned()
+            },
             folder: folder.clone(),
             tenant: None,
             earlier: None,

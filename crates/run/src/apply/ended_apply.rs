@@ -82,8 +82,12 @@ impl EndedApply<'_> {
 
     /// Writes into the state where the stack is, and what of it is applied now.
     fn describe(&self, state: &mut StackState, well: bool) {
-        state.folder = self.target.folder.clone();
         let head = self.target.head.as_ref();
+        state.folder = self.target.folder.clone();
+        // Without a core it is a Spec from a file, which lies nowhere. What is removed stays where it lay.
+        if head.is_some() {
+            state.at_root = state.folder.is_root() && self.core.is_some();
+        }
         state.named_by = head.map(|stack| stack.named_by).unwrap_or_default();
         if well {
             state.earlier_identities.clear();
