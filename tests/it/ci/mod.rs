@@ -43,6 +43,7 @@ pub mod publishing_failures;
 pub mod refused_stacks;
 pub mod request_counts;
 pub mod reviews;
+mod rolled_back;
 mod rollout_approvals;
 mod rollout_failures;
 mod rollout_jobs;
