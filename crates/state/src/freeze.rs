@@ -89,11 +89,10 @@ impl StateStore {
         for _ in 0..TRIES {
             // What is written meanwhile takes this number, and then it is read again.
             let newest = self.freeze_numbers().await?.last().copied();
-            let earlier = match self.freeze().await {
-                Ok(earlier) => earlier.filter(|_| frozen),
-                // What cannot be read is replaced.
-                Err(StateError::Damaged { .. }) => None,
-                Err(error) => return Err(error),
+            let earlier = if frozen {
+                self.readable_freeze().await?
+            } else {
+                None
             };
             let switch = FreezeSwitch {
                 frozen,
@@ -109,6 +108,14 @@ impl StateStore {
         Err(StateError::Missing(format!(
             "the freeze changed during each of {TRIES} attempts to write it"
         )))
+    }
+
+    /// The freeze that holds now; `None` also for one that cannot be read, which is replaced.
+    async fn readable_freeze(&self) -> Result<Option<ApplyFreeze>, StateError> {
+        match self.freeze().await {
+            Err(StateError::Damaged { .. }) => Ok(None),
+            read => read,
+        }
     }
 
     async fn freeze_numbers(&self) -> Result<Vec<u64>, StateError> {
