@@ -183,7 +183,9 @@ async fn the_guides_for_eks_and_for_adopting_are_typed_as_they_stand() {
     let adopted = monorepo.read("konverge.adopt.yaml");
     assert!(adopted.ends_with("stacks:\n  - earlier/dev\n"), "{adopted}");
     let mut stage = Stage::newcomer(monorepo).await;
-    stage.reviewed(7, "adopt", |_| {});
+    // What `init` wrote asks for one approval.
+    let (head, _) = stage.reviewed(7, "adopt", |_| {});
+    stage.approved_by(7, "grace", &head);
     stage.merge(7, "adopt").outcome.check(0);
     let owner = async || {
         let map = maps(&earlier).await.get("settings").await.unwrap();
@@ -202,9 +204,10 @@ async fn the_guides_for_eks_and_for_adopting_are_typed_as_they_stand() {
             .unwrap()
             .is_none()
     );
-    stage.reviewed(8, "first", |stage| {
+    let (head, _) = stage.reviewed(8, "first", |stage| {
         tiny_monorepo::write_stack(&stage.monorepo, "start/dev", &namespace, "two");
     });
+    stage.approved_by(8, "grace", &head);
     stage.merge(8, "first").outcome.check(0);
     let made = maps(&namespace).await.get("settings").await.unwrap();
     assert_eq!(made.data.unwrap()["level"], "two");
