@@ -42,7 +42,11 @@ fn issue(stage: &Stage, stack: &str) -> Issue {
 
 /// The digest that a text tells to approve.
 fn digest_in(text: &str) -> String {
-    let (_, digest) = text.split_once("approve: ").unwrap_or_else(|| panic!("{text}"));
+    // An issue has the command to type.
+    let told = text
+        .split_once("-f approve=")
+        .or_else(|| text.split_once("approve: "));
+    let (_, digest) = told.unwrap_or_else(|| panic!("{text}"));
     digest.chars().take_while(char::is_ascii_hexdigit).collect()
 }
 

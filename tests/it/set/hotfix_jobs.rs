@@ -29,7 +29,7 @@ fn look(stage: &mut Stage) -> (u64, String) {
             .iter()
             .find(|issue| issue.labels[0] == "konverge-drift")
             .unwrap();
-        let (_, digest) = issue.body.split_once("keep: ").expect("the issue offers it");
+        let (_, digest) = issue.body.split_once("--keep ").expect("the issue offers it");
         let digest = digest.chars().take_while(char::is_ascii_hexdigit).collect();
         (issue.number, digest)
     })
