@@ -12,13 +12,16 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::{job::Job, policy::review_gate::ReviewGate};
-use konverge_base::model::{
-    CommitId, StackId,
-    apply_result::{ApplyReport, StackOutcome, StackResult},
-    plan::StackPlan,
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, StackId,
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+        plan::StackPlan,
+    },
 };
 use konverge_config::Config;
-use konverge_github::{Client, DeploymentState, GithubError};
+use konverge_github::{Client, Deployment, DeploymentState, GithubError};
 use konverge_run::{
     RunContext, Target,
     apply::{ApprovedPlan, Approver, PriorState, ProposedPlan, Refusal},
@@ -27,6 +30,8 @@ use konverge_run::{
 /// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
 /// 80 per minute.
 pub(super) const MOST: usize = 20;
+/// How many deployments of a stack are looked at for the last one that ended well.
+const LOOKED_AT: usize = 5;
 
 /// The deployments of one run.
 pub(super) struct Deployments {
@@ -99,6 +104,61 @@ impl Deployments {
                 self.run.warn("GitHub has no deployment of this apply", error);
             }
         }
+    }
+
+    /// Refuses a stack whose last successful deployment is later than its state, and of a commit that the state does not
+    /// know: the store was put back, and what is made already would be made again. GitHub is the one place outside of it.
+    async fn check_last(&self, plan: &StackPlan, past: &PriorState) -> Result<(), UserError> {
+        let place = self.place(&plan.id);
+        let mut made = self.made.lock().await;
+        // That of a rollout does not name its stacks.
+        if made.refused || place.rollout.is_some() {
+            return Ok(());
+        }
+        let last = match self.last_success(&place, &plan.id).await {
+            Ok(last) => last,
+            Err(error) => {
+                made.refused = true;
+                self.run.warn("GitHub has no deployment of this apply", error);
+                return Ok(());
+            }
+        };
+        let Some((sha, created)) = last.and_then(|last| Some((last.sha, last.created_at?))) else {
+            return Ok(());
+        };
+        let is_known = past.commits.iter().any(|commit| commit.as_str() == sha);
+        if is_known || past.written.is_some_and(|written| written >= created) {
+            return Ok(());
+        }
+        let what = format!(
+            "{} was deployed from {} after its state was written: the store may have been put back",
+            plan.id,
+            sha.get(..7).unwrap_or(&sha).escape_debug()
+        );
+        Err(UserError::new(ErrorKind::Policy, what)
+            .hint("restore the newest documents below `stacks/` from the bucket's versions")
+            .hint(format!(
+                "if the state is right, start the workflow manually with `approve: {}`",
+                plan.digest
+            )))
+    }
+
+    /// The newest of the last deployments of a stack that ended well.
+    async fn last_success(
+        &self,
+        place: &DeploymentPlace,
+        stack: &StackId,
+    ) -> Result<Option<Deployment>, GithubError> {
+        let all = self.client.deployments(&place.environment, None).await?;
+        let own = all
+            .into_iter()
+            .filter(|made| made.payload["stack"] == stack.as_str());
+        for deployment in own.take(LOOKED_AT) {
+            if self.client.deployment_state(deployment.id).await? == Some(DeploymentState::Success) {
+                return Ok(Some(deployment));
+            }
+        }
+        Ok(None)
     }
 
     async fn create(&self, place: &DeploymentPlace, plan: &StackPlan) -> Result<u64, GithubError> {
@@ -196,8 +256,12 @@ pub(super) struct DeploymentApprover {
 #[async_trait]
 impl Approver for DeploymentApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
+        let changes = proposed.plan.summary.changed() > 0;
+        if changes && !self.gate.is_given(&proposed.plan.digest) {
+            self.deployments.check_last(proposed.plan, past).await?;
+        }
         let approval = self.gate.stack(proposed, past).await?;
-        if proposed.plan.summary.changed() > 0 {
+        if changes {
             self.deployments.begin(proposed.plan).await;
         }
         Ok(approval)

@@ -51,6 +51,9 @@ pub struct Deployment {
     pub id: u64,
     /// Its commit.
     pub sha: String,
+    /// When it was created, by GitHub's clock.
+    #[serde(default)]
+    pub created_at: Option<jiff::Timestamp>,
     /// What its creator stored with it.
     #[serde(default)]
     pub payload: Value,

@@ -67,6 +67,11 @@ impl ReviewGate {
         digests.filter(|digest| self.approvals.contains(digest))
     }
 
+    /// Returns true if somebody gave this digest.
+    pub(crate) fn is_given(&self, digest: &Digest) -> bool {
+        self.approvals.contains(digest)
+    }
+
     /// The pull requests whose records count.
     pub(crate) fn pull_requests(&self) -> BTreeSet<u64> {
         self.records.iter().map(|record| record.pull_request).collect()

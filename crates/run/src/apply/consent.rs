@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use konverge_base::{
@@ -156,6 +157,10 @@ pub struct PriorState {
     pub is_new: bool,
     /// The last applied commit, if it is recorded.
     pub commit: Option<CommitId>,
+    /// The last commits that were applied or attempted.
+    pub commits: Vec<CommitId>,
+    /// When the state was written, by the clock of that machine. `None` if there is none.
+    pub written: Option<Timestamp>,
     /// The last written values, with secrets as keyed hashes.
     pub last_writes: LastWrites,
     /// The findings of policy sets that were overridden in the last apply.

@@ -31,7 +31,7 @@ use konverge_base::{
 };
 use konverge_config::WorkflowTime;
 use konverge_policy::LastWrites;
-use konverge_state::{Lease, LeaseOptions};
+use konverge_state::{Lease, LeaseOptions, Versioned};
 
 /// Applies one stack; errors are in its outcome. With it comes what was decided about its plan.
 pub(super) async fn apply(
@@ -363,6 +363,8 @@ fn prior_state(prior: &StackState, lease: &Lease) -> PriorState {
             .unwrap_or_default(),
         is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
         commit: prior.commit.clone(),
+        commits: there.map(Versioned::commits).unwrap_or_default(),
+        written: there.map(|there| there.written),
         last_writes: last_writes(prior),
         overridden: receipt
             .map(|receipt| receipt.grounds.overrides.clone())
