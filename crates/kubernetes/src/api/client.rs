@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{
+    apply_body::apply_body,
     connect,
     error::{ApiError, ApiStatus},
 };
@@ -83,6 +84,13 @@ impl ApiRequest {
     #[must_use]
     pub(crate) fn body(mut self, content_type: &'static str, body: &Value) -> Self {
         self.body = Some((content_type, body.to_string().into_bytes()));
+        self
+    }
+
+    /// The object of a server-side apply as the body.
+    #[must_use]
+    pub(crate) fn applied(mut self, object: &Value) -> Self {
+        self.body = Some(("application/apply-patch+yaml", apply_body(object)));
         self
     }
 

@@ -1,6 +1,7 @@
 //! The API server: credentials, requests, kinds, clusters, watches.
 
 pub(super) mod admission_parameters;
+pub(super) mod apply_body;
 pub(super) mod client;
 pub(super) mod cluster;
 pub(super) mod cluster_identity;

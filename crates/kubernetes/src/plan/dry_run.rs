@@ -45,7 +45,7 @@ fn request_as(
     let mut request = ApiRequest::get(of.object(name.namespace(), &name.name))
         .query("fieldManager", manager)
         .query("fieldValidation", "Strict")
-        .body("application/apply-patch+yaml", body);
+        .applied(body);
     request.method = Method::PATCH;
     if force {
         request = request.query("force", "true");

@@ -1,5 +1,6 @@
 //! The Kubernetes runtime on a real API server.
 
+pub mod characters;
 pub mod custom_resources;
 pub mod definitions;
 pub mod dependent_changes;
