@@ -79,6 +79,7 @@ impl MemoryStack {
             hooks: self.hooks.clone(),
             references: StackReferences::default(),
             secrets: &self.secrets,
+            only_compares: false,
         };
         super::plan(request).await?.without_other_stacks().await
     }

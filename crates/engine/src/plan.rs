@@ -80,6 +80,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         pending: Arc::default(),
         hooks: Arc::new(hooks.tasks),
         references: request.references.clone(),
+        only_compares: request.only_compares,
     };
     let builder = PlanBuilder {
         scope,

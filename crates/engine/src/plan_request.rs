@@ -32,4 +32,6 @@ pub struct PlanRequest<'a> {
     pub references: StackReferences,
     /// Masks the messages of failures.
     pub secrets: &'a Secrets,
+    /// The plan is a drift check: it is never applied.
+    pub only_compares: bool,
 }

@@ -433,6 +433,7 @@ impl Planner {
             hooks,
             references: StackReferences::new(Arc::new(stack_secrets)),
             secrets: self.secrets(),
+            only_compares: matches!(purpose, PlanPurpose::Drift),
         })
         .await?;
         let mut ownership = self.ownership(purpose);

@@ -50,6 +50,7 @@ pub async fn observe_recorded(
         pending: Arc::default(),
         hooks: Arc::default(),
         references: StackReferences::default(),
+        only_compares: true,
     };
     let (runtimes, _) = planning.runtimes_to_read(target).await?;
     let seen = runtimes.get(kind)?.observe(&scope, &items).await?;

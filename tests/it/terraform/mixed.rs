@@ -175,6 +175,7 @@ impl Mixed {
             hooks: konverge_base::model::hook::HookRules::default(),
             references: StackReferences::default(),
             secrets: &self.secrets,
+            only_compares: false,
         })
         .await
         .unwrap()

@@ -82,6 +82,7 @@ impl Rig {
                 pending: std::sync::Arc::default(),
                 hooks: std::sync::Arc::default(),
                 references: Default::default(),
+                only_compares: false,
             },
             recorded: BTreeMap::new(),
             outside: TempDir::new().unwrap(),

@@ -141,6 +141,7 @@ impl Executor<'_> {
             pending: Arc::default(),
             hooks: Arc::clone(&self.plan.scope.hooks),
             references: self.plan.scope.references.clone(),
+            only_compares: false,
         }
     }
 

@@ -55,6 +55,9 @@ pub struct StackScope {
     pub hooks: Arc<HookTasks>,
     /// What answers about the references to secrets in the resources.
     pub references: StackReferences,
+    /// The plan is only compared with what is there, and never applied: a resource that the server refuses is compared
+    /// without it.
+    pub only_compares: bool,
 }
 
 /// A resource that an earlier batch of a plan creates or changes.

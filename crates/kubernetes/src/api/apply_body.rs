@@ -26,7 +26,10 @@ pub(crate) fn apply_body(object: &Value) -> Vec<u8> {
 /// Returns true for what JSON writes as it is and YAML does not read as it is: control characters from DEL on, with the
 /// line break U+0085; the line breaks U+2028 and U+2029; the byte order mark; and what is no character.
 fn is_special_in_yaml(c: char) -> bool {
-    matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    matches!(
+        c,
+        '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+    )
 }
 
 #[cfg(test)]

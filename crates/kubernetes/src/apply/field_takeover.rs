@@ -7,12 +7,22 @@ use super::super::{
     FIELD_MANAGER,
     api::{client::ApiRequest, discovery::ResourceType},
     object::{
-        fetch, managed_fields,
+        fetch,
+        managed_fields::{self, FieldsEntry},
         plan_item::PlanItem,
         precondition::{self, Precondition, WriteKind},
     },
 };
 use konverge_base::error::UserError;
+
+/// What becomes ours before an apply.
+#[derive(Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    /// Fields of managers that update, as in `managedFields`.
+    pub fields: &'a Map<String, Value>,
+    /// The paths of fields that the apply removes with all that is below them, whether somebody owns them or not.
+    pub blocking: &'a [String],
+}
 
 /// Removes the claimed fields from the managers that updated the object, and makes them ours in the same
 /// write: a kill before the following apply leaves none of them without an owner.
@@ -21,9 +31,9 @@ pub(crate) async fn take_over(
     of: &ResourceType,
     seen: Precondition,
     doing: WriteKind<'_>,
-    claim: &Map<String, Value>,
+    claim: Claim<'_>,
 ) -> Result<Precondition, UserError> {
-    if claim.is_empty() {
+    if claim.fields.is_empty() && claim.blocking.is_empty() {
         return Ok(seen);
     }
     let path = of.object(subject.name.namespace(), &subject.name.name);
@@ -50,11 +60,12 @@ pub(crate) async fn take_over(
     unreachable!("the loop ends by returning")
 }
 
-/// The entries after a claim; `None` if no updating manager owns anything of it.
-fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> Option<Vec<Value>> {
+/// The entries after a claim; `None` if nothing of it has to change its owner.
+fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<Value>> {
     let entries = live["metadata"]["managedFields"].as_array();
     let mut kept = Vec::new();
-    let mut moved = Map::new();
+    let mut moved = blocking_fields(live, claim.blocking);
+    let claim = &claimed_of_updates(live, claim);
     let is = |entry: &Value, operation: &str| {
         entry["operation"] == operation && entry["subresource"].as_str().unwrap_or_default().is_empty()
     };
@@ -73,18 +84,23 @@ fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> O
     }
     if entries.is_none_or(Vec::is_empty) {
         // Otherwise the server would invent an owner for the existing fields (`before-first-apply`).
-        moved = claim.clone();
+        moved = managed_fields::union(&moved, claim);
     }
     if moved.is_empty() {
         return None;
     }
+    let is_unchanged = entries.is_some_and(|entries| *entries == kept);
     let mut ours = kept
         .iter_mut()
-        .filter(|entry| entry["manager"] == FIELD_MANAGER && is(entry, "Apply"));
+        .filter(|entry| managed_fields::is_applied_by(entry, FIELD_MANAGER));
     match ours.next() {
         Some(ours) => {
             let had = ours["fieldsV1"].as_object().cloned().unwrap_or_default();
-            ours["fieldsV1"] = Value::Object(managed_fields::union(&had, &moved));
+            let has = managed_fields::union(&had, &moved);
+            if is_unchanged && has == had {
+                return None;
+            }
+            ours["fieldsV1"] = Value::Object(has);
         }
         None => kept.push(json!({
             "manager": FIELD_MANAGER,
@@ -96,6 +112,27 @@ fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> O
     }
     Some(kept)
 }
+
+/// The blocking fields that still exist, each as a whole.
+fn blocking_fields(live: &Value, paths: &[String]) -> Map<String, Value> {
+    let fields = paths
+        .iter()
+        .filter_map(|path| managed_fields::whole_field(live, path));
+    fields.fold(Map::new(), |all, field| managed_fields::union(&all, &field))
+}
+
+/// What updating managers lose: the claimed fields, and everything at the blocking ones.
+fn claimed_of_updates(live: &Value, claim: Claim<'_>) -> Map<String, Value> {
+    let mut fields = claim.fields.clone();
+    for entry in managed_fields::entries(live).filter(FieldsEntry::is_update) {
+        let theirs = claim.blocking.iter();
+        for theirs in theirs.filter_map(|path| managed_fields::fields_below(entry.fields, live, path)) {
+            fields = managed_fields::union(&fields, &theirs);
+        }
+    }
+    fields
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,13 +141,20 @@ mod tests {
         json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
     }
 
+    fn of_fields(fields: &Value) -> Claim<'_> {
+        Claim {
+            fields: fields.as_object().unwrap(),
+            blocking: &[],
+        }
+    }
+
     #[test]
     fn what_a_manager_that_updates_gives_up_becomes_ours() {
         let live = json!({"metadata": {"name": "c", "managedFields": [
             entry(FIELD_MANAGER, "Apply", json!({"f:data": {"f:a": {}}})),
             entry("kubectl-edit", "Update", json!({"f:data": {"f:b": {}, "f:c": {}}}))]}});
         let claim = json!({"f:data": {"f:b": {}}});
-        let entries = transferred(&live, claim.as_object().unwrap(), "v1").unwrap();
+        let entries = transferred(&live, of_fields(&claim), "v1").unwrap();
         assert_eq!(
             entries,
             [
@@ -124,7 +168,37 @@ mod tests {
     fn an_object_without_managers_gets_ours_alone() {
         let claim = json!({"f:data": {"f:a": {}}});
         let live = json!({"metadata": {"name": "c"}, "data": {"a": "1"}});
-        let entries = transferred(&live, claim.as_object().unwrap(), "v1").unwrap();
+        let entries = transferred(&live, of_fields(&claim), "v1").unwrap();
         assert_eq!(entries, [entry(FIELD_MANAGER, "Apply", claim.clone())]);
+    }
+    #[test]
+    fn a_blocking_field_becomes_ours_as_a_whole() {
+        let item = |fields: Value| json!({"f:spec": {"f:ports": {"k:{\"port\":8181,\"protocol\":\"TCP\"}": fields}}});
+        let patched = entry(
+            "kubectl-patch",
+            "Update",
+            item(json!({".": {}, "f:port": {}, "f:name": {}})),
+        );
+        let live = json!({"metadata": {"managedFields": [entry(FIELD_MANAGER, "Apply", json!({"f:data": {}})), patched]},
+            "spec": {"strategy": {"rollingUpdate": {"maxSurge": 1}}, "ports": [{"port": 8181, "protocol": "TCP", "name": "web"}]}});
+        let paths = [
+            "/spec/ports/port=8181".to_owned(),
+            "/spec/strategy/rollingUpdate".to_owned(),
+        ];
+        let claim = Claim {
+            fields: &Map::new(),
+            blocking: &paths,
+        };
+        let entries = transferred(&live, claim, "v1").unwrap();
+        let [ours] = &entries[..] else {
+            panic!("{entries:?}")
+        };
+        assert_eq!(
+            ours["fieldsV1"],
+            json!({"f:data": {}, "f:spec": {"f:ports": {"k:{\"port\":8181,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}, "f:name": {}}},
+                "f:strategy": {"f:rollingUpdate": {".": {}}}}})
+        );
+        let again = json!({"metadata": {"managedFields": entries}, "spec": live["spec"]});
+        assert_eq!(transferred(&again, claim, "v1"), None);
     }
 }

@@ -6,12 +6,15 @@ use serde_json::{Value, json};
 use super::{
     apply_task::ApplyTask,
     creation::{self, ExistingObject},
-    field_takeover,
+    field_takeover::{self, Claim},
 };
 use crate::{
-    OWNER,
+    FIELD_MANAGER, OWNER,
     api::{conflict_path::conflict_path, error::ApiError, error_classify},
     object::{
+        blocking_fields::is_within,
+        fetch,
+        field_ownership::Transfer,
         object_record::{ObjectRecord, PreparedWrite},
         object_ref,
         plan_item::PlanItem,
@@ -140,7 +143,7 @@ async fn write(
         WriteKind::WritingFor(&owner)
     };
     if let Some(found) = seen.take() {
-        seen = Some(field_takeover::take_over(subject, of, found, doing, &prepared.claim).await?);
+        seen = Some(take_over(task, prepared, body, found, doing).await?);
     }
     let policy = retry::RetryPolicy::default();
     // A kind or a namespace that was created a moment ago may not be known everywhere yet.
@@ -195,6 +198,39 @@ async fn write(
         };
     }
     unreachable!("the loop ends by returning")
+}
+
+/// Takes over what must be ours before the write. What managers that update share with us is known from the dry run; if
+/// there was none, because fields outside the Spec blocked it, the server is asked again once these are ours.
+async fn take_over(
+    task: ApplyTask<'_>,
+    prepared: &PreparedWrite,
+    body: &Value,
+    seen: Precondition,
+    doing: WriteKind<'_>,
+) -> Result<Precondition, UserError> {
+    let ApplyTask { subject, of, .. } = task;
+    let claim = Claim {
+        fields: &prepared.claim,
+        blocking: &prepared.blocking,
+    };
+    let seen = field_takeover::take_over(subject, of, seen, doing, claim).await?;
+    if prepared.blocking.is_empty() {
+        return Ok(seen);
+    }
+    let live = fetch::get(&subject.cluster, of, &subject.name).await?;
+    let live = live.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
+    let request = dry_run::request(of, &subject.name, body, prepared.force, true);
+    let asked = dry_run::send(&subject.cluster, of, &request, &task.planned.item.needs).await;
+    let becomes = asked.map_err(|error| subject.refusal(&error))?.value;
+    let ignored = &task.scope.ignore;
+    let is_ignored = |path: &str| ignored.iter().any(|ignored| is_within(path, ignored));
+    let fields = Transfer::between(FIELD_MANAGER, &live, &becomes, is_ignored).claim;
+    let claim = Claim {
+        fields: &fields,
+        blocking: &[],
+    };
+    field_takeover::take_over(subject, of, seen, doing, claim).await
 }
 
 fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {

@@ -131,6 +131,45 @@ pub(crate) fn fields_below(
     Some(Map::from_iter([(key, Value::Object(below))]))
 }
 
+/// The field set of one place of an object, as a whole: the field or the item with all that is below it. `None` if it
+/// does not exist.
+pub(crate) fn whole_field(object: &Value, path: &str) -> Option<Map<String, Value>> {
+    set_of(object, "", path)
+}
+
+fn set_of(object: &Value, list: &str, path: &str) -> Option<Map<String, Value>> {
+    let (first, rest) = match path.strip_prefix('/')?.split_once('/') {
+        Some((first, rest)) => (first, Some(format!("/{rest}"))),
+        None => (path.strip_prefix('/')?, None),
+    };
+    let component = first.replace("~1", "/").replace("~0", "~");
+    let (key, value) = match object {
+        Value::Array(items) => {
+            let item = items.iter().find(|item| diff::is_item(item, &component))?;
+            let mut keys = diff::list_keys(list, items, items)?;
+            keys.sort_unstable();
+            let named = keys
+                .iter()
+                .filter_map(|key| Some(((*key).to_owned(), item.get(*key)?.clone())));
+            let name = format!("k:{}", Value::Object(named.collect()));
+            (name, item)
+        }
+        _ => (format!("f:{component}"), object.get(&component)?),
+    };
+    let below = match rest {
+        Some(rest) => set_of(value, &component, &rest)?,
+        None => Map::from_iter([(".".to_owned(), Value::Object(Map::new()))]),
+    };
+    Some(Map::from_iter([(key, Value::Object(below))]))
+}
+
+/// Returns true for the entry of a manager that applies.
+pub(crate) fn is_applied_by(entry: &Value, manager: &str) -> bool {
+    entry["manager"] == manager
+        && entry["operation"] == "Apply"
+        && entry["subresource"].as_str().unwrap_or_default().is_empty()
+}
+
 /// The part of a value that a field set covers. Lists keep the order of the object; missing fields are left
 /// out.
 pub(crate) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
@@ -236,6 +275,28 @@ mod tests {
             Value::Object(subtract(&theirs, &ours)),
             json!({"f:data": {"f:b": {}}, "f:ports": {port: {"f:name": {}}}, "f:labels": {}})
         );
+    }
+
+    #[test]
+    fn a_whole_field_is_named_as_the_server_names_it() {
+        let object = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 1}},
+            "ports": [{"port": 80, "protocol": "TCP"}], "containers": [{"name": "a/b", "env": [{"name": "A", "value": "1"}]}]}});
+        let whole = |path: &str| whole_field(&object, path).map(Value::Object);
+        assert_eq!(
+            whole("/spec/strategy/rollingUpdate"),
+            Some(json!({"f:spec": {"f:strategy": {"f:rollingUpdate": {".": {}}}}}))
+        );
+        assert_eq!(
+            whole("/spec/ports/port=80"),
+            Some(json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}}}}}))
+        );
+        assert_eq!(
+            whole("/spec/containers/name=a~1b/env/name=A/value"),
+            Some(
+                json!({"f:spec": {"f:containers": {"k:{\"name\":\"a/b\"}": {"f:env": {"k:{\"name\":\"A\"}": {"f:value": {".": {}}}}}}}})
+            )
+        );
+        assert_eq!(whole("/spec/none"), None);
     }
 
     #[test]

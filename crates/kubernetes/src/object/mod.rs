@@ -1,6 +1,8 @@
 //! The objects: their names, reading them, their fields and managers, their records.
 
+pub(super) mod blocking_fields;
 pub(super) mod completed_jobs;
+pub(super) mod controller_values;
 pub(super) mod crd_validation;
 pub(super) mod drift_author;
 pub(super) mod fetch;
@@ -16,4 +18,5 @@ pub(super) mod precondition;
 pub(super) mod refused_fields;
 pub(super) mod related_fetch;
 pub(super) mod secret_references;
+pub(super) mod server_merge;
 pub(super) mod volume_expansion;

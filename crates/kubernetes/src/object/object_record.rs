@@ -111,6 +111,8 @@ pub(crate) struct PreparedWrite {
     pub precondition: Option<Precondition>,
     /// Fields of managers that update, which become ours with the write; as in `managedFields`.
     pub claim: Map<String, Value>,
+    /// The paths of fields outside the Spec that the write removes, because the server refuses the Spec beside them.
+    pub blocking: Vec<String>,
     /// The volume claims that grow before the object is recreated.
     pub expansion: Option<Expansion>,
     /// The UID of an object that is being deleted: the write waits until it is gone.

@@ -14,7 +14,7 @@ use super::super::{
         error_classify,
         options::Conflicts,
     },
-    object::object_ref::ObjectRef,
+    object::{blocking_fields::BlockingField, object_ref::ObjectRef},
 };
 use konverge_base::{
     model::built_in_groups,
@@ -101,6 +101,18 @@ pub(crate) struct DryRunAnswer {
     pub body: Value,
     /// Notes for the reader.
     pub notes: Vec<String>,
+    /// The fields outside the Spec that go with it, because the server refuses it beside them.
+    pub blocking: Vec<BlockingField>,
+}
+
+/// A request that the server refused, as it would be sent by an apply.
+#[derive(Debug)]
+pub(crate) struct RefusedDryRun {
+    pub error: ApiError,
+    /// As in [`DryRunAnswer`].
+    pub force: bool,
+    pub body: Value,
+    pub notes: Vec<String>,
 }
 
 /// Why a dry-run failed.
@@ -109,7 +121,7 @@ pub(crate) enum DryRunRefusal {
     /// Fields that others own, and the policy is stop: (path, owner).
     Conflicts(Vec<(String, String)>),
     /// Any other error.
-    Api(ApiError),
+    Api(Box<RefusedDryRun>),
 }
 
 /// What decides about fields that others own.
@@ -147,13 +159,19 @@ pub(crate) async fn ask(
                 force: ownership.adopting,
                 body,
                 notes: Vec::new(),
+                blocking: Vec::new(),
             });
         }
         Err(error) => error,
     };
     let conflicts: Vec<StatusCause> = error.conflicts().into_iter().cloned().collect();
     if conflicts.is_empty() {
-        return Err(DryRunRefusal::Api(error));
+        return Err(DryRunRefusal::Api(Box::new(RefusedDryRun {
+            error,
+            force: ownership.adopting,
+            body,
+            notes: Vec::new(),
+        })));
     }
     let mut stopped = Vec::new();
     let mut notes = Vec::new();
@@ -186,17 +204,22 @@ pub(crate) async fn ask(
         return Err(DryRunRefusal::Conflicts(stopped));
     }
     notes.sort();
-    let answer = cluster
-        .api
-        .call(&request_as(ownership.manager, of, name, &body, true, true))
-        .await
-        .map_err(DryRunRefusal::Api)?;
-    Ok(DryRunAnswer {
-        answer,
-        force: true,
-        body,
-        notes,
-    })
+    let request = request_as(ownership.manager, of, name, &body, true, true);
+    match cluster.api.call(&request).await {
+        Ok(answer) => Ok(DryRunAnswer {
+            answer,
+            force: true,
+            body,
+            notes,
+            blocking: Vec::new(),
+        }),
+        Err(error) => Err(DryRunRefusal::Api(Box::new(RefusedDryRun {
+            error,
+            force: true,
+            body,
+            notes,
+        }))),
+    }
 }
 
 /// The manager in `conflict with "NAME" using …`, with its subresource.

@@ -12,7 +12,7 @@ use crate::{
     OWNER, PROTECT,
     api::{clusters::Kubernetes, error::ApiError, error_classify, noop_guard::Guard},
     object::{
-        completed_jobs,
+        completed_jobs, controller_values,
         crd_validation::Definition,
         noop_detection::AppliedFingerprint,
         object_diff,
@@ -207,6 +207,10 @@ impl ObjectPlanner<'_> {
                     .to_owned(),
             );
         }
+        let changes = draft.action != Action::Unchanged;
+        let rules = item.desired.as_ref().filter(|_| changes);
+        let rules = rules.and_then(|desired| controller_values::aggregated_rules(&desired.attributes));
+        draft.notes.extend(rules.map(|rules| rules.note()));
         draft.notes.dedup();
         public.notes = draft
             .notes
@@ -302,6 +306,7 @@ pub(super) fn sent(mut body: Map<String, Value>, owner: &str) -> Map<String, Val
         object_ref::string_data_to_data(&mut body);
     }
     object_diff::strip_server_side(&mut body);
+    controller_values::give_up_aggregated_rules(&mut body);
     with_owner(body, owner)
 }
 

@@ -1,10 +1,12 @@
 //! Decides the action of one item from the recorded, the desired and the live object.
 
+mod asked;
 mod create;
 mod hook;
 mod planned_kinds;
 mod replace;
 mod server_generated;
+mod unblock;
 mod update;
 
 use serde_json::Value;

@@ -11,6 +11,7 @@ use crate::{
     FIELD_MANAGER, OWNER,
     api::{cluster::Cluster, discovery::ResourceType, json_ref::JsonRef, noop_guard::Guard},
     object::{
+        controller_values,
         crd_validation::Check,
         noop_detection::{self, AppliedFingerprint},
         object_record::ObjectRecord,
@@ -195,10 +196,12 @@ impl ObjectPlanner<'_> {
         let had_annotations = object_ref::has_annotations(&desired.attributes);
         let as_recorded = *prior.attributes == desired.attributes && self.scope.ignore.is_empty();
         let mut body = self.sent(std::mem::take(&mut desired.attributes));
-        let sent = if self.scope.ignore.is_empty() {
+        let sent = if self.scope.ignore.is_empty() && !controller_values::may_be_filled(&body) {
             Cow::Borrowed(&body)
         } else {
-            Cow::Owned(self.keep_ignored_paths(body.clone(), &raw.read(&subject.cluster)?))
+            let live = raw.read(&subject.cluster)?;
+            let (sent, _) = controller_values::give_up_filled(body.clone(), &live, FIELD_MANAGER);
+            Cow::Owned(self.keep_ignored_paths(sent, &live))
         };
         let (secrets, places) = (&self.runtime.secrets, &subject.places);
         let holds = noop_detection::structural(&sent, &live) || {

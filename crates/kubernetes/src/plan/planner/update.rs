@@ -7,8 +7,10 @@ use serde_json::{Map, Value};
 
 use super::{
     super::object_planner::{DraftPlan, ObjectPlanner, unchanged, with_owner},
+    asked::{Asked, conflict},
     planned_kinds::is_of_schema,
     server_generated::{self, after_update},
+    unblock::Unblocked,
 };
 use crate::{
     OWNER,
@@ -17,9 +19,10 @@ use crate::{
         discovery::ResourceType,
         error::ApiError,
         error_classify::{self, RefusalCause},
-        noop_guard::Guard,
     },
     object::{
+        blocking_fields::{self, BlockingField, Holder},
+        controller_values::{self, ControllerValue},
         crd_validation::Definition,
         drift_author,
         field_leftovers::{self, Leftover},
@@ -39,7 +42,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         diff, masked_value,
-        plan::{Action, FieldChange, Validation},
+        plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
     secrets::mask_object_at,
 };
@@ -52,8 +55,23 @@ impl ObjectPlanner<'_> {
         subject: &PlanItem,
         live: &Value,
     ) -> Result<DraftPlan, UserError> {
-        let owner = self.owner(item, live);
-        let body = self.keep_ignored_paths(self.body(item, owner), live);
+        let body = self.body(item, self.owner(item, live));
+        let manager = self.runtime.options.field_manager;
+        let (body, given_up) = controller_values::give_up_filled(body, live, manager);
+        let body = self.keep_ignored_paths(body, live);
+        let mut draft = self.update_to(item, subject, live, body).await?;
+        draft.notes.extend(given_up.iter().map(ControllerValue::note));
+        Ok(draft)
+    }
+
+    /// The plan of an object that becomes what is sent.
+    async fn update_to(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        live: &Value,
+        body: Map<String, Value>,
+    ) -> Result<DraftPlan, UserError> {
         let definition = self.plan_planned_kind(subject, &body, Some(live))?;
         if body.values().any(masked_value::holds_unknown) {
             return Ok(self.plan_without_server(item, subject, &body, live));
@@ -79,26 +97,51 @@ impl ObjectPlanner<'_> {
         };
         let sent = self.without_scaled(&body, live);
         let asked = dry_run::ask(&subject.cluster, of, &subject.name, sent, &ownership, &item.needs);
-        match asked.await {
+        let answered = asked.await;
+        let asked = Asked {
+            item,
+            subject,
+            of,
+            guard,
+            live,
+            body: &body,
+            prior: prior.as_ref(),
+            adopting,
+        };
+        let refused = match answered {
             Ok(answered) => {
-                let asked = Asked {
-                    item,
-                    subject,
-                    of,
-                    guard,
-                    live,
-                    body: &body,
-                    prior: prior.as_ref(),
-                    adopting,
-                };
-                self.use_dry_run(asked, definition, answered).await
+                let answered = self.without_rekeyed(&asked, answered).await?;
+                return self.use_dry_run(asked, definition, answered).await;
             }
-            Err(DryRunRefusal::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
-            Err(DryRunRefusal::Api(error)) => {
-                self.use_refusal(item, subject, &body, live, definition, &error)
-                    .await
+            Err(DryRunRefusal::Conflicts(conflicts)) => {
+                return self.compared(&asked, conflict(subject, &conflicts));
             }
+            Err(DryRunRefusal::Api(refused)) => refused,
+        };
+        let error = match error_classify::cause(&refused.error) {
+            RefusalCause::Invalid => match self.unblock(&asked, *refused).await {
+                Ok(Unblocked::Accepted(answered)) => {
+                    return self.use_dry_run(asked, definition, *answered).await;
+                }
+                Ok(Unblocked::Refused(error)) => error,
+                Err(failure) => return self.compared(&asked, failure),
+            },
+            _ => refused.error,
+        };
+        self.use_refusal(asked, definition, &error).await
+    }
+
+    /// The comparison of an object that the server does not let us change: a drift check says how it differs. Every
+    /// other plan fails.
+    fn compared(&self, asked: &Asked<'_>, failure: UserError) -> Result<DraftPlan, UserError> {
+        if !self.scope.only_compares {
+            return Err(failure);
         }
+        let mut draft = self.plan_without_server(asked.item, asked.subject, asked.body, asked.live);
+        draft
+            .notes
+            .push(format!("it cannot be restored as it is: {failure}"));
+        Ok(draft)
     }
 
     /// The plan by what the server made of the object.
@@ -132,7 +175,7 @@ impl ObjectPlanner<'_> {
             places: &subject.places,
             manager: self.runtime.options.field_manager,
         };
-        let changes = self.changes(&sides);
+        let changes = blamed(self.changes(&sides), &sides, &answered.blocking);
         let blame = drift_author::blame_notes(live, &changes, self.runtime.options.field_manager);
         let unchanged = changes.is_empty() && !asked.adopting && transfer.is_settled();
         let mut draft = match definition.filter(|_| !unchanged) {
@@ -148,7 +191,7 @@ impl ObjectPlanner<'_> {
                     shown: &shown,
                     ..sides
                 };
-                let changes = self.changes(&sides);
+                let changes = blamed(self.changes(&sides), &sides, &answered.blocking);
                 let mut draft = self.use_answer(&asked, &sides, changes, transfer, &answered);
                 self.validated_by(definition, &mut draft);
                 draft.provisional = true;
@@ -162,13 +205,17 @@ impl ObjectPlanner<'_> {
     /// The plan of an object that the server refused in the dry run.
     async fn use_refusal(
         &self,
-        item: &Item,
-        subject: &PlanItem,
-        body: &Map<String, Value>,
-        live: &Value,
+        asked: Asked<'_>,
         definition: Option<&Definition>,
         error: &ApiError,
     ) -> Result<DraftPlan, UserError> {
+        let Asked {
+            item,
+            subject,
+            body,
+            live,
+            ..
+        } = asked;
         match (error_classify::cause(error), definition) {
             (_, Some(definition)) if is_of_schema(error) => {
                 Ok(self.update_later(item, subject, definition, body, live))
@@ -179,10 +226,16 @@ impl ObjectPlanner<'_> {
                 draft.notes.push(format!("not checked by the server: {error}"));
                 Ok(draft)
             }
-            _ => match self.lifted_by(item, error) {
+            (cause, _) => match self.lifted_by(item, error) {
                 none if none.is_empty() => {
                     let sent = Value::Object(body.clone());
-                    Err(subject.refusal_of(error, &sent, Some(live)))
+                    let failure = subject.refusal_of(error, &sent, Some(live));
+                    match cause {
+                        RefusalCause::Invalid | RefusalCause::Denied | RefusalCause::Quota => {
+                            self.compared(&asked, failure)
+                        }
+                        _ => Err(failure),
+                    }
                 }
                 lifted_by => {
                     let mut draft = self.plan_without_server(item, subject, body, live);
@@ -321,12 +374,9 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    fn is_ignored(&self, path: &str) -> bool {
-        let within = |ignored: &String| {
-            path.strip_prefix(ignored.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        self.scope.ignore.iter().any(within)
+    pub(super) fn is_ignored(&self, path: &str) -> bool {
+        let mut ignored = self.scope.ignore.iter();
+        ignored.any(|ignored| blocking_fields::is_within(path, ignored))
     }
 
     fn use_answer(
@@ -359,6 +409,9 @@ impl ObjectPlanner<'_> {
         }
         draft.validated = Validation::Server;
         draft.notes.clone_from(&answered.notes);
+        draft
+            .notes
+            .extend(answered.blocking.iter().map(BlockingField::note));
         if !adopting {
             draft.notes.extend(transfer.notes());
         }
@@ -373,6 +426,7 @@ impl ObjectPlanner<'_> {
             force: answered.force,
             precondition: Some(Precondition::from_object(sides.live)),
             claim: transfer.claim,
+            blocking: answered.blocking.iter().map(|field| field.path.clone()).collect(),
             ..PreparedWrite::default()
         };
         draft
@@ -453,28 +507,22 @@ pub(super) fn shown(foreign: &Value) -> Option<Value> {
     }
 }
 
-/// An existing object whose change the server was asked about.
-struct Asked<'a> {
-    item: &'a Item,
-    subject: &'a PlanItem,
-    of: &'a ResourceType,
-    guard: Guard,
-    live: &'a Value,
-    body: &'a Map<String, Value>,
-    prior: Option<&'a Map<String, Value>>,
-    adopting: bool,
-}
-
-fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {
-    let owned = |(path, owner): &(String, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
-    let fields: Vec<_> = conflicts.iter().map(owned).collect();
-    UserError::new(
-        ErrorKind::Policy,
-        format!(
-            "{}: other field managers own fields that the Spec sets: {}",
-            subject.title(),
-            fields.join(", ")
-        ),
-    )
-    .hint("remove the field from the Spec, or set `apply.conflicts: write` (or `leave`) in `konverge.yaml`")
+/// The changes, where those of fields outside the Spec that are in its way say who wrote them.
+fn blamed(
+    mut changes: Vec<FieldChange>,
+    sides: &DiffSides<'_>,
+    blocking: &[BlockingField],
+) -> Vec<FieldChange> {
+    let by_server = |origin: &ChangeOrigin| matches!(origin, ChangeOrigin::Default | ChangeOrigin::Admission);
+    for change in changes.iter_mut().filter(|change| by_server(&change.origin)) {
+        let field = blocking
+            .iter()
+            .find(|field| blocking_fields::is_within(&change.path, &field.path));
+        change.origin = match field.map(|field| &field.holder) {
+            Some(Holder::Updates(manager)) if sides.prior.is_some() => ChangeOrigin::Manager(manager.clone()),
+            Some(Holder::Updates(_)) => ChangeOrigin::Change,
+            _ => continue,
+        };
+    }
+    changes
 }

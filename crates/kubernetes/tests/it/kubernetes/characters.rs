@@ -40,7 +40,10 @@ fn every_scalar() -> Vec<Map<String, Value>> {
 /// The same data with another beginning of each value.
 fn begun_with(data: &Map<String, Value>, beginning: &str) -> Value {
     let begin = |(key, text): (&String, &Value)| {
-        (key.clone(), json!(format!("{beginning}{}", text.as_str().unwrap())))
+        (
+            key.clone(),
+            json!(format!("{beginning}{}", text.as_str().unwrap())),
+        )
     };
     Value::Object(data.iter().map(begin).collect())
 }
@@ -56,13 +59,20 @@ async fn every_character_is_written_as_it_is() {
         objects.create(&found).await;
         let first = [of("made", begun_with(data, "")), found.clone()];
         stack.apply(&first[..1]).await;
-        let second = [of("made", begun_with(data, "2")), of("found", begun_with(data, ""))];
+        let second = [
+            of("made", begun_with(data, "2")),
+            of("found", begun_with(data, "")),
+        ];
         for wanted in [&first[..1], &second[..]] {
             stack.apply(wanted).await;
             for object in wanted {
                 let live = objects.get(object).await.unwrap();
                 for (key, text) in object["data"].as_object().unwrap() {
-                    assert!(live["data"][key] == *text, "{number} {key}: {}", first_difference(&live["data"][key], text));
+                    assert!(
+                        live["data"][key] == *text,
+                        "{number} {key}: {}",
+                        first_difference(&live["data"][key], text)
+                    );
                 }
             }
             let again = stack.plan_well(wanted).await;
@@ -80,14 +90,31 @@ fn first_difference(found: &Value, wanted: &Value) -> String {
 
 /// The characters that YAML treats specially, and one of each other kind.
 const AWKWARD: [char; 16] = [
-    '\0', '\t', '\n', '"', '\\', '\u{7f}', '\u{80}', '\u{85}', '\u{9f}', '\u{a0}', '\u{2028}', '\u{2029}', '\u{feff}',
-    '\u{fffe}', '\u{ffff}', '\u{1f600}',
+    '\0',
+    '\t',
+    '\n',
+    '"',
+    '\\',
+    '\u{7f}',
+    '\u{80}',
+    '\u{85}',
+    '\u{9f}',
+    '\u{a0}',
+    '\u{2028}',
+    '\u{2029}',
+    '\u{feff}',
+    '\u{fffe}',
+    '\u{ffff}',
+    '\u{1f600}',
 ];
 
 #[tokio::test]
 async fn keys_are_written_as_they_are_too() {
     let cluster = Cluster::shared();
-    let (ns, objects) = (cluster.namespace("awkward-keys").await, Objects::of(cluster).await);
+    let (ns, objects) = (
+        cluster.namespace("awkward-keys").await,
+        Objects::of(cluster).await,
+    );
     let spec = json!({"type": "object", "additionalProperties": {"type": "string"}});
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "words.characters.example.com"},
         "spec": {"group": "characters.example.com", "scope": "Namespaced", "names": {"kind": "Word", "plural": "words", "singular": "word"},
@@ -96,7 +123,10 @@ async fn keys_are_written_as_they_are_too() {
     objects.create_definition(&definition).await;
     let mut stack = TestStack::new("awkward-keys", cluster.kubeconfig());
     let word = |value: &str| {
-        let spec: Map<String, Value> = AWKWARD.iter().map(|c| (format!("a{c} b"), json!(value))).collect();
+        let spec: Map<String, Value> = AWKWARD
+            .iter()
+            .map(|c| (format!("a{c} b"), json!(value)))
+            .collect();
         json!({"apiVersion": "characters.example.com/v1", "kind": "Word", "metadata": {"name": "w", "namespace": ns}, "spec": spec})
     };
     for value in ["1", "2"] {

@@ -1,6 +1,8 @@
 //! The Kubernetes runtime on a real API server.
 
+pub mod blocking_fields;
 pub mod characters;
+pub mod controller_values;
 pub mod custom_resources;
 pub mod definitions;
 pub mod dependent_changes;
@@ -15,6 +17,7 @@ pub mod request_counts;
 pub mod rollout_states;
 pub mod rollouts;
 pub mod schema;
+pub mod shape_pairs;
 pub mod three_way;
 pub mod volume_expansion;
 pub mod watches;

@@ -240,6 +240,7 @@ async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
         pending: Arc::default(),
         hooks: Arc::default(),
         references: StackReferences::default(),
+        only_compares: false,
     };
     let seen = done.kubernetes().await.observe(&scope, &items).await.unwrap();
     assert_eq!(seen[0].health.0, Health::Ready, "{seen:?}");

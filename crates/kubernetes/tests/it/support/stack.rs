@@ -43,6 +43,8 @@ pub struct TestStack {
     pub ignore: Vec<String>,
     /// What hooks may do.
     pub hooks: HookRules,
+    /// Plans are drift checks.
+    pub only_compares: bool,
     /// Requests under way at once, if it is not the usual number.
     pub requests: Option<usize>,
     kubeconfig: PathBuf,
@@ -68,6 +70,7 @@ impl TestStack {
             },
             ignore: Vec::new(),
             hooks: HookRules::default(),
+            only_compares: false,
             requests: None,
             kubeconfig,
         }
@@ -126,6 +129,7 @@ impl TestStack {
             hooks: self.hooks.clone(),
             references: StackReferences::default(),
             secrets: &self.secrets,
+            only_compares: self.only_compares,
         })
         .await?
         .without_other_stacks()

@@ -1,0 +1,402 @@
+//! Fields outside the Spec that keep the server from accepting it: the old branch of a one-of, or an item of a list
+//! whose key somebody changed. An apply leaves them, because it removes only what its manager has applied before. This
+//! module finds them by the fields that the server names in its refusal.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::managed_fields;
+use konverge_base::model::{diff, masked_value::join_path};
+
+/// A field outside the Spec beside which the server refuses the Spec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlockingField {
+    /// As in a plan.
+    pub path: String,
+    /// Who has it.
+    pub holder: Holder,
+}
+
+/// Who owns a field, or something below it, besides us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// Nobody: the server has filled it in.
+    Server,
+    /// A manager that updated the object.
+    Updates(String),
+    /// A manager that applies it, or a controller that writes a subresource: it is never taken.
+    Applies(String),
+}
+
+impl BlockingField {
+    /// The field at a path of the live object, seen by a manager that applies.
+    pub(crate) fn new(live: &Value, path: &str, manager: &str) -> Self {
+        let mut holder = Holder::Server;
+        for entry in managed_fields::entries(live) {
+            let is_ours = entry.manager == manager && !entry.is_update();
+            if is_ours || managed_fields::fields_below(entry.fields, live, path).is_none() {
+                continue;
+            }
+            if !entry.is_update() {
+                holder = Holder::Applies(entry.manager.to_owned());
+                break;
+            }
+            holder = Holder::Updates(entry.manager.to_owned());
+        }
+        Self {
+            path: path.to_owned(),
+            holder,
+        }
+    }
+
+    /// A note for the reader.
+    pub(crate) fn note(&self) -> String {
+        let whose = match &self.holder {
+            Holder::Server => "which the server filled in".to_owned(),
+            Holder::Updates(manager) | Holder::Applies(manager) => {
+                format!("which `{}` wrote", manager.escape_debug())
+            }
+        };
+        format!(
+            "removes `{}`, {whose}: the server does not accept the Spec beside it",
+            self.path
+        )
+    }
+}
+
+/// Returns true if a path is that of a field, or below it.
+pub(crate) fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns the paths of live fields outside the Spec that may be the cause of a refusal which names these fields.
+///
+/// That is the named field itself, what stands beside it or in it, and the items of the lists on the way to it: the
+/// index in a name counts items of an object that only the server knows.
+pub(crate) fn suspects<'f>(
+    fields: impl Iterator<Item = &'f str>,
+    live: &Value,
+    desired: &Value,
+) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for field in fields {
+        collect(live, desired, "", &steps(field), "", &mut found);
+    }
+    found.retain(|path| {
+        !["/metadata", "/status"]
+            .iter()
+            .any(|above| is_within(path, above))
+    });
+    let all = found.clone();
+    found.retain(|path| !all.iter().any(|above| above != path && is_within(path, above)));
+    found
+}
+
+/// Returns the live items whose key somebody has changed: updating managers own them, and each is like an item that the
+/// last apply wrote, that the Spec still has, and that is gone. Beside some of them the server would accept the Spec,
+/// and both would be there.
+pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &str) -> Vec<BlockingField> {
+    let mut found = Vec::new();
+    collect_rekeyed(prior, desired, live, Place { list: "", path: "" }, &mut found);
+    let fields = found.iter().map(|path| BlockingField::new(live, path, manager));
+    fields
+        .filter(|field| matches!(field.holder, Holder::Updates(_)))
+        .collect()
+}
+
+/// Where a value is: the name of the list that it may be, and its path.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    list: &'a str,
+    path: &'a str,
+}
+
+fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, found: &mut Vec<String>) {
+    match (prior, desired, live) {
+        (Value::Object(prior), Value::Object(desired), Value::Object(live)) => {
+            for (name, wanted) in desired {
+                if let (Some(prior), Some(live)) = (prior.get(name), live.get(name)) {
+                    let path = &join_path(at.path, name);
+                    collect_rekeyed(prior, wanted, live, Place { list: name, path }, found);
+                }
+            }
+        }
+        (Value::Array(prior), Value::Array(desired), Value::Array(live)) => {
+            let keys = diff::list_keys(at.list, live, desired);
+            let Some(keys) = keys.filter(|_| diff::is_merged_list(at.list)) else {
+                return;
+            };
+            let find = |items: &'_ [Value], item: &Value| {
+                let label = diff::label(item, &keys);
+                items.iter().position(|other| diff::label(other, &keys) == label)
+            };
+            let mut gone: Vec<&Value> = Vec::new();
+            for wanted in desired {
+                match (find(prior, wanted), find(live, wanted)) {
+                    (Some(before), Some(now)) => {
+                        let path = &join_path(at.path, &diff::label(wanted, &keys));
+                        collect_rekeyed(
+                            &prior[before],
+                            wanted,
+                            &live[now],
+                            Place { list: "", path },
+                            found,
+                        );
+                    }
+                    (Some(_), None) => gone.push(wanted),
+                    (None, _) => {}
+                }
+            }
+            for item in live
+                .iter()
+                .filter(|item| find(desired, item).is_none() && find(prior, item).is_none())
+            {
+                if let Some(place) = gone.iter().position(|wanted| holds_besides(item, wanted, &keys)) {
+                    gone.remove(place);
+                    found.push(join_path(at.path, &diff::label(item, &keys)));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns true if an item has everything that is wanted but for its keys.
+fn holds_besides(item: &Value, wanted: &Value, keys: &[&str]) -> bool {
+    let (Some(item), Some(wanted)) = (item.as_object(), wanted.as_object()) else {
+        return false;
+    };
+    let mut others = wanted.iter().filter(|(name, _)| !keys.contains(&name.as_str()));
+    others.all(|(name, wanted)| item.get(name).is_some_and(|found| holds(found, wanted)))
+}
+
+fn holds(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, wanted)| found.get(name).is_some_and(|found| holds(found, wanted))),
+        (Value::Array(found), Value::Array(wanted)) => {
+            found.len() == wanted.len()
+                && found
+                    .iter()
+                    .zip(wanted)
+                    .all(|(found, wanted)| holds(found, wanted))
+        }
+        _ => diff::same(found, wanted),
+    }
+}
+
+/// A step on the way to a field.
+#[derive(Debug, PartialEq)]
+enum Step {
+    Name(String),
+    Item,
+}
+
+/// The steps of a field such as `spec.containers[0].image` or `data[a.b]`.
+fn steps(field: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut rest = field;
+    while !rest.is_empty() {
+        if let Some((inside, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            steps.push(match inside.parse::<usize>() {
+                Ok(_) => Step::Item,
+                Err(_) => Step::Name(inside.to_owned()),
+            });
+            rest = after;
+            continue;
+        }
+        let tail = rest.strip_prefix('.').unwrap_or(rest);
+        let end = tail.find(['.', '[']).unwrap_or(tail.len());
+        if end == 0 {
+            return Vec::new();
+        }
+        steps.push(Step::Name(tail[..end].to_owned()));
+        rest = &tail[end..];
+    }
+    steps
+}
+
+fn collect(
+    live: &Value,
+    desired: &Value,
+    list: &str,
+    steps: &[Step],
+    path: &str,
+    found: &mut BTreeSet<String>,
+) {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => {
+            let [Step::Name(name), rest @ ..] = steps else {
+                return beside(live, desired, path, found);
+            };
+            match (live.get(name), desired.get(name)) {
+                (Some(_), None) => drop(found.insert(join_path(path, name))),
+                (Some(below), Some(wanted)) => {
+                    collect(below, wanted, name, rest, &join_path(path, name), found);
+                    if rest.is_empty() {
+                        beside(live, desired, path, found);
+                    }
+                }
+                (None, Some(_)) => beside(live, desired, path, found),
+                (None, None) => {}
+            }
+        }
+        (Value::Array(live), Value::Array(desired)) => {
+            let Some(keys) = diff::list_keys(list, live, desired) else {
+                return;
+            };
+            for item in live {
+                let label = diff::label(item, &keys);
+                let below = join_path(path, &label);
+                match (
+                    desired.iter().find(|wanted| diff::label(wanted, &keys) == label),
+                    steps,
+                ) {
+                    (None, _) => drop(found.insert(below)),
+                    (Some(wanted), [Step::Item, rest @ ..]) => collect(item, wanted, "", rest, &below, found),
+                    (Some(_), _) => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Adds what a live map has and the desired one does not.
+fn beside(live: &Map<String, Value>, desired: &Map<String, Value>, path: &str, found: &mut BTreeSet<String>) {
+    let others = live.keys().filter(|key| !desired.contains_key(*key));
+    found.extend(others.map(|key| join_path(path, key)));
+}
+
+/// Removes the value at a path of a plan, a member or an item; a missing value is not an error.
+pub(crate) fn remove(object: &mut Value, path: &str) {
+    let Some((first, rest)) = path
+        .strip_prefix('/')
+        .map(|path| path.split_once('/').unwrap_or((path, "")))
+    else {
+        return;
+    };
+    let name = first.replace("~1", "/").replace("~0", "~");
+    match object {
+        Value::Object(map) if rest.is_empty() => drop(map.shift_remove(&name)),
+        Value::Array(items) if rest.is_empty() => items.retain(|item| !diff::is_item(item, &name)),
+        Value::Object(map) => {
+            if let Some(below) = map.get_mut(&name) {
+                remove(below, &format!("/{rest}"));
+            }
+        }
+        Value::Array(items) => {
+            if let Some(below) = items.iter_mut().find(|item| diff::is_item(item, &name)) {
+                remove(below, &format!("/{rest}"));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn found(fields: &[&str], live: Value, desired: Value) -> Vec<String> {
+        suspects(fields.iter().copied(), &live, &desired)
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn a_field_that_is_named_and_not_wanted_is_suspected() {
+        let live = json!({"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
+        let desired = json!({"spec": {"strategy": {"type": "Recreate"}}});
+        assert_eq!(
+            found(&["spec.strategy.rollingUpdate"], live, desired),
+            ["/spec/strategy/rollingUpdate"]
+        );
+    }
+
+    #[test]
+    fn what_stands_beside_a_wanted_branch_is_suspected() {
+        let env = |one: Value| json!({"spec": {"containers": [{"name": "a"}, {"name": "b", "env": [one]}]}});
+        let live = env(json!({"name": "A", "value": "1"}));
+        let desired = env(json!({"name": "A", "valueFrom": {"secretKeyRef": {}}}));
+        assert_eq!(
+            found(&["spec.containers[1].env[0].valueFrom"], live, desired),
+            ["/spec/containers/name=b/env/name=A/value"]
+        );
+        let live = json!({"spec": {"minAvailable": 1, "selector": {}}});
+        let desired = json!({"spec": {"maxUnavailable": 1, "selector": {}}});
+        assert_eq!(found(&["spec"], live, desired), ["/spec/minAvailable"]);
+    }
+
+    #[test]
+    fn items_with_other_keys_are_suspected() {
+        let live = json!({"spec": {"ports": [{"name": "web", "port": 8181, "protocol": "TCP"}, {"name": "dns", "port": 53, "protocol": "UDP"}]}});
+        let desired = json!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}});
+        assert_eq!(
+            found(&["spec.ports[1].name"], live, desired),
+            ["/spec/ports/port=8181"]
+        );
+    }
+
+    #[test]
+    fn who_has_a_field_is_read_from_the_managed_fields() {
+        let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "fieldsV1": fields});
+        let port = |number: u32| json!({"f:spec": {"f:ports": {format!("k:{{\"port\":{number},\"protocol\":\"TCP\"}}"): {".": {}, "f:port": {}}}}});
+        let live = json!({"metadata": {"managedFields": [
+                entry("konverge", "Apply", port(80)), entry("kubectl-patch", "Update", port(81)), entry("flux", "Apply", port(82))]},
+            "spec": {"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP"}, {"port": 82, "protocol": "TCP"}]}});
+        let holder = |path: &str| BlockingField::new(&live, path, "konverge").holder;
+        assert_eq!(holder("/spec/type"), Holder::Server);
+        assert_eq!(holder("/spec/ports/port=80"), Holder::Server);
+        assert_eq!(
+            holder("/spec/ports/port=81"),
+            Holder::Updates("kubectl-patch".to_owned())
+        );
+        assert_eq!(holder("/spec/ports/port=82"), Holder::Applies("flux".to_owned()));
+    }
+
+    #[test]
+    fn an_item_with_another_key_that_is_like_a_lost_one_is_found() {
+        let pod = |containers: Value| json!({"spec": {"containers": containers}});
+        let wanted = pod(
+            json!([{"name": "a", "image": "x", "ports": [{"containerPort": 80}]}, {"name": "b", "image": "y"}]),
+        );
+        let entry = |containers: Value| json!([{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:containers": containers}}}]);
+        let mut live = pod(
+            json!([{"name": "a", "image": "x", "ports": [{"containerPort": 81, "protocol": "TCP"}]}, {"name": "c", "image": "y", "stdin": false},
+            {"name": "side", "image": "z"}]),
+        );
+        let port = json!({"f:ports": {"k:{\"containerPort\":81,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}}});
+        live["metadata"]["managedFields"] = entry(
+            json!({"k:{\"name\":\"a\"}": port, "k:{\"name\":\"c\"}": {".": {}}, "k:{\"name\":\"side\"}": {".": {}}}),
+        );
+        let found = rekeyed(&wanted, &wanted, &live, "konverge");
+        let paths: Vec<_> = found.iter().map(|field| field.path.as_str()).collect();
+        assert_eq!(
+            paths,
+            [
+                "/spec/containers/name=a/ports/containerPort=81",
+                "/spec/containers/name=c"
+            ]
+        );
+        assert_eq!(rekeyed(&pod(json!([])), &wanted, &live, "konverge"), []);
+    }
+
+    #[test]
+    fn members_and_items_are_removed() {
+        let mut object = json!({"spec": {"ports": [{"port": 1}, {"port": 2, "name": "x"}], "type": "y"}});
+        for path in [
+            "/spec/ports/port=1",
+            "/spec/ports/port=2/name",
+            "/spec/type",
+            "/none/of/it",
+        ] {
+            remove(&mut object, path);
+        }
+        assert_eq!(object, json!({"spec": {"ports": [{"port": 2}]}}));
+    }
+}

@@ -1,0 +1,246 @@
+//! Values of a desired object that a controller of the cluster fills in: it and an apply would fight over them. The list
+//! is closed, and each value has a condition that shows the controller.
+
+use serde_json::{Map, Value};
+
+use super::{managed_fields, managed_fields::FieldsEntry, object_diff, object_ref};
+use konverge_base::model::{diff, masked_value::join_path};
+
+/// A value that is left to a controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ControllerValue {
+    path: String,
+    /// Its field manager; `None` for the aggregation of roles, which is the server's own.
+    manager: Option<String>,
+}
+
+impl ControllerValue {
+    /// A note for the reader.
+    pub(crate) fn note(&self) -> String {
+        match &self.manager {
+            None => format!(
+                "`{}` is left to the cluster, which fills it by `aggregationRule`",
+                self.path
+            ),
+            Some(manager) => format!(
+                "`{}` is left to `{}`, which fills it",
+                self.path,
+                manager.escape_debug()
+            ),
+        }
+    }
+}
+
+/// Removes the rules of a role that aggregates others.
+pub(crate) fn give_up_aggregated_rules(object: &mut Map<String, Value>) {
+    if aggregated_rules(object).is_some() {
+        object.shift_remove("rules");
+    }
+}
+
+/// The rules of a role that aggregates others.
+pub(crate) fn aggregated_rules(object: &Map<String, Value>) -> Option<ControllerValue> {
+    if group_and_kind(object) != ("rbac.authorization.k8s.io", "ClusterRole") {
+        return None;
+    }
+    let selectors = object.get("aggregationRule")?.get("clusterRoleSelectors")?;
+    if selectors.as_array().is_none_or(Vec::is_empty) {
+        return None;
+    }
+    object.get("rules")?;
+    Some(ControllerValue {
+        path: "/rules".to_owned(),
+        manager: None,
+    })
+}
+
+/// Removes values that the Spec leaves empty and that a controller has filled in the live object.
+pub(crate) fn give_up_filled(
+    object: Map<String, Value>,
+    live: &Value,
+    manager: &str,
+) -> (Map<String, Value>, Vec<ControllerValue>) {
+    let places = fillable(&object);
+    if places.is_empty() {
+        return (object, Vec::new());
+    }
+    let mut object = Value::Object(object);
+    let mut given_up = Vec::new();
+    for place in places {
+        let is_filled = diff::at(live, &place).is_some_and(|found| !is_empty(found));
+        let Some(controller) = controller(live, &place, manager).filter(|_| is_filled) else {
+            continue;
+        };
+        if let Some((map, key)) = object_diff::member(&mut object, &place) {
+            map.shift_remove(&key);
+        }
+        given_up.push(ControllerValue {
+            path: place,
+            manager: Some(controller.to_owned()),
+        });
+    }
+    match object {
+        Value::Object(object) => (object, given_up),
+        _ => (Map::new(), given_up),
+    }
+}
+
+/// Returns true if [`give_up_filled`] may remove something.
+pub(crate) fn may_be_filled(object: &Map<String, Value>) -> bool {
+    !fillable(object).is_empty()
+}
+
+/// The paths of the empty values of an object that a controller may fill.
+fn fillable(object: &Map<String, Value>) -> Vec<String> {
+    let bundle = |around: &str| format!("{around}/caBundle");
+    let places = match group_and_kind(object) {
+        ("", "ServiceAccount") => vec!["/imagePullSecrets".to_owned()],
+        ("apiregistration.k8s.io", "APIService") => vec![bundle("/spec")],
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            vec![bundle("/spec/conversion/webhook/clientConfig")]
+        }
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+        ) => {
+            let webhooks = object
+                .get("webhooks")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
+            let item = |webhook: &Value| join_path("/webhooks", &diff::label(webhook, &["name"]));
+            webhooks
+                .map(|webhook| bundle(&format!("{}/clientConfig", item(webhook))))
+                .collect()
+        }
+        _ => return Vec::new(),
+    };
+    let is_fillable = |place: &String| {
+        let (first, rest) = place[1..].split_once('/').unwrap_or((&place[1..], ""));
+        let rest = if rest.is_empty() {
+            String::new()
+        } else {
+            format!("/{rest}")
+        };
+        object
+            .get(first)
+            .and_then(|value| diff::at(value, &rest))
+            .is_some_and(is_empty)
+    };
+    places.into_iter().filter(is_fillable).collect()
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// The controller that has written a value: neither we, nor somebody with `kubectl`, nor who wrote what is around it.
+fn controller<'l>(live: &'l Value, path: &str, manager: &str) -> Option<&'l str> {
+    let has = |entry: &FieldsEntry<'_>, path: &str| {
+        managed_fields::fields_below(entry.fields, live, path).is_some()
+    };
+    let mut owners: Vec<_> = managed_fields::entries(live)
+        .filter(|entry| has(entry, path))
+        .collect();
+    if owners.iter().any(|entry| entry.manager == manager) {
+        return None;
+    }
+    let around = path.rsplit_once('/').map_or("", |(around, _)| around);
+    let by_author: &[String] = &if around.is_empty() {
+        vec!["/metadata/labels".to_owned()]
+    } else {
+        vec![format!("{around}/service"), format!("{around}/url")]
+    };
+    owners.retain(|entry| {
+        !entry.manager.starts_with("kubectl") && !by_author.iter().any(|path| has(entry, path))
+    });
+    owners.first().map(|entry| entry.manager)
+}
+
+fn group_and_kind(object: &Map<String, Value>) -> (&str, &str) {
+    let version = object_ref::text(object, "apiVersion");
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    (group, object_ref::text(object, "kind"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn only_a_role_that_aggregates_gives_up_its_rules() {
+        let role = |api_version: &str, rule: Value| {
+            let mut role = map(
+                json!({"apiVersion": api_version, "kind": "ClusterRole", "aggregationRule": rule, "rules": []}),
+            );
+            give_up_aggregated_rules(&mut role);
+            !role.contains_key("rules")
+        };
+        let rule = json!({"clusterRoleSelectors": [{"matchLabels": {"x": "1"}}]});
+        assert!(role("rbac.authorization.k8s.io/v1", rule.clone()));
+        assert!(!role("rbac.authorization.k8s.io/v1", Value::Null));
+        assert!(!role(
+            "rbac.authorization.k8s.io/v1",
+            json!({"clusterRoleSelectors": []})
+        ));
+        assert!(!role("example.com/v1", rule));
+    }
+
+    fn webhooks(bundle: &str) -> Value {
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "w"},
+            "webhooks": [{"name": "a.b", "clientConfig": {"caBundle": bundle, "service": {"name": "s"}}}]})
+    }
+
+    #[test]
+    fn an_empty_bundle_that_an_injector_filled_is_its_own() {
+        let written = |manager: &str, fields: Value| {
+            let mut live = webhooks("Q0E=");
+            let fields = json!({"f:webhooks": {"k:{\"name\":\"a.b\"}": {"f:clientConfig": fields}}});
+            live["metadata"]["managedFields"] =
+                json!([{"manager": manager, "operation": "Update", "fieldsV1": fields}]);
+            live
+        };
+        let bundle = json!({"f:caBundle": {}});
+        let given_up = |wanted: &str, live: &Value| give_up_filled(map(webhooks(wanted)), live, "konverge");
+        let (sent, values) = given_up("", &written("cainjector", bundle.clone()));
+        assert_eq!(
+            values[0].note(),
+            "`/webhooks/name=a.b/clientConfig/caBundle` is left to `cainjector`, which fills it"
+        );
+        assert_eq!(
+            sent["webhooks"][0]["clientConfig"],
+            json!({"service": {"name": "s"}})
+        );
+        for (wanted, live) in [
+            ("Q0I=", written("cainjector", bundle.clone())),
+            ("", written("kubectl-edit", bundle.clone())),
+            ("", written("konverge", bundle.clone())),
+            ("", written("helm", json!({"f:caBundle": {}, "f:service": {}}))),
+        ] {
+            assert_eq!(given_up(wanted, &live), (map(webhooks(wanted)), Vec::new()));
+        }
+    }
+
+    #[test]
+    fn pull_secrets_of_another_kind_mean_what_they_say() {
+        let account = |kind: &str, secrets: Value| json!({"apiVersion": "v1", "kind": kind, "imagePullSecrets": secrets});
+        let mut live = account("ServiceAccount", json!([{"name": "registry"}]));
+        live["metadata"] = json!({"managedFields": [{"manager": "pull-secrets", "operation": "Update", "fieldsV1": {"f:imagePullSecrets": {}}}]});
+        let given_up = |kind: &str| {
+            give_up_filled(map(account(kind, json!([]))), &live, "konverge")
+                .1
+                .len()
+        };
+        assert_eq!((given_up("ServiceAccount"), given_up("Other")), (1, 0));
+    }
+}

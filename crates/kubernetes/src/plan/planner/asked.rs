@@ -1,0 +1,36 @@
+//! An existing object whose change the server was asked about.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    api::{discovery::ResourceType, noop_guard::Guard},
+    object::plan_item::PlanItem,
+};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_engine::runtime::Item;
+
+/// An existing object whose change the server was asked about.
+pub(super) struct Asked<'a> {
+    pub item: &'a Item,
+    pub subject: &'a PlanItem,
+    pub of: &'a ResourceType,
+    pub guard: Guard,
+    pub live: &'a Value,
+    pub body: &'a Map<String, Value>,
+    pub prior: Option<&'a Map<String, Value>>,
+    pub adopting: bool,
+}
+
+pub(super) fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {
+    let owned = |(path, owner): &(String, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
+    let fields: Vec<_> = conflicts.iter().map(owned).collect();
+    UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{}: other field managers own fields that the Spec sets: {}",
+            subject.title(),
+            fields.join(", ")
+        ),
+    )
+    .hint("remove the field from the Spec, or set `apply.conflicts: write` (or `leave`) in `konverge.yaml`")
+}

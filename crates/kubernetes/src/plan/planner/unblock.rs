@@ -1,0 +1,246 @@
+//! Plans an object that the server refuses because of fields outside the Spec: they go with the same change.
+//!
+//! The dry run of the apply cannot tell what the object becomes, so the server computes that from one JSON patch, which
+//! removes those fields and sets the Spec. The apply takes them over first: then it removes what it no longer sets.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use serde_json::Value;
+
+use super::{
+    super::object_planner::ObjectPlanner,
+    asked::{Asked, conflict},
+};
+use crate::{
+    api::{
+        client::{ApiAnswer, ApiRequest},
+        error::ApiError,
+        error_classify::{self, RefusalCause},
+        options::Conflicts,
+    },
+    object::{
+        blocking_fields::{self, BlockingField, Holder},
+        managed_fields,
+        plan_item::PlanItem,
+        server_merge,
+    },
+    plan::dry_run::{DryRunAnswer, RefusedDryRun},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::diff,
+};
+
+/// How often the fields that a refusal names are added to those before.
+const ROUNDS: usize = 6;
+/// The most fields that are tried: each costs a request.
+const MOST: usize = 40;
+
+/// The end of the search for blocking fields.
+pub(super) enum Unblocked {
+    /// The server accepts the Spec without them.
+    Accepted(Box<DryRunAnswer>),
+    /// It refuses the Spec in any case.
+    Refused(ApiError),
+}
+
+impl ObjectPlanner<'_> {
+    /// Looks for the fields outside the Spec beside which the server refuses it.
+    ///
+    /// # Errors
+    /// Somebody else applies them, or the policy leaves them to who updated them.
+    pub(super) async fn unblock(
+        &self,
+        asked: &Asked<'_>,
+        refused: RefusedDryRun,
+    ) -> Result<Unblocked, UserError> {
+        let mut error = refused.error.clone();
+        let mut paths = BTreeSet::new();
+        let mut answer = None;
+        for _ in 0..ROUNDS {
+            let suspects = self.suspects(asked, &refused.body, &error);
+            let known = paths.len();
+            paths.extend(suspects);
+            if paths.len() == known || paths.len() > MOST {
+                break;
+            }
+            match self.ask_without(asked, &refused.body, &paths).await {
+                Ok(accepted) => {
+                    answer = Some(accepted);
+                    break;
+                }
+                Err(next) if error_classify::cause(&next) == RefusalCause::Invalid => error = next,
+                Err(next) => return Ok(Unblocked::Refused(next)),
+            }
+        }
+        let Some(mut answer) = answer else {
+            return Ok(Unblocked::Refused(refused.error));
+        };
+        let manager = self.runtime.options.field_manager;
+        let mut fields: Vec<_> = paths
+            .iter()
+            .map(|path| BlockingField::new(asked.live, path, manager))
+            .collect();
+        // What the server accepts beside the Spec stays, first of all what others apply.
+        fields.sort_by_key(|field| match field.holder {
+            Holder::Applies(_) => 0,
+            Holder::Updates(_) => 1,
+            Holder::Server => 2,
+        });
+        for field in &fields {
+            let mut fewer = paths.clone();
+            fewer.remove(&field.path);
+            if !fewer.is_empty()
+                && let Ok(accepted) = self.ask_without(asked, &refused.body, &fewer).await
+            {
+                (paths, answer) = (fewer, accepted);
+            }
+        }
+        fields.retain(|field| paths.contains(&field.path));
+        self.check_allowed(asked, &fields, &refused.error)?;
+        Ok(Unblocked::Accepted(Box::new(DryRunAnswer {
+            answer,
+            force: refused.force,
+            body: refused.body,
+            notes: refused.notes,
+            blocking: fields,
+        })))
+    }
+
+    /// The plan without the items whose key somebody has changed, though the server accepts the Spec beside them.
+    pub(super) async fn without_rekeyed(
+        &self,
+        asked: &Asked<'_>,
+        answered: DryRunAnswer,
+    ) -> Result<DryRunAnswer, UserError> {
+        let restores = matches!(
+            self.runtime.options.conflicts,
+            Conflicts::Restore | Conflicts::Write
+        );
+        let Some(prior) = asked.prior.filter(|_| restores) else {
+            return Ok(answered);
+        };
+        let manager = self.runtime.options.field_manager;
+        let prior = Value::Object(prior.clone());
+        let mut rekeyed = blocking_fields::rekeyed(&prior, &answered.body, asked.live, manager);
+        rekeyed.retain(|field| !self.is_ignored(&field.path));
+        if rekeyed.is_empty() {
+            return Ok(answered);
+        }
+        let paths = rekeyed.iter().map(|field| field.path.clone()).collect();
+        match self.ask_without(asked, &answered.body, &paths).await {
+            Ok(answer) => Ok(DryRunAnswer {
+                answer,
+                blocking: rekeyed,
+                ..answered
+            }),
+            // It is invalid without them: they stay.
+            Err(error) if error.is_code(422) => Ok(answered),
+            Err(error) => Err(asked.subject.refusal(&error)),
+        }
+    }
+
+    fn suspects(&self, asked: &Asked<'_>, body: &Value, error: &ApiError) -> BTreeSet<String> {
+        let Some(status) = error.status().filter(|status| status.code == 422) else {
+            return BTreeSet::new();
+        };
+        let fields = status.causes.iter().map(|cause| cause.field.as_str());
+        let mut suspects = blocking_fields::suspects(fields, asked.live, body);
+        suspects.retain(|path| !self.is_ignored(path));
+        suspects
+    }
+
+    /// Asks the server what the object becomes by the Spec and without these fields.
+    pub(super) async fn ask_without(
+        &self,
+        asked: &Asked<'_>,
+        body: &Value,
+        paths: &BTreeSet<String>,
+    ) -> Result<ApiAnswer, ApiError> {
+        let Asked {
+            subject, of, live, ..
+        } = *asked;
+        let manager = self.runtime.options.field_manager;
+        let mut without = live.clone();
+        for path in paths {
+            blocking_fields::remove(&mut without, path);
+        }
+        let becomes = server_merge::merge(&without, body, manager);
+        let patch = server_merge::patch(live, &becomes);
+        let path = of.object(subject.name.namespace(), &subject.name.name);
+        let mut request = ApiRequest::get(path)
+            .query("dryRun", "All")
+            .query("fieldManager", manager)
+            .query("fieldValidation", "Strict")
+            .body("application/json-patch+json", &patch);
+        request.method = Method::PATCH;
+        let mut answer = subject.cluster.api.call(&request).await?;
+        // Of a patch the server notes an update. What the apply will own shows only after the fields are taken over.
+        let mut entries = live["metadata"]["managedFields"].clone();
+        if let Some(entries) = entries.as_array_mut() {
+            entries.retain(|entry| !managed_fields::is_applied_by(entry, manager));
+        }
+        answer.value["metadata"]["managedFields"] = entries;
+        Ok(answer)
+    }
+
+    /// Checks that the fields may be removed: nobody else applies them, and the policy for conflicts does not leave them
+    /// to those who updated them.
+    fn check_allowed(
+        &self,
+        asked: &Asked<'_>,
+        fields: &[BlockingField],
+        error: &ApiError,
+    ) -> Result<(), UserError> {
+        let applied = fields.iter().find_map(|field| match &field.holder {
+            Holder::Applies(manager) => Some((field.path.as_str(), manager.as_str())),
+            _ => None,
+        });
+        if let Some((path, manager)) = applied {
+            return Err(applied_by(asked.subject, path, manager, error));
+        }
+        let prior = asked.prior.cloned().map(Value::Object);
+        let left: Vec<_> = fields
+            .iter()
+            .filter_map(|field| match &field.holder {
+                Holder::Updates(manager) => Some((field.path.clone(), manager.clone())),
+                _ => None,
+            })
+            .filter(|(path, _)| match self.runtime.options.conflicts {
+                _ if asked.adopting => false,
+                Conflicts::Write => false,
+                Conflicts::Stop | Conflicts::Leave => true,
+                // What it stands in was ours: it is restored.
+                Conflicts::Restore => {
+                    let around = path.rsplit_once('/').map_or("", |(around, _)| around);
+                    prior
+                        .as_ref()
+                        .is_none_or(|prior| diff::at(prior, around).is_none())
+                }
+            })
+            .collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        Err(conflict(asked.subject, &left))
+    }
+}
+
+/// The error that another manager applies what blocks the Spec.
+fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -> UserError {
+    let manager = manager.escape_debug();
+    UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{}: the server refuses the Spec beside `{path}`, which `{manager}` applies: {error}",
+            subject.title()
+        ),
+    )
+    .hint(format!(
+        "what `{manager}` applies is not taken from it: take the object over with its present value in the Spec"
+    ))
+    .hint(format!(
+        "then stop `{manager}` from applying the field, or let it apply the new value, and change the Spec after that"
+    ))
+}
