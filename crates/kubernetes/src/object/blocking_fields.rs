@@ -16,6 +16,8 @@ pub(crate) struct BlockingField {
     pub path: String,
     /// Who has it.
     pub holder: Holder,
+    /// It is an item of the Spec under another key.
+    pub is_rekeyed: bool,
 }
 
 /// Who owns a field, or something below it, besides us.
@@ -47,6 +49,7 @@ impl BlockingField {
         Self {
             path: path.to_owned(),
             holder,
+            is_rekeyed: false,
         }
     }
 
@@ -58,10 +61,12 @@ impl BlockingField {
                 format!("which `{}` wrote", manager.escape_debug())
             }
         };
-        format!(
-            "removes `{}`, {whose}: the server does not accept the Spec beside it",
-            self.path
-        )
+        let why = if self.is_rekeyed {
+            "it is an item of the Spec under another key"
+        } else {
+            "the server does not accept the Spec beside it"
+        };
+        format!("removes `{}`, {whose}: {why}", self.path)
     }
 }
 
@@ -100,7 +105,10 @@ pub(crate) fn suspects<'f>(
 pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &str) -> Vec<BlockingField> {
     let mut found = Vec::new();
     collect_rekeyed(prior, desired, live, Place { list: "", path: "" }, &mut found);
-    let fields = found.iter().map(|path| BlockingField::new(live, path, manager));
+    let fields = found.iter().map(|path| BlockingField {
+        is_rekeyed: true,
+        ..BlockingField::new(live, path, manager)
+    });
     fields
         .filter(|field| matches!(field.holder, Holder::Updates(_)))
         .collect()

@@ -91,9 +91,9 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Returns true if somebody owns a map as one value.
+    /// Returns true if somebody owns a map as one value, and nobody a member of it.
     fn is_atomic(self) -> bool {
-        self.sets().any(Map::is_empty)
+        self.sets().any(Map::is_empty) && self.sets().flat_map(Map::keys).all(|name| name == ".")
     }
 
     fn list_kind(self) -> ListKind {
