@@ -248,8 +248,8 @@ fn collect(
                         beside(live, desired, path, found);
                     }
                 }
-                (None, Some(_)) => beside(live, desired, path, found),
-                (None, None) => {}
+                // The server has its own spelling of some names, such as `downwarAPI`.
+                (None, _) => beside(live, desired, path, found),
             }
         }
         (Value::Array(live), Value::Array(desired)) => {
