@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn items_come_in_the_order_of_the_server() {
         assert_eq!(order(&[443], &[443], &[80, 443]), [80, 443]);
-        assert_eq!(order(&[1, 2, 9], &[1, 2], &[2, 1]), [2, 1, 9]);
+        assert_eq!(order(&[1, 2, 9], &[1, 2], &[2, 1]), [2, 9, 1]);
         assert_eq!(order(&[9, 1, 2], &[1, 2], &[1, 3]), [9, 1, 3]);
         assert_eq!(order(&[1, 9, 2], &[1, 2], &[1, 2]), [1, 9, 2]);
         assert_eq!(order(&[9], &[], &[]), [9]);
