@@ -238,9 +238,7 @@ fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -
         ),
     )
     .hint(format!(
-        "what `{manager}` applies is not taken from it: take the object over with its present value in the Spec"
+        "let `{manager}` apply the value of the Spec first, or remove the field from what it applies; then run this again"
     ))
-    .hint(format!(
-        "then stop `{manager}` from applying the field, or let it apply the new value, and change the Spec after that"
-    ))
+    .hint(format!("what `{manager}` applies is never taken from it"))
 }

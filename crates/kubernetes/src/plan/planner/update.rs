@@ -513,15 +513,20 @@ fn blamed(
     sides: &DiffSides<'_>,
     blocking: &[BlockingField],
 ) -> Vec<FieldChange> {
-    let by_server = |origin: &ChangeOrigin| matches!(origin, ChangeOrigin::Default | ChangeOrigin::Admission);
-    for change in changes.iter_mut().filter(|change| by_server(&change.origin)) {
+    if blocking.is_empty() {
+        return changes;
+    }
+    let prior = sides.prior.cloned().map(Value::Object);
+    for change in &mut changes {
         let field = blocking
             .iter()
             .find(|field| blocking_fields::is_within(&change.path, &field.path));
-        change.origin = match field.map(|field| &field.holder) {
-            Some(Holder::Updates(manager)) if sides.prior.is_some() => ChangeOrigin::Manager(manager.clone()),
-            Some(Holder::Updates(_)) => ChangeOrigin::Change,
-            _ => continue,
+        let Some(Holder::Updates(manager)) = field.map(|field| &field.holder) else {
+            continue;
+        };
+        change.origin = match &prior {
+            Some(prior) if diff::at(prior, &change.path).is_none() => ChangeOrigin::Manager(manager.clone()),
+            _ => ChangeOrigin::Change,
         };
     }
     changes

@@ -276,7 +276,6 @@ async fn fields_that_another_manager_applies_are_never_taken() {
         said.hints
     );
     // The way that the message names.
-    stack.apply(std::slice::from_ref(&theirs)).await;
     objects.apply_as(&wanted, "helm").await;
     settles(&mut stack, &wanted, "after helm").await;
 }
