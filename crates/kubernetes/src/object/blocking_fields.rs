@@ -87,7 +87,11 @@ pub(crate) fn suspects<'f>(
 ) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for field in fields {
-        collect(live, desired, "", &steps(field), "", &mut found);
+        let steps = steps(field);
+        collect(live, desired, "", &steps, "", &mut found);
+        if let Some(Step::Name(name)) = steps.last() {
+            collect_named(live, desired, name, Place { list: "", path: "" }, &mut found);
+        }
     }
     found.retain(|path| {
         !["/metadata", "/status"]
@@ -273,6 +277,39 @@ fn collect(
     }
 }
 
+/// Adds what has the name of a field, or stands beside a wanted field of that name, wherever it is: the server names some
+/// fields by the place that they have in its own types.
+fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found: &mut BTreeSet<String>) {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => {
+            match (live.contains_key(name), desired.contains_key(name)) {
+                (true, false) => drop(found.insert(join_path(at.path, name))),
+                (false, true) => beside(live, desired, at.path, found),
+                _ => {}
+            }
+            for (key, wanted) in desired {
+                if let Some(below) = live.get(key) {
+                    let path = &join_path(at.path, key);
+                    collect_named(below, wanted, name, Place { list: key, path }, found);
+                }
+            }
+        }
+        (Value::Array(live), Value::Array(desired)) => {
+            let Some(keys) = diff::list_keys(at.list, live, desired) else {
+                return;
+            };
+            for item in live {
+                let label = diff::label(item, &keys);
+                if let Some(wanted) = desired.iter().find(|wanted| diff::label(wanted, &keys) == label) {
+                    let path = &join_path(at.path, &label);
+                    collect_named(item, wanted, name, Place { list: "", path }, found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Adds what a live map has and the desired one does not.
 fn beside(live: &Map<String, Value>, desired: &Map<String, Value>, path: &str, found: &mut BTreeSet<String>) {
     let others = live.keys().filter(|key| !desired.contains_key(*key));
@@ -338,6 +375,18 @@ mod tests {
         let live = json!({"spec": {"minAvailable": 1, "selector": {}}});
         let desired = json!({"spec": {"maxUnavailable": 1, "selector": {}}});
         assert_eq!(found(&["spec"], live, desired), ["/spec/minAvailable"]);
+    }
+
+    #[test]
+    fn a_name_at_another_place_is_found() {
+        let pod = |one: &str| json!({"spec": {"securityContext": {}, one: true}});
+        let field = "spec.securityContext.shareProcessNamespace";
+        let [shares, host] = ["shareProcessNamespace", "hostPID"].map(pod);
+        assert_eq!(
+            found(&[field], shares.clone(), host.clone()),
+            ["/spec/shareProcessNamespace"]
+        );
+        assert_eq!(found(&[field], host, shares), ["/spec/hostPID"]);
     }
 
     #[test]
