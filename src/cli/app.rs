@@ -298,7 +298,7 @@ fn context(cli: &Cli) -> CliContext {
         cancel: CancellationToken::new(),
         writes: Arc::default(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
-        screen: super::progress::SharedScreen::default(),
+        spinner: super::context::SharedSpinner::default(),
         shown_notes: super::context::ShownNotes::default(),
     }
 }

@@ -4,12 +4,13 @@ use std::{
     collections::{BTreeMap, HashSet},
     io::{IsTerminal, Write},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicBool},
 };
 
+use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
-use super::{Global, global_args::ColorMode, progress::SharedScreen};
+use super::{Global, global_args::ColorMode};
 use konverge_base::{
     error::UserError,
     model::{ResourceId, StackId, plan::Plan},
@@ -36,10 +37,23 @@ pub struct CliContext {
     pub writes: Arc<AtomicBool>,
     /// The current folder at the start.
     pub current_dir: PathBuf,
-    /// What draws the progress.
-    pub screen: SharedScreen,
+    /// What is drawn on the terminal; hidden while anything is printed.
+    pub spinner: SharedSpinner,
     /// The notes of the plan that was shown: the progress does not repeat them.
     pub shown_notes: ShownNotes,
+}
+
+/// The spinner of a command, while one of its runs uses it. There is never a second one: it could not be hidden while a
+/// question is open.
+pub(super) type SharedSpinner = Arc<Mutex<Weak<Spinner>>>;
+
+/// What is drawn in place, until the last run ends.
+pub struct Spinner(pub(super) ProgressBar);
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }
 
 /// Notes, each with its resource.
@@ -108,6 +122,19 @@ impl CliContext {
         {
             let notes = resource.notes.iter();
             shown.extend(notes.map(|note| (stack.clone(), resource.id.clone(), note.clone())));
+        }
+    }
+
+    /// The spinner, if a run draws one.
+    pub(super) fn drawn_spinner(&self) -> Option<Arc<Spinner>> {
+        let shared = self.spinner.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade()
+    }
+
+    fn without_spinner(&self, print: impl FnOnce()) {
+        match self.drawn_spinner() {
+            Some(spinner) => spinner.0.suspend(print),
+            None => print(),
         }
     }
 

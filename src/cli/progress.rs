@@ -1,13 +1,13 @@
 //! Shows the progress: a spinner on a terminal, plain lines elsewhere (grouped in GitHub Actions).
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use super::CliContext;
+use super::{CliContext, context::Spinner};
 use konverge_base::model::event::{EventSink, RunEvent};
 use konverge_report::{
     escape,
@@ -26,17 +26,23 @@ pub(super) struct Screen {
     context: CliContext,
     began: Instant,
     lines: Mutex<ProgressLines>,
-    spinner: Option<ProgressBar>,
+    spinner: Option<Arc<Spinner>>,
 }
 
-/// The screen of a command, while one of its runs uses it.
-pub(super) type SharedScreen = Arc<Mutex<Weak<Screen>>>;
-
 impl CliContext {
-    /// The context of the use cases; events and notes go to stderr. All runs of a command have one screen: a second
-    /// spinner could not be hidden while a question is open.
+    /// The context of the use cases; events and notes go to stderr.
     pub fn run(&self) -> RunContext {
-        let screen = self.open_screen();
+        let dialect = if self.env.contains_key("GITHUB_ACTIONS") {
+            LogStyle::GithubActions
+        } else {
+            LogStyle::Plain
+        };
+        let screen = Arc::new(Screen {
+            context: self.clone(),
+            began: Instant::now(),
+            lines: Mutex::new(ProgressLines::new(dialect)),
+            spinner: self.interactive().then(|| self.open_spinner()),
+        });
         RunContext {
             dir: self.repo_dir(),
             env: self.env.clone(),
@@ -48,71 +54,40 @@ impl CliContext {
         }
     }
 
-    fn open_screen(&self) -> Arc<Screen> {
-        let mut shared = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(screen) = shared.upgrade() {
-            return screen;
-        }
-        let dialect = if self.env.contains_key("GITHUB_ACTIONS") {
-            LogStyle::GithubActions
-        } else {
-            LogStyle::Plain
-        };
-        let spinner = self.interactive().then(|| {
+    /// The spinner of all runs of the command.
+    fn open_spinner(&self) -> Arc<Spinner> {
+        let mut shared = self.spinner.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
             let bar = ProgressBar::new_spinner();
             bar.set_style(spinner_style());
             bar.set_prefix(AT_FIRST);
             bar.enable_steady_tick(TICK);
-            bar
-        });
-        let screen = Arc::new(Screen {
-            context: self.clone(),
-            began: Instant::now(),
-            lines: Mutex::new(ProgressLines::new(dialect)),
-            spinner,
-        });
-        *shared = Arc::downgrade(&screen);
-        screen
-    }
-
-    /// Prints, with the spinner hidden meanwhile.
-    pub(super) fn without_spinner(&self, print: impl FnOnce()) {
-        // The lock is not held while anything is printed: the last user of the screen prints, too.
-        let screen = self
-            .screen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .upgrade();
-        match screen.as_ref().and_then(|screen| screen.spinner.as_ref()) {
-            Some(spinner) => spinner.suspend(print),
-            None => print(),
-        }
+            let spinner = Arc::new(Spinner(bar));
+            *shared = Arc::downgrade(&spinner);
+            spinner
+        })
     }
 
     /// Draws nothing until the value is dropped: a spinner would erase what a person types.
     pub(super) fn hide_progress(&self) -> HiddenProgress {
-        let screen = self
-            .screen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .upgrade();
-        if let Some(spinner) = screen.as_ref().and_then(|screen| screen.spinner.as_ref()) {
-            spinner.disable_steady_tick();
-            spinner.finish_and_clear();
+        let spinner = self.drawn_spinner();
+        if let Some(spinner) = &spinner {
+            spinner.0.disable_steady_tick();
+            spinner.0.finish_and_clear();
         }
-        HiddenProgress(screen)
+        HiddenProgress(spinner)
     }
 }
 
 /// The progress of a command, hidden.
-pub(super) struct HiddenProgress(Option<Arc<Screen>>);
+pub(super) struct HiddenProgress(Option<Arc<Spinner>>);
 
 impl Drop for HiddenProgress {
     fn drop(&mut self) {
-        if let Some(spinner) = self.0.as_ref().and_then(|screen| screen.spinner.as_ref()) {
-            spinner.set_message("");
-            spinner.reset();
-            spinner.enable_steady_tick(TICK);
+        if let Some(spinner) = &self.0 {
+            spinner.0.set_message("");
+            spinner.0.reset();
+            spinner.0.enable_steady_tick(TICK);
         }
     }
 }
@@ -143,7 +118,9 @@ impl Screen {
 
 impl EventSink for Screen {
     fn event(&self, event: RunEvent) {
-        if let (Some(spinner), RunEvent::StepProgress { step, done, total }) = (&self.spinner, &event) {
+        if let (Some(Spinner(spinner)), RunEvent::StepProgress { step, done, total }) =
+            (self.spinner.as_deref(), &event)
+        {
             if *done == 0 {
                 spinner.reset_elapsed();
                 spinner.set_message("");
@@ -165,7 +142,7 @@ impl EventSink for Screen {
         );
         for line in lines {
             match &self.spinner {
-                Some(spinner) if passing => spinner.set_message(self.context.secrets.mask(&line)),
+                Some(spinner) if passing => spinner.0.set_message(self.context.secrets.mask(&line)),
                 _ => self.context.note(&line),
             }
         }
@@ -186,9 +163,6 @@ impl Notes for Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        if let Some(spinner) = &self.spinner {
-            spinner.finish_and_clear();
-        }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         for line in lines.finish(self.began.elapsed()) {
             self.context.note(&line);
