@@ -22,11 +22,16 @@ pub(crate) async fn finding(opened: &OpenedChange, plan: &Plan) -> Result<Option
     if now.state.url.is_none() && then.state.url.is_none() {
         return Ok(None);
     }
-    if let Some(backend) = &opened.planning.backend {
-        let known = backend.states.known().await?;
-        if known.entries.values().any(|entry| entry.is_known()) {
-            return Ok(None);
+    match &opened.planning.backend {
+        Some(backend) => {
+            let known = backend.states.known().await?;
+            if known.entries.values().any(|entry| entry.is_known()) {
+                return Ok(None);
+            }
         }
+        // Before the merge that adds the configuration there is no store. Elsewhere nobody looked into it.
+        None if opened.introduces => {}
+        None => return Ok(None),
     }
     let mut open = 0;
     for stack in plan.stacks.iter().filter(|stack| stack.summary.changed() > 0) {
