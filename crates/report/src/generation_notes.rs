@@ -1,6 +1,6 @@
 //! The notes of stacks: of generation from AppConfigurations, of hooks and of comparisons. One of several stacks is shown once.
 
-use super::{errors, escape};
+use super::{bounded_part::BoundedPart, errors, escape};
 use konverge_base::model::{StackId, plan::Plan};
 
 /// A note with the stacks that it is about.
@@ -36,29 +36,19 @@ impl GenerationNote<'_> {
 }
 
 /// The section of a comment in at most `room` bytes; notes that do not fit are counted.
-pub(super) fn markdown(plan: &Plan, room: usize) -> String {
+pub(super) fn markdown(plan: &Plan, room: usize) -> BoundedPart {
     let groups = group(plan);
     if groups.is_empty() {
-        return String::new();
+        return BoundedPart::default();
     }
     let title = format!(
         "<b>Notes</b> on stacks: {}",
         super::labels::plural(groups.len(), "note")
     );
-    let mut body = String::new();
-    let mut left_out = 0;
-    for group in &groups {
-        let line = format!("- {}: {}\n", group.names(escape::code), escape::code(group.text));
-        if body.len() + line.len() + title.len() + 200 > room {
-            left_out += 1
-        } else {
-            body.push_str(&line)
-        }
-    }
-    if left_out > 0 {
-        body.push_str(&format!("- and {left_out} more: `konverge preview` shows them\n"));
-    }
-    format!("<details open><summary>{title}</summary>\n\n{body}\n</details>\n\n")
+    let lines = groups
+        .iter()
+        .map(|group| format!("- {}: {}\n", group.names(escape::code), escape::code(group.text)));
+    BoundedPart::open_fold(&title, lines, room, ": `konverge preview` shows them")
 }
 
 #[cfg(test)]
@@ -98,7 +88,9 @@ mod tests {
     fn the_section_stays_in_its_room_and_no_text_breaks_out() {
         let long = "n".repeat(300);
         let plan = plan(&[("a/dev", &["</details> @all `x`", &long, "z"])]);
-        let text = markdown(&plan, 500);
+        let part = markdown(&plan, 500);
+        assert_eq!(part.left_out, 1);
+        let text = part.text;
         assert!(text.len() <= 500 && text.contains("and 1 more"), "{text}");
         assert_eq!(text.matches("</details>").count(), 2, "{text}");
         assert!(text.contains("`` </details> @all `x` ``"), "{text}");
@@ -110,7 +102,7 @@ mod tests {
                 },
                 500
             ),
-            ""
+            BoundedPart::default()
         );
     }
 }

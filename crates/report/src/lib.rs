@@ -5,6 +5,7 @@
 //! - [`progress`]: events as lines of a log
 //! - [`escape`]: the one place where text from others is escaped
 
+mod bounded_part;
 pub mod checks;
 pub mod diff;
 pub mod drift;

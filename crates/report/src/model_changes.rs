@@ -4,6 +4,7 @@
 use maud::{Markup, html};
 
 use super::{
+    bounded_part::BoundedPart,
     escape,
     html::elements,
     labels,
@@ -193,13 +194,17 @@ fn property_row(change: &ModelPropertyChange) -> Row {
 }
 
 /// The section of a comment in at most `room` bytes; packages that do not fit are counted. Empty without changes.
-pub(super) fn markdown(models: &[ModelChange], room: usize) -> String {
+pub(super) fn markdown(models: &[ModelChange], room: usize) -> BoundedPart {
     if models.is_empty() {
-        return String::new();
+        return BoundedPart::default();
     }
     let title = format!("<b>Models</b>: {}", title(models));
     let room = room.saturating_sub(title.len() + 200);
     let (mut body, mut left_out) = (String::new(), 0);
+    let packages = models.iter().flat_map(|model| &model.packages);
+    let beyond: usize = packages
+        .map(|package| package.properties.len().saturating_sub(IN_COMMENT))
+        .sum();
     for folder in rows(models, IN_COMMENT) {
         let mut block = format!("- {}\n", folder.text(escape::code));
         for package in &folder.below {
@@ -222,7 +227,10 @@ pub(super) fn markdown(models: &[ModelChange], room: usize) -> String {
     if left_out > 0 {
         body.push_str(&format!("- and {left_out} more: `konverge preview` shows them\n"));
     }
-    format!("<details open><summary>{title}</summary>\n\n{body}\n</details>\n\n")
+    BoundedPart {
+        text: format!("<details open><summary>{title}</summary>\n\n{body}\n</details>\n\n"),
+        left_out: left_out + beyond,
+    }
 }
 
 /// `generated schemas in 2 folders`.

@@ -24,7 +24,8 @@ use crate::support::{
 fn everything_once() {
     let shop = sample_plans::shop();
     let comment = markdown::comment(&shop.input(COMMENT_BUDGET));
-    assert_eq!(comment.step, 0, "nothing has to give way");
+    assert_eq!(comment.omitted, markdown::Omitted::default());
+    assert!(!comment.body.contains("Not shown here"), "{}", comment.body);
     assert_eq!(comment.body.matches("[!CAUTION]").count(), 1, "one red box");
     golden("comment-shop.md", &comment.body);
     golden("comment-shop.html", &html::report(&shop.input(0)));
@@ -149,24 +150,82 @@ fn distinct(n: usize) -> Sample {
     shop
 }
 
+/// Whatever the budget: what is not in the comment is counted in its first lines, with the way to it, and dangerous
+/// changes have their values before harmless ones are written out.
 #[test]
-fn it_gives_way_in_order() {
+fn what_is_left_out_is_counted_at_the_top() {
     let shop = distinct(60);
-    let mut last = 0;
-    let mut seen = Vec::new();
-    for budget in (8..160).rev().map(|at| at * 512) {
+    for budget in (8..160).map(|at| at * 512) {
         let comment = markdown::comment(&shop.input(budget));
-        assert!(comment.body.len() <= budget, "{budget}");
-        assert!(comment.step >= last, "less room never shows more");
-        last = comment.step;
-        seen.push(comment.step);
+        let body = &comment.body;
+        assert!(body.len() <= budget, "{budget}");
+        assert!(body.contains("delete `Service"), "the alert stays at {budget}");
+        let (mut hidden, mut unseen, mut unseen_updates, mut written_out) = (0, 0, 0, 0);
+        for (at, stack) in shop.plan.stacks.iter().enumerate() {
+            for resource in &stack.resources {
+                let namespace = stack.id.as_str().replace('/', "-");
+                let (name, value) = match resource.action {
+                    Action::Update if resource.id.as_str().ends_with(":own") => (
+                        format!("ConfigMap {namespace}/own`"),
+                        format!("setting 6 is {}\n", at + 10_000),
+                    ),
+                    Action::Create => (
+                        format!("ConfigMap {namespace}/settings"),
+                        format!("value 39 of {}\n", stack.id),
+                    ),
+                    _ => continue,
+                };
+                let is_shown = body.contains(&value);
+                hidden += usize::from(!body.contains(&name));
+                unseen += usize::from(!is_shown);
+                unseen_updates += usize::from(!is_shown && resource.action == Action::Update);
+                written_out += usize::from(is_shown && resource.action == Action::Create);
+            }
+        }
+        let omitted = comment.omitted;
+        assert_eq!(
+            (omitted.resources, omitted.values + omitted.resources),
+            (hidden, unseen),
+            "{budget}"
+        );
+        assert!(unseen_updates == 0 || written_out == 0, "{budget}");
+        let top: Vec<_> = body.lines().take(6).collect();
+        let said = format!("the values of {} changed resource", omitted.values);
+        assert_eq!(top[5].contains(&said), omitted.values > 0, "{budget}: {top:?}");
+        let link = "All of it: [the job summary](https://github.com/acme/konfig/actions/runs/4711)";
+        let is_cut = omitted != markdown::Omitted::default();
+        assert_eq!(top[5].contains(link), is_cut, "{budget}: {top:?}");
+        assert_eq!(body.contains("**Merging** applies exactly this."), unseen == 0);
+        let digest = "**Merging** applies exactly what the digest `";
+        assert_eq!(body.contains(digest), unseen > 0, "{budget}");
+    }
+}
+
+/// A change that creates much, and one image that runs: its values are there whatever the room, and the rest is counted.
+#[test]
+fn many_creates_do_not_hide_the_image_that_changes() {
+    let sample = sample_plans::creates_beside_an_image();
+    let creates = sample.plan.stacks.iter().map(|stack| stack.summary.create);
+    assert_eq!(creates.sum::<usize>(), 76);
+    for budget in [8_000, 20_000, COMMENT_BUDGET] {
+        let comment = markdown::comment(&sample.input(budget));
+        let body = &comment.body;
+        for part in [
+            "-          image: registry.example/base:1.4",
+            "+          image: registry.example/base:1.5",
+        ] {
+            assert!(body.contains(part), "{budget}: {part}: {body}");
+        }
         assert!(
-            comment.body.contains("delete `Service"),
-            "the alert stays at {budget}"
+            budget == COMMENT_BUDGET || body.contains("**Not shown here**"),
+            "{body}"
         );
     }
-    seen.dedup();
-    assert!(seen.len() >= 4, "{seen:?}");
+    let comment = markdown::comment(&sample.input(COMMENT_BUDGET));
+    assert!(comment.body.len() > COMMENT_BUDGET / 2, "{}", comment.body.len());
+    assert_eq!(comment.omitted.resources, 0, "each creation is a line");
+    let summary = markdown::summary(&sample.input(0), konverge_report::SUMMARY_BUDGET);
+    assert_eq!(summary.omitted, markdown::Omitted::default());
 }
 
 #[test]

@@ -438,6 +438,45 @@ pub fn equal(n: usize) -> Sample {
     }
 }
 
+/// Four new applications in three environments, 76 objects, and one image of production that runs.
+pub fn creates_beside_an_image() -> Sample {
+    let objects = |stack: &str, count: usize| {
+        let object = |at: usize| {
+            let name = format!("part-{at}");
+            let data: serde_json::Map<_, _> = (0..24)
+                .map(|line| {
+                    (
+                        format!("key-{line}"),
+                        json!(format!("value {line} of {name} in {stack}")),
+                    )
+                })
+                .collect();
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": stack}, "data": data});
+            let id = format!("v1:ConfigMap:{}:{name}", stack.replace('/', "-"));
+            resource(
+                stack,
+                &id,
+                Action::Create,
+                vec![change("", None, Some(object), ChangeOrigin::Change)],
+            )
+        };
+        (0..count).map(object).collect::<Vec<_>>()
+    };
+    let mut stacks = vec![stack("orders/prod", vec![image("orders/prod", "orders")])];
+    for app in ["cart", "mail", "search", "users"] {
+        for (environment, count) in [("dev", 6), ("staging", 6), ("prod", 7)] {
+            let name = format!("{app}/{environment}");
+            stacks.push(stack(&name, objects(&name, count)));
+        }
+    }
+    stacks.sort_by(|a, b| a.stack.cmp(&b.stack));
+    Sample {
+        waves: BTreeMap::new(),
+        links: BTreeMap::new(),
+        ..sample(stacks)
+    }
+}
+
 /// A preview without a cluster, of changes that a server would not make in place.
 pub fn spec_only() -> Sample {
     let selector = |stack: &str| {

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    CommentInput, diff, errors, escape, labels,
+    CommentInput,
+    bounded_part::BoundedPart,
+    diff, errors, escape, labels,
     view_model::{PlanView, StackView},
 };
 use konverge_base::{
@@ -69,16 +71,19 @@ impl Subject {
 
 /// The alerts in at most `room` bytes, as far as possible: all lines, or else joined lines, or else one line
 /// per section.
-pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> String {
+pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> BoundedPart {
     let alerts = collect(input, view);
     if alerts.is_empty() {
-        return String::new();
+        return BoundedPart::default();
     }
     let whole = sections(&alerts, |alerts| {
         alerts.iter().map(|a| format!("> - {}\n", a.line)).collect()
     });
     if whole.len() <= room {
-        return whole;
+        return BoundedPart {
+            text: whole,
+            left_out: 0,
+        };
     }
     let joined = sections(&alerts, |alerts| {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -96,10 +101,15 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
             })
             .collect()
     });
+    // A joined line stands for several, of which it leaves out the names.
+    let joined_lines = joined.lines().filter(|line| line.starts_with("> - ")).count();
     if joined.len() <= room {
-        return joined;
+        return BoundedPart {
+            text: joined,
+            left_out: alerts.len().saturating_sub(joined_lines),
+        };
     }
-    sections(&alerts, |alerts| {
+    let text = sections(&alerts, |alerts| {
         let failed = alerts
             .iter()
             .filter(|alert| matches!(alert.subject, Subject::Failed | Subject::FailedInPart));
@@ -108,7 +118,11 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
             stacks => format!("{} {}; ", labels::plural(stacks, "stack"), labels::FAILED),
         };
         format!("> - {what}too many to list here: see the job summary and the JSON result\n")
-    })
+    });
+    BoundedPart {
+        text,
+        left_out: alerts.len(),
+    }
 }
 
 fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {

@@ -1,205 +1,274 @@
-//! The details: equal changes once, then the changes of each stack. Short ones are open, long ones folded.
+//! The details: equal changes once, then the changes of each stack. What runs and is changed is shown with its values,
+//! what is created or deleted is a line that opens.
 
-use super::{
-    bounded_writer::{BoundedWriter, BudgetExceeded},
-    verbosity::{Folds, Verbosity},
-};
+use super::fill::{Block, Danger, Form, Omitted, Rank, Section, Text};
 use crate::{
     diff,
-    equal_changes::{ChangeGroup, first_few},
+    equal_changes::{ChangeGroup, EqualChange, first_few},
     escape, labels,
     view_model::{PlanView, StackView, lifecycle},
 };
-use konverge_base::model::plan::ResourcePlan;
+use konverge_base::model::plan::{Action, ResourcePlan};
 
 /// The number of stacks that a group names if not all are named.
 const FEW: usize = 5;
 
-/// A fold with at most this many lines of diff is open.
-const SHORT: usize = 15;
+/// The number of paths in the line of a change.
+const PATHS: usize = 10;
 
-/// The number of lines of diff in all open folds of a comment.
-const OPEN: usize = 80;
-
-/// What did not fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OmittedDetails {
-    /// The number of stacks without their diffs.
-    pub stacks: usize,
-    /// The number of groups without their diffs.
-    pub groups: usize,
+/// How much of the changes of a resource is shown, from the most to the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// The values, in the tree of their path.
+    Tree,
+    /// The values, each with its path in one line.
+    Values,
+    /// The paths.
+    Paths,
 }
 
-/// A fold before it is written.
-struct Fold {
-    title: String,
-    body: String,
-    /// The number of lines of diff in it.
-    lines: usize,
-}
+impl Detail {
+    pub(super) const ALL: [Self; 3] = [Self::Tree, Self::Values, Self::Paths];
 
-impl Fold {
-    /// Writes the fold: open if it is short and `room` for open lines is left.
-    fn render(&self, room: &mut usize) -> String {
-        // An open fold takes room with its title too.
-        let lines = self.lines + 2;
-        let open = if self.lines > 0 && self.lines <= SHORT && lines <= *room {
-            *room -= lines;
-            " open"
-        } else {
-            ""
-        };
-        format!(
-            "<details{open}><summary>{}</summary>\n\n{}</details>\n\n",
-            self.title, self.body
-        )
-    }
-
-    fn push(&mut self, block: ResourceBlock) {
-        self.body.push_str(&block.text);
-        self.lines += block.lines;
-    }
-}
-
-/// Writes the groups, then the stacks, and returns what did not fit.
-pub(super) fn render(
-    page: &mut BoundedWriter,
-    view: &PlanView<'_>,
-    detail: &Verbosity,
-) -> Result<OmittedDetails, BudgetExceeded> {
-    let mut omitted = OmittedDetails::default();
-    let mut room = OPEN;
-    let mut write = |fold: Fold, omitted: &mut usize| {
-        let mut left = room;
-        let text = fold.render(&mut left);
-        match detail.folds {
-            Folds::All => page.push(&text)?,
-            // Later folds may be smaller: each is tried.
-            Folds::Fitting if !page.try_push(&text) => {
-                *omitted += 1;
-                return Ok(());
-            }
-            Folds::Fitting => {}
-        }
-        room = left;
-        Ok(())
-    };
-    // A group represents many stacks, so its diff is dropped later than the diffs of single stacks.
-    let with_diffs = Verbosity {
-        diffs: true,
-        ..*detail
-    };
-    for group in &view.groups {
-        write(group_fold(group, &with_diffs), &mut omitted.groups)?;
-    }
-    for stack in &view.stacks {
-        if !stack.own.is_empty() && !stack.grouped.iter().all(Option::is_some) {
-            write(stack_fold(stack, detail), &mut omitted.stacks)?;
+    /// What is shown around a value; `None` without values.
+    pub(super) fn context(self) -> Option<diff::DiffContext> {
+        match self {
+            Self::Tree => Some(diff::DiffContext::Tree(3)),
+            Self::Values => Some(diff::DiffContext::Path),
+            Self::Paths => None,
         }
     }
-    Ok(omitted)
 }
 
-fn group_fold(group: &ChangeGroup<'_>, detail: &Verbosity) -> Fold {
+/// The groups, then the stacks.
+pub(super) fn sections<'v>(view: &'v PlanView<'v>) -> Vec<Section<'v>> {
+    let groups = view.groups.iter().map(group_section);
+    let stacks = view
+        .stacks
+        .iter()
+        .filter(|stack| stack.grouped.iter().any(Option::is_none))
+        .map(stack_section);
+    groups.chain(stacks).collect()
+}
+
+fn group_section<'v>(group: &'v ChangeGroup<'v>) -> Section<'v> {
     let n = group.stacks.len();
-    let mut fold = Fold {
-        title: format!("<b>Same change in {n} stacks</b>: {}", group.title()),
-        body: String::new(),
-        lines: 0,
+    let title = format!("<b>Same change in {n} stacks</b>: {}", group.title());
+    let mut blocks = vec![group_names(group)];
+    blocks.extend(group.changes.iter().map(group_block));
+    Section::fold(title, blocks)
+}
+
+/// The names of a group's stacks: a few of them, or all.
+fn group_names<'v>(group: &'v ChangeGroup<'v>) -> Block<'v> {
+    let n = group.stacks.len();
+    let rank = group
+        .changes
+        .iter()
+        .map(|change| rank_of_line(change.first()))
+        .min();
+    let names = move |shown: usize| {
+        let names: Vec<String> = group.stacks.iter().map(|id| id.to_string()).collect();
+        Text {
+            text: first_few(&names, shown, escape::code) + "\n\n",
+            lines: 0,
+        }
     };
-    let shown = if detail.group_stacks { n } else { FEW.min(n) };
-    let names = group.stacks[..shown].iter().map(|id| escape::code(id.as_str()));
-    let names: Vec<_> = names.collect();
-    fold.body.push_str(&names.join(", "));
-    if shown < n {
-        fold.body.push_str(&format!(" and {} more", n - shown));
+    let few = Form::new(rank.unwrap_or(Rank::Harmless), move || names(FEW))
+        .without(Omitted::lines(n.saturating_sub(FEW)));
+    let all = Form::new(Rank::Background, move || names(usize::MAX));
+    Block {
+        hidden: Omitted::lines(n),
+        forms: vec![few, all],
     }
-    fold.body.push_str("\n\n");
-    for change in &group.changes {
-        let resource = change.first();
-        let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-        let shown = if detail.group_stacks { usize::MAX } else { FEW };
-        let names = first_few(&change.names(), shown, escape::code);
-        let title = format!("{} {names}", escape::code(&title.kind_label()));
-        fold.push(block(resource, &title, detail));
-    }
-    fold
+}
+
+fn group_block<'v>(change: &'v EqualChange<'v>) -> Block<'v> {
+    let resource = change.first();
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
+    let kind = title.kind_label();
+    let title = move |shown: usize, code: fn(&str) -> String| {
+        format!("{} {}", code(&kind), first_few(&change.names(), shown, code))
+    };
+    resource_forms(resource, change.resources.len(), title)
 }
 
 /// The changes with names and fields: `update Deployment web: spec.replicas`.
-fn stack_fold(stack: &StackView<'_>, detail: &Verbosity) -> Fold {
-    let mut fold = Fold {
-        title: format!(
-            "<b>{}</b> {}{}",
-            escape::html_code(stack.plan.id.as_str()),
-            stack.counts(),
-            lifecycle(stack)
-                .map(|word| format!(" · {word}"))
-                .unwrap_or_default()
-        ),
-        body: String::new(),
-        lines: 0,
-    };
-    for (resource, group) in stack.own.iter().zip(&stack.grouped) {
-        match group {
-            Some(_) => {
-                let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-                fold.body.push_str(&format!(
-                    "- {} {}: see \"Same change\" above\n\n",
-                    labels::action_word(resource.action),
-                    escape::code(&title.short())
-                ));
-            }
-            None => fold.push(resource_block(resource, detail)),
+fn stack_section<'v>(stack: &'v StackView<'v>) -> Section<'v> {
+    let title = format!(
+        "<b>{}</b> {}{}",
+        escape::html_code(stack.plan.id.as_str()),
+        stack.counts(),
+        lifecycle(stack)
+            .map(|word| format!(" · {word}"))
+            .unwrap_or_default()
+    );
+    let block = |(resource, group): (&&'v ResourcePlan, &Option<usize>)| match group {
+        Some(_) => grouped_block(resource),
+        None => {
+            let title = labels::Title::with_runtime(&resource.id, resource.runtime).full();
+            resource_forms(resource, 1, move |_, code| code(&title))
         }
+    };
+    Section::fold(title, stack.own.iter().zip(&stack.grouped).map(block).collect())
+}
+
+/// The line of a change that is shown as one of many stacks.
+fn grouped_block(resource: &ResourcePlan) -> Block<'_> {
+    let line = move || {
+        let title = labels::Title::with_runtime(&resource.id, resource.runtime);
+        let text = format!(
+            "- {} {}: see \"Same change\" above\n\n",
+            labels::action_word(resource.action),
+            escape::code(&title.short())
+        );
+        Text { text, lines: 0 }
+    };
+    Block {
+        hidden: Omitted::default(),
+        forms: vec![Form::new(Rank::Background, line)],
     }
-    fold
 }
 
-/// The text of a resource.
-pub(super) struct ResourceBlock {
-    pub text: String,
-    /// The number of lines of diff in it.
-    pub lines: usize,
+/// The forms of a change that stands for `count` resources. `title` writes its name, with at most so many names.
+fn resource_forms<'v>(
+    resource: &'v ResourcePlan,
+    count: usize,
+    title: impl Fn(usize, fn(&str) -> String) -> String + Clone + 'v,
+) -> Block<'v> {
+    let hidden = Omitted {
+        resources: count,
+        ..Omitted::default()
+    };
+    let has_values = has_values(resource);
+    let name = title.clone();
+    let line = Form::new(rank_of_line(resource), move || {
+        line(resource, &name(FEW, escape::code)).into()
+    });
+    let mut forms = vec![if has_values {
+        line.without(Omitted {
+            values: count,
+            ..Omitted::default()
+        })
+    } else {
+        line
+    }];
+    if !has_values {
+        return Block { hidden, forms };
+    }
+    match danger(resource) {
+        // The values of what goes are read after the values of what stays.
+        Some(danger) if resource.action == Action::Delete => forms
+            .push(Form::new(Rank::Tree(danger), move || {
+                whole(resource, &title(usize::MAX, escape::html_code))
+            })),
+        Some(danger) => {
+            for (rank, detail) in [
+                (Rank::Values(danger), Detail::Values),
+                (Rank::Tree(danger), Detail::Tree),
+            ] {
+                let title = title.clone();
+                forms.push(Form::new(rank, move || {
+                    resource_block(resource, &title(usize::MAX, escape::code), detail)
+                }));
+            }
+        }
+        None => forms.push(Form::new(Rank::Whole, move || {
+            whole(resource, &title(usize::MAX, escape::html_code))
+        })),
+    }
+    Block { hidden, forms }
 }
 
-/// The heading, the notes and the diff of a resource.
-pub(super) fn resource_block(resource: &ResourcePlan, detail: &Verbosity) -> ResourceBlock {
-    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-    block(resource, &escape::code(&title.full()), detail)
+/// Returns true if a line does not say everything about a change.
+fn has_values(resource: &ResourcePlan) -> bool {
+    let is_own = |change| diff::is_own(resource, change);
+    !resource.notes.is_empty() || resource.data_loss || resource.changes.iter().any(is_own)
 }
 
-fn block(resource: &ResourcePlan, title: &str, detail: &Verbosity) -> ResourceBlock {
-    let mut text = format!(
-        "#### {} {} {title}\n\n",
+/// How dangerous a change is; `None` if it changes nothing that runs.
+pub(super) fn danger(resource: &ResourcePlan) -> Option<Danger> {
+    let changes_a_value = || {
+        resource
+            .changes
+            .iter()
+            .any(|change| diff::is_own(resource, change))
+    };
+    match resource.action {
+        _ if labels::is_grave(resource) || !resource.immutable.is_empty() => Some(Danger::Grave),
+        Action::Update | Action::Run | Action::Unknown | Action::Replace | Action::Delete => {
+            Some(Danger::Change)
+        }
+        Action::Adopt if changes_a_value() => Some(Danger::TakeOver),
+        Action::Create | Action::Adopt | Action::Forget | Action::Unchanged => None,
+    }
+}
+
+fn rank_of_line(resource: &ResourcePlan) -> Rank {
+    danger(resource).map_or(Rank::Harmless, Rank::Line)
+}
+
+/// ``- update `apps/v1 Deployment web/api`: `spec.replicas` ``.
+fn line(resource: &ResourcePlan, title: &str) -> String {
+    let whole = resource.changes.iter().any(|change| change.path.is_empty());
+    let paths = if whole { Vec::new() } else { diff::paths(resource) };
+    let paths = if paths.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", first_few(&paths, PATHS, escape::code))
+    };
+    format!("- {} {title}{paths}\n\n", labels::action_word(resource.action))
+}
+
+/// A line that opens: what is created or deleted, as a whole.
+fn whole(resource: &ResourcePlan, title: &str) -> Text {
+    let text = format!(
+        "<details><summary>{} {} {title}</summary>\n\n{}</details>\n\n",
         labels::sign(resource.action),
         labels::action_word(resource.action),
+        body(resource, Detail::Tree).text
     );
-    for note in notes(resource) {
-        text.push_str(&format!("- {note}\n"));
-    }
-    if !text.ends_with("\n\n") {
-        text.push('\n');
-    }
-    let mut count = 0;
-    if detail.diffs {
-        let lines = diff::resource(resource, detail.context);
-        count = lines.len();
-        if !lines.is_empty() {
-            text.push_str(&escape::fenced("diff", &lines.join("\n")));
-            text.push('\n');
-        }
-    } else {
-        let whole = resource.changes.iter().any(|change| change.path.is_empty());
-        let paths = diff::paths(resource);
-        if !paths.is_empty() && !whole {
-            text.push_str(&first_few(&paths, 10, escape::code));
-            text.push_str("\n\n");
-        }
-    }
-    ResourceBlock { text, lines: count }
+    Text { text, lines: 1 }
 }
 
+/// The heading, the notes and the changes of a resource.
+pub(super) fn resource_block(resource: &ResourcePlan, title: &str, detail: Detail) -> Text {
+    let body = body(resource, detail);
+    let text = format!(
+        "#### {} {} {title}\n\n{}",
+        labels::sign(resource.action),
+        labels::action_word(resource.action),
+        body.text
+    );
+    Text { text, ..body }
+}
+
+fn body(resource: &ResourcePlan, detail: Detail) -> Text {
+    let mut text: String = notes(resource).iter().map(|note| format!("- {note}\n")).collect();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let mut lines = 0;
+    match detail.context() {
+        Some(context) => {
+            let diff = diff::resource(resource, context);
+            lines = diff.len();
+            if !diff.is_empty() {
+                text.push_str(&escape::fenced("diff", &diff.join("\n")));
+                text.push('\n');
+            }
+        }
+        None => {
+            let whole = resource.changes.iter().any(|change| change.path.is_empty());
+            let paths = diff::paths(resource);
+            if !paths.is_empty() && !whole {
+                text.push_str(&first_few(&paths, PATHS, escape::code));
+                text.push_str("\n\n");
+            }
+        }
+    }
+    Text { text, lines }
+}
 fn notes(resource: &ResourcePlan) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let loss = labels::loss(resource);

@@ -1,117 +1,105 @@
-//! Fits a text to its budget: selects the most detailed verbosity that fits.
+//! Fits a text to its budget. What must not be missing has rooms of its own; the rest gets the room by its rank.
+
+use std::ops::Add as _;
 
 use super::{
-    alerts,
-    bounded_writer::{BoundedWriter, BudgetExceeded},
-    details, footer, headline, last_push, permission_changes, policy_findings, table,
-    verbosity::{Folds, LADDER, Table, Verbosity},
+    alerts, details,
+    fill::{self, Omitted, Section},
+    footer::{self, Surface},
+    headline, last_push, permission_changes, policy_findings, table,
 };
 use crate::{
     CommentInput, generation_notes, model_changes,
     view_model::{self, PlanView},
 };
 
-pub use super::details::OmittedDetails;
-
 /// A fitted text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FittedComment {
     /// The Markdown; its first line is the marker.
     pub body: String,
-    /// What did not fit and must be shown elsewhere.
-    pub omitted: OmittedDetails,
-    /// The verbosity step: 0 shows everything.
-    pub step: usize,
+    /// What did not fit; the text says so at its top.
+    pub omitted: Omitted,
 }
 
 /// The comment of a preview in at most `input.budget` bytes (at least 4 KiB).
 pub fn comment(input: &CommentInput<'_>) -> FittedComment {
-    fit(input, input.budget, &format!("{}\n", input.marker.line()))
+    let marker = format!("{}\n", input.marker.line());
+    fit(input, input.budget, &marker, Surface::Comment)
 }
 
 /// The same for the job summary, without a marker.
 pub fn summary(input: &CommentInput<'_>, budget: usize) -> FittedComment {
-    fit(input, budget, "")
+    fit(input, budget, "", Surface::Summary)
 }
 
-fn fit(input: &CommentInput<'_>, budget: usize, marker: &str) -> FittedComment {
+fn fit(input: &CommentInput<'_>, budget: usize, marker: &str, surface: Surface) -> FittedComment {
     let view = view_model::build(input);
     let head = format!("{marker}{}", headline::render(input, &view));
-    let budget = budget.max(4096);
-    let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
-    let fixed = head
-        + &alerts
-        + &permission_changes::render(input, budget / 8)
-        + &last_push::render(input, budget / 8)
-        + &generation_notes::markdown(input.plan, budget / 8)
-        + &model_changes::markdown(input.models, budget / 8);
-    for (step, detail) in LADDER.iter().enumerate() {
-        if let Ok((body, omitted)) = try_fit(input, &view, &fixed, budget, detail) {
-            return FittedComment { body, omitted, step };
-        }
-    }
-    // Only a marker or commands longer than any real ones lead here; the mandatory parts are still shown.
-    let omitted = OmittedDetails {
-        stacks: view.stacks.len(),
-        groups: view.groups.len(),
+    // The longest notes about what is left out are reserved.
+    let most = Omitted {
+        values: usize::MAX,
+        resources: 0,
+        lines: usize::MAX,
     };
+    let longest =
+        footer::cut_note(input, most, surface).len() + footer::footer(input, &view, most, surface).len();
+    let room = budget.max(4096).saturating_sub(head.len() + longest);
+    let (parts, left_out) = parts(input, &view, room);
+    let sections = sections(input, &view);
+    let filled = fill::fill(&sections, room.saturating_sub(parts.len()));
+    let omitted = filled.omitted.add(Omitted::lines(left_out));
+    let body = [
+        head,
+        footer::cut_note(input, omitted, surface),
+        parts,
+        filled.texts.concat(),
+        footer::footer(input, &view, omitted, surface),
+    ];
     FittedComment {
-        body: fixed,
+        body: body.concat(),
         omitted,
-        step: LADDER.len(),
     }
 }
 
-fn try_fit(
-    input: &CommentInput<'_>,
-    view: &PlanView<'_>,
-    fixed: &str,
-    budget: usize,
-    detail: &Verbosity,
-) -> Result<(String, OmittedDetails), BudgetExceeded> {
-    let mut page = BoundedWriter::new(budget);
-    page.push(fixed)?;
-    let least = detail.table != Table::Stacks;
-    let mut tail = footer::drift(view, least);
-    if !least {
-        tail.push_str(&footer::findings(input));
-        tail.push_str(&policy_findings::render(input));
-    }
-    let longest_footer = footer::footer(
-        input,
-        view,
-        OmittedDetails {
-            stacks: usize::MAX,
-            groups: usize::MAX,
-        },
-    );
-    let reserved = tail.len() + longest_footer.len();
-    page.reserve(reserved)?;
-    // Of many stacks most change equally: then the groups come first, and the table after them.
-    let by_stack = table::is_by_stack(view);
-    if by_stack {
-        table::render(&mut page, input, view, detail.table)?;
-    }
-    let mut after = BoundedWriter::new(page.room());
-    table::unchanged(&mut after, view, detail.unchanged)?;
-    if !by_stack {
-        // The details have the other half.
-        let half = after.room() / 2;
-        if detail.folds == Folds::Fitting {
-            after.reserve(half)?;
+/// What comes first, each in a room of its own, and the number of lines that did not fit.
+fn parts(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> (String, usize) {
+    let share = room / 8;
+    let alerts = alerts::render(input, view, room / 2);
+    let permissions = permission_changes::render(input, share);
+    let mut text = alerts.text + &permissions.text;
+    let mut left_out = alerts.left_out + permissions.left_out;
+    for part in [
+        last_push::render(input, share),
+        generation_notes::markdown(input.plan, share),
+        model_changes::markdown(input.models, share),
+    ] {
+        if text.len() + part.text.len() <= room {
+            text.push_str(&part.text);
+            left_out += part.left_out;
+        } else {
+            left_out += part.left_out + part.text.lines().filter(|line| line.starts_with("- ")).count();
         }
-        table::render(&mut after, input, view, detail.table)?;
     }
-    if detail.folds == Folds::All {
-        after.push(&footer::why(input))?;
+    (text, left_out)
+}
+
+/// The sections that share the room, in their order.
+fn sections<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Vec<Section<'v>> {
+    let mut sections = Vec::new();
+    let table = table::section(input, view);
+    // Of many stacks most change equally: then the groups come first, and the table after them.
+    if table::is_by_stack(view) {
+        sections.extend(table);
+        sections.extend(details::sections(view));
+    } else {
+        sections.extend(details::sections(view));
+        sections.extend(table);
     }
-    let after = after.into_text();
-    page.reserve(after.len())?;
-    let omitted = details::render(&mut page, view, detail)?;
-    page.release(after.len());
-    page.push(&after)?;
-    page.release(reserved);
-    page.push(&tail)?;
-    page.push(&footer::footer(input, view, omitted))?;
-    Ok((page.into_text(), omitted))
+    sections.extend(table::unchanged(view));
+    sections.extend(footer::why(input));
+    sections.extend(footer::drift(view));
+    sections.extend(footer::findings(input));
+    sections.extend(policy_findings::section(input));
+    sections
 }

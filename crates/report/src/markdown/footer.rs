@@ -5,27 +5,44 @@ use std::{
     time::Duration,
 };
 
-use super::details::OmittedDetails;
+use super::fill::{Block, Form, Omitted, Rank, Section, Text};
 use crate::{CommentInput, Merging, diff, escape, labels, mermaid, view_model::PlanView};
-use konverge_base::model::policy_finding::{Enforcement, PolicyFinding};
+use konverge_base::model::{
+    StackId,
+    plan::ResourcePlan,
+    policy_finding::{Enforcement, PolicyFinding},
+};
 
-/// The maximum size of the drift section, in bytes.
-const DRIFT: usize = 12_000;
-const FINDINGS: usize = 6_000;
+/// The text that is fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Surface {
+    /// The comment, whose rest is in the job summary.
+    Comment,
+    /// The job summary itself.
+    Summary,
+}
 
 /// The number of changed files that are listed.
 const FILES: usize = 20;
 
 /// The folded reasons: a diagram from the changed files to the stacks, or a list of the files if it would be too
 /// large.
-pub(super) fn why(input: &CommentInput<'_>) -> String {
-    if let Some(graph) = mermaid::why(input.affected, mermaid::NODES) {
-        return format!(
-            "<details><summary>Why these stacks: from the changed files to the stacks</summary>\n\n```mermaid\n{graph}```\n\n</details>\n\n"
-        );
+pub(super) fn why<'v>(input: &'v CommentInput<'v>) -> Option<Section<'v>> {
+    let graph = || mermaid::why(input.affected, mermaid::NODES);
+    if graph().is_some() {
+        let title = "Why these stacks: from the changed files to the stacks".to_owned();
+        let drawing = move || Text {
+            text: format!("```mermaid\n{}```\n\n", graph().unwrap_or_default()),
+            lines: 0,
+        };
+        let block = Block {
+            hidden: Omitted::lines(1),
+            forms: vec![Form::new(Rank::Background, drawing)],
+        };
+        return Some(Section::closed(title, vec![block]));
     }
     if input.affected.stacks.len() <= mermaid::NODES / 4 {
-        return String::new();
+        return None;
     }
     let mut reached: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for stack in &input.affected.stacks {
@@ -41,76 +58,110 @@ pub(super) fn why(input: &CommentInput<'_>) -> String {
         .map(|(file, stacks)| (file, stacks.len()))
         .collect();
     files.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-    let lines = files.iter().take(FILES).map(|(file, n)| {
-        format!(
-            "- {} reaches {}\n",
-            escape::code(file),
-            labels::plural(*n, "stack")
-        )
-    });
-    let lines: String = lines.collect();
-    let more = match files.len().saturating_sub(FILES) {
-        0 => String::new(),
-        more => format!("- and {}\n", labels::plural(more, "more file")),
+    let (all, more) = (files.len(), files.len().saturating_sub(FILES));
+    let list = move || {
+        let lines = files.iter().take(FILES).map(|(file, n)| {
+            format!(
+                "- {} reaches {}\n",
+                escape::code(file),
+                labels::plural(*n, "stack")
+            )
+        });
+        let lines: String = lines.collect();
+        let more = match more {
+            0 => String::new(),
+            more => format!("- and {}\n", labels::plural(more, "more file")),
+        };
+        Text {
+            text: format!("{lines}{more}\n"),
+            lines: 0,
+        }
     };
-    format!("<details><summary>Why these stacks</summary>\n\n{lines}{more}\n</details>\n\n")
+    let block = Block {
+        hidden: Omitted::lines(all),
+        forms: vec![Form::new(Rank::Background, list).without(Omitted::lines(more))],
+    };
+    Some(Section::closed("Why these stacks".to_owned(), vec![block]))
 }
 
-/// The folded drift section; whole resources only. `short` omits the diffs.
-pub(super) fn drift(view: &PlanView<'_>, short: bool) -> String {
-    let mut count = 0;
-    let mut body = String::new();
-    let mut left_out = 0;
+/// The folded drift section; `None` if nothing differs already.
+pub(super) fn drift<'v>(view: &PlanView<'v>) -> Option<Section<'v>> {
+    let mut blocks = Vec::new();
     for stack in &view.drifted {
-        for resource in &stack.resources {
-            let lines = diff::drift(resource, diff::DiffContext::Tree(1));
-            if lines.is_empty() {
-                continue;
-            }
-            count += 1;
-            let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-            // The notes of a resource that this change touches are shown with the change.
-            let notes = resource.notes.iter().filter(|_| !diff::touches(resource));
-            let notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();
-            let notes = if notes.is_empty() { notes } else { notes + "\n" };
-            let block = format!(
-                "{} in {}\n\n{notes}{}\n",
-                escape::code(&title.full()),
-                escape::code(stack.id.as_str()),
-                escape::fenced("diff", &diff::from_live(&lines, "Spec").join("\n"))
-            );
-            if short || body.len() + block.len() > DRIFT {
-                left_out += 1;
-            } else {
-                body.push_str(&block);
-            }
-        }
+        let differing = stack
+            .resources
+            .iter()
+            .filter(|resource| resource.changes.iter().any(diff::is_drift));
+        blocks.extend(differing.map(|resource| drift_block(&stack.id, resource)));
     }
-    if count == 0 {
-        return String::new();
+    if blocks.is_empty() {
+        return None;
     }
-    if left_out > 0 {
-        body.push_str(&format!(
-            "{} not shown here.\n\n",
-            labels::plural(left_out, "resource")
-        ));
+    let title = format!(
+        "Already different on the cluster, not from this pull request ({})",
+        labels::plural(blocks.len(), "resource")
+    );
+    let head = format!(
+        "<details><summary>{title}</summary>\n\nApply restores the fields that Konverge manages.\n\n"
+    );
+    Some(Section::plain(head, blocks, "</details>\n\n"))
+}
+
+fn drift_block<'v>(stack: &'v StackId, resource: &'v ResourcePlan) -> Block<'v> {
+    let name = move || {
+        let title = labels::Title::with_runtime(&resource.id, resource.runtime);
+        format!(
+            "{} in {}",
+            escape::code(&title.full()),
+            escape::code(stack.as_str())
+        )
+    };
+    let values = move || {
+        let lines = diff::drift(resource, diff::DiffContext::Tree(1));
+        // The notes of a resource that this change touches are shown with the change.
+        let notes = resource.notes.iter().filter(|_| !diff::touches(resource));
+        let notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();
+        let notes = if notes.is_empty() { notes } else { notes + "\n" };
+        let text = format!(
+            "{}\n\n{notes}{}\n",
+            name(),
+            escape::fenced("diff", &diff::from_live(&lines, "Spec").join("\n"))
+        );
+        text.into()
+    };
+    let line = Form::new(Rank::Beside, move || format!("{}\n\n", name()).into()).without(Omitted {
+        values: 1,
+        ..Omitted::default()
+    });
+    Block {
+        hidden: Omitted {
+            resources: 1,
+            ..Omitted::default()
+        },
+        forms: vec![line, Form::new(Rank::Beside, values)],
     }
-    format!(
-        "<details><summary>Already different on the cluster, not from this pull request ({})</summary>\n\nApply restores the fields that Konverge manages.\n\n{body}</details>\n\n",
-        labels::plural(count, "resource")
-    )
 }
 
 /// The folded findings of the settings in `policy`.
-pub(super) fn findings(input: &CommentInput<'_>) -> String {
-    let settings = || input.findings.iter().filter(|finding| finding.place.is_none());
-    if settings().next().is_none() {
-        return String::new();
+pub(super) fn findings<'v>(input: &CommentInput<'v>) -> Option<Section<'v>> {
+    let findings = input.findings.iter();
+    let settings: Vec<_> = findings.filter(|finding| finding.place.is_none()).collect();
+    if settings.is_empty() {
+        return None;
     }
-    let count = |verdict| settings().filter(|f| f.verdict == verdict).count();
-    let mut body = String::new();
-    let mut left_out = 0;
-    for finding in settings() {
+    let count = |verdict| settings.iter().filter(|f| f.verdict == verdict).count();
+    let title = format!(
+        "Policies: {} denied, {}, {} satisfied",
+        count(Enforcement::Deny),
+        labels::plural(count(Enforcement::Warn), "warning"),
+        count(Enforcement::Pass)
+    );
+    let blocks = settings.into_iter().map(finding_block).collect();
+    Some(Section::closed(title, blocks).with_end("\n</details>\n\n"))
+}
+
+fn finding_block(finding: &PolicyFinding) -> Block<'_> {
+    let row = move || {
         let word = labels::enforcement_word(finding.verdict);
         let stack = finding
             .stack
@@ -121,21 +172,12 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
             escape::code(&finding.rule),
             escape::prose(&finding.message)
         );
-        if body.len() + row.len() > FINDINGS {
-            left_out += 1;
-        } else {
-            body.push_str(&row);
-        }
+        row.into()
+    };
+    Block {
+        hidden: Omitted::lines(1),
+        forms: vec![Form::new(Rank::Beside, row)],
     }
-    if left_out > 0 {
-        body.push_str(&format!("- and {left_out} more\n"));
-    }
-    format!(
-        "<details><summary>Policies: {} denied, {}, {} satisfied</summary>\n\n{body}\n</details>\n\n",
-        count(Enforcement::Deny),
-        labels::plural(count(Enforcement::Warn), "warning"),
-        count(Enforcement::Pass)
-    )
 }
 
 /// The location of the full page, for the end of the summary.
@@ -149,33 +191,55 @@ pub fn page_note(path: &str) -> String {
 /// The page that explains the comment to its readers.
 const READERS: &str = "https://konverge.github.io/konverge/guides/app-developers/";
 
-/// Three lines: what merging does, how to reproduce the preview, and the facts. Before them, what did not fit.
-pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: OmittedDetails) -> String {
-    let mut text = String::new();
-    if omitted != OmittedDetails::default() {
-        let mut what = Vec::new();
-        if omitted.stacks > 0 {
-            what.push(format!(
-                "the diffs of {}",
-                labels::plural(omitted.stacks, "stack")
-            ));
-        }
-        if omitted.groups > 0 {
-            what.push(labels::plural(omitted.groups, "equal change"));
-        }
-        let place = input
-            .run
-            .run_url
-            .as_ref()
-            .map_or("the job summary".to_owned(), |url| {
-                escape::link("the job summary", url)
-            });
-        text.push_str(&format!(
-            "**Cut to fit**: {} omitted to fit GitHub's limit. The whole preview: {place}.\n\n",
-            what.join(" and ")
-        ));
+/// What is left out, with the numbers and the way to the rest; empty if nothing is.
+pub(super) fn cut_note(input: &CommentInput<'_>, omitted: Omitted, surface: Surface) -> String {
+    let resources = |count| labels::plural(count, "changed resource");
+    let mut parts = Vec::new();
+    if omitted.values > 0 {
+        parts.push(format!("the values of {}", resources(omitted.values)));
     }
-    text.push_str(&format!("---\n{}\n\n", merging(input, view)));
+    if omitted.resources > 0 {
+        parts.push(resources(omitted.resources));
+    }
+    if omitted.lines > 0 {
+        parts.push(labels::plural(omitted.lines, "name or note").replace("name or notes", "names and notes"));
+    }
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!(
+        "**Not shown here**: {}. All of it: {}.\n\n",
+        parts.join("; "),
+        whole_preview(input, surface)
+    )
+}
+
+/// Where nothing is left out.
+fn whole_preview(input: &CommentInput<'_>, surface: Surface) -> String {
+    let link = |words: &str, url: &Option<String>| url.as_ref().map(|url| escape::link(words, url));
+    let summary = match surface {
+        Surface::Comment => link("the job summary", &input.run.run_url),
+        Surface::Summary => None,
+    };
+    let places: Vec<_> = [summary, link("the preview as a page", &input.run.page_url)]
+        .into_iter()
+        .flatten()
+        .collect();
+    if places.is_empty() {
+        "`konverge preview --output html`".to_owned()
+    } else {
+        places.join(" or ")
+    }
+}
+
+/// Two lines: what merging does, and the facts.
+pub(super) fn footer(
+    input: &CommentInput<'_>,
+    view: &PlanView<'_>,
+    omitted: Omitted,
+    surface: Surface,
+) -> String {
+    let mut text = format!("---\n{}\n\n", merging(input, view, omitted, surface));
     let mut facts = vec![
         escape::link("How to read this", READERS),
         "to reproduce it: <code>konverge preview</code> in a checkout of this branch".to_owned(),
@@ -205,17 +269,45 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omi
 const DENIED: usize = 5;
 
 /// What merging does now, in one line.
-fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
+fn merging(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omitted, surface: Surface) -> String {
     let denied: Vec<_> = input
         .findings
         .iter()
         .filter(|f| f.verdict == Enforcement::Deny)
         .collect();
-    let line = match input.mode.merging {
-        Merging::Applies if !denied.is_empty() => return merging_denied(&denied),
-        _ => merging_allowed(input, view, !denied.is_empty()),
+    match input.mode.merging {
+        Merging::Applies if !denied.is_empty() => merging_denied(&denied),
+        _ if !denied.is_empty() || input.mode.merging != Merging::Applies || !applies_all(view) => {
+            merging_otherwise(input, view, !denied.is_empty()).to_owned()
+        }
+        _ => applies_exactly(input, view, omitted, surface),
+    }
+}
+
+/// Returns true if a merge leaves out nothing of the plan.
+fn applies_all(view: &PlanView<'_>) -> bool {
+    view.failed == 0 && !view.stacks.is_empty()
+}
+
+/// What a merge does that applies the whole plan. A comment that does not show it whole names it by its digest.
+fn applies_exactly(
+    input: &CommentInput<'_>,
+    view: &PlanView<'_>,
+    omitted: Omitted,
+    surface: Surface,
+) -> String {
+    let what = match omitted.values + omitted.resources {
+        0 => "exactly this".to_owned(),
+        unseen => format!(
+            "exactly what the digest `{}` names; the values of {} in it are only in {}",
+            view.digest.short(),
+            labels::plural(unseen, "resource"),
+            whole_preview(input, surface)
+        ),
     };
-    line.to_owned()
+    format!(
+        "**Merging** applies {what}. Konverge plans again after the merge, and stops a stack before changing anything if its plan holds something else."
+    )
 }
 
 /// What a merge leaves out while policies deny it.
@@ -239,8 +331,8 @@ fn merging_denied(denied: &[&PolicyFinding]) -> String {
     )
 }
 
-/// What a merge does that no policy denies, or whatever they deny.
-fn merging_allowed(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool) -> &'static str {
+/// What a merge does that does not apply the whole plan.
+fn merging_otherwise(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool) -> &'static str {
     let in_part = view.partial_failures().next().is_some();
     match input.mode.merging {
         Merging::Outside => {
@@ -261,11 +353,8 @@ fn merging_allowed(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool) 
         Merging::Applies if in_part => {
             "**Merging** applies what could be planned. It leaves out the failed resources and their dependents, and deletes nothing in those stacks; a later run applies the rest once it is planned and reviewed."
         }
-        Merging::Applies if view.failed > 0 => {
-            "**Merging** leaves out the failed stacks; a later run applies them once they are planned and reviewed."
-        }
         Merging::Applies => {
-            "**Merging** applies exactly this. Konverge plans again after the merge, and stops a stack before changing anything if its plan holds something else."
+            "**Merging** leaves out the failed stacks; a later run applies them once they are planned and reviewed."
         }
     }
 }

@@ -2,7 +2,9 @@
 //! [`crate::last_push`] finds it.
 
 use crate::{
-    CommentInput, escape, labels,
+    CommentInput,
+    bounded_part::BoundedPart,
+    escape, labels,
     last_push::{EditedField, PushedChange, changes},
 };
 
@@ -10,9 +12,9 @@ use crate::{
 const FIELDS: usize = 3;
 
 /// The section in at most `room` bytes; lines that do not fit are counted.
-pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
+pub(super) fn render(input: &CommentInput<'_>, room: usize) -> BoundedPart {
     let Some(difference) = input.last_push else {
-        return String::new();
+        return BoundedPart::default();
     };
     let changes = changes(difference);
     let title = format!(
@@ -21,21 +23,13 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
         verdict(&changes, difference.incomparable.len())
     );
     if changes.is_empty() {
-        return format!("{title}.\n\n");
+        return BoundedPart {
+            text: format!("{title}.\n\n"),
+            left_out: 0,
+        };
     }
-    let mut body = String::new();
-    let mut left_out = 0;
-    for line in changes.iter().map(|change| format!("- {}\n", line(change))) {
-        if body.len() + line.len() + title.len() + 200 > room {
-            left_out += 1
-        } else {
-            body.push_str(&line)
-        }
-    }
-    if left_out > 0 {
-        body.push_str(&format!("- and {left_out} more\n"));
-    }
-    format!("<details open><summary>{title}</summary>\n\n{body}\n</details>\n\n")
+    let lines = changes.iter().map(|change| format!("- {}\n", line(change)));
+    BoundedPart::open_fold(&title, lines, room, "")
 }
 
 /// `2 resources edited, 1 reverted`.
@@ -68,10 +62,9 @@ fn line(change: &PushedChange<'_>) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let fields = if fields.is_empty() {
-        String::new()
-    } else {
-        format!(": {}{more}", fields.join(", "))
+    let fields = match fields.is_empty() {
+        true => String::new(),
+        false => format!(": {}{more}", fields.join(", ")),
     };
     let before = match change.other_action() {
         Some(before) => format!(" (was: {})", labels::action_word(before)),

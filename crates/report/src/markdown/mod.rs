@@ -1,8 +1,8 @@
 //! GitHub's Markdown: the comment on the pull request, the job summary, the texts of check runs and issues.
 //!
-//! The layout of the comment, top to bottom: verdict, alerts and permission changes (never folded or dropped),
-//! what the last push changed, generated models, table, equal changes once, a fold per stack, reasons, drift, policies, what
-//! merging does. If it exceeds its budget, it is reduced in fixed steps (`verbosity`), by whole resources only.
+//! The layout of the comment, top to bottom: verdict, what is left out, alerts and permission changes (never folded or
+//! dropped), what the last push changed, generated models, table, equal changes once, a fold per stack, reasons, drift,
+//! policies, what merging does. The room goes to what is dangerous first (`fill`), by whole resources only.
 
 mod alerts;
 mod apply_result;
@@ -10,6 +10,7 @@ mod bounded_writer;
 mod details;
 mod drift;
 mod failure;
+mod fill;
 mod fit;
 mod footer;
 mod headline;
@@ -20,12 +21,12 @@ mod stack_details;
 mod stack_tests;
 mod table;
 mod unfinished_stacks;
-mod verbosity;
 
 pub use apply_result::{newer, outcome};
 pub use drift::{DriftRound, drift_round};
 pub use failure::{Failed, failure, nothing_to_do};
-pub use fit::{FittedComment, OmittedDetails, comment, summary};
+pub use fill::Omitted;
+pub use fit::{FittedComment, comment, summary};
 pub use footer::page_note;
 pub use policy_findings::shown_denials;
 pub use stack_details::{DriftKeeping, DriftSeen, drift_issue, restored, stack_text, unreviewed};

@@ -1,7 +1,7 @@
 //! How a merge would change the configuration that grants permissions. Never folded, because nothing else in
 //! the comment shows it.
 
-use crate::{CommentInput, escape, labels};
+use crate::{CommentInput, bounded_part::BoundedPart, escape, labels};
 use konverge_base::model::permission_changes::{CODEOWNERS, PowerChange};
 
 /// The number of stacks that a row names.
@@ -15,9 +15,9 @@ const BEFORE: usize = 20;
 
 /// The table in at most `room` bytes; rows that do not fit are counted. Settings that are changed or removed
 /// come first, so that added settings cannot hide them.
-pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
+pub(super) fn render(input: &CommentInput<'_>, room: usize) -> BoundedPart {
     if input.power.is_empty() {
-        return String::new();
+        return BoundedPart::default();
     }
     let owners = input
         .power
@@ -51,8 +51,8 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
             text.push_str(&row)
         }
     }
-    if !left_out.is_empty() {
-        let number = left_out.len();
+    let number = left_out.len();
+    if number > 0 {
         left_out.sort_unstable();
         left_out.dedup();
         let sections = left_out.into_iter().take(STACKS);
@@ -65,7 +65,10 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
         ));
     }
     text.push('\n');
-    text
+    BoundedPart {
+        text,
+        left_out: number,
+    }
 }
 
 /// The part of the configuration that a key belongs to.

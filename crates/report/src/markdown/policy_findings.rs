@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fill::{Block, Form, Omitted, Rank, Section};
 use crate::{CommentInput, escape, labels};
 use konverge_base::model::{
     Digest,
     policy_finding::{Enforcement, PolicyFinding, SetPlace},
 };
 
-/// The maximum size of the section, in bytes.
-const SECTION: usize = 8_000;
 /// The most findings that are shown of one rule.
 const PER_RULE: usize = 10;
 
@@ -37,42 +36,50 @@ pub fn shown_denials(findings: &[PolicyFinding]) -> BTreeSet<Digest> {
     shown.map(|(_, place)| place.digest).collect()
 }
 
-/// The folded section; empty if no set found anything.
-pub(super) fn render(input: &CommentInput<'_>) -> String {
+/// The folded section; `None` if no set found anything. What is denied comes first: a review can only override a denial
+/// that is shown.
+pub(super) fn section<'v>(input: &CommentInput<'v>) -> Option<Section<'v>> {
     let groups = grouped(input.findings);
     if groups.is_empty() {
-        return String::new();
+        return None;
     }
-    let mut body = String::new();
-    let mut left_out = 0;
-    for ((verdict, rule), findings) in &groups {
-        let word = labels::enforcement_word(*verdict);
-        let title = format!("**{word}** by {}\n", escape::code(rule));
-        let mut block = title;
+    let title = format!("Policy sets: {}", counts(&groups));
+    Some(Section::closed(
+        title,
+        groups.into_iter().map(rule_block).collect(),
+    ))
+}
+
+/// The findings of one rule.
+fn rule_block<'v>(
+    ((verdict, rule), findings): ((Enforcement, &'v str), Vec<(&'v PolicyFinding, &'v SetPlace)>),
+) -> Block<'v> {
+    let rank = if verdict == Enforcement::Deny {
+        Rank::Overview
+    } else {
+        Rank::Beside
+    };
+    let all = findings.len();
+    let hidden = all.saturating_sub(PER_RULE);
+    let rows = move || {
+        let mut block = format!(
+            "**{}** by {}\n",
+            labels::enforcement_word(verdict),
+            escape::code(rule)
+        );
         for (finding, place) in findings.iter().take(PER_RULE) {
             block.push_str(&row(finding, place));
         }
-        let hidden = findings.len().saturating_sub(PER_RULE);
         if hidden > 0 {
             block.push_str(&format!("- and {hidden} more\n"));
         }
         block.push('\n');
-        if body.len() + block.len() > SECTION {
-            left_out += findings.len();
-        } else {
-            body.push_str(&block);
-        }
+        block.into()
+    };
+    Block {
+        hidden: Omitted::lines(all),
+        forms: vec![Form::new(rank, rows).without(Omitted::lines(hidden))],
     }
-    if left_out > 0 {
-        body.push_str(&format!(
-            "{} not shown here.\n\n",
-            labels::plural(left_out, "finding")
-        ));
-    }
-    format!(
-        "<details><summary>Policy sets: {}</summary>\n\n{body}</details>\n\n",
-        counts(&groups)
-    )
 }
 
 /// `2 denied, 1 undecided`.

@@ -2,8 +2,7 @@
 
 use super::{
     bounded_writer::BoundedWriter,
-    details,
-    verbosity::{LADDER, Verbosity},
+    details::{self, Detail},
 };
 use crate::{RunInfo, diff, drift::drift_word, escape, labels};
 use konverge_base::{
@@ -41,12 +40,9 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
 /// The same of a stack whose drift was checked: each difference from the live side to what was applied last.
 pub(super) fn drift_text(plan: &StackPlan, budget: usize) -> String {
     let page = BoundedWriter::new(budget.max(1024));
-    fitted(page, &plan.resources, |resource, detail| {
-        if detail.diffs {
-            drift_difference(resource, detail.context)
-        } else {
-            format!("#### {}\n\n", drift_title(resource))
-        }
+    fitted(page, &plan.resources, |resource, detail| match detail.context() {
+        Some(context) => drift_difference(resource, context),
+        None => format!("#### {}\n\n", drift_title(resource)),
     })
 }
 
@@ -54,12 +50,12 @@ pub(super) fn drift_text(plan: &StackPlan, budget: usize) -> String {
 fn fitted(
     mut page: BoundedWriter,
     resources: &[ResourcePlan],
-    render: impl Fn(&ResourcePlan, &Verbosity) -> String,
+    render: impl Fn(&ResourcePlan, Detail) -> String,
 ) -> String {
     let _ = page.reserve(LAST);
     let mut omitted = 0;
     for resource in resources {
-        let fitted = [&LADDER[0], &LADDER[3], &LADDER[5]]
+        let fitted = Detail::ALL
             .into_iter()
             .any(|detail| page.try_push(&render(resource, detail)));
         omitted += usize::from(!fitted);
@@ -75,10 +71,11 @@ fn fitted(
 }
 
 /// A resource with its drift, because nothing else on this page shows the drift.
-fn render_resource(resource: &ResourcePlan, detail: &Verbosity) -> String {
-    let mut text = details::resource_block(resource, detail).text;
-    let drift = diff::drift(resource, detail.context);
-    if detail.diffs && !drift.is_empty() {
+fn render_resource(resource: &ResourcePlan, detail: Detail) -> String {
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
+    let mut text = details::resource_block(resource, &escape::code(&title.full()), detail).text;
+    let drift = detail.context().map(|context| diff::drift(resource, context));
+    if let Some(drift) = drift.filter(|drift| !drift.is_empty()) {
         let block = escape::fenced("diff", &diff::from_live(&drift, "Spec").join("\n"));
         text.push_str(&format!("Already different on the cluster:\n\n{block}\n"));
     }

@@ -3,10 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    bounded_writer::{BoundedWriter, BudgetExceeded},
-    verbosity::Table,
-};
+use super::fill::{Block, Form, Omitted, Rank, Section, Text};
 use crate::{
     CommentInput, diff, escape, labels,
     view_model::{PlanView, StackView, lifecycle},
@@ -16,9 +13,6 @@ use konverge_base::model::{
     plan::{ResourcePlan, Summary},
     spec::RuntimeKind,
 };
-
-/// The space for the row of the remaining projects and for the line after the table.
-const LAST_ROW: usize = 300;
 
 /// The number of stacks up to which each has a row.
 const MOST_STACKS: usize = 15;
@@ -31,25 +25,30 @@ pub(super) fn is_by_stack(view: &PlanView<'_>) -> bool {
     view.stacks.len() <= MOST_STACKS
 }
 
-/// Writes the table; nothing if there is no change, or if all changes are shown as equal changes.
-pub(super) fn render(
-    page: &mut BoundedWriter,
-    input: &CommentInput<'_>,
-    view: &PlanView<'_>,
-    table: Table,
-) -> Result<(), BudgetExceeded> {
-    match table {
-        _ if view.stacks.is_empty() => Ok(()),
-        Table::Stacks if is_by_stack(view) => stacks(page, input, view),
-        _ => projects(page, view, table),
+/// The table; `None` if there is no change, or if all changes are shown as equal changes.
+pub(super) fn section<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Option<Section<'v>> {
+    if view.stacks.is_empty() {
+        None
+    } else if is_by_stack(view) {
+        Some(stacks(input, view))
+    } else {
+        projects(view)
     }
 }
 
-fn stacks(
-    page: &mut BoundedWriter,
-    input: &CommentInput<'_>,
-    view: &PlanView<'_>,
-) -> Result<(), BudgetExceeded> {
+/// A row, which is shown or not.
+fn row_block<'v>(rank: Rank, row: impl Fn() -> String + 'v) -> Block<'v> {
+    let text = move || Text {
+        text: row(),
+        lines: 0,
+    };
+    Block {
+        hidden: Omitted::lines(1),
+        forms: vec![Form::new(rank, text)],
+    }
+}
+
+fn stacks<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Section<'v> {
     let terraform = view
         .stacks
         .iter()
@@ -76,48 +75,65 @@ fn stacks(
             rule.push_str("| --- ");
         }
     }
-    page.push(&format!("{header}|\n{rule}|\n"))?;
-    for stack in &view.stacks {
-        let mut row = format!("| {} ", escape::cell(stack.plan.id.as_str()));
-        if waves {
-            row.push_str(&format!("| {} ", stack.wave + 1));
-        }
-        if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
-            row.push_str(if stack.plan.fails_as_before {
-                "| fails as before "
-            } else {
-                "| **failed** "
-            });
-            row.push_str(if terraform { "| " } else { "" });
-        } else {
-            let failed = if stack.plan.fails_in_part() {
-                "**failed in part** "
-            } else {
-                ""
-            };
-            row.push_str(&format!("| {failed}{} ", counts(stack, RuntimeKind::Kubernetes)));
-            if terraform {
-                row.push_str(&format!("| {} ", counts(stack, RuntimeKind::Terraform)));
-            }
-        }
-        row.push_str(&format!("| {} ", reason_cell(stack)));
-        if details {
-            let link = input
-                .links
-                .get(&stack.plan.id)
-                .map(|url| escape::link("diff", url));
-            row.push_str(&format!("| {} ", link.unwrap_or_default()));
-        }
-        row.push_str("|\n");
-        page.push(&row)?;
-    }
+    let columns = Columns {
+        waves,
+        terraform,
+        details,
+    };
+    let row = |stack| row_block(Rank::Overview, move || stack_row(input, stack, columns));
+    let mut blocks: Vec<_> = view.stacks.iter().map(row).collect();
     if waves {
-        page.push("\nA *wave* is applied when all stacks of the waves before it are done.\n")?;
+        let note = "\nA *wave* is applied when all stacks of the waves before it are done.\n";
+        blocks.push(row_block(Rank::Overview, || note.to_owned()));
     }
-    for rollout in input.rollouts {
-        page.push(&format!("\n{}\n", escape::prose(rollout)))?;
+    let rollouts = input.rollouts.iter();
+    blocks.extend(
+        rollouts.map(|rollout| row_block(Rank::Overview, move || format!("\n{}\n", escape::prose(rollout)))),
+    );
+    Section::plain(format!("{header}|\n{rule}|\n"), blocks, "\n")
+}
+
+/// The columns that not every table has.
+#[derive(Clone, Copy)]
+struct Columns {
+    waves: bool,
+    terraform: bool,
+    details: bool,
+}
+
+fn stack_row(input: &CommentInput<'_>, stack: &StackView<'_>, columns: Columns) -> String {
+    let mut row = format!("| {} ", escape::cell(stack.plan.id.as_str()));
+    if columns.waves {
+        row.push_str(&format!("| {} ", stack.wave + 1));
     }
-    page.push("\n")
+    if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
+        row.push_str(if stack.plan.fails_as_before {
+            "| fails as before "
+        } else {
+            "| **failed** "
+        });
+        row.push_str(if columns.terraform { "| " } else { "" });
+    } else {
+        let failed = if stack.plan.fails_in_part() {
+            "**failed in part** "
+        } else {
+            ""
+        };
+        row.push_str(&format!("| {failed}{} ", counts(stack, RuntimeKind::Kubernetes)));
+        if columns.terraform {
+            row.push_str(&format!("| {} ", counts(stack, RuntimeKind::Terraform)));
+        }
+    }
+    row.push_str(&format!("| {} ", reason_cell(stack)));
+    if columns.details {
+        let link = input
+            .links
+            .get(&stack.plan.id)
+            .map(|url| escape::link("diff", url));
+        row.push_str(&format!("| {} ", link.unwrap_or_default()));
+    }
+    row.push_str("|\n");
+    row
 }
 
 fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
@@ -186,7 +202,7 @@ struct ProjectRow {
     summary: Summary,
 }
 
-fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Result<(), BudgetExceeded> {
+fn projects<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
     let mut projects: BTreeMap<&str, ProjectRow> = BTreeMap::new();
     for stack in &view.stacks {
         let alone = stack.own.iter().zip(&stack.grouped);
@@ -207,7 +223,7 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
         }
     }
     if projects.is_empty() {
-        return Ok(());
+        return None;
     }
     let other = if view.groups.is_empty() {
         "Changes"
@@ -216,66 +232,55 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
     };
     let title = format!("{other} in {}", labels::plural(projects.len(), "project"));
     let folded = projects.len() > MOST_PROJECTS;
-    if folded {
-        page.push(&format!("<details><summary>{title}</summary>\n\n"))?
+    let (title, end) = if folded {
+        (
+            format!("<details><summary>{title}</summary>\n\n"),
+            "\n</details>\n\n",
+        )
     } else {
-        page.push(&format!("{title}:\n\n"))?
-    }
-    page.push("| Project | Stacks | Resources |\n| --- | --- | --- |\n")?;
-    let mut cut = 0;
-    let (mut rest, mut rest_restored) = (Summary::default(), 0);
-    for (project, row) in projects {
-        let failed = match row.failed {
-            0 => String::new(),
-            failed => format!(" ({failed} failed)"),
-        };
-        let text = format!(
-            "| {} | {}{failed} | {} |\n",
-            escape::cell(project),
-            row.stacks,
-            counts_cell(&row.summary, row.restored)
-        );
-        // Stop at the first row that does not fit, so that no row is missing in the middle of the table.
-        if table == Table::Fitting && (cut > 0 || page.room() < text.len() + LAST_ROW) {
-            cut += 1;
-            rest = rest + row.summary;
-            rest_restored += row.restored;
-        } else {
-            page.push(&text)?;
-        }
-    }
-    if cut > 0 {
-        page.push(&format!(
-            "| {} more | | {} |\n",
-            labels::plural(cut, "project"),
-            labels::counts_with_drift(&rest, rest_restored)
-        ))?;
-    }
-    page.push(if folded { "\n</details>\n\n" } else { "\n" })
+        (format!("{title}:\n\n"), "\n")
+    };
+    let head = format!("{title}| Project | Stacks | Resources |\n| --- | --- | --- |\n");
+    let row = |(project, row): (&'v str, ProjectRow)| {
+        row_block(Rank::Harmless, move || {
+            let failed = match row.failed {
+                0 => String::new(),
+                failed => format!(" ({failed} failed)"),
+            };
+            format!(
+                "| {} | {}{failed} | {} |\n",
+                escape::cell(project),
+                row.stacks,
+                counts_cell(&row.summary, row.restored)
+            )
+        })
+    };
+    let section = Section::plain(head, projects.into_iter().map(row).collect(), end);
+    Some(section.with_more(|hidden| format!("| {} | | |\n", labels::plural(hidden, "more project"))))
 }
 
 /// The affected stacks without changes by name. The headline counts them.
-pub(super) fn unchanged(
-    page: &mut BoundedWriter,
-    view: &PlanView<'_>,
-    names: bool,
-) -> Result<(), BudgetExceeded> {
-    if view.unchanged.is_empty() || !names {
-        return Ok(());
+pub(super) fn unchanged<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
+    if view.unchanged.is_empty() {
+        return None;
     }
-    let list: Vec<_> = view
-        .unchanged
-        .iter()
-        .map(|id| escape::code(id.as_str()))
-        .collect();
-    page.push(&format!(
-        "<details><summary>{}</summary>\n\n{}\n\n</details>\n\n",
-        match view.affected {
-            0 => "Without changes",
-            _ => "Affected, without changes",
-        },
-        list.join(", ")
-    ))
+    let names = || {
+        let names = view.unchanged.iter().map(|id| escape::code(id.as_str()));
+        let names: Vec<_> = names.collect();
+        Text {
+            text: names.join(", ") + "\n\n",
+            lines: 0,
+        }
+    };
+    let block = Block {
+        hidden: Omitted::lines(view.unchanged.len()),
+        forms: vec![Form::new(Rank::Background, names)],
+    };
+    let title = match view.affected {
+        0 => "Without changes",
+        _ => "Affected, without changes",
+    };
+    Some(Section::closed(title.to_owned(), vec![block]))
 }
 
 #[cfg(test)]
@@ -285,7 +290,7 @@ mod tests {
         plan::{Action, Basis, ChangeOrigin, FieldChange, StackPlan},
     };
 
-    use super::*;
+    use super::{super::fill, *};
 
     #[test]
     fn the_row_of_a_project_says_how_many_adoptions_change_a_value() {
@@ -324,9 +329,8 @@ mod tests {
             all: 1,
             digest: Digest::of_bytes(b""),
         };
-        let mut page = BoundedWriter::new(10_000);
-        projects(&mut page, &view, Table::Projects).unwrap();
-        let text = page.into_text();
+        let section = projects(&view).unwrap();
+        let text = fill::fill(&[section], 10_000).texts.concat();
         assert!(
             text.contains("| `shop` | 1 | 2 to adopt (1 with changes) |"),
             "{text}"
