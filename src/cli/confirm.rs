@@ -285,7 +285,7 @@ mod tests {
             action,
             Vec::new(),
         );
-        summary.count_resource(&resource);
+        summary.count_resource(&id, &resource);
         StackPlan {
             stack: RepoPath::root(),
             id,

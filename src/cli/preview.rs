@@ -19,14 +19,16 @@ use konverge_base::{
         plan_document::{PlanDocument, StackDocument},
     },
 };
-use konverge_config::Config;
+use konverge_config::{Config, DriftPolicy};
 use konverge_report::{
-    self as report, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style,
+    self as report, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style,
 };
 use konverge_run::{
     KeyUse, Session, adopted_stacks,
     cluster_selection::Live,
     plan_documents::{DocumentVisitor, PlannedDocument},
+    stack_contexts,
+    stack_order::StackOrder,
 };
 
 #[derive(Debug, clap::Args)]
@@ -122,7 +124,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         merging,
         args.output,
         style,
-    ));
+    )?);
     Ok(exit_code(&preview.plan, &session.planning.config, args.exit_code))
 }
 
@@ -186,7 +188,12 @@ fn render(
     merging: Merging,
     output: PlanOutput,
     style: Style,
-) -> String {
+) -> Result<String, UserError> {
+    let config = &session.planning.config;
+    let stacks = session.targets.iter().map(|target| (&target.id, &target.folder));
+    let contexts = stack_contexts(config, stacks.clone());
+    let waves = StackOrder::build(config, &session.targets)?.waves();
+    let rollouts = konverge_ci::rollout_sentences(config, stacks);
     let affected = &session.affected;
     let run = RunInfo {
         head: affected.head.clone(),
@@ -203,22 +210,29 @@ fn render(
         models,
         last_push: None,
         findings: &[],
-        waves: &std::collections::BTreeMap::new(),
-        rollouts: &[],
+        contexts: &contexts,
+        waves: &waves,
+        rollouts: &rollouts,
         links: &std::collections::BTreeMap::new(),
         marker: &marker,
         mode: Mode {
             merging,
+            stops_at_drift: config.policy.drift == DriftPolicy::Stop,
             ..Mode::default()
         },
-        budget: SUMMARY_BUDGET,
+        // The limit of a comment, so that it is the comment.
+        budget: if output == PlanOutput::Markdown {
+            COMMENT_BUDGET
+        } else {
+            SUMMARY_BUDGET
+        },
     };
-    match output {
+    Ok(match output {
         PlanOutput::Text => {
             report::terminal::plan(plan, style) + &report::model_changes::terminal(models, style)
         }
         PlanOutput::Json | PlanOutput::Plan => report::json::preview(plan, &[], models),
         PlanOutput::Markdown => report::markdown::comment(&input).body,
         PlanOutput::Html => report::html::report(&input),
-    }
+    })
 }

@@ -60,6 +60,7 @@ use job::Job;
 pub use job::{CiOptions, CommentRule, JobResult};
 pub use page_link::link_page;
 pub use policy::policy_config;
+pub use rollout::sentences as rollout_sentences;
 pub use scheduled_task::ScheduledTask;
 pub use shard_mode::ShardMode;
 pub use stack_tests::{StackTester, TestedChange, run as run_tests};

@@ -47,6 +47,7 @@ use konverge_run::{
     plan_documents::{DocumentVisitor, PlannedDocument},
     preview::{self, Preview},
     redact::{self, UnreviewableValue},
+    stack_contexts,
     stack_order::StackOrder,
 };
 
@@ -99,7 +100,8 @@ async fn plan_and_publish(
         }
     }
     let changed = opened.targets.iter().map(|target| (&target.id, &target.folder));
-    let rollouts = rollout::sentences(&opened.planning.config, changed);
+    let rollouts = rollout::sentences(&opened.planning.config, changed.clone());
+    let contexts = stack_contexts(&opened.planning.config, changed);
     let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
     if let Some(share) = job.options.part.share() {
         opened.select_shard(share);
@@ -122,6 +124,7 @@ async fn plan_and_publish(
         plan: &preview.plan,
         findings: &findings,
         last_push: last_push.as_ref(),
+        contexts: &contexts,
         waves: &waves,
         rollouts: &rollouts,
         links: &links,

@@ -20,7 +20,8 @@ use konverge_base::model::{
     review::RecordedComment,
     review_difference::ReviewDifference,
 };
-use konverge_report::{self as report, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};
+use konverge_config::DriftPolicy;
+use konverge_report::{self as report, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, StackContext};
 use konverge_run::preview;
 use konverge_state::ReviewKey;
 
@@ -33,6 +34,8 @@ pub(super) struct PreviewFeedback<'a> {
     pub findings: &'a [PolicyFinding],
     /// What the last push changed in the plan.
     pub last_push: Option<&'a ReviewDifference>,
+    /// Where each stack runs, and who is asked about it.
+    pub contexts: &'a BTreeMap<StackId, StackContext>,
     /// The wave of each stack.
     pub waves: &'a BTreeMap<StackId, usize>,
     /// In which waves rollouts would carry the change.
@@ -148,6 +151,7 @@ impl PreviewFeedback<'_> {
             power: &self.opened.power,
             models: &self.opened.models,
             last_push: self.last_push,
+            contexts: self.contexts,
             waves: self.waves,
             rollouts: self.rollouts,
             links: self.links,
@@ -156,6 +160,7 @@ impl PreviewFeedback<'_> {
                 merging: self.merging(),
                 superseded: self.now.superseded,
                 introduces: self.opened.introduces,
+                stops_at_drift: self.opened.planning.config.policy.drift == DriftPolicy::Stop,
             },
             budget,
         }

@@ -122,6 +122,19 @@ impl Config {
         names
     }
 
+    /// Returns the number of approvals that a stack with this policy needs, and the people one of whom must approve: the
+    /// rules of the repository, narrowed by those of the stack.
+    pub fn required_approvals(&self, own: &StackPolicy) -> (u32, Vec<String>) {
+        let common = &self.policy;
+        let approvals = common.approvals.unwrap_or(0).max(own.approvals.unwrap_or(0));
+        let reviewers = if own.reviewers.is_empty() {
+            &common.reviewers
+        } else {
+            &own.reviewers
+        };
+        (approvals, reviewers.clone())
+    }
+
     /// A cluster by name.
     pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterConfig> {
         self.clusters.get(name)

@@ -22,6 +22,7 @@ mod permission_changes;
 mod policy_sets;
 mod portal;
 mod problems;
+mod production;
 mod rollout_waves;
 mod rollouts;
 mod schema;
@@ -45,6 +46,7 @@ pub use notify::Notify;
 pub use parse::{ConfigError, FILE_NAME};
 pub use permission_changes::StackSides;
 pub use portal::{PortalConfig, PortalGrants, PortalLogin, PortalRole, PortalRoleRule, PortalWorkload};
+pub use production::ProductionFolders;
 pub use rollout_waves::{InSeveralRollouts, RolloutMatcher};
 pub use rollouts::{
     AtOnce, GateApproval, GateConfig, InvalidAtOnce, OnFailure, PrometheusConfig, RolloutConfig, WaveConfig,

@@ -156,7 +156,7 @@ fn cluster(rules: &StackRules<'_>, stack: Option<&Stack>) -> Value {
     }
 }
 
-/// Calls `each` for every key whose value differs. Null, an empty list and an empty object count as not set.
+/// Calls `each` for every key whose value differs. Null, false, an empty list and an empty object count as not set.
 fn visit_leaves(
     at: &str,
     from: &Value,
@@ -194,7 +194,8 @@ fn visit_leaves(
 
 fn is_unset(value: &Value) -> bool {
     match value {
-        Value::Null => true,
+        // Every switch is off if it is not set.
+        Value::Null | Value::Bool(false) => true,
         Value::Array(items) => items.is_empty(),
         Value::Object(keys) => keys.is_empty(),
         _ => false,

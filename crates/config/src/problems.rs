@@ -46,6 +46,7 @@ impl Config {
             .or_else(|| self.policy.sets_problem())
             .or_else(|| folder_glob_problem("exclude", &self.exclude))
             .or_else(|| folder_glob_problem("include", &self.include))
+            .or_else(|| folder_glob_problem("production", &self.production))
             .or_else(|| self.data_checks_problem())
             .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
             .or_else(|| self.login_problem())

@@ -35,6 +35,9 @@ pub struct Config {
     /// stack, the one above the project. A path dependency of another module is not a stack. `.` is the root of the
     /// repository, whose stack is `root/default`; rules match it by `**` and by this identity.
     pub include: Vec<String>,
+    /// Globs of the folders of production stacks: `appops/*/prod`. Previews show them first and count them. Default: a
+    /// folder with `prod` or `production` as a word of a component. Only the default branch can say so.
+    pub production: Vec<String>,
     /// The state store and the lease.
     pub state: State,
     /// The clusters by name. Specs and `stack.yaml` may name one of these, never a file.

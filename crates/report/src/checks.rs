@@ -19,8 +19,8 @@ use konverge_base::{
 const MOST_ANNOTATIONS: usize = 20;
 
 /// At most `most` check runs: failed stacks first, then stacks with deletions or replacements, each sorted by
-/// identity. The last one is about all other stacks, under the name of the plan's `scope`. The name of a check
-/// run is that of its stack, so the next run replaces it.
+/// identity. Stacks that failed with one error have one. The last one is about all other stacks, under the name of the
+/// plan's `scope`. The name of a check run is that of its stack or of the file with the error, so the next run replaces it.
 pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
     let mut stacks: Vec<_> = plan
         .stacks
@@ -28,21 +28,70 @@ pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
         .filter(|s| s.error.is_some() || diff::own_summary(s).changed() > 0)
         .collect();
     stacks.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.id.cmp(&b.id)));
-    let grave = stacks.iter().filter(|stack| rank(stack) < HARMLESS).count();
-    if stacks.is_empty() || most == 0 {
+    let (grave, mut rest): (Vec<_>, Vec<_>) = stacks.into_iter().partition(|stack| rank(stack) < HARMLESS);
+    let mut subjects = subjects(&grave);
+    if subjects.is_empty() && rest.is_empty() || most == 0 {
         return Vec::new();
     }
-    let own = if grave == stacks.len() && grave <= most {
-        grave
+    let own = if rest.is_empty() && subjects.len() <= most {
+        subjects.len()
     } else {
-        grave.min(most - 1)
+        subjects.len().min(most - 1)
     };
-    let (shown, rest) = stacks.split_at(own);
-    let mut checks: Vec<_> = shown.iter().map(|s| check(s)).collect();
+    let beyond = subjects.split_off(own).into_iter().flatten();
+    rest.splice(..0, beyond);
+    let mut checks: Vec<_> = subjects.iter().map(|stacks| check_of_subject(stacks)).collect();
     if !rest.is_empty() {
-        checks.push(aggregate(rest, scope));
+        checks.push(aggregate(&rest, scope));
     }
     checks
+}
+
+/// The stacks of each check run: those with one error together, in the order of the first of them.
+fn subjects<'a>(stacks: &[&'a StackPlan]) -> Vec<Vec<&'a StackPlan>> {
+    let groups: Vec<_> = [false, true]
+        .into_iter()
+        .flat_map(|before| {
+            let failed = stacks.iter().filter(move |stack| stack.fails_as_before == before);
+            let failed = failed.filter(|stack| !stack.fails_in_part());
+            errors::group(failed.filter_map(|stack| Some((&stack.id, stack.error.as_ref()?))))
+        })
+        .collect();
+    let mut subjects = Vec::new();
+    for stack in stacks {
+        match errors::group_of(&groups, &stack.id) {
+            Some(group) if group.is_shown_at(&stack.id) => {
+                let of_group = stacks.iter().filter(|other| group.stacks.contains(&&other.id));
+                subjects.push(of_group.copied().collect());
+            }
+            Some(_) => {}
+            None => subjects.push(vec![*stack]),
+        }
+    }
+    subjects
+}
+
+fn check_of_subject(stacks: &[&StackPlan]) -> CheckRun {
+    let first = check(stacks[0]);
+    if stacks.len() == 1 {
+        return first;
+    }
+    let file = stacks[0].error.as_ref().and_then(|error| error.file.as_ref());
+    let failed = format!(
+        "{} {}",
+        labels::plural(stacks.len(), "stack"),
+        labels::failed(stacks[0])
+    );
+    let ids: Vec<_> = stacks.iter().map(|stack| &stack.id).collect();
+    CheckRun {
+        name: file.map_or(first.name.clone(), |file| {
+            format!("konverge: {}", escape::line(file))
+        }),
+        title: failed.clone(),
+        summary: format!("{failed}: {}.", errors::names(&ids, escape::code)),
+        annotations: annotations_of(stacks),
+        ..first
+    }
 }
 
 /// The name of a stack's check run.
@@ -52,10 +101,14 @@ pub fn name(stack: &StackId) -> String {
 
 /// The annotations of a plan: errors at their lines, for the log of the job. An error of many stacks is shown once.
 pub fn annotations(plan: &Plan) -> Vec<Annotation> {
-    let failed = plan.stacks.iter();
+    grouped_annotations(&plan.stacks.iter().collect::<Vec<_>>())
+}
+
+fn grouped_annotations(stacks: &[&StackPlan]) -> Vec<Annotation> {
+    let failed = stacks.iter();
     let groups = errors::group(failed.filter_map(|stack| Some((&stack.id, stack.error.as_ref()?))));
     let of_group = |group: &errors::ErrorGroup<'_>| {
-        let first = plan.stacks.iter().find(|stack| group.is_shown_at(&stack.id))?;
+        let first = stacks.iter().find(|stack| group.is_shown_at(&stack.id))?;
         let mut note = annotation(first, group.error);
         if group.stacks.len() > 1 {
             note.title = format!(
@@ -68,6 +121,13 @@ pub fn annotations(plan: &Plan) -> Vec<Annotation> {
         Some(note)
     };
     groups.iter().filter_map(of_group).collect()
+}
+
+/// The annotations of a check run, which GitHub takes at a file only.
+fn annotations_of(stacks: &[&StackPlan]) -> Vec<Annotation> {
+    let mut notes = grouped_annotations(stacks);
+    notes.retain(|note| !note.file.is_empty());
+    notes
 }
 
 fn rank(stack: &StackPlan) -> u8 {
@@ -239,13 +299,42 @@ fn aggregate(rest: &[&StackPlan], scope: &str) -> CheckRun {
             labels::plural(rest.len(), "stack")
         ),
         text,
-        annotations: rest
-            .iter()
-            .filter_map(|s| s.error.as_ref().map(|e| annotation(s, e)))
-            .filter(|note| !note.file.is_empty())
-            .collect(),
+        annotations: annotations_of(rest),
     }
 }
 
 /// The least room for the diff of a stack.
 const LEAST: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::{
+        error::{ErrorKind, UserError},
+        model::{RepoPath, plan::Basis},
+    };
+
+    #[test]
+    fn one_error_of_many_stacks_is_one_check_run_and_one_annotation() {
+        let failed = |at: usize, file: &str| {
+            let error = UserError::new(ErrorKind::Kcl, "invalid syntax").at(file, Some(7), Some(1));
+            let id = format!("app-{at:02}/dev").parse().unwrap();
+            StackPlan::failed(RepoPath::root(), id, Basis::Live, error.body())
+        };
+        let mut stacks: Vec<_> = (0..39).map(|at| failed(at, "base/base.k")).collect();
+        stacks.push(failed(39, "apps/own.k"));
+        let plan = Plan { version: 1, stacks };
+        let found = checks(&plan, 50, "");
+        let names: Vec<_> = found.iter().map(|check| check.name.as_str()).collect();
+        assert_eq!(names, ["konverge: base/base.k", "konverge: app-39/dev"]);
+        assert_eq!(found[0].title, "39 stacks could not be planned");
+        assert!(found[0].summary.contains("`app-00/dev`"), "{}", found[0].summary);
+        for check in &found {
+            assert_eq!(check.annotations.len(), 1, "{}", check.name);
+        }
+        // What has no check run of its own is one annotation too.
+        let rest = checks(&plan, 1, "");
+        assert_eq!(rest.len(), 1);
+        assert_eq!(rest[0].annotations.len(), 2);
+    }
+}

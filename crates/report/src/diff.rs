@@ -58,6 +58,11 @@ pub fn is_drift(change: &FieldChange) -> bool {
     )
 }
 
+/// Returns true if somebody else made the difference since the last apply, by hand or by another manager.
+pub fn is_by_others(change: &FieldChange) -> bool {
+    matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_))
+}
+
 /// Returns true if the difference belongs to this change. Values that the server fills in are neither own
 /// changes nor drift. Values that are unknown before the apply are shown, no matter who fills them in.
 pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
@@ -91,7 +96,7 @@ pub fn own_summary(stack: &StackPlan) -> Summary {
         ..Summary::default()
     };
     let own = stack.resources.iter().filter(|resource| touches(resource));
-    own.for_each(|resource| summary.count_resource(resource));
+    own.for_each(|resource| summary.count_resource(&stack.id, resource));
     summary
 }
 

@@ -1,29 +1,37 @@
 //! Changes that are equal in several stacks, so that a reader sees each of them once.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde_json::Value;
 
-use super::{diff, escape, labels};
+use super::{danger::Danger, diff, escape, labels};
 use konverge_base::model::{
     Digest, StackId,
     digest::DigestBuilder,
-    plan::{Action, ResourcePlan},
+    plan::{Action, PodImpact, ResourcePlan},
 };
 
 /// The number of names, fields or changes that a title shows.
 const IN_TITLE: usize = 3;
 
+/// What stands for the name of each workload in a path, where the names differ. No name in Kubernetes has capitals.
+const OWN_NAME: &str = "NAME";
+
 /// The changed resources of one stack, in the order in which they are shown.
 pub(super) struct StackChanges<'s, 'a> {
     pub stack: &'a StackId,
+    pub is_production: bool,
     pub resources: &'s [&'a ResourcePlan],
 }
 
 /// One change, in all stacks that make it.
 pub(super) struct EqualChange<'a> {
-    /// The resources with this change, in the order of the stacks. The first one represents all.
+    /// The resources with this change, in the order of the stacks.
     pub resources: Vec<&'a ResourcePlan>,
+    /// Their positions: of the stack, and of the resource in it.
+    positions: Vec<(usize, usize)>,
+    /// What stands for all of them: the first, with the sums of all and no name of its own.
+    representative: ResourcePlan,
 }
 
 /// Equal changes that the same stacks make.
@@ -31,9 +39,13 @@ pub(super) struct ChangeGroup<'a> {
     pub changes: Vec<EqualChange<'a>>,
     /// The stacks, in the order given.
     pub stacks: Vec<&'a StackId>,
+    /// Their positions among those given.
+    pub members: Vec<usize>,
+    /// How many of them are production.
+    pub production: usize,
 }
 
-/// The groups of a plan, the one with the most stacks first.
+/// The groups of a plan: the most dangerous first, then those of production, then the one with the most stacks.
 pub(super) struct EqualChanges<'a> {
     pub groups: Vec<ChangeGroup<'a>>,
     /// The group of each resource of each stack.
@@ -46,7 +58,10 @@ impl<'a> EqualChanges<'a> {
         let mut found: BTreeMap<Digest, Vec<(usize, usize)>> = BTreeMap::new();
         for (s, stack) in stacks.iter().enumerate() {
             for (r, resource) in stack.resources.iter().enumerate() {
-                found.entry(shape(resource)).or_default().push((s, r));
+                found
+                    .entry(shape(stack.stack, resource))
+                    .or_default()
+                    .push((s, r));
             }
         }
         let mut by_stacks: BTreeMap<Vec<usize>, Vec<Vec<(usize, usize)>>> = BTreeMap::new();
@@ -57,25 +72,22 @@ impl<'a> EqualChanges<'a> {
                 by_stacks.entry(of).or_default().push(same);
             }
         }
-        let mut sorted: Vec<_> = by_stacks.into_iter().collect();
-        sorted.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         let places = stacks.iter().map(|stack| vec![None; stack.resources.len()]);
         let mut equal = Self {
-            groups: Vec::with_capacity(sorted.len()),
+            groups: by_stacks
+                .into_iter()
+                .map(|(members, mut sames)| {
+                    sames.sort();
+                    ChangeGroup::new(stacks, members, &sames)
+                })
+                .collect(),
             places: places.collect(),
         };
-        for (of, mut sames) in sorted {
-            sames.sort();
-            for (s, r) in sames.iter().flatten() {
-                equal.places[*s][*r] = Some(equal.groups.len());
+        equal.groups.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        for (at, group) in equal.groups.iter().enumerate() {
+            for (s, r) in group.changes.iter().flat_map(|change| &change.positions) {
+                equal.places[*s][*r] = Some(at);
             }
-            let resources = |same: Vec<(usize, usize)>| EqualChange {
-                resources: same.into_iter().map(|(s, r)| stacks[s].resources[r]).collect(),
-            };
-            equal.groups.push(ChangeGroup {
-                changes: sames.into_iter().map(resources).collect(),
-                stacks: of.into_iter().map(|s| stacks[s].stack).collect(),
-            });
         }
         equal
     }
@@ -86,10 +98,44 @@ impl<'a> EqualChanges<'a> {
     }
 }
 
-impl EqualChange<'_> {
-    /// The resource that represents all.
+impl<'a> EqualChange<'a> {
+    fn new(stacks: &[StackChanges<'_, 'a>], positions: &[(usize, usize)]) -> Self {
+        let resources: Vec<_> = positions.iter().map(|(s, r)| stacks[*s].resources[*r]).collect();
+        let first = resources[0];
+        let pods = resources
+            .iter()
+            .fold(PodImpact::default(), |sum, resource| sum + resource.pods);
+        let mut representative = first.clone();
+        representative.notes = first
+            .notes
+            .iter()
+            .map(|note| with_pods(note, &first.pods, |of| Some(of(&pods))))
+            .collect();
+        representative.pods = pods;
+        let own = |(s, r): &(usize, usize)| own_names(stacks[*s].stack, stacks[*s].resources[*r]);
+        let names = own(&positions[0]);
+        if positions.iter().any(|position| own(position) != names) {
+            for change in &mut representative.changes {
+                change.path = without_own_name(&change.path, &names);
+            }
+            for path in representative
+                .replace
+                .iter_mut()
+                .chain(&mut representative.immutable)
+            {
+                *path = without_own_name(path, &names);
+            }
+        }
+        Self {
+            resources,
+            positions: positions.to_vec(),
+            representative,
+        }
+    }
+
+    /// What represents all resources.
     pub(crate) fn first(&self) -> &ResourcePlan {
-        self.resources[0]
+        &self.representative
     }
 
     /// The names of the resources without their namespaces, each once, in the order of the stacks.
@@ -132,7 +178,39 @@ impl EqualChange<'_> {
     }
 }
 
-impl ChangeGroup<'_> {
+impl<'a> ChangeGroup<'a> {
+    fn new(stacks: &[StackChanges<'_, 'a>], members: Vec<usize>, sames: &[Vec<(usize, usize)>]) -> Self {
+        let of_members = || members.iter().map(|member| &stacks[*member]);
+        Self {
+            changes: sames
+                .iter()
+                .map(|positions| EqualChange::new(stacks, positions))
+                .collect(),
+            stacks: of_members().map(|stack| stack.stack).collect(),
+            production: of_members().filter(|stack| stack.is_production).count(),
+            members,
+        }
+    }
+
+    /// The place of the group among others.
+    fn rank(&self) -> impl Ord + use<> {
+        let changes = self.changes.iter();
+        let dangers = changes.map(|change| Danger::of_resource(change.first()));
+        // Nothing that runs comes last.
+        let danger = dangers.map(|danger| (danger.is_none(), danger)).min();
+        (
+            danger,
+            self.production == 0,
+            Reverse(self.stacks.len()),
+            self.members.clone(),
+        )
+    }
+
+    /// How many stacks, and how many of them are production: `36 stacks (12 in production)`.
+    pub(crate) fn count(&self) -> String {
+        labels::with_production(labels::plural(self.stacks.len(), "stack"), self.production)
+    }
+
     /// The changes as HTML, for the comment and the page: `update Deployment web: spec.replicas`.
     pub(crate) fn title(&self) -> String {
         let titles: Vec<_> = self.changes.iter().map(EqualChange::title).collect();
@@ -149,9 +227,48 @@ pub(super) fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> S
     }
 }
 
-/// The digest of a resource's change without its namespace: equal in two stacks if a reader would see the same
-/// lines. The name of a resource that is created, deleted, forgotten or run is part of what is reviewed.
-fn shape(resource: &ResourcePlan) -> Digest {
+/// The names of a workload for which its containers are called: its own, and that of its project.
+fn own_names<'r>(stack: &'r StackId, resource: &'r ResourcePlan) -> [&'r str; 2] {
+    let last = |text: &'r str, at| text.rsplit_once(at).map_or(text, |(_, last)| last);
+    [last(resource.id.as_str(), ':'), last(stack.project(), '/')]
+}
+
+/// A path in which the name of the workload itself is [`OWN_NAME`]. A sidecar keeps its name.
+fn without_own_name(path: &str, names: &[&str; 2]) -> String {
+    let part = |part: &str| match part.strip_prefix("name=") {
+        Some(name) if names.contains(&name) => format!("name={OWN_NAME}"),
+        _ => part.to_owned(),
+    };
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+/// A note in which other numbers stand for the pods of a resource; without them a word.
+fn with_pods(note: &str, pods: &PodImpact, number: impl Fn(fn(&PodImpact) -> u64) -> Option<u64>) -> String {
+    let counts: [(&str, fn(&PodImpact) -> u64); 3] = [
+        ("restarts", |pods| pods.restarts),
+        ("starts", |pods| pods.starts),
+        ("ends", |pods| pods.ends),
+    ];
+    let parts = note.split("; ").map(|part| {
+        for (word, of) in counts {
+            let said = format!("{word} {}", labels::plural(of(pods) as usize, "pod"));
+            if of(pods) > 0
+                && let Some(rest) = part.strip_prefix(&said)
+            {
+                let other = number(of).map_or("pods".to_owned(), |all| labels::plural(all as usize, "pod"));
+                return format!("{word} {other}{rest}");
+            }
+        }
+        part.to_owned()
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// The digest of a resource's change without its namespace, without the name of its workload in paths, and without the
+/// number of its pods: equal in two stacks if a reader would see the same lines. The name of a resource that is created,
+/// deleted, forgotten or run is part of what is reviewed.
+fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
+    let names = own_names(stack, resource);
     let mut builder = DigestBuilder::new("shape");
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     for part in [&title.group, &title.kind, labels::action_word(resource.action)] {
@@ -169,11 +286,11 @@ fn shape(resource: &ResourcePlan) -> Digest {
     }
     builder.part(&[u8::from(resource.data_loss)]);
     for path in &resource.replace {
-        builder.part(path.as_bytes());
+        builder.part(without_own_name(path, &names).as_bytes());
     }
     builder.part(b"changes");
     for change in resource.changes.iter().filter(|c| diff::is_own(resource, c)) {
-        builder.part(change.path.as_bytes());
+        builder.part(without_own_name(&change.path, &names).as_bytes());
         for side in [&change.from, &change.to] {
             match side {
                 Some(value) => {
@@ -185,7 +302,7 @@ fn shape(resource: &ResourcePlan) -> Digest {
         }
     }
     for note in &resource.notes {
-        builder.part(note.as_bytes());
+        builder.part(with_pods(note, &resource.pods, |_| None).as_bytes());
     }
     builder.finish()
 }
@@ -243,7 +360,11 @@ mod tests {
         let stacks: Vec<_> = ids
             .iter()
             .zip(&refs)
-            .map(|(stack, resources)| StackChanges { stack, resources })
+            .map(|(stack, resources)| StackChanges {
+                stack,
+                is_production: false,
+                resources,
+            })
             .collect();
         let equal = EqualChanges::find(&stacks);
         assert_eq!(equal.groups.len(), 1);
@@ -255,5 +376,95 @@ mod tests {
             ["spec.template.spec.containers[name=main].image"]
         );
         assert_eq!([0, 1, 2].map(|r| equal.group_of(0, r)), [Some(0), None, None]);
+    }
+
+    /// A Deployment whose container has its name, and one of a sidecar, with so many pods.
+    fn scaled(stack: &StackId, name: &str, container: &str, pods: u64) -> ResourcePlan {
+        let id = format!("apps/v1:Deployment:{}:{name}", stack.project());
+        let change = FieldChange {
+            path: format!("/spec/template/spec/containers/name={container}/image"),
+            from: Some(json!("a:1")),
+            to: Some(json!("a:2")),
+            origin: ChangeOrigin::Change,
+        };
+        let mut plan = ResourcePlan::new(
+            stack,
+            id.parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            Action::Update,
+            vec![change],
+        );
+        plan.pods.restarts = pods;
+        plan.notes = vec![
+            format!(
+                "restarts {} by rolling update",
+                labels::plural(pods as usize, "pod")
+            ),
+            "v1beta1 is deprecated since 1.22".to_owned(),
+        ];
+        plan
+    }
+
+    #[test]
+    fn own_names_and_numbers_of_pods_do_not_part_a_change() {
+        let ids: Vec<StackId> = ["a/dev", "b/prod", "c/dev", "d/dev"]
+            .map(|id| id.parse().unwrap())
+            .into();
+        let plans = [
+            scaled(&ids[0], "web", "web", 1),
+            scaled(&ids[1], "api", "api", 5),
+            // The project's name is a name of the workload too.
+            scaled(&ids[2], "server", "c", 2),
+            // A sidecar is another container, whatever the workload is called.
+            scaled(&ids[3], "mesh", "proxy", 2),
+        ];
+        let refs: Vec<Vec<&ResourcePlan>> = plans.iter().map(|plan| vec![plan]).collect();
+        let stacks: Vec<_> = ids
+            .iter()
+            .zip(&refs)
+            .map(|(stack, resources)| StackChanges {
+                stack,
+                is_production: stack.name() == "prod",
+                resources,
+            })
+            .collect();
+        let equal = EqualChanges::find(&stacks);
+        assert_eq!(equal.groups.len(), 1);
+        let group = &equal.groups[0];
+        assert_eq!(group.count(), "3 stacks (1 in production)");
+        assert_eq!(equal.group_of(3, 0), None);
+        let shown = group.changes[0].first();
+        assert_eq!(
+            group.changes[0].fields(),
+            ["spec.template.spec.containers[name=NAME].image"]
+        );
+        assert_eq!(shown.pods.restarts, 8);
+        assert_eq!(
+            shown.notes,
+            [
+                "restarts 8 pods by rolling update",
+                "v1beta1 is deprecated since 1.22"
+            ]
+        );
+        // A sidecar of the same name in two workloads stays what it is.
+        let sidecars = [
+            scaled(&ids[0], "web", "proxy", 1),
+            scaled(&ids[1], "api", "proxy", 1),
+        ];
+        let refs: Vec<Vec<&ResourcePlan>> = sidecars.iter().map(|plan| vec![plan]).collect();
+        let stacks: Vec<_> = ids
+            .iter()
+            .zip(&refs)
+            .map(|(stack, resources)| StackChanges {
+                stack,
+                is_production: false,
+                resources,
+            })
+            .collect();
+        let equal = EqualChanges::find(&stacks);
+        assert_eq!(
+            equal.groups[0].changes[0].fields(),
+            ["spec.template.spec.containers[name=proxy].image"]
+        );
     }
 }

@@ -41,6 +41,19 @@ pub struct RunInfo {
     pub version: String,
 }
 
+/// Where a stack runs, and who is asked before it is applied.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StackContext {
+    /// Its environment, or else its name in the project.
+    pub environment: String,
+    /// True if it is production.
+    pub is_production: bool,
+    /// The number of approvals that a merge needs.
+    pub approvals: u32,
+    /// Users and teams, one of whom must approve.
+    pub reviewers: Vec<String>,
+}
+
 /// The input of a preview's comment.
 #[derive(Debug, Clone)]
 pub struct CommentInput<'a> {
@@ -58,6 +71,8 @@ pub struct CommentInput<'a> {
     pub power: &'a [PowerChange],
     /// What differs in generated models.
     pub models: &'a [ModelChange],
+    /// Where each stack runs, and who is asked about it.
+    pub contexts: &'a BTreeMap<StackId, StackContext>,
     /// The wave of each stack, where `after` orders stacks; a missing stack is in wave 0.
     pub waves: &'a BTreeMap<StackId, usize>,
     /// In which waves the rollouts of `konverge.yaml` would carry the change, one sentence each.
@@ -81,6 +96,8 @@ pub struct Mode {
     pub superseded: bool,
     /// True if the change adds `konverge.yaml`: every stack was compiled.
     pub introduces: bool,
+    /// True if an apply stops where others changed something, and does not restore it.
+    pub stops_at_drift: bool,
 }
 
 /// What merging does with the shown plan.

@@ -276,6 +276,14 @@ pub(crate) fn loss(resource: &ResourcePlan) -> Option<&str> {
     first.filter(|_| resource.data_loss)
 }
 
+/// A number of stacks with those of production: `36 stacks (12 in production)`.
+pub(crate) fn with_production(stacks: String, production: usize) -> String {
+    match production {
+        0 => stacks,
+        production => format!("{stacks} ({production} in production)"),
+    }
+}
+
 /// `1 stack`, `2 stacks`.
 pub fn plural(n: usize, one: &str) -> String {
     if n == 1 {

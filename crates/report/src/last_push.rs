@@ -11,9 +11,6 @@ use konverge_base::model::{
     review_difference::ReviewDifference,
 };
 
-/// The number of characters of a value that is shown.
-const VALUE: usize = 60;
-
 /// What the last push changed about one resource.
 pub(super) struct PushedChange<'a> {
     pub stack: &'a StackId,
@@ -39,9 +36,15 @@ impl PushedChange<'_> {
     pub(crate) fn word(&self) -> &'static str {
         match (self.before, self.now) {
             (Some(_), Some(_)) => "edited",
+            (None, Some(Action::Update)) => "changed",
             (None, _) => "added",
             (Some(_), None) => "reverted",
         }
+    }
+
+    /// Returns true if some values are other ones, and not the whole resource.
+    pub(crate) fn is_of_values(&self) -> bool {
+        self.now.is_some() && !self.fields.is_empty()
     }
 
     /// The action now, or the earlier one if the change is reverted.
@@ -125,23 +128,16 @@ fn field(path: &str, to: Option<&Value>, was: Option<Option<&Value>>) -> EditedF
     let path = diff::dotted(path);
     let is = match to {
         None => format!("{path} removed"),
-        Some(value) => short(value).map_or_else(|| path.clone(), |value| format!("{path} = {value}")),
+        Some(value) => {
+            yaml_text::short_scalar(value).map_or_else(|| path.clone(), |value| format!("{path} = {value}"))
+        }
     };
     let was = match was {
-        Some(Some(value)) => short(value),
+        Some(Some(value)) => yaml_text::short_scalar(value),
         Some(None) => Some("absent".to_owned()),
         None => None,
     };
     EditedField { is, was }
-}
-
-/// A scalar that a line has room for.
-fn short(value: &Value) -> Option<String> {
-    if value.is_array() || (value.is_object() && !yaml_text::is_mark(value)) {
-        return None;
-    }
-    let text = yaml_text::scalar(value);
-    (text.chars().count() <= VALUE).then_some(text)
 }
 
 #[cfg(test)]
@@ -190,7 +186,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "added v1:ConfigMap:ns:fresh: data.n removed (was -)",
+                "changed v1:ConfigMap:ns:fresh: data.n removed (was -)",
                 "edited v1:ConfigMap:ns:new: data.level = debug (was info)",
                 "reverted v1:ConfigMap:ns:old: ",
                 "edited v1:ConfigMap:ns:scaled: data.n = 3 (was 2)",

@@ -7,6 +7,7 @@
 
 mod bounded_part;
 pub mod checks;
+mod danger;
 pub mod diff;
 pub mod drift;
 mod equal_changes;
@@ -27,6 +28,7 @@ pub mod outcome;
 pub mod progress;
 pub mod stack_tests;
 pub mod status;
+mod sums;
 mod table;
 pub mod takeover;
 pub mod terminal;
@@ -36,6 +38,8 @@ mod view_model;
 pub mod watch;
 mod yaml_text;
 
-pub use input::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};
+pub use input::{
+    CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, StackContext,
+};
 pub use labels::{age, changes, compiling_stacks, counts, plural, time, took};
 pub use yaml_text::lines as yaml_lines;

@@ -310,6 +310,7 @@ impl<'a> SharedChanges<'a> {
             .zip(&resources)
             .map(|(stack, resources)| StackChanges {
                 stack: &stack.id,
+                is_production: false,
                 resources,
             });
         let found = EqualChanges::find(&changes.collect::<Vec<_>>());

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use crate::{
-    CommentInput, diff,
+    CommentInput, StackContext,
+    danger::Danger,
+    diff,
     equal_changes::{ChangeGroup, EqualChanges, StackChanges},
     labels,
 };
@@ -13,8 +15,10 @@ use konverge_base::{
     model::{
         Digest, StackId,
         affected::{AffectedStack, InputChange},
-        plan::{Action, Basis, ResourcePlan, StackPlan, Summary, Validation},
+        path::RepoPath,
+        plan::{Action, Basis, FieldChange, ResourcePlan, StackPlan, Summary, Validation},
         spec::RuntimeKind,
+        takeover,
     },
 };
 
@@ -22,8 +26,11 @@ use konverge_base::{
 pub(super) struct StackView<'a> {
     pub plan: &'a StackPlan,
     pub affected: Option<&'a AffectedStack>,
-    /// Resources with a change of this pull request.
+    pub context: Option<&'a StackContext>,
+    /// Resources with a change of this pull request, besides those that are taken over as they run.
     pub own: Vec<&'a ResourcePlan>,
+    /// The number of resources that are taken over as they run: only the annotation of the owner is added.
+    pub kept: usize,
     /// The group of equal changes that shows the resource, in the order of `own`.
     pub grouped: Vec<Option<usize>>,
     pub wave: usize,
@@ -34,6 +41,90 @@ impl StackView<'_> {
     pub(super) fn counts(&self) -> String {
         labels::counts_with_drift(&diff::own_summary(self.plan), diff::drifted(self.plan))
     }
+
+    pub(super) fn is_production(&self) -> bool {
+        self.context.is_some_and(|context| context.is_production)
+    }
+
+    /// Its environment, or else its name in the project.
+    pub(super) fn environment(&self) -> &str {
+        let named = self.context.map(|context| context.environment.as_str());
+        named
+            .filter(|name| !name.is_empty())
+            .unwrap_or(self.plan.id.name())
+    }
+
+    /// The place among other stacks: what fails and what is dangerous first.
+    fn rank(&self) -> u8 {
+        let dangers = self
+            .own
+            .iter()
+            .filter_map(|resource| Danger::of_resource(resource));
+        let drift = (diff::drifted(self.plan) > 0).then_some(Danger::Change);
+        match (dangers.chain(drift).min(), &self.plan.error) {
+            (_, Some(_)) if !self.plan.fails_as_before => 0,
+            (Some(Danger::Grave), _) => 1,
+            (Some(Danger::Change), _) => 2,
+            (Some(Danger::TakeOver), _) => 3,
+            (None, _) => 4,
+        }
+    }
+
+    /// The shortest chain from a changed file to the stack.
+    fn shortest_chain(&self) -> Option<&[RepoPath]> {
+        let reasons = self.affected?.why.iter();
+        let reason = reasons.min_by_key(|reason| (reason.chain.len(), *reason))?;
+        Some(if reason.chain.is_empty() {
+            std::slice::from_ref(&reason.path)
+        } else {
+            &reason.chain
+        })
+    }
+}
+
+/// A stack that is taken over as it runs.
+pub(super) struct TakenOver<'a> {
+    pub id: &'a StackId,
+    pub context: Option<&'a StackContext>,
+    pub objects: usize,
+}
+
+/// Why several stacks change.
+pub(super) struct Cause<'a> {
+    /// The common begin of their chains, from a changed file.
+    chain: Vec<&'a RepoPath>,
+    /// Without a common one: the changed files with the number of their stacks, the most first.
+    files: Vec<(&'a RepoPath, usize)>,
+}
+
+/// The number of files of a cause that are named.
+const FILES: usize = 3;
+
+impl Cause<'_> {
+    /// The chain or the files, each written by `code`.
+    pub(super) fn text(&self, code: impl Fn(&str) -> String) -> String {
+        match self.chain.as_slice() {
+            [] => {
+                let named = self.files.iter().take(FILES);
+                let mut named: Vec<_> = named
+                    .map(|(file, stacks)| {
+                        format!("{} ({})", code(file.as_str()), labels::plural(*stacks, "stack"))
+                    })
+                    .collect();
+                let more = self.files.len().saturating_sub(FILES);
+                named.extend((more > 0).then(|| labels::plural(more, "more file")));
+                named.join(", ")
+            }
+            [only] => code(only.as_str()),
+            [first, last] => format!("{} → {}", code(first.as_str()), code(last.as_str())),
+            [first, between @ .., last] => format!(
+                "{} → {} → {}",
+                code(first.as_str()),
+                labels::plural(between.len(), "file"),
+                code(last.as_str())
+            ),
+        }
+    }
 }
 
 /// The whole plan.
@@ -41,6 +132,8 @@ pub(super) struct PlanView<'a> {
     /// Failed and changed stacks, and those that only differ already, in the order of the comment.
     pub stacks: Vec<StackView<'a>>,
     pub groups: Vec<ChangeGroup<'a>>,
+    /// Stacks of which everything is taken over as it runs.
+    pub taken_over: Vec<TakenOver<'a>>,
     /// Affected stacks without changes.
     pub unchanged: Vec<&'a StackId>,
     /// Stacks with drift.
@@ -49,6 +142,8 @@ pub(super) struct PlanView<'a> {
     pub total: Summary,
     /// The number of resources that only differ already, and are restored.
     pub restored: usize,
+    /// The number of stacks that the change removes.
+    pub removed: usize,
     /// The number of stacks that could not be planned.
     pub failed: usize,
     /// The number of those that could not be planned before the change either.
@@ -106,7 +201,14 @@ impl PlanView<'_> {
         if self.planned == 0 && self.affected == 0 {
             return "no stack is affected".to_owned();
         }
-        let counts = labels::counts_with_drift(&self.total, self.restored);
+        let mut counts = labels::counts(&self.total);
+        if self.restored > 0 {
+            let restored = labels::plural(self.restored, "resource");
+            counts = match self.total.changed() {
+                0 => format!("only takes back what others changed in {restored}"),
+                _ => format!("{counts}, and takes back what others changed in {restored}"),
+            };
+        }
         match (
             self.total.changed() + self.restored,
             self.failed - self.failed_before,
@@ -119,30 +221,46 @@ impl PlanView<'_> {
         }
     }
 
-    /// How many stacks change, stay and fail: `4 to change, 1 without changes, 1 failed`, which is each stack once.
-    /// Empty without stacks.
+    /// How many stacks change, stay and fail: `4 to change (1 in production), 1 without changes, 1 failed`, which is each
+    /// stack once. Empty without stacks.
     pub(super) fn stack_counts(&self) -> String {
-        let is = |kind: fn(&StackPlan) -> bool| self.stacks.iter().filter(|stack| kind(stack.plan)).count();
-        let before = is(|plan| plan.fails_as_before && !plan.fails_in_part());
+        let of = |kind: fn(&StackPlan) -> bool| {
+            let stacks = self.stacks.iter().filter(|stack| kind(stack.plan));
+            let (mut count, mut production) = (0, 0);
+            for stack in stacks {
+                count += 1;
+                production += usize::from(stack.is_production());
+            }
+            (count, production)
+        };
+        let before = of(|plan| plan.fails_as_before && !plan.fails_in_part());
+        let taken_over = self.taken_over.iter();
+        let in_production = taken_over.filter(|stack| stack.context.is_some_and(|c| c.is_production));
         let parts = [
-            (is(|plan| plan.error.is_none()), "to change"),
-            (self.unchanged.len(), "without changes"),
+            (of(|plan| plan.error.is_none()), "to change"),
             (
-                is(|plan| plan.error.is_some() && !plan.fails_as_before && !plan.fails_in_part()),
+                (self.taken_over.len(), in_production.count()),
+                "taken over as they run",
+            ),
+            ((self.unchanged.len(), 0), "without changes"),
+            (
+                of(|plan| plan.error.is_some() && !plan.fails_as_before && !plan.fails_in_part()),
                 "failed",
             ),
-            (is(StackPlan::fails_in_part), "failed in part"),
+            (of(StackPlan::fails_in_part), "failed in part"),
             (
                 before,
-                if before == 1 {
+                if before.0 == 1 {
                     "fails as before"
                 } else {
                     "fail as before"
                 },
             ),
         ];
-        let parts = parts.into_iter().filter(|(count, _)| *count > 0);
-        let parts: Vec<_> = parts.map(|(count, word)| format!("{count} {word}")).collect();
+        let parts = parts.into_iter().filter(|((count, _), _)| *count > 0);
+        let parts: Vec<_> = parts
+            .map(|((count, production), word)| labels::with_production(format!("{count} {word}"), production))
+            .collect();
         parts.join(", ")
     }
 
@@ -151,25 +269,92 @@ impl PlanView<'_> {
         if self.planned == 0 || self.introduces {
             return None;
         }
+        let removed = match self.removed {
+            0 => String::new(),
+            removed => format!(", {removed} of them removed"),
+        };
         let planned = match (self.affected, self.planned == self.all) {
             (0, _) => labels::plural(self.planned, "stack"),
-            (_, true) => format!("{} affected", labels::plural(self.planned, "stack")),
+            (_, true) => format!("{} affected{removed}", labels::plural(self.planned, "stack")),
             _ => format!(
-                "{} of {} affected",
+                "{} of {} affected{removed}",
                 self.planned,
                 labels::plural(self.all, "stack")
             ),
         };
         Some(format!("{planned}: {}", self.stack_counts()))
     }
+
+    /// Returns true if a merge would change nothing.
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.stacks.is_empty() && self.taken_over.is_empty()
+    }
+
+    /// The sentence about stacks that are taken over as they run; `None` without them.
+    pub(super) fn takeover_sentence(&self) -> Option<String> {
+        let objects: usize = self.taken_over.iter().map(|stack| stack.objects).sum();
+        let (verb, stacks) = match self.taken_over.len() {
+            0 => return None,
+            1 => ("is taken over as it runs", 1),
+            stacks => ("are taken over as they run", stacks),
+        };
+        Some(format!(
+            "{} {verb}: only the owner annotation is added, to {}.",
+            labels::plural(stacks, "stack"),
+            labels::plural(objects, "object")
+        ))
+    }
+
+    /// Why the stacks of a group change.
+    pub(super) fn cause(&self, group: &ChangeGroup<'_>) -> Option<Cause<'_>> {
+        let members = group.members.iter().map(|member| &self.stacks[*member]);
+        let chains: Vec<_> = members.filter_map(StackView::shortest_chain).collect();
+        let (first, others) = chains.split_first()?;
+        let common = |chain: &[RepoPath]| first.iter().zip(chain).take_while(|(a, b)| a == b).count();
+        let length = others
+            .iter()
+            .map(|chain| common(chain))
+            .min()
+            .unwrap_or(first.len());
+        let mut files: HashMap<&RepoPath, usize> = HashMap::new();
+        for file in chains.iter().filter_map(|chain| chain.first()) {
+            *files.entry(file).or_default() += 1;
+        }
+        let mut files: Vec<_> = files.into_iter().collect();
+        files.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        Some(Cause {
+            chain: first[..length].iter().collect(),
+            files,
+        })
+    }
+
+    /// What others changed since the last apply, and an apply takes back.
+    pub(super) fn changed_by_others(&self) -> Vec<(&StackId, &ResourcePlan, &FieldChange)> {
+        let resources = self.drifted.iter().flat_map(|stack| {
+            let resources = stack.resources.iter();
+            resources.map(|resource| (&stack.id, resource))
+        });
+        let changes = resources.flat_map(|(stack, resource)| {
+            let others = resource
+                .changes
+                .iter()
+                .filter(|change| diff::is_by_others(change));
+            others.map(move |change| (stack, resource, change))
+        });
+        changes.collect()
+    }
 }
 
 pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
     let affected: HashMap<&StackId, &AffectedStack> =
         input.affected.stacks.iter().map(|s| (&s.id, s)).collect();
+    let is_removed = |stack: &&AffectedStack| stack.change == InputChange::Removed;
+    let removed = input.affected.stacks.iter().filter(is_removed).count();
     let mut view = PlanView {
+        removed,
         stacks: Vec::new(),
         groups: Vec::new(),
+        taken_over: Vec::new(),
         unchanged: Vec::new(),
         drifted: Vec::new(),
         total: Summary::default(),
@@ -180,7 +365,8 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         planned: input.plan.stacks.len(),
         affected: input.affected.stacks.len(),
         all: [
-            input.run.stacks_in_repository,
+            // Those that are removed are not in the repository any more.
+            input.run.stacks_in_repository + removed,
             input.affected.stacks.len(),
             input.plan.stacks.len(),
         ]
@@ -191,10 +377,16 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
     for plan in &input.plan.stacks {
         view.failed += usize::from(plan.error.is_some());
         view.failed_before += usize::from(plan.fails_as_before);
-        let own: Vec<_> = plan.resources.iter().filter(|r| diff::touches(r)).collect();
+        let (kept, own): (Vec<_>, Vec<_>) = plan
+            .resources
+            .iter()
+            .filter(|r| diff::touches(r))
+            .partition(|resource| takeover::stays(&plan.id, resource));
+        let kept = kept.len();
         for resource in &own {
-            view.total.count_resource(resource);
+            view.total.count_resource(&plan.id, resource);
         }
+        view.total.adopt += kept;
         if plan
             .resources
             .iter()
@@ -204,6 +396,15 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         }
         let restored = diff::drifted(plan);
         view.restored += restored;
+        let context = input.contexts.get(&plan.id);
+        if own.is_empty() && kept > 0 && restored == 0 && plan.error.is_none() {
+            view.taken_over.push(TakenOver {
+                id: &plan.id,
+                context,
+                objects: kept,
+            });
+            continue;
+        }
         if own.is_empty() && restored == 0 && plan.error.is_none() {
             view.unchanged.push(&plan.id);
             continue;
@@ -211,13 +412,15 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         view.stacks.push(StackView {
             plan,
             affected: affected.get(&plan.id).copied(),
+            context,
+            kept,
             grouped: vec![None; own.len()],
             own,
             wave: input.waves.get(&plan.id).copied().unwrap_or(0),
         });
     }
     view.stacks.sort_by(|a, b| {
-        let key = |s: &StackView<'_>| (s.wave, environment(s.plan.id.name()));
+        let key = |stack: &StackView<'_>| (stack.rank(), !stack.is_production(), stack.wave);
         key(a).cmp(&key(b)).then_with(|| a.plan.id.cmp(&b.plan.id))
     });
     find_equal_changes(&mut view);
@@ -233,6 +436,7 @@ fn find_equal_changes(view: &mut PlanView<'_>) {
         .zip(&owns)
         .map(|(stack, resources)| StackChanges {
             stack: &stack.plan.id,
+            is_production: stack.is_production(),
             resources,
         })
         .collect();
@@ -243,39 +447,11 @@ fn find_equal_changes(view: &mut PlanView<'_>) {
     view.groups = equal.groups;
 }
 
-/// The rank of an environment from harmless to critical, by its usual names.
-fn environment(name: &str) -> usize {
-    const ORDER: [&[&str]; 4] = [
-        &["dev", "local"],
-        &["test", "qa", "sit"],
-        &["stag", "pre", "uat"],
-        &["prod", "live"],
-    ];
-    let name = name.to_ascii_lowercase();
-    // Pre-production is not production, so the later names are checked last.
-    ORDER
-        .iter()
-        .position(|names| names.iter().any(|n| name.contains(n)))
-        .unwrap_or(ORDER.len())
-}
-
 /// The word for a change of the stack's inputs other than *modified*.
 pub(super) fn lifecycle(stack: &StackView<'_>) -> Option<&'static str> {
     match stack.affected?.change {
         InputChange::Added => Some("new stack"),
         InputChange::Removed => Some("removed stack"),
         InputChange::Modified => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn environments_are_ordered_from_the_harmless() {
-        let mut names = ["prod", "zeta", "pre-prod", "dev", "test"];
-        names.sort_by_key(|n| environment(n));
-        assert_eq!(names, ["dev", "test", "pre-prod", "prod", "zeta"]);
     }
 }

@@ -6,6 +6,18 @@ use serde_json::Value;
 use super::escape;
 use konverge_base::model::{masked_value, text::is_hidden};
 
+/// The number of characters of a value that a line has room for.
+const SHORT: usize = 60;
+
+/// Returns a value that a line has room for.
+pub(crate) fn short_scalar(value: &Value) -> Option<String> {
+    if value.is_array() || (value.is_object() && !is_mark(value)) {
+        return None;
+    }
+    let text = scalar(value);
+    (text.chars().count() <= SHORT).then_some(text)
+}
+
 /// The lines of a value.
 pub fn lines(value: &Value) -> Vec<String> {
     let mut lines = Vec::new();

@@ -20,12 +20,31 @@ use konverge_base::{
     },
     secrets::Secrets,
 };
-use konverge_config::{BrokenBase, Config};
+use konverge_config::{BrokenBase, Config, WorkflowTime};
 
 /// Returns true if a preview fails because of a stack.
 pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {
     let passes = stack.fails_as_before && config.policy.broken_base == BrokenBase::Pass;
     stack.error.is_some() && !passes
+}
+
+/// Returns a note for each workflow that a merge starts around the apply of a stack.
+fn started_workflows(planning: &Planner, target: &Target, plan: &StackPlan) -> Vec<String> {
+    // Nothing to apply, or a removal, starts none.
+    if plan.resources.is_empty() || target.head.is_none() {
+        return Vec::new();
+    }
+    let of_time = |when, word: &'static str| {
+        let hooks = planning.config.hook_workflows(when, &target.id, &target.folder);
+        hooks.into_iter().map(move |hook| {
+            format!(
+                "the merge starts the workflow {} {word} the apply of this stack",
+                hook.workflow
+            )
+        })
+    };
+    let before = of_time(WorkflowTime::Pre, "before");
+    before.chain(of_time(WorkflowTime::Post, "after")).collect()
 }
 
 /// The number of stacks planned concurrently.
@@ -132,6 +151,7 @@ async fn one(
         Ok(planned) => {
             let mut plan = planned.public().clone();
             plan.notes.splice(..0, notes);
+            plan.notes.extend(started_workflows(planning, target, &plan));
             if let Err(failure) = adoption_notes::explain(planning, target, &mut plan).await {
                 return (failed(basis, failure), None, declared);
             }

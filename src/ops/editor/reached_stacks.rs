@@ -25,7 +25,7 @@ impl ReachedStacks {
         // A stack whose files cannot be resolved is in every answer; here it counts if the file is why.
         let is_reason = |reason: &InputReason| reason.path == *file || reason.kind != InputKind::Unresolved;
         affected.stacks.retain(|stack| stack.why.iter().any(is_reason));
-        let (layout, rules) = (&head.layout, head.config.rules());
+        let (layout, production) = (&head.layout, head.config.production_folders());
         let own = layout.stacks.iter().filter(|stack| file.is_within(&stack.folder));
         let own = own.max_by_key(|stack| stack.folder.as_str().len());
         let mut by_distance: Vec<_> = affected.stacks.iter().collect();
@@ -38,10 +38,7 @@ impl ReachedStacks {
         let stacks = by_distance
             .iter()
             .filter_map(|stack| layout.stack_near(&stack.stack, &stack.id));
-        let production = stacks.filter(|stack| {
-            let environment = rules.for_stack(stack).environment;
-            is_production(environment.as_deref().unwrap_or(stack.id.name()))
-        });
+        let production = stacks.filter(|stack| production.contains(&stack.folder));
         Self {
             production: production.count(),
             nearest,
@@ -67,37 +64,4 @@ impl ReachedStacks {
 fn distance(stack: &AffectedStack) -> usize {
     let chains = stack.why.iter().map(|reason| reason.chain.len());
     chains.min().unwrap_or(usize::MAX)
-}
-
-/// Whether an environment, or the name of a stack, means production: one of its words is `prod` or `production`, and the
-/// word before does not say the opposite.
-fn is_production(name: &str) -> bool {
-    let name = name.to_lowercase();
-    let words: Vec<_> = name.split(|c: char| !c.is_alphanumeric()).collect();
-    let is_named = |at: usize| matches!(words[at], "prod" | "production");
-    let is_denied = |at: usize| at > 0 && matches!(words[at - 1], "pre" | "non" | "no" | "not");
-    (0..words.len()).any(|at| is_named(at) && !is_denied(at))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn production_is_a_word_of_the_name() {
-        for name in ["prod", "Production", "prod-eu", "eu_prod", "cn.prod.1"] {
-            assert!(is_production(name), "{name}");
-        }
-        for name in [
-            "dev",
-            "preprod",
-            "pre-prod",
-            "non-production",
-            "product",
-            "reproduce",
-            "",
-        ] {
-            assert!(!is_production(name), "{name}");
-        }
-    }
 }

@@ -6,6 +6,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         Digest, RepoPath,
+        affected::InputChange,
         apply_result::{ApplyReport, ResourceOutcome, ResourceResult, StackOutcome, StackResult},
         authorization::Authorization,
         plan::{Action, ChangeOrigin},
@@ -311,7 +312,7 @@ fn a_push_is_compared_with_the_one_before_and_equal_errors_are_one() {
     let pushed = sample_plans::pushed();
     let body = markdown::comment(&pushed.input(COMMENT_BUDGET)).body;
     for part in [
-        "<b>Since your last push</b> (<code>0123456</code>): 1 resource edited, 1 reverted",
+        "<b>Since your last push</b> (<code>0123456</code>): 1 value changed, 1 resource reverted",
         "- edited: update `Deployment orders-dev/orders` in `orders/dev`: `spec.replicas = 3` (was `4`)",
         "- reverted: delete `ConfigMap orders-dev/old` in `orders/dev`",
         "`a/dev`, `b/dev`, `c/dev` could not be planned at `base/base.k:7`",
@@ -449,7 +450,7 @@ fn the_numbers_add_up() {
     let mut shop = sample_plans::shop();
     assert_eq!(
         line(&shop),
-        "6 of 140 stacks affected: 4 to change, 1 without changes, 1 failed"
+        "6 of 140 stacks affected: 4 to change (2 in production), 1 without changes, 1 failed"
     );
     for stack in &mut shop.plan.stacks {
         if stack.id.as_str() == "search/dev" {
@@ -464,15 +465,97 @@ fn the_numbers_add_up() {
     }
     assert_eq!(
         line(&shop),
-        "6 of 140 stacks affected: 4 to change, 1 without changes, 1 fails as before"
+        "6 of 140 stacks affected: 4 to change (2 in production), 1 without changes, 1 fails as before"
     );
     let body = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
     let rows = body.lines().filter(|line| line.starts_with("| `orders/prod` |"));
     assert_eq!(rows.count(), 1, "{body}");
     assert!(body.contains("| 1 to restore |"), "{body}");
     assert!(
-        body.contains("2 to update, 1 to replace, 1 to delete, 1 to restore"),
+        body.contains(
+            "2 to update, 1 to replace, 1 to delete, and takes back what others changed in 1 resource"
+        ),
         "{body}"
+    );
+}
+
+/// Stacks that are gone count among those of the repository.
+#[test]
+fn removed_stacks_add_up_with_those_that_are_left() {
+    let mut shop = sample_plans::shop();
+    for stack in shop.affected.stacks.iter_mut().take(3) {
+        stack.change = InputChange::Removed;
+    }
+    let body = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
+    assert!(
+        body.contains("6 of 143 stacks affected, 3 of them removed: "),
+        "{body}"
+    );
+}
+
+/// What is taken over as it runs is a sentence; what changes with it is shown.
+#[test]
+fn a_takeover_is_one_sentence() {
+    let sample = sample_plans::takeover(16, 6);
+    let body = markdown::comment(&sample.input(COMMENT_BUDGET)).body;
+    for part in [
+        "### Konverge preview: 97 to adopt (1 with changes)",
+        "16 stacks are taken over as they run: only the owner annotation is added, to 96 objects.",
+        "17 of 140 stacks affected: 1 to change (1 in production), 16 taken over as they run",
+        "Taken over as they run",
+        "**Merging** applies exactly this.",
+    ] {
+        assert!(body.contains(part), "{part}: {body}");
+    }
+    assert_eq!(body.matches("#### » adopt").count(), 1, "{body}");
+    assert!(!body.contains("konverge/stack"), "{body}");
+    let page = html::report(&sample.input(0));
+    assert!(page.contains("16 stacks are taken over as they run"), "{page}");
+}
+
+/// Merging over what somebody changed by hand says so at the top, with both values.
+#[test]
+fn the_top_says_what_merging_takes_back() {
+    let mut sample = sample_plans::equal(2);
+    let by_hand = sample_plans::change(
+        "/spec/replicas",
+        Some(json!(6)),
+        Some(json!(3)),
+        ChangeOrigin::Drift,
+    );
+    sample.plan.stacks[0].resources[0].changes.push(by_hand);
+    let line = "> - `spec.replicas` `6` → `3` of `Deployment app-00-dev/web` in `app-00/dev`";
+    let body = markdown::comment(&sample.input(COMMENT_BUDGET)).body;
+    let title = "> **Merging also takes back what others changed: 1 value**";
+    assert!(body.contains(title) && body.contains(line), "{body}");
+    sample.mode.stops_at_drift = true;
+    let body = markdown::comment(&sample.input(COMMENT_BUDGET)).body;
+    assert!(
+        body.contains("> **The apply stops before changing anything, because others changed 1 value**"),
+        "{body}"
+    );
+}
+
+/// A number in a base model reaches 36 stacks: the change is there once, with its cause and its sums.
+#[test]
+fn a_number_in_a_base_is_one_change_with_its_sums() {
+    let sample = sample_plans::base_number(12);
+    let body = markdown::comment(&sample.input(COMMENT_BUDGET)).body;
+    for part in [
+        "36 of 140 stacks affected: 36 to change (12 in production)",
+        "**In all**: restarts 108 pods: `prod` 60, `dev` 12, `staging` 36 · needs 1 approval by `acme/infra` (12 stacks)",
+        "<b>Same change in 36 stacks (12 in production)</b>",
+        "By `base/pkg/backend/server.k` → `base/base.k`\n\n`app-00/prod`",
+        "- restarts 108 pods by rolling update",
+        "- name: NAME",
+    ] {
+        assert!(body.contains(part), "{part}: {body}");
+    }
+    assert_eq!(body.matches("```diff").count(), 1, "{body}");
+    golden("comment-base.md", &body);
+    golden(
+        "comment-300.md",
+        &markdown::comment(&sample_plans::large(300).input(COMMENT_BUDGET)).body,
     );
 }
 

@@ -17,7 +17,7 @@ use konverge_base::{
         spec::RuntimeKind,
     },
 };
-use konverge_report::{CommentInput, Merging, Mode, RunInfo};
+use konverge_report::{CommentInput, Merging, Mode, RunInfo, StackContext};
 use serde_json::{Value, json};
 
 /// All that a comment is made of, owned.
@@ -30,6 +30,7 @@ pub struct Sample {
     pub power: Vec<PowerChange>,
     pub models: Vec<ModelChange>,
     pub last_push: Option<ReviewDifference>,
+    pub contexts: BTreeMap<StackId, StackContext>,
     pub waves: BTreeMap<StackId, usize>,
     pub links: BTreeMap<StackId, String>,
     pub marker: CommentMarker,
@@ -46,6 +47,7 @@ impl Sample {
             power: &self.power,
             models: &self.models,
             last_push: self.last_push.as_ref(),
+            contexts: &self.contexts,
             waves: &self.waves,
             rollouts: &[],
             links: &self.links,
@@ -143,6 +145,24 @@ pub fn run() -> RunInfo {
         stacks_in_repository: 140,
         version: "0.1.0".into(),
     }
+}
+
+/// The contexts of a plan's stacks: production by their names.
+fn contexts(plan: &Plan) -> BTreeMap<StackId, StackContext> {
+    let context = |stack: &StackPlan| {
+        let is_production = stack.id.name() == "prod";
+        let context = StackContext {
+            environment: stack.id.name().to_owned(),
+            is_production,
+            approvals: u32::from(is_production),
+            reviewers: is_production
+                .then(|| "acme/infra".to_owned())
+                .into_iter()
+                .collect(),
+        };
+        (stack.id.clone(), context)
+    };
+    plan.stacks.iter().map(context).collect()
 }
 
 fn marker() -> CommentMarker {
@@ -315,6 +335,7 @@ pub fn shop() -> Sample {
                 why("storefront/prod", "appops/storefront/prod/main.k"),
             ],
         },
+        contexts: contexts(&plan),
         plan,
         power: Vec::new(),
         models: Vec::new(),
@@ -380,6 +401,7 @@ pub fn large(n: usize) -> Sample {
             &[&["base/pkg/backend/server.k", "base/base.k", &last]],
         ));
     }
+    let plan = Plan { version: 1, stacks };
     Sample {
         affected: Affected {
             version: 1,
@@ -387,7 +409,8 @@ pub fn large(n: usize) -> Sample {
             head: run().head,
             stacks: affected,
         },
-        plan: Plan { version: 1, stacks },
+        contexts: contexts(&plan),
+        plan,
         findings: Vec::new(),
         power: Vec::new(),
         models: Vec::new(),
@@ -412,14 +435,17 @@ fn sample(stacks: Vec<StackPlan>) -> Sample {
         let chain = ["base/pkg/backend/server.k", "base/base.k", &last];
         affected_stack(stack.id.as_str(), InputChange::Modified, &[&chain])
     });
+    let affected = affected.collect();
+    let plan = Plan { version: 1, stacks };
     Sample {
         affected: Affected {
             version: 1,
             base: run().base,
             head: run().head,
-            stacks: affected.collect(),
+            stacks: affected,
         },
-        plan: Plan { version: 1, stacks },
+        contexts: contexts(&plan),
+        plan,
         findings: Vec::new(),
         ..shop()
     }
@@ -474,6 +500,71 @@ pub fn creates_beside_an_image() -> Sample {
         waves: BTreeMap::new(),
         links: BTreeMap::new(),
         ..sample(stacks)
+    }
+}
+
+/// So many stacks that are taken over as they run, with so many objects each, and one whose image changes with it.
+pub fn takeover(stacks: usize, objects: usize) -> Sample {
+    let adopted = |stack: &str, name: &str, more: Option<FieldChange>| {
+        let owner = change(
+            "/metadata/annotations/konverge~1stack",
+            None,
+            Some(json!(stack)),
+            ChangeOrigin::Change,
+        );
+        let id = format!("apps/v1:Deployment:{}:{name}", stack.replace('/', "-"));
+        let changes = [owner].into_iter().chain(more).collect();
+        let mut plan = resource(stack, &id, Action::Adopt, changes);
+        plan.notes = vec![
+            "takes ownership of `/spec/replicas`: same value, only the field manager changes".to_owned(),
+        ];
+        plan
+    };
+    let mut plans: Vec<_> = (0..stacks)
+        .map(|at| {
+            let name = format!("old-{at:02}/prod");
+            let of_stack = (0..objects).map(|object| adopted(&name, &format!("part-{object}"), None));
+            stack(&name, of_stack.collect())
+        })
+        .collect();
+    let image = image("shop/prod", "web").changes.remove(0);
+    plans.push(stack("shop/prod", vec![adopted("shop/prod", "web", Some(image))]));
+    Sample {
+        waves: BTreeMap::new(),
+        links: BTreeMap::new(),
+        ..sample(plans)
+    }
+}
+
+/// A number in a base model that reaches so many applications in three environments: each workload has its own name, and
+/// production more pods.
+pub fn base_number(apps: usize) -> Sample {
+    let stacks = (0..apps).flat_map(|at| {
+        [("dev", 1), ("prod", 5), ("staging", 3)].map(|(environment, pods)| {
+            let (app, name) = (format!("app-{at:02}"), format!("app-{at:02}/{environment}"));
+            let path = format!("/spec/template/spec/containers/name={app}/resources/limits/memory");
+            let memory = change(
+                &path,
+                Some(json!("256Mi")),
+                Some(json!("512Mi")),
+                ChangeOrigin::Change,
+            );
+            let id = format!("apps/v1:Deployment:{app}-{environment}:{app}");
+            let mut plan = resource(&name, &id, Action::Update, vec![memory]);
+            plan.pods.restarts = pods;
+            let pods = if pods == 1 {
+                "1 pod".to_owned()
+            } else {
+                format!("{pods} pods")
+            };
+            plan.notes = vec![format!("restarts {pods} by rolling update")];
+            stack(&name, vec![plan])
+        })
+    });
+    Sample {
+        waves: BTreeMap::new(),
+        links: BTreeMap::new(),
+        ..sample(stacks.collect())
     }
 }
 

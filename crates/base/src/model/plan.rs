@@ -72,7 +72,7 @@ pub struct Summary {
     pub delete: usize,
     /// To take over: they run already.
     pub adopt: usize,
-    /// How many of those to take over change a value too. Filled by reports; always 0 in a plan.
+    /// How many of those to take over do not stay as they run. Filled by reports; always 0 in a plan.
     #[serde(skip)]
     pub adopt_changed: usize,
     /// To remove from the state, and leave in place.
@@ -88,7 +88,7 @@ pub struct Summary {
 
 impl Summary {
     /// Adds one resource with this action.
-    fn count(&mut self, action: Action) {
+    pub(super) fn count(&mut self, action: Action) {
         *match action {
             Action::Create => &mut self.create,
             Action::Update => &mut self.update,
@@ -100,13 +100,6 @@ impl Summary {
             Action::Unchanged => &mut self.unchanged,
             Action::Unknown => &mut self.unknown,
         } += 1;
-    }
-
-    /// Adds one resource, and whether taking it over changes a value.
-    pub fn count_resource(&mut self, resource: &ResourcePlan) {
-        self.count(resource.action);
-        let changes = resource.action == Action::Adopt && !resource.changes.is_empty();
-        self.adopt_changed += usize::from(changes);
     }
 
     /// The number of resources that would change.
@@ -181,6 +174,35 @@ pub enum Validation {
     None,
 }
 
+/// The pods that a change restarts, starts and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PodImpact {
+    /// Pods that end, and others start in their place.
+    pub restarts: u64,
+    /// Pods that are more than before.
+    pub starts: u64,
+    /// Pods that are less than before.
+    pub ends: u64,
+}
+
+impl PodImpact {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl std::ops::Add for PodImpact {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            restarts: self.restarts + other.restarts,
+            starts: self.starts + other.starts,
+            ends: self.ends + other.ends,
+        }
+    }
+}
+
 /// The planned change of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -213,6 +235,9 @@ pub struct ResourcePlan {
     /// A reviewer need not approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ownership: Vec<String>,
+    /// The pods that it restarts, starts and ends; a note says how.
+    #[serde(default, skip_serializing_if = "PodImpact::is_none")]
+    pub pods: PodImpact,
     /// Notes for the reader: rollout impact, server warnings, why something could not be checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

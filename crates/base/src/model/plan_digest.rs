@@ -2,7 +2,7 @@
 
 use super::{
     Digest, ResourceId, StackId,
-    plan::{Action, FieldChange, ResourcePlan, Validation},
+    plan::{Action, FieldChange, PodImpact, ResourcePlan, Validation},
     review,
     spec::RuntimeKind,
 };
@@ -29,6 +29,7 @@ impl ResourcePlan {
             data_loss: false,
             changes,
             ownership: Vec::new(),
+            pods: PodImpact::default(),
             notes: Vec::new(),
         };
         plan.digest = plan.units_digest(stack);

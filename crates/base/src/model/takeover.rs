@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Digest, RepoPath, StackId,
-    plan::{Action, Plan, ResourcePlan, StackPlan},
+    plan::{Action, Plan, ResourcePlan, StackPlan, Summary},
     review::{ReviewUnit, resource_units},
 };
 use crate::error::ErrorBody;
@@ -69,8 +69,17 @@ impl TakeoverCounts {
     }
 }
 
+impl Summary {
+    /// Adds one resource of a stack, and whether taking it over changes more than its owner.
+    pub fn count_resource(&mut self, stack: &StackId, resource: &ResourcePlan) {
+        self.count(resource.action);
+        let changes = resource.action == Action::Adopt && !stays(stack, resource);
+        self.adopt_changed += usize::from(changes);
+    }
+}
+
 /// Returns true if a resource is taken over and keeps every value but the annotation that names its owner.
-fn stays(stack: &StackId, resource: &ResourcePlan) -> bool {
+pub fn stays(stack: &StackId, resource: &ResourcePlan) -> bool {
     let units = resource_units(stack, resource);
     resource.action == Action::Adopt && units.iter().all(|unit| keeps_values(stack, unit))
 }

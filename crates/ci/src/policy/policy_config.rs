@@ -22,11 +22,12 @@ pub fn effective_policy(
     let common = &config.policy;
     let own = config.for_place(id, folder).policy;
     let people = |own: Vec<String>, common: &[String]| if own.is_empty() { common.to_vec() } else { own };
+    let (approvals, reviewers) = config.required_approvals(&own);
     let freeze = common.freeze.iter().chain(&own.freeze).map(parse_freeze);
     Ok(EffectivePolicy {
-        approvals: common.approvals.unwrap_or(0).max(own.approvals.unwrap_or(0)),
+        approvals,
         freeze: freeze.collect::<Result<_, _>>()?,
-        reviewers: people(own.reviewers, &common.reviewers),
+        reviewers,
         actors: people(own.actors, &common.actors),
         max_destructive: own.max_destructive.or(common.max_destructive),
     })

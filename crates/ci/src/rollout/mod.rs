@@ -17,4 +17,4 @@ pub(crate) use driver::{PendingRollouts, RolloutRecords, run};
 pub(crate) use guarded::GuardedTargets;
 pub(crate) use lane::HeadLane;
 pub(crate) use outcomes::RolloutEvent;
-pub(crate) use preview::sentences;
+pub use preview::sentences;

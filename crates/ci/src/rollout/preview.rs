@@ -7,7 +7,7 @@ use konverge_config::{Config, RolloutConfig};
 use konverge_report::plural;
 
 /// One sentence for each rollout with a changed stack.
-pub(crate) fn sentences<'a>(
+pub fn sentences<'a>(
     config: &Config,
     changed: impl IntoIterator<Item = (&'a StackId, &'a RepoPath)>,
 ) -> Vec<String> {

@@ -26,7 +26,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         ClusterName, GroupKind, ResourceId,
-        plan::{Action, FieldChange, ResourcePlan, Validation},
+        plan::{Action, FieldChange, PodImpact, ResourcePlan, Validation},
         spec::RuntimeKind,
         state::{Recorded, RuntimeRecord},
     },
@@ -82,6 +82,7 @@ pub(super) struct DraftPlan {
     pub replace: Vec<String>,
     pub ownership: Vec<String>,
     pub data_loss: bool,
+    pub pods: PodImpact,
     pub notes: Vec<String>,
     pub recorded: Option<Recorded>,
     pub foreign: Option<Foreign>,
@@ -103,6 +104,7 @@ impl DraftPlan {
             replace: Vec::new(),
             ownership: Vec::new(),
             data_loss: false,
+            pods: PodImpact::default(),
             notes: Vec::new(),
             recorded: None,
             foreign: None,
@@ -197,6 +199,7 @@ impl ObjectPlanner<'_> {
         public.validated = draft.validated;
         public.replace = draft.replace;
         public.data_loss = draft.data_loss;
+        public.pods = draft.pods;
         if item
             .desired
             .as_ref()

@@ -2,10 +2,46 @@
 
 use serde_json::Value;
 
-use konverge_base::model::{GroupKind, diff};
+use konverge_base::model::{GroupKind, diff, plan::PodImpact};
 
-/// A sentence for the reviewer if pods are restarted, terminated or created.
-pub(crate) fn impact(live: &Value, becomes: &Value) -> Option<String> {
+/// The impact of a change on pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct RolloutImpact {
+    /// A sentence for the reviewer.
+    pub note: Option<String>,
+    pub pods: PodImpact,
+}
+
+impl RolloutImpact {
+    fn note(note: &str) -> Self {
+        Self {
+            note: Some(note.to_owned()),
+            pods: PodImpact::default(),
+        }
+    }
+
+    fn restarts(count: u64, how: &str) -> Self {
+        Self {
+            note: Some(format!("restarts {} {how}", pods(count))),
+            pods: PodImpact {
+                restarts: count,
+                ..PodImpact::default()
+            },
+        }
+    }
+
+    /// Both, with one sentence after the other.
+    fn and(self, other: Self) -> Self {
+        let notes: Vec<_> = [self.note, other.note].into_iter().flatten().collect();
+        Self {
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
+            pods: self.pods + other.pods,
+        }
+    }
+}
+
+/// Returns how many pods are restarted, ended or started.
+pub(crate) fn impact(live: &Value, becomes: &Value) -> RolloutImpact {
     let kind = GroupKind::from_object(live);
     let spec = &live["spec"];
     let template_changed = !diff::same(&spec["template"], &becomes["spec"]["template"]);
@@ -13,36 +49,51 @@ pub(crate) fn impact(live: &Value, becomes: &Value) -> Option<String> {
     match kind {
         GroupKind::DEPLOYMENT | GroupKind::STATEFUL_SET | GroupKind::REPLICA_SET => {
             let (before, after) = (count(live), count(becomes));
-            let scaled = match after.cmp(&before) {
-                std::cmp::Ordering::Greater => Some(format!("starts {}", pods(after - before))),
-                std::cmp::Ordering::Less => Some(format!("ends {}", pods(before - after))),
-                std::cmp::Ordering::Equal => None,
+            let restarted = if template_changed && before.min(after) > 0 {
+                restart(kind, &becomes["spec"], before.min(after))
+            } else {
+                RolloutImpact::default()
             };
-            let restarted = (template_changed && before.min(after) > 0)
-                .then(|| restart(kind, &becomes["spec"], before.min(after)))
-                .flatten();
-            let parts: Vec<_> = restarted.into_iter().chain(scaled).collect();
-            (!parts.is_empty()).then(|| parts.join("; "))
+            restarted.and(scaled(before, after))
         }
         GroupKind::DAEMON_SET if template_changed => {
             if becomes["spec"]["updateStrategy"]["type"] == "OnDelete" {
-                return Some("pods take the change when they are deleted (OnDelete)".to_owned());
+                return RolloutImpact::note(ON_DELETE);
             }
             match live["status"]["desiredNumberScheduled"].as_u64() {
-                Some(0) | None => None,
-                Some(count) => Some(format!("restarts {} node by node", pods(count))),
+                Some(0) | None => RolloutImpact::default(),
+                Some(count) => RolloutImpact::restarts(count, "node by node"),
             }
         }
-        _ => None,
+        _ => RolloutImpact::default(),
     }
 }
 
-fn restart(kind: GroupKind<'_>, spec: &Value, count: u64) -> Option<String> {
+const ON_DELETE: &str = "pods take the change when they are deleted (OnDelete)";
+
+fn scaled(before: u64, after: u64) -> RolloutImpact {
+    let (starts, ends) = (after.saturating_sub(before), before.saturating_sub(after));
+    let note = match (starts, ends) {
+        (0, 0) => None,
+        (0, ends) => Some(format!("ends {}", pods(ends))),
+        (starts, _) => Some(format!("starts {}", pods(starts))),
+    };
+    RolloutImpact {
+        note,
+        pods: PodImpact {
+            restarts: 0,
+            starts,
+            ends,
+        },
+    }
+}
+
+fn restart(kind: GroupKind<'_>, spec: &Value, count: u64) -> RolloutImpact {
     if kind == GroupKind::REPLICA_SET {
-        return None;
+        return RolloutImpact::default();
     }
     if spec["paused"] == true {
-        return Some("paused: no pod restarts until it is resumed".to_owned());
+        return RolloutImpact::note("paused: no pod restarts until it is resumed");
     }
     let strategy = if kind == GroupKind::DEPLOYMENT {
         &spec["strategy"]
@@ -50,11 +101,10 @@ fn restart(kind: GroupKind<'_>, spec: &Value, count: u64) -> Option<String> {
         &spec["updateStrategy"]
     };
     match strategy["type"].as_str() {
-        Some("Recreate") => Some(format!(
-            "restarts {} at once: all end before the first new one starts",
-            pods(count)
-        )),
-        Some("OnDelete") => Some("pods take the change when they are deleted (OnDelete)".to_owned()),
+        Some("Recreate") => {
+            RolloutImpact::restarts(count, "at once: all end before the first new one starts")
+        }
+        Some("OnDelete") => RolloutImpact::note(ON_DELETE),
         _ if kind == GroupKind::STATEFUL_SET => {
             let partition = strategy["rollingUpdate"]["partition"].as_u64().unwrap_or(0);
             let restarted = count.saturating_sub(partition);
@@ -63,9 +113,9 @@ fn restart(kind: GroupKind<'_>, spec: &Value, count: u64) -> Option<String> {
             } else {
                 String::new()
             };
-            Some(format!("restarts {} one by one{kept}", pods(restarted)))
+            RolloutImpact::restarts(restarted, &format!("one by one{kept}"))
         }
-        _ => Some(format!("restarts {} by rolling update", pods(count))),
+        _ => RolloutImpact::restarts(count, "by rolling update"),
     }
 }
 
@@ -95,6 +145,7 @@ mod tests {
             &object(kind, "a", before, extra.clone()),
             &object(kind, image, after, extra),
         )
+        .note
     }
 
     #[test]

@@ -4,7 +4,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::elements::{class, code, fields, line, prose, text};
 use crate::{
-    CommentInput, errors, escape, labels,
+    CommentInput, diff, errors, escape, labels,
     view_model::{PlanView, StackView},
 };
 use konverge_base::{
@@ -28,6 +28,13 @@ pub(super) fn alerts(input: &CommentInput<'_>, view: &PlanView<'_>) -> Markup {
         }
         (grave_changes(view))
         (immutable_changes(view))
+        @for (stack, resource, change) in view.changed_by_others() {
+            li.update {
+                @if input.mode.stops_at_drift { "the apply stops here, because others changed " }
+                @else { "merging takes back what others changed: " }
+                (code(&diff::dotted(&change.path))) " of " (short_title(resource)) " in " (code(stack.as_str()))
+            }
+        }
         @for change in input.power {
             li.replace {
                 "this merge changes what grants permissions in " (code(change.file())) ": " (code(&change.key))

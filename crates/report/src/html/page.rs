@@ -11,9 +11,10 @@ use super::{
 };
 use crate::{
     CommentInput, escape, generation_notes, labels, last_push, model_changes,
+    sums::Sums,
     view_model::{self, PlanView},
 };
-use konverge_base::model::plan::Action;
+use konverge_base::model::{StackId, plan::Action};
 
 /// The styles of every page.
 pub const STYLE: &str = include_str!("style.css");
@@ -59,7 +60,8 @@ pub fn report(input: &CommentInput<'_>) -> String {
                     (stacks::groups(&view))
                     (stacks::stacks(&view))
                     (why(input))
-                    (unchanged(&view))
+                    (names("Taken over as they run", view.taken_over.iter().map(|stack| stack.id)))
+                    (names("Affected, without changes", view.unchanged.iter().copied()))
                     (policies(input))
                 }
                 script { (PreEscaped(SCRIPT)) }
@@ -80,6 +82,10 @@ fn header(input: &CommentInput<'_>, view: &PlanView<'_>, title: &str) -> Markup 
         header {
             h1 { (line(title)) }
             p.verdict { strong { (text(&view.verdict())) } }
+            @for sentence in Sums::of_view(view).sentences(|name| escape::html_code(&escape::line(name))) {
+                p.facts { (PreEscaped(sentence)) }
+            }
+            @if let Some(taken_over) = view.takeover_sentence() { p.facts { (taken_over) } }
             p.facts {
                 @if let Some(stacks) = view.stacks_line() { (stacks) " · " }
                 @if let Some(pr) = input.run.pr { "pull request " (pr) " · " }
@@ -203,12 +209,12 @@ fn why(input: &CommentInput<'_>) -> Markup {
     }
 }
 
-fn unchanged(view: &PlanView<'_>) -> Markup {
+fn names<'v>(title: &str, stacks: impl Iterator<Item = &'v StackId> + Clone) -> Markup {
     html! {
-        @if !view.unchanged.is_empty() {
+        @if stacks.clone().next().is_some() {
             section {
-                h2 { "Affected, without changes" }
-                p.stacks { (codes(view.unchanged.iter().map(|id| id.as_str()), " ")) }
+                h2 { (title) }
+                p.stacks { (codes(stacks.map(StackId::as_str), " ")) }
             }
         }
     }

@@ -6,7 +6,7 @@ use super::elements::{class, code, codes, fields, line, prose};
 use crate::{
     diff,
     equal_changes::EqualChange,
-    labels,
+    escape, labels,
     view_model::{PlanView, StackView},
 };
 use konverge_base::model::{
@@ -93,7 +93,10 @@ pub(super) fn groups(view: &PlanView<'_>) -> Markup {
                 details.item open[is_small(view)] id={ "group-" (index) } data-actions=(filter_keys(&resources, false)) {
                     summary {
                         span.name { (PreEscaped(group.title())) } " "
-                        span.where { "in " (group.stacks.len()) " stacks" }
+                        span.where { "in " (group.count()) }
+                    }
+                    @if let Some(cause) = view.cause(group) {
+                        p.note { "By " (PreEscaped(cause.text(|file| escape::html_code(&escape::line(file))))) }
                     }
                     p.stacks { (codes(group.stacks.iter().map(|id| id.as_str()), " ")) }
                     @for change in &group.changes {
@@ -160,6 +163,9 @@ fn stack_item(stack: &StackView<'_>, open: bool) -> Markup {
                     }
                     None => (resource_item(resource)),
                 }
+            }
+            @if stack.kept > 0 {
+                p.same { (labels::plural(stack.kept, "object")) " taken over as they run: only the owner annotation is added" }
             }
             @for resource in drifted() {
                 (resource_item(resource))

@@ -4,16 +4,20 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::{
     CommentInput,
     bounded_part::BoundedPart,
     diff, errors, escape, labels,
     view_model::{PlanView, StackView},
+    yaml_text,
 };
 use konverge_base::{
     error::ErrorBody,
     model::{
-        plan::{Action, Basis, ResourcePlan},
+        StackId,
+        plan::{Action, Basis, FieldChange, ResourcePlan},
         policy_finding::Enforcement,
     },
 };
@@ -43,6 +47,7 @@ enum Subject {
     Replace,
     Delete,
     MayReplace,
+    ChangedByOthers,
     FailedBefore,
     NotValidated,
 }
@@ -53,6 +58,7 @@ enum Section {
     Superseded,
     Blocked,
     Destructive,
+    ChangedByOthers,
     FailedBefore,
     NotValidated,
 }
@@ -63,6 +69,7 @@ impl Subject {
             Self::Superseded => Section::Superseded,
             Self::Failed | Self::FailedInPart | Self::Denied => Section::Blocked,
             Self::DataLoss | Self::Replace | Self::Delete | Self::MayReplace => Section::Destructive,
+            Self::ChangedByOthers => Section::ChangedByOthers,
             Self::FailedBefore => Section::FailedBefore,
             Self::NotValidated => Section::NotValidated,
         }
@@ -76,7 +83,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
     if alerts.is_empty() {
         return BoundedPart::default();
     }
-    let whole = sections(&alerts, |alerts| {
+    let whole = sections(&alerts, input.mode.stops_at_drift, |alerts| {
         alerts.iter().map(|a| format!("> - {}\n", a.line)).collect()
     });
     if whole.len() <= room {
@@ -85,7 +92,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
             left_out: 0,
         };
     }
-    let joined = sections(&alerts, |alerts| {
+    let joined = sections(&alerts, input.mode.stops_at_drift, |alerts| {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for alert in alerts {
             *counts.entry(&alert.joined).or_default() += 1;
@@ -109,7 +116,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
             left_out: alerts.len().saturating_sub(joined_lines),
         };
     }
-    let text = sections(&alerts, |alerts| {
+    let text = sections(&alerts, input.mode.stops_at_drift, |alerts| {
         let failed = alerts
             .iter()
             .filter(|alert| matches!(alert.subject, Subject::Failed | Subject::FailedInPart));
@@ -182,6 +189,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
             }
         }
     }
+    alerts.extend(view.changed_by_others().into_iter().map(changed_by_others));
     alerts.extend(not_validated(view));
     for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
         let rule = escape::code(&finding.rule);
@@ -271,6 +279,30 @@ fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
     }
 }
 
+/// A value that somebody else changed since the last apply: what it is now, and what an apply makes it.
+fn changed_by_others((stack, resource, change): (&StackId, &ResourcePlan, &FieldChange)) -> Alert {
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
+    let path = escape::code(&diff::dotted(&change.path));
+    let side = |value: &Option<Value>| match value {
+        None => Some("absent".to_owned()),
+        Some(value) => yaml_text::short_scalar(value).map(|text| escape::code(&text)),
+    };
+    let values = match (side(&change.from), side(&change.to)) {
+        (Some(from), Some(to)) => format!(" {from} → {to}"),
+        _ => String::new(),
+    };
+    Alert {
+        subject: Subject::ChangedByOthers,
+        line: format!(
+            "{path}{values} of {} in {}",
+            escape::code(&title.short()),
+            escape::code(stack.as_str())
+        ),
+        joined: format!("{path} of {}", escape::code(&title.kind)),
+        count: 1,
+    }
+}
+
 /// What a preview without a cluster cannot know, and what no server has validated; once for all stacks.
 fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
     let alert = |line: String, count| Alert {
@@ -315,7 +347,7 @@ fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
     alerts
 }
 
-fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
+fn sections(alerts: &[Alert], stops_at_drift: bool, lines: impl Fn(&[Alert]) -> String) -> String {
     let section = |alert: &Alert| alert.subject.section();
     let is_blocked = alerts.iter().any(|alert| section(alert) == Section::Blocked);
     let mut text = String::new();
@@ -336,6 +368,15 @@ fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
                 };
                 let grave = lost + count(&[Subject::Replace, Subject::Delete]);
                 (tone, destruction(grave, lost, count(&[Subject::MayReplace])))
+            }
+            Section::ChangedByOthers => {
+                let values = labels::plural(count(&[Subject::ChangedByOthers]), "value");
+                let what = if stops_at_drift {
+                    "The apply stops before changing anything, because others changed"
+                } else {
+                    "Merging also takes back what others changed:"
+                };
+                ("WARNING", format!("{what} {values}"))
             }
             Section::FailedBefore => {
                 let stacks = labels::plural(count(&[Subject::FailedBefore]), "stack");

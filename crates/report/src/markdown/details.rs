@@ -1,8 +1,9 @@
 //! The details: equal changes once, then the changes of each stack. What runs and is changed is shown with its values,
 //! what is created or deleted is a line that opens.
 
-use super::fill::{Block, Danger, Form, Omitted, Rank, Section, Text};
+use super::fill::{Block, Form, Omitted, Rank, Section, Text};
 use crate::{
+    danger::Danger,
     diff,
     equal_changes::{ChangeGroup, EqualChange, first_few},
     escape, labels,
@@ -42,7 +43,10 @@ impl Detail {
 
 /// The groups, then the stacks.
 pub(super) fn sections<'v>(view: &'v PlanView<'v>) -> Vec<Section<'v>> {
-    let groups = view.groups.iter().map(group_section);
+    let groups = view
+        .groups
+        .iter()
+        .map(|group| group_section(group, view.cause(group).map(|cause| cause.text(escape::code))));
     let stacks = view
         .stacks
         .iter()
@@ -51,30 +55,31 @@ pub(super) fn sections<'v>(view: &'v PlanView<'v>) -> Vec<Section<'v>> {
     groups.chain(stacks).collect()
 }
 
-fn group_section<'v>(group: &'v ChangeGroup<'v>) -> Section<'v> {
-    let n = group.stacks.len();
-    let title = format!("<b>Same change in {n} stacks</b>: {}", group.title());
-    let mut blocks = vec![group_names(group)];
+fn group_section<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Section<'v> {
+    let title = format!("<b>Same change in {}</b>: {}", group.count(), group.title());
+    let mut blocks = vec![group_names(group, cause)];
     blocks.extend(group.changes.iter().map(group_block));
     Section::fold(title, blocks)
 }
 
-/// The names of a group's stacks: a few of them, or all.
-fn group_names<'v>(group: &'v ChangeGroup<'v>) -> Block<'v> {
+/// What causes a change, and the names of its stacks: a few of them, or all.
+fn group_names<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Block<'v> {
     let n = group.stacks.len();
     let rank = group
         .changes
         .iter()
         .map(|change| rank_of_line(change.first()))
         .min();
+    let cause = cause.map_or(String::new(), |cause| format!("By {cause}\n\n"));
     let names = move |shown: usize| {
         let names: Vec<String> = group.stacks.iter().map(|id| id.to_string()).collect();
         Text {
-            text: first_few(&names, shown, escape::code) + "\n\n",
+            text: format!("{cause}{}\n\n", first_few(&names, shown, escape::code)),
             lines: 0,
         }
     };
-    let few = Form::new(rank.unwrap_or(Rank::Harmless), move || names(FEW))
+    let few_names = names.clone();
+    let few = Form::new(rank.unwrap_or(Rank::Harmless), move || few_names(FEW))
         .without(Omitted::lines(n.saturating_sub(FEW)));
     let all = Form::new(Rank::Background, move || names(usize::MAX));
     Block {
@@ -110,7 +115,24 @@ fn stack_section<'v>(stack: &'v StackView<'v>) -> Section<'v> {
             resource_forms(resource, 1, move |_, code| code(&title))
         }
     };
-    Section::fold(title, stack.own.iter().zip(&stack.grouped).map(block).collect())
+    let mut blocks: Vec<_> = stack.own.iter().zip(&stack.grouped).map(block).collect();
+    blocks.extend((stack.kept > 0).then(|| kept_block(stack.kept)));
+    Section::fold(title, blocks)
+}
+
+/// The line of the objects that are taken over as they run.
+fn kept_block<'v>(kept: usize) -> Block<'v> {
+    let line = move || {
+        let objects = labels::plural(kept, "object");
+        format!("- {objects} taken over as they run: only the owner annotation is added\n\n").into()
+    };
+    Block {
+        hidden: Omitted {
+            resources: kept,
+            ..Omitted::default()
+        },
+        forms: vec![Form::new(Rank::Harmless, line)],
+    }
 }
 
 /// The line of a change that is shown as one of many stacks.
@@ -156,7 +178,7 @@ fn resource_forms<'v>(
     if !has_values {
         return Block { hidden, forms };
     }
-    match danger(resource) {
+    match Danger::of_resource(resource) {
         // The values of what goes are read after the values of what stays.
         Some(danger) if resource.action == Action::Delete => forms
             .push(Form::new(Rank::Tree(danger), move || {
@@ -186,26 +208,8 @@ fn has_values(resource: &ResourcePlan) -> bool {
     !resource.notes.is_empty() || resource.data_loss || resource.changes.iter().any(is_own)
 }
 
-/// How dangerous a change is; `None` if it changes nothing that runs.
-pub(super) fn danger(resource: &ResourcePlan) -> Option<Danger> {
-    let changes_a_value = || {
-        resource
-            .changes
-            .iter()
-            .any(|change| diff::is_own(resource, change))
-    };
-    match resource.action {
-        _ if labels::is_grave(resource) || !resource.immutable.is_empty() => Some(Danger::Grave),
-        Action::Update | Action::Run | Action::Unknown | Action::Replace | Action::Delete => {
-            Some(Danger::Change)
-        }
-        Action::Adopt if changes_a_value() => Some(Danger::TakeOver),
-        Action::Create | Action::Adopt | Action::Forget | Action::Unchanged => None,
-    }
-}
-
 fn rank_of_line(resource: &ResourcePlan) -> Rank {
-    danger(resource).map_or(Rank::Harmless, Rank::Line)
+    Danger::of_resource(resource).map_or(Rank::Harmless, Rank::Line)
 }
 
 /// ``- update `apps/v1 Deployment web/api`: `spec.replicas` ``.

@@ -3,6 +3,8 @@
 
 use std::ops::Add;
 
+use crate::danger::Danger;
+
 /// A fold with at most this many lines is open.
 const SHORT: usize = 15;
 
@@ -31,17 +33,6 @@ pub(super) enum Rank {
     Whole,
     /// Names of stacks, and why they are here.
     Background,
-}
-
-/// How dangerous a change is, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Danger {
-    /// It deletes, replaces, or may have to.
-    Grave,
-    /// It changes what runs.
-    Change,
-    /// It takes over what runs, and changes it.
-    TakeOver,
 }
 
 /// What a reader does not see.

@@ -96,6 +96,7 @@ fn sections<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Vec<Sect
         sections.extend(details::sections(view));
         sections.extend(table);
     }
+    sections.extend(table::taken_over(view));
     sections.extend(table::unchanged(view));
     sections.extend(footer::why(input));
     sections.extend(footer::drift(view));

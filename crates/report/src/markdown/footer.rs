@@ -286,7 +286,7 @@ fn merging(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omitted, surf
 
 /// Returns true if a merge leaves out nothing of the plan.
 fn applies_all(view: &PlanView<'_>) -> bool {
-    view.failed == 0 && !view.stacks.is_empty()
+    view.failed == 0 && !view.changes_nothing()
 }
 
 /// What a merge does that applies the whole plan. A comment that does not show it whole names it by its digest.
@@ -341,7 +341,7 @@ fn merging_otherwise(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool
         Merging::Queued => {
             "**Merging**: Konverge plans again with credentials, and applies. In the merge queue only Specs are compared."
         }
-        _ if view.stacks.is_empty() && !denied => "**Merging** makes no infrastructure changes.",
+        _ if view.changes_nothing() && !denied => "**Merging** makes no infrastructure changes.",
         // Nothing is applied, whatever the plan holds.
         Merging::OtherBranch => "**Merging** applies nothing: this targets a branch that is not deployed.",
         Merging::NoStore => {

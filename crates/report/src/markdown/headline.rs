@@ -1,6 +1,6 @@
 //! The first lines of the comment: the verdict and the commits.
 
-use crate::{CommentInput, escape, view_model::PlanView};
+use crate::{CommentInput, escape, sums::Sums, view_model::PlanView};
 use konverge_base::model::Shard;
 
 /// The heading with the verdict, and the line of commits.
@@ -25,6 +25,13 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     if !facts.is_empty() {
         text.push_str(&facts.join(" · "));
         text.push_str("\n\n");
+    }
+    let sums = Sums::of_view(view).sentences(escape::code);
+    if !sums.is_empty() {
+        text.push_str(&format!("**In all**: {}\n\n", sums.join(" · ")));
+    }
+    if let Some(taken_over) = view.takeover_sentence() {
+        text.push_str(&format!("{taken_over}\n\n"));
     }
     if view.introduces {
         text.push_str("This change adds `konverge.yaml`, so every stack was compiled.\n\n");

@@ -32,15 +32,27 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> BoundedPart {
     BoundedPart::open_fold(&title, lines, room, "")
 }
 
-/// `2 resources edited, 1 reverted`.
+/// `2 values changed, 1 resource added, 1 reverted`.
 fn verdict(changes: &[PushedChange<'_>], incomparable: usize) -> String {
+    let values: usize = changes
+        .iter()
+        .filter(|change| change.is_of_values())
+        .map(|change| change.fields.len())
+        .sum();
     let mut parts: Vec<String> = Vec::new();
-    for word in ["edited", "added", "reverted"] {
-        let count = changes.iter().filter(|change| change.word() == word).count();
-        match parts.len() {
-            _ if count == 0 => {}
-            0 => parts.push(format!("{} {word}", labels::plural(count, "resource"))),
-            _ => parts.push(format!("{count} {word}")),
+    parts.extend((values > 0).then(|| format!("{} changed", labels::plural(values, "value"))));
+    let mut is_named = false;
+    for word in ["edited", "changed", "added", "reverted"] {
+        let whole = changes
+            .iter()
+            .filter(|change| change.word() == word && !change.is_of_values());
+        match whole.count() {
+            0 => {}
+            count if is_named => parts.push(format!("{count} {word}")),
+            count => {
+                parts.push(format!("{} {word}", labels::plural(count, "resource")));
+                is_named = true;
+            }
         }
     }
     if parts.is_empty() {

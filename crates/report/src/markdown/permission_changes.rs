@@ -36,7 +36,7 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> BoundedPart {
         _ => format!("{in_file}, and the owners in `CODEOWNERS`"),
     };
     let title = format!(
-        "> [!IMPORTANT]\n> **This merge changes {what}.** Until the merge the settings of the default branch apply. After it, this pull request must satisfy both the old and the new rules.\n\n\
+        "> [!IMPORTANT]\n> **This merge changes {what}.** The rules of the default branch decide until the merge. The apply after it checks this pull request by the old and by the new rules: get the approvals that either asks for before you merge.\n\n\
          | key | now | after the merge | stacks |\n|---|---|---|---|\n"
     );
     let mut changes: Vec<&PowerChange> = input.power.iter().collect();

@@ -9,6 +9,7 @@ use crate::{
     view_model::{PlanView, StackView, lifecycle},
 };
 use konverge_base::model::{
+    StackId,
     affected::InputReason,
     plan::{ResourcePlan, Summary},
     spec::RuntimeKind,
@@ -139,7 +140,10 @@ fn stack_row(input: &CommentInput<'_>, stack: &StackView<'_>, columns: Columns) 
 fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
     let mut summary = Summary::default();
     for resource in stack.own.iter().filter(|r| r.runtime == runtime) {
-        summary.count_resource(resource);
+        summary.count_resource(&stack.plan.id, resource);
+    }
+    if runtime == RuntimeKind::Kubernetes {
+        summary.adopt += stack.kept;
     }
     let differs = |r: &&ResourcePlan| r.runtime == runtime && diff::differs_already(r);
     counts_cell(&summary, stack.plan.resources.iter().filter(differs).count())
@@ -209,7 +213,7 @@ fn projects<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
         let alone: Vec<_> = alone.filter(|(_, group)| group.is_none()).collect();
         let failed = stack.plan.error.is_some();
         let restored = diff::drifted(stack.plan);
-        if alone.is_empty() && restored == 0 && !failed {
+        if alone.is_empty() && restored + stack.kept == 0 && !failed {
             continue;
         }
         let id = stack.plan.id.as_str();
@@ -219,8 +223,9 @@ fn projects<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
         row.failed += usize::from(failed);
         row.restored += restored;
         for (resource, _) in alone {
-            row.summary.count_resource(resource);
+            row.summary.count_resource(&stack.plan.id, resource);
         }
+        row.summary.adopt += stack.kept;
     }
     if projects.is_empty() {
         return None;
@@ -261,24 +266,35 @@ fn projects<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
 
 /// The affected stacks without changes by name. The headline counts them.
 pub(super) fn unchanged<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
-    if view.unchanged.is_empty() {
+    let title = match view.affected {
+        0 => "Without changes",
+        _ => "Affected, without changes",
+    };
+    names(title, view.unchanged.clone())
+}
+
+/// The stacks that are taken over as they run by name. A sentence at the top counts them.
+pub(super) fn taken_over<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
+    let stacks = view.taken_over.iter().map(|stack| stack.id).collect();
+    names("Taken over as they run", stacks)
+}
+
+/// A fold with the names of stacks; `None` without them.
+fn names<'v>(title: &str, stacks: Vec<&'v StackId>) -> Option<Section<'v>> {
+    if stacks.is_empty() {
         return None;
     }
-    let names = || {
-        let names = view.unchanged.iter().map(|id| escape::code(id.as_str()));
-        let names: Vec<_> = names.collect();
+    let hidden = Omitted::lines(stacks.len());
+    let names = move || {
+        let names: Vec<_> = stacks.iter().map(|id| escape::code(id.as_str())).collect();
         Text {
             text: names.join(", ") + "\n\n",
             lines: 0,
         }
     };
     let block = Block {
-        hidden: Omitted::lines(view.unchanged.len()),
+        hidden,
         forms: vec![Form::new(Rank::Background, names)],
-    };
-    let title = match view.affected {
-        0 => "Without changes",
-        _ => "Affected, without changes",
     };
     Some(Section::closed(title.to_owned(), vec![block]))
 }
@@ -312,15 +328,19 @@ mod tests {
             stacks: vec![StackView {
                 plan: &plan,
                 affected: None,
+                context: None,
+                kept: 0,
                 grouped: vec![None; own.len()],
                 own,
                 wave: 0,
             }],
             groups: Vec::new(),
+            taken_over: Vec::new(),
             unchanged: Vec::new(),
             drifted: Vec::new(),
             total: Summary::default(),
             restored: 0,
+            removed: 0,
             failed: 0,
             failed_before: 0,
             introduces: false,

@@ -415,9 +415,9 @@ impl ObjectPlanner<'_> {
         if !adopting {
             draft.notes.extend(transfer.notes());
         }
-        draft
-            .notes
-            .extend(rollout_impact::impact(sides.live, sides.becomes));
+        let impact = rollout_impact::impact(sides.live, sides.becomes);
+        draft.pods = impact.pods;
+        draft.notes.extend(impact.note);
         draft.notes.extend(answered.answer.warnings.iter().cloned());
         draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
         draft.expected = Some(after_update(sides.becomes.clone()));

@@ -1,0 +1,35 @@
+//! [`Danger`]: how dangerous a change is, which decides what is read first.
+
+use crate::{diff, labels};
+use konverge_base::model::plan::{Action, ResourcePlan};
+
+/// How dangerous a change is, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Danger {
+    /// It deletes, replaces, or may have to.
+    Grave,
+    /// It changes what runs.
+    Change,
+    /// It takes over what runs, and changes it.
+    TakeOver,
+}
+
+impl Danger {
+    /// Returns how dangerous a change is; `None` if it changes nothing that runs.
+    pub(crate) fn of_resource(resource: &ResourcePlan) -> Option<Self> {
+        let changes_a_value = || {
+            resource
+                .changes
+                .iter()
+                .any(|change| diff::is_own(resource, change))
+        };
+        match resource.action {
+            _ if labels::is_grave(resource) || !resource.immutable.is_empty() => Some(Self::Grave),
+            Action::Update | Action::Run | Action::Unknown | Action::Replace | Action::Delete => {
+                Some(Self::Change)
+            }
+            Action::Adopt if changes_a_value() => Some(Self::TakeOver),
+            Action::Create | Action::Adopt | Action::Forget | Action::Unchanged => None,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The sums of a change that a reader decides by: restarted pods, lost data, and who is asked to approve.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{labels, view_model::PlanView};
+use konverge_base::model::plan::PodImpact;
+
+/// The number of environments, and of groups of people, that are named.
+const NAMED: usize = 5;
+
+/// The sums of a plan.
+#[derive(Debug, Default)]
+pub(super) struct Sums<'a> {
+    /// The restarted pods by environment, those of production first.
+    restarts: Vec<(&'a str, u64)>,
+    starts: u64,
+    ends: u64,
+    lost: usize,
+    lost_in_production: usize,
+    /// Who is asked: the number of approvals, the people, and for how many stacks.
+    asked: Vec<Asked<'a>>,
+}
+
+#[derive(Debug)]
+struct Asked<'a> {
+    approvals: u32,
+    reviewers: &'a [String],
+    stacks: usize,
+}
+
+impl<'a> Sums<'a> {
+    pub(super) fn of_view(view: &'a PlanView<'_>) -> Self {
+        let mut sums = Self::default();
+        let mut restarts: BTreeMap<(bool, &str), u64> = BTreeMap::new();
+        let mut asked: BTreeMap<(&[String], u32), usize> = BTreeMap::new();
+        for stack in &view.stacks {
+            for resource in &stack.own {
+                let PodImpact {
+                    restarts: restarted,
+                    starts,
+                    ends,
+                } = resource.pods;
+                if restarted > 0 {
+                    *restarts
+                        .entry((!stack.is_production(), stack.environment()))
+                        .or_default() += restarted;
+                }
+                sums.starts += starts;
+                sums.ends += ends;
+                sums.lost += usize::from(resource.data_loss);
+                sums.lost_in_production += usize::from(resource.data_loss && stack.is_production());
+            }
+        }
+        let taken_over = view.taken_over.iter().map(|stack| stack.context);
+        let contexts = view.stacks.iter().map(|stack| stack.context).chain(taken_over);
+        for context in contexts.flatten() {
+            if context.approvals > 0 || !context.reviewers.is_empty() {
+                *asked.entry((&context.reviewers, context.approvals)).or_default() += 1;
+            }
+        }
+        sums.restarts = restarts
+            .into_iter()
+            .map(|((_, environment), pods)| (environment, pods))
+            .collect();
+        sums.asked = asked
+            .into_iter()
+            .map(|((reviewers, approvals), stacks)| Asked {
+                approvals,
+                reviewers,
+                stacks,
+            })
+            .collect();
+        sums
+    }
+
+    /// The sums as sentences; a name is written by `code`.
+    pub(super) fn sentences(&self, code: impl Fn(&str) -> String) -> Vec<String> {
+        let pods = |count: u64| labels::plural(usize::try_from(count).unwrap_or(usize::MAX), "pod");
+        let mut parts = Vec::new();
+        let restarted: u64 = self.restarts.iter().map(|(_, pods)| pods).sum();
+        if restarted > 0 {
+            let named = self.restarts.iter().take(NAMED);
+            let mut named: Vec<_> = named
+                .map(|(environment, pods)| format!("{} {pods}", code(environment)))
+                .collect();
+            let rest: u64 = self.restarts.iter().skip(NAMED).map(|(_, pods)| pods).sum();
+            named.extend((rest > 0).then(|| format!("others {rest}")));
+            parts.push(format!("restarts {}: {}", pods(restarted), named.join(", ")));
+        }
+        for (word, count) in [("starts", self.starts), ("ends", self.ends)] {
+            parts.extend((count > 0).then(|| format!("{word} {}", pods(count))));
+        }
+        if self.lost > 0 {
+            let lost =
+                labels::with_production(labels::plural(self.lost, "resource"), self.lost_in_production);
+            parts.push(format!("data or an address is lost with {lost}"));
+        }
+        parts.extend(self.approvals(code));
+        parts
+    }
+
+    /// `needs 2 approvals, one of them by a or b (3 stacks)`.
+    fn approvals(&self, code: impl Fn(&str) -> String) -> Option<String> {
+        if self.asked.is_empty() {
+            return None;
+        }
+        let one = |asked: &Asked<'_>| {
+            let people: BTreeSet<_> = asked.reviewers.iter().map(|name| code(name)).collect();
+            let people = people.into_iter().collect::<Vec<_>>().join(" or ");
+            let approvals = labels::plural(asked.approvals.max(1) as usize, "approval");
+            let by = match (people.is_empty(), asked.approvals > 1) {
+                (true, _) => String::new(),
+                (false, false) => format!(" by {people}"),
+                (false, true) => format!(", one of them by {people}"),
+            };
+            format!("{approvals}{by} ({})", labels::plural(asked.stacks, "stack"))
+        };
+        let mut named: Vec<_> = self.asked.iter().take(NAMED).map(one).collect();
+        let rest: usize = self.asked.iter().skip(NAMED).map(|asked| asked.stacks).sum();
+        named.extend((rest > 0).then(|| format!("others ({})", labels::plural(rest, "stack"))));
+        Some(format!("needs {}", named.join("; ")))
+    }
+}

@@ -1,0 +1,27 @@
+//! Where stacks run and who is asked about them, for the reports of a preview.
+
+use std::collections::BTreeMap;
+
+use konverge_base::model::{RepoPath, StackId};
+use konverge_config::Config;
+use konverge_report::StackContext;
+
+/// Returns the contexts of stacks, by the configuration of the default branch.
+pub fn stack_contexts<'a>(
+    config: &Config,
+    stacks: impl IntoIterator<Item = (&'a StackId, &'a RepoPath)>,
+) -> BTreeMap<StackId, StackContext> {
+    let (rules, production) = (config.rules(), config.production_folders());
+    let context = |(id, folder): (&StackId, &RepoPath)| {
+        let effective = rules.for_place(id, folder);
+        let (approvals, reviewers) = config.required_approvals(&effective.policy);
+        let context = StackContext {
+            environment: effective.environment.unwrap_or_else(|| id.name().to_owned()),
+            is_production: production.contains(folder),
+            approvals,
+            reviewers,
+        };
+        (id.clone(), context)
+    };
+    stacks.into_iter().map(context).collect()
+}
