@@ -281,6 +281,8 @@ fn forty_five_equal_changes_are_one() {
     );
     assert_eq!(body.matches("```diff").count(), 1, "{body}");
     golden("comment-equal.md", &body);
+    let one = markdown::comment(&sample_plans::equal(1).input(COMMENT_BUDGET)).body;
+    golden("comment-one.md", &one);
 }
 
 /// Without a cluster the comment says what it cannot know, once, and warns by the published rules.

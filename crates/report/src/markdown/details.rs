@@ -14,6 +14,9 @@ use konverge_base::model::plan::{Action, ResourcePlan};
 /// The number of stacks that a group names if not all are named.
 const FEW: usize = 5;
 
+/// The number of stacks of a group up to which all are named above the change.
+const INLINE: usize = 12;
+
 /// The number of paths in the line of a change.
 const PATHS: usize = 10;
 
@@ -59,10 +62,11 @@ fn group_section<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Secti
     let title = format!("<b>Same change in {}</b>: {}", group.count(), group.title());
     let mut blocks = vec![group_names(group, cause)];
     blocks.extend(group.changes.iter().map(group_block));
+    blocks.extend((group.stacks.len() > INLINE).then(|| all_names(group)));
     Section::fold(title, blocks)
 }
 
-/// What causes a change, and the names of its stacks: a few of them, or all.
+/// What causes a change, and the names of its stacks: all if they are some, a few of them if they are many.
 fn group_names<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Block<'v> {
     let n = group.stacks.len();
     let rank = group
@@ -72,19 +76,43 @@ fn group_names<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Block<'
         .min();
     let cause = cause.map_or(String::new(), |cause| format!("By {cause}\n\n"));
     let names = move |shown: usize| {
-        let names: Vec<String> = group.stacks.iter().map(|id| id.to_string()).collect();
+        let names: Vec<String> = group.stacks.iter().map(ToString::to_string).collect();
         Text {
             text: format!("{cause}{}\n\n", first_few(&names, shown, escape::code)),
             lines: 0,
         }
     };
     let few_names = names.clone();
-    let few = Form::new(rank.unwrap_or(Rank::Harmless), move || few_names(FEW))
-        .without(Omitted::lines(n.saturating_sub(FEW)));
+    let few = Form::new(rank.unwrap_or(Rank::Harmless), move || few_names(FEW));
+    if n > INLINE {
+        return Block {
+            hidden: Omitted::lines(FEW),
+            forms: vec![few],
+        };
+    }
     let all = Form::new(Rank::Background, move || names(usize::MAX));
     Block {
         hidden: Omitted::lines(n),
-        forms: vec![few, all],
+        forms: vec![few.without(Omitted::lines(n.saturating_sub(FEW))), all],
+    }
+}
+
+/// The names of many stacks, below the change: above it they would be all that a reader sees.
+fn all_names<'v>(group: &'v ChangeGroup<'v>) -> Block<'v> {
+    let all = move || {
+        let names: Vec<_> = group.stacks.iter().map(|id| escape::code(id.as_str())).collect();
+        Text {
+            text: format!(
+                "<details><summary>All {} stacks</summary>\n\n{}\n\n</details>\n\n",
+                group.stacks.len(),
+                names.join(", ")
+            ),
+            lines: 0,
+        }
+    };
+    Block {
+        hidden: Omitted::lines(group.stacks.len().saturating_sub(FEW)),
+        forms: vec![Form::new(Rank::Background, all)],
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn why<'v>(input: &'v CommentInput<'v>) -> Option<Section<'v>> {
     };
     let block = Block {
         hidden: Omitted::lines(all),
-        forms: vec![Form::new(Rank::Background, list).without(Omitted::lines(more))],
+        forms: vec![Form::new(Rank::Beside, list).without(Omitted::lines(more))],
     };
     Some(Section::closed("Why these stacks".to_owned(), vec![block]))
 }
