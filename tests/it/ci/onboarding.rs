@@ -66,7 +66,7 @@ async fn the_preview_that_adds_konverge_yaml_counts_the_stacks_that_compile() {
         "### Konverge preview: 1 of 3 stacks compile",
         "This change adds `konverge.yaml`, so every stack was compiled.",
         "**What blocks the apply, and why**",
-        "`shop/test`, `shop/prod` could not be planned at `models/names/names.k:1`",
+        "`shop/prod`, `shop/test` could not be planned at `models/names/names.k:1`",
         "expected int, got str(shop)",
     ] {
         assert!(comment.contains(part), "{part}: {comment}");
