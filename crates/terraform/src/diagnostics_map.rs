@@ -70,7 +70,8 @@ fn failed_items<'s>(
     if !served.is_empty() {
         return subjects.iter().filter(|s| served.contains(s.id())).collect();
     }
-    if let Some(about) = diagnostic.address() {
+    // A place in the module may stand for all resources of a type: `resource.terraform_data`.
+    if let Some(about) = diagnostic.address().filter(|about| about.contains('.')) {
         return which(&|_, address| address == about);
     }
     let named = which(&|_, address| names_address(&diagnostic.detail, address));

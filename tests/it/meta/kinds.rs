@@ -24,27 +24,39 @@ fn kinds() -> BTreeSet<String> {
         .collect()
 }
 
-/// The names that a program compares with: `== "Job"`, `Some("Job")`, and the arms of a `match`.
-fn compared(program: &str) -> Vec<String> {
-    let comparison = Regex::new(r#"(?:[!=]=|Some\()\s*"(\w+)""#).expect("a pattern");
-    let arm =
-        Regex::new(r#"(?m)^\s*\(?(?:"[^"]*"\s*[|,]\s*)*"(\w+)"(?:\s*[|,]\s*"[^"]*")*\)?\s*(?:if\b.*)?=>"#)
-            .expect("a pattern");
-    let word = Regex::new(r#""(\w+)""#).expect("a pattern");
-    let mut found: Vec<String> = comparison
-        .captures_iter(program)
-        .map(|found| found[1].to_owned())
-        .collect();
-    for arm in arm.find_iter(program) {
-        found.extend(word.captures_iter(arm.as_str()).map(|found| found[1].to_owned()));
+/// What finds the names that a program compares with: `== "Job"`, `Some("Job")`, and the arms of a `match`.
+struct Comparisons {
+    operator: Regex,
+    arm: Regex,
+    word: Regex,
+}
+
+impl Comparisons {
+    fn new() -> Self {
+        let pattern = |text: &str| Regex::new(text).expect("a pattern");
+        Self {
+            operator: pattern(r#"(?-u)(?:[!=]=|Some\()\s*"(\w+)""#),
+            arm: pattern(r#"(?m-u)^[ (]*"\w*"(?:\s*[|,]\s*"\w*")*\)?\s*(?:if\b[ -~]*)?=>"#),
+            word: pattern(r#"(?-u)"(\w+)""#),
+        }
     }
-    found
+
+    fn find(&self, program: &str) -> Vec<String> {
+        let operators = self.operator.captures_iter(program);
+        let mut found: Vec<String> = operators.map(|found| found[1].to_owned()).collect();
+        for arm in self.arm.find_iter(program) {
+            let words = self.word.captures_iter(arm.as_str());
+            found.extend(words.map(|found| found[1].to_owned()));
+        }
+        found
+    }
 }
 
 #[test]
 fn no_rule_compares_the_name_of_a_kind_alone() {
     let kinds = kinds();
     assert!(kinds.len() > 30, "only {} kinds were found", kinds.len());
+    let comparisons = Comparisons::new();
     let mut bare = Vec::new();
     for file in program_files() {
         let text = fs::read_to_string(&file).expect("a source file");
@@ -54,7 +66,10 @@ fn no_rule_compares_the_name_of_a_kind_alone() {
             .expect("a file of the program")
             .display()
             .to_string();
-        let alone = compared(program).into_iter().filter(|kind| kinds.contains(kind));
+        let alone = comparisons
+            .find(program)
+            .into_iter()
+            .filter(|kind| kinds.contains(kind));
         let alone = alone.filter(|kind| !OTHER_NAMES.contains(&(name.as_str(), kind.as_str())));
         bare.extend(alone.map(|kind| format!("{name}: {kind}")));
     }
@@ -67,6 +82,7 @@ fn no_rule_compares_the_name_of_a_kind_alone() {
 
 #[test]
 fn comparisons_are_found() {
+    let comparisons = Comparisons::new();
     for (program, kind) in [
         (r#"if object["kind"] == "Job" {"#, true),
         (r#"kind.as_str() != Some("Job")"#, true),
@@ -77,7 +93,7 @@ fn comparisons_are_found() {
         (r#"GroupKind::new("batch", "Job")"#, false),
     ] {
         assert_eq!(
-            compared(program).iter().any(|found| found == "Job"),
+            comparisons.find(program).iter().any(|found| found == "Job"),
             kind,
             "{program}"
         );

@@ -160,8 +160,9 @@ pub(crate) fn refusal(
             .hint("an entry of its `metadata.managedFields` is of a version that is no longer served, which blocks every write to it")
             .hint("clear them, and run it again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
         RefusalCause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
-        // Whose the field is says who knows what was sent.
-        RefusalCause::Invalid | RefusalCause::Immutable(_) | RefusalCause::Other => failure,
+        // Who knows what was sent says more.
+        RefusalCause::Invalid => failure.hint("correct what the message names, then run the same command again"),
+        RefusalCause::Immutable(_) | RefusalCause::Other => failure,
     }
 }
 

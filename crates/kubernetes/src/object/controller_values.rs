@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{managed_fields, managed_fields::FieldsEntry, object_diff, object_ref};
-use konverge_base::model::{diff, masked_value::join_path};
+use super::{managed_fields, managed_fields::FieldsEntry, object_diff};
+use konverge_base::model::{GroupKind, diff, masked_value::join_path};
 
 /// A value that is left to a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) fn give_up_aggregated_rules(object: &mut Map<String, Value>) {
 
 /// The rules of a role that aggregates others.
 pub(crate) fn aggregated_rules(object: &Map<String, Value>) -> Option<ControllerValue> {
-    if group_and_kind(object) != ("rbac.authorization.k8s.io", "ClusterRole") {
+    if GroupKind::from_attributes(object) != GroupKind::CLUSTER_ROLE {
         return None;
     }
     let selectors = object.get("aggregationRule")?.get("clusterRoleSelectors")?;
@@ -93,16 +93,13 @@ pub(crate) fn may_be_filled(object: &Map<String, Value>) -> bool {
 /// The paths of the empty values of an object that a controller may fill.
 fn fillable(object: &Map<String, Value>) -> Vec<String> {
     let bundle = |around: &str| format!("{around}/caBundle");
-    let places = match group_and_kind(object) {
-        ("", "ServiceAccount") => vec!["/imagePullSecrets".to_owned()],
-        ("apiregistration.k8s.io", "APIService") => vec![bundle("/spec")],
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+    let places = match GroupKind::from_attributes(object) {
+        GroupKind::SERVICE_ACCOUNT => vec!["/imagePullSecrets".to_owned()],
+        GroupKind::API_SERVICE => vec![bundle("/spec")],
+        GroupKind::CUSTOM_RESOURCE_DEFINITION => {
             vec![bundle("/spec/conversion/webhook/clientConfig")]
         }
-        (
-            "admissionregistration.k8s.io",
-            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
-        ) => {
+        GroupKind::VALIDATING_WEBHOOK_CONFIGURATION | GroupKind::MUTATING_WEBHOOK_CONFIGURATION => {
             let webhooks = object
                 .get("webhooks")
                 .and_then(Value::as_array)
@@ -160,12 +157,6 @@ fn controller<'l>(live: &'l Value, path: &str, manager: &str) -> Option<&'l str>
         !entry.manager.starts_with("kubectl") && !by_author.iter().any(|path| has(entry, path))
     });
     owners.first().map(|entry| entry.manager)
-}
-
-fn group_and_kind(object: &Map<String, Value>) -> (&str, &str) {
-    let version = object_ref::text(object, "apiVersion");
-    let group = version.split_once('/').map_or("", |(group, _)| group);
-    (group, object_ref::text(object, "kind"))
 }
 
 #[cfg(test)]

@@ -198,13 +198,13 @@ impl PlanItem {
 
     /// As [`PlanItem::refusal`] of what was sent: a hint says whose each field is that the server names.
     pub(crate) fn refusal_of(&self, error: &ApiError, sent: &Value, live: Option<&Value>) -> UserError {
-        let failure = self.refusal(error);
+        let mut failure = self.refusal(error);
         let is_invalid = error_classify::cause(error) == RefusalCause::Invalid;
         let (Some(of), Some(status), true) = (&self.of, error.status(), is_invalid) else {
             return failure;
         };
-        let refused = RefusedObject { of, sent, live };
-        refused.hints(status).into_iter().fold(failure, UserError::hint)
+        failure.hints = RefusedObject { of, sent, live }.hints(status);
+        failure
     }
 
     /// `Deployment `ns/web``, for messages.

@@ -11,6 +11,19 @@ use crate::FIELD_MANAGER;
 /// The most fields that get a hint.
 const MOST: usize = 3;
 
+/// Maps whose keys the author chooses: no schema has fields of these names.
+const MAPS: [&str; 9] = [
+    "annotations",
+    "binaryData",
+    "data",
+    "labels",
+    "limits",
+    "matchLabels",
+    "nodeSelector",
+    "requests",
+    "stringData",
+];
+
 /// The words by which the server says that a field is missing.
 const MISSING: [&str; 3] = ["Required value", "must be specified", "missing required field"];
 
@@ -24,7 +37,7 @@ pub(crate) struct RefusedObject<'a> {
 }
 
 impl RefusedObject<'_> {
-    /// The hints for the fields that the server names; none if it names none.
+    /// The hints for the fields that the server names; there is at least one.
     pub(crate) fn hints(&self, status: &ApiStatus) -> Vec<String> {
         let mut hints: Vec<String> = Vec::new();
         for cause in status.causes.iter().filter(|cause| !cause.field.is_empty()) {
@@ -34,14 +47,28 @@ impl RefusedObject<'_> {
                 hints.push(hint);
             }
         }
-        for field in unknown_fields(&status.message) {
-            hints.push(format!(
-                "the kind has no `{field}` in this version: `{}` lists the fields",
-                self.explain(parent(field))
-            ));
+        hints.extend(unknown_fields(&status.message).map(|field| self.unknown(field)));
+        // The server compares with the types of the schema first, and names the field in its message alone.
+        for (field, says) in typed_fields(&status.message) {
+            hints.push(if says.starts_with("field not declared") {
+                self.unknown(field)
+            } else {
+                self.hint(field, false)
+            });
         }
         hints.truncate(MOST);
+        if hints.is_empty() {
+            hints.push(format!("`{}` lists the fields of the kind", self.explain("")));
+        }
         hints
+    }
+
+    fn unknown(&self, field: &str) -> String {
+        format!(
+            "the kind has no `{}` in this version: `{}` lists the fields",
+            field.escape_debug(),
+            self.explain(parent(field))
+        )
     }
 
     fn hint(&self, field: &str, is_missing: bool) -> String {
@@ -103,7 +130,11 @@ impl RefusedObject<'_> {
                 _ => None,
             })
             .collect();
-        let path = [&[kind.as_str()], keys.as_slice()].concat().join(".");
+        let of_kind = match keys.iter().position(|key| MAPS.contains(key)) {
+            Some(map) => &keys[..=map],
+            None => &keys,
+        };
+        let path = [&[kind.as_str()], of_kind].concat().join(".");
         format!("kubectl explain {path} --api-version={}", self.of.api_version())
     }
 }
@@ -134,9 +165,41 @@ fn steps(field: &str) -> Vec<Step<'_>> {
 
 fn at<'v>(value: &'v Value, steps: &[Step<'_>]) -> Option<&'v Value> {
     steps.iter().try_fold(value, |value, step| match step {
-        Step::Key(key) => value.get(key),
+        Step::Key(key) => match value {
+            Value::Array(items) => items.iter().find(|item| is_item(item, key)),
+            value => value.get(key),
+        },
         Step::Item(index) => value.get(index),
     })
+}
+
+/// Returns true for the item of a keyed list that the server names by its keys: `name="web"`, `port=80,protocol="TCP"`.
+fn is_item(item: &Value, keys: &str) -> bool {
+    keys.split(',').all(|pair| {
+        let Some((key, wanted)) = pair.split_once('=') else {
+            return false;
+        };
+        match &item[key] {
+            Value::String(text) => *text == wanted.trim_matches('"'),
+            Value::Null => false,
+            other => other.to_string() == wanted,
+        }
+    })
+}
+
+/// The fields in `failed to create typed patch object (…): .spec.replicas: expected numeric`, with what is said of each.
+fn typed_fields(message: &str) -> Vec<(&str, &str)> {
+    let Some((_, rest)) = message.split_once("typed patch object (") else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for line in rest.split('\n') {
+        let line = line.rsplit_once("): ").map_or(line, |(_, line)| line).trim();
+        if let Some((field, says)) = line.strip_prefix('.').and_then(|line| line.split_once(": ")) {
+            found.push((field, says));
+        }
+    }
+    found
 }
 
 /// The fields in `strict decoding error: unknown field "spec.foo"`.
@@ -218,7 +281,33 @@ mod tests {
             let found = hints(&sent, live, field, message);
             assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
         }
-        assert_eq!(hints(&sent, None, "", "is invalid"), Vec::<String>::new());
+        let typed = |says: &str| {
+            hints(
+                &sent,
+                None,
+                "",
+                &format!("failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): {says}"),
+            )
+        };
+        let unknown = typed(".spec.replicsa: field not declared in schema");
+        assert!(
+            unknown[0].starts_with(
+                "the kind has no `spec.replicsa` in this version: `kubectl explain deployment.spec --"
+            ),
+            "{unknown:?}"
+        );
+        let wrong = typed(
+            "errors:\n  .spec.template.spec.containers[name=\"a\"].name: expected string\n  .spec.replicas: expected numeric",
+        );
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
+        assert!(
+            wrong.iter().all(|hint| hint.contains("is what the Spec says")),
+            "{wrong:?}"
+        );
+        assert_eq!(
+            hints(&sent, None, "", "is invalid"),
+            ["`kubectl explain deployment --api-version=apps/v1` lists the fields of the kind"]
+        );
     }
 
     #[test]

@@ -162,7 +162,7 @@ async fn a_kind_of_another_group_has_no_rules_of_the_built_in_one() {
     for kind in kinds {
         let change = planned(&plan, &of(kind, "two")).expect("it is a change");
         let paths: Vec<_> = change.changes.iter().map(|change| change.path.as_str()).collect();
-        assert_eq!(paths, ["/spec/template/spec/containers/0/image"], "{kind}");
+        assert_eq!(paths, ["/spec/template/spec/containers/name=c/image"], "{kind}");
         assert_eq!(change.notes, Vec::<String>::new(), "{kind}");
     }
 

@@ -128,7 +128,18 @@ async fn invalid_objects_are_refused_with_their_field() {
     assert!(messages[0].contains("spec.replicas"), "{messages:?}");
     assert!(messages[1].contains("replicsa"), "{messages:?}");
     assert!(messages[2].contains("data.k: expected string"), "{messages:?}");
-    assert!(plan.failures.iter().all(|(_, failure)| !failure.hints.is_empty()));
+    let hints: Vec<_> = plan
+        .failures
+        .iter()
+        .map(|(_, failure)| failure.hints.join("\n"))
+        .collect();
+    for (hint, expected) in hints.iter().zip([
+        "`spec.replicas` is what the Spec says: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
+        "the kind has no `spec.replicsa` in this version: `kubectl explain deployment.spec --api-version=apps/v1`",
+        "`data.k` is what the Spec says: `kubectl explain configmap.data --api-version=v1`",
+    ]) {
+        assert!(hint.starts_with(expected), "{hint}");
+    }
     let asked = cluster.audit().split_off(before);
     let dry_runs = asked
         .iter()
