@@ -169,14 +169,15 @@ fn a_file_imported_by_itself_and_with_its_package_is_a_warning() {
         );
     };
     // Either alone is right, and so are both in programs of their own.
-    for imports in ["import base.pkg.pair\n", "import base.pkg.pair.two\n"] {
-        repository.write(
-            "appops/orders/dev/main.k",
-            main.replace(
-                "import base.pkg.frontend\n",
-                &format!("import base.pkg.frontend\n{imports}"),
-            ),
+    for (imports, value) in [
+        ("import base.pkg.pair\n", "pair.one"),
+        ("import base.pkg.pair.two\n", "two.two"),
+    ] {
+        let text = main.replace(
+            "import base.pkg.frontend\n",
+            &format!("import base.pkg.frontend\n{imports}"),
         );
+        repository.write("appops/orders/dev/main.k", format!("{text}_sum = {value}\n"));
         assert_eq!(found(&repository, 0), Vec::<String>::new(), "{imports}");
     }
     with("import base.pkg.pair\nimport base.pkg.pair.two\n");

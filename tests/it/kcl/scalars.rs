@@ -74,7 +74,15 @@ import json, os, re, sys, tempfile
 import kcl_lib.api as api
 core = api.API()
 place = os.path.join(tempfile.mkdtemp(), "kcl.yaml")
-schema = 'import json\nschema X:\n    v?: any\n    check:\n        False, "<<${json.encode({v = v})}>>"\n'
+schema = """import json
+_text = lambda v: any {
+    json.encode({v = v})
+}
+schema X:
+    v?: any
+    check:
+        False, "<<${_text(v)}>>"
+"""
 def setting(scalar):
     with open(place, "w") as file:
         file.write("kcl_options:\n  - key: v\n    value: %s\n" % scalar)
@@ -82,7 +90,7 @@ def setting(scalar):
     return {"value": json.loads(read.kcl_options[0].value)}
 def data(scalar):
     args = api.ValidateCodeArgs(code=schema, data="v: %s\n" % scalar, format="yaml", schema="X")
-    told = re.search("<<(.*?)>>", core.validate_code(args).err_message, re.S)
+    told = re.search("condition: <<(.*)>>", core.validate_code(args).err_message, re.S)
     return told and {"value": json.loads(told.group(1))["v"]}
 def attempt(read, scalar):
     try:
@@ -245,6 +253,7 @@ fn names_and_workspaces_are_what_kusion_reads_and_the_rest_what_kubectl_reads() 
 fn a_stack_is_compiled_with_the_options_that_the_core_reads() {
     let repository = Repository::init();
     repository
+        .write("kcl.mod", "[package]\nname = \"konfig\"\n")
         .write("p/project.yaml", "name: 1.10\n")
         .write("p/s/stack.yaml", "name: no\n")
         .write(

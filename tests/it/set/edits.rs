@@ -261,6 +261,7 @@ fn a_whole_float_stays_a_float() {
     let repository = Repository::init();
     let program = "apiVersion = \"example.com/v1\"\nkind = \"Sampling\"\nmetadata = {name = \"f\", namespace = \"app\"}\nspec = {\n    rate = 1.5\n}\n";
     repository
+        .write("kcl.mod", "[package]\nname = \"konfig\"\n")
         .write("shop/project.yaml", "name: shop\n")
         .write("shop/dev/stack.yaml", "name: dev\n")
         .write("shop/dev/kcl.yaml", "kcl_cli_configs: {files: [main.k]}\n")
