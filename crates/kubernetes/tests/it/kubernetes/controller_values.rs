@@ -23,8 +23,7 @@ fn role(name: &str, content: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rules_of_an_aggregated_role_are_the_clusters() {
-    let cluster = Cluster::shared();
-    cluster.start_controllers();
+    let cluster = Cluster::with_controllers();
     let objects = Objects::of(cluster).await;
     let mut stack = TestStack::new("aggregated", cluster.kubeconfig());
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
