@@ -271,7 +271,8 @@ mod tests {
     use konverge_base::model::{
         Digest, RepoPath,
         plan::{Basis, ResourcePlan, Summary},
-        plan_document::{DocumentStack, OtherNames, StackDocument},
+        other_names::OtherNames,
+        plan_document::{DocumentStack, StackDocument},
         spec::RuntimeKind,
     };
 
@@ -293,6 +294,7 @@ mod tests {
             digest: Digest::of_bytes(digest.as_bytes()),
             summary,
             resources: vec![resource],
+            known_as: OtherNames::default(),
             error: None,
             fails_as_before: false,
             notes: Vec::new(),

@@ -11,6 +11,7 @@ mod core_install;
 mod delivery;
 mod duration;
 mod effective;
+mod ended_names;
 mod hooks;
 mod key_recipients;
 mod logins;
@@ -36,6 +37,7 @@ pub use conflicts::ConflictsConfig;
 pub use core_install::CoreInstall;
 pub use delivery::{DeliveryConfig, DeliveryTool};
 pub use duration::Span;
+pub use ended_names::standing_names;
 pub use effective::{ClusterChoice, EffectiveStack, StackRules};
 pub use hooks::{HookTool, HookWorkflow, Hooks, WorkflowTime};
 pub use key_recipients::StateRecipient;
@@ -57,7 +59,7 @@ pub use secrets::{
 pub use stack_glob::StackGlob;
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
-    FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,
+    EndedNameConfig, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,
     PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion,
-    Sandbox, StackRule, State, TerraformConfig,
+    Sandbox, StackPolicy, StackRule, State, TerraformConfig,
 };

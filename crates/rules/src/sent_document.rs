@@ -13,7 +13,8 @@ use serde_json::Value;
 use konverge_base::model::{
     ClusterName, ResourceId,
     plan::{Action, Basis, ChangeOrigin},
-    plan_document::{DocumentChange, DocumentResource, DocumentStack, OtherNames, StackDocument},
+    other_names::OtherNames,
+    plan_document::{DocumentChange, DocumentResource, DocumentStack, StackDocument},
     spec::RuntimeKind,
 };
 use konverge_policy::sets::PolicySet;

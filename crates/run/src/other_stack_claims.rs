@@ -36,6 +36,39 @@ pub struct StackClaims {
 }
 
 impl StackClaims {
+    /// The stacks that record a claim, by its short hash.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(crate) async fn holders_of(
+        &self,
+        claim: &Outside,
+        backend: &StateBackend,
+    ) -> Result<BTreeSet<&StackId>, UserError> {
+        let holders = self.holders(backend).await?;
+        let object = object_of_import(claim, backend);
+        let marks = [Some(claim), object.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Outside::mark);
+        Ok(marks.filter_map(|mark| holders.get(&mark)).flatten().collect())
+    }
+
+    /// The owners of each claim, from the short hashes in the index.
+    async fn holders(&self, backend: &StateBackend) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
+        let holders = self.holders.get_or_try_init(|| async {
+            let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
+            let entries = backend.states.known().await?.entries.iter();
+            for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
+                for mark in entry.marks.iter() {
+                    holders.entry(mark.to_owned()).or_default().push(stack.clone());
+                }
+            }
+            Ok::<_, UserError>(holders)
+        });
+        holders.await
+    }
+
     /// Sets the stacks that claim nothing that others delete.
     pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
         Self {
@@ -235,23 +268,10 @@ impl<'a> OwnershipLookup<'a> {
             return Ok(OwnerClaim::Nobody);
         };
         let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
-        // An import names an object by its id. The state of the stack that created the object has a hash of that id.
-        let object = match &claim {
-            Outside::Import { kind, id } => {
-                let hash = backend.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
-                Some(Outside::ObjectHash { hash })
-            }
-            Outside::Object { .. } | Outside::ObjectHash { .. } => None,
-        };
+        let object = object_of_import(&claim, backend);
         let is_object = |recorded: &Recorded| object.is_some() && Outside::of_object(recorded) == object;
         let mut same_id = OwnerClaim::Nobody;
-        let marks = [Some(&claim), object.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(Outside::mark);
-        let holders = self.holders().await?;
-        let holders: BTreeSet<_> = marks.filter_map(|mark| holders.get(&mark)).flatten().collect();
-        for other in holders {
+        for other in self.claims.holders_of(&claim, backend).await? {
             if other == stack {
                 continue;
             }
@@ -339,24 +359,6 @@ impl<'a> OwnershipLookup<'a> {
             Ok::<_, UserError>(claims.collect())
         });
         Ok(claims.await?)
-    }
-
-    /// The owners of each claim, from the short hashes in the index.
-    async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
-        let holders = self.claims.holders.get_or_try_init(|| async {
-            let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
-            let Some(backend) = self.backend else {
-                return Ok(holders);
-            };
-            let entries = backend.states.known().await?.entries.iter();
-            for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
-                for mark in entry.marks.iter() {
-                    holders.entry(mark.to_owned()).or_default().push(stack.clone());
-                }
-            }
-            Ok::<_, UserError>(holders)
-        });
-        holders.await
     }
 
     /// Whether the owner of a generated object, a stack of the same project, shares it: it records it as shared, or
@@ -475,6 +477,17 @@ fn is_object(recorded: &Recorded, key: Option<ObjectKeyRef<'_>>, cluster: Option
     recorded.runtime == RuntimeKind::Kubernetes
         && Some(object_key(&recorded.attributes)) == key
         && recorded.cluster.as_ref().or(cluster) == cluster
+}
+
+/// The object that an import names by its id, as the state of the stack that created it has it: by a hash of that id.
+fn object_of_import(claim: &Outside, backend: &StateBackend) -> Option<Outside> {
+    match claim {
+        Outside::Import { kind, id } => {
+            let hash = backend.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
+            Some(Outside::ObjectHash { hash })
+        }
+        Outside::Object { .. } | Outside::ObjectHash { .. } => None,
+    }
 }
 
 fn nothing_released() -> ReleasedObjects {

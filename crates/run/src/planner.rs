@@ -12,6 +12,7 @@ use crate::{
     delivery::{self, DeliveryChoice, has_objects},
     hook_file, infrastructure, kusion_releases,
     logins::{LoginUse, Logins, StackLoginChoice},
+    other_names,
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
@@ -25,7 +26,6 @@ use konverge_base::{
         Digest, StackId,
         hook::{HookPurpose, HookRules},
         plan::{Basis, StackPlan},
-        plan_document::OtherNames,
         spec::{RuntimeKind, Spec},
         stack::Stack,
         state::StackState,
@@ -321,11 +321,17 @@ impl Planner {
         wanted: Spec,
         start: PlanStart<'_>,
     ) -> Result<TargetPlan, UserError> {
+        let known_as = other_names::find(self, target, &wanted, start.state).await?;
         let planned = self.plan_as(purpose, target, wanted, start).await;
-        planned.map_err(|failure| match (&self.wanted, &target.head) {
+        let mut planned = planned.map_err(|failure| match (&self.wanted, &target.head) {
             (SpecSource::Compiled { head, .. }, Some(stack)) => hook_file::locate(failure, head, stack),
             _ => failure,
-        })
+        })?;
+        match &mut planned {
+            TargetPlan::Live(plan) => plan.public.known_as = known_as,
+            TargetPlan::Spec(plan) => plan.public.known_as = known_as,
+        }
+        Ok(planned)
     }
 
     async fn plan_as(
@@ -506,27 +512,6 @@ impl Planner {
             }
             _ => Ok(BTreeMap::new()),
         }
-    }
-
-    /// The other names of a target: in its files, before this change, and as it was recorded.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn other_names(&self, target: &Target) -> Result<OtherNames, UserError> {
-        let sides = || target.head.iter().chain(&target.base);
-        let named = sides().flat_map(|stack| [stack.names.clone(), stack.id.clone()]);
-        let earlier = self.earlier_identity(&target.id).await?;
-        let mut folders: Vec<_> = sides().map(|stack| stack.folder.clone()).collect();
-        if let Some(backend) = &self.backend {
-            let known = backend.states.known().await?;
-            let applied = std::iter::once(&target.id).chain(&earlier);
-            let entries = applied.filter_map(|id| known.entries.get(id));
-            folders.extend(entries.map(|entry| entry.folder.clone()));
-        }
-        let mut ids: Vec<_> = named.chain(earlier).collect();
-        ids.retain(|name| *name != target.id);
-        folders.retain(|folder| *folder != target.folder && !folder.is_root());
-        Ok(OtherNames { ids, folders })
     }
 
     /// The recorded identity that a stack of the head continues, if it differs now.

@@ -152,7 +152,8 @@ mod tests {
         model::{
             StackId,
             plan::{Action, Basis, ResourcePlan},
-            plan_document::{DocumentStack, OtherNames},
+            other_names::OtherNames,
+            plan_document::DocumentStack,
             spec::RuntimeKind,
         },
         secrets::{HashKey, Secrets},

@@ -99,6 +99,7 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
             newer.resources = older.resources;
             newer.marks = older.marks;
             newer.folder = older.folder;
+            newer.guarded_as = older.guarded_as;
             newer.commit = older.commit;
             newer.summary = older.summary;
         }

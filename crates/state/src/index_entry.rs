@@ -10,6 +10,7 @@ use konverge_base::model::{
     CommitId, Digest, RepoPath, StackId,
     apply_result::StackResult,
     claim::{Claim, Marks},
+    other_names::OtherNames,
 };
 
 /// The index entry of one stack.
@@ -41,6 +42,9 @@ pub struct IndexEntry {
     /// The folder of the last apply.
     #[serde(default)]
     pub folder: RepoPath,
+    /// The other names of the stack, for guards.
+    #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
+    pub guarded_as: OtherNames,
     /// The commit that was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
@@ -61,6 +65,7 @@ impl IndexEntry {
             input_digest: document.state.input_digest,
             spec_digest: document.state.spec_digest,
             folder: document.state.folder.clone(),
+            guarded_as: document.state.guarded_as.clone(),
             commit: document.state.commit.clone(),
             summary,
         }
@@ -78,6 +83,7 @@ impl IndexEntry {
             input_digest: None,
             spec_digest: None,
             folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),
+            guarded_as: before.map(|entry| entry.guarded_as.clone()).unwrap_or_default(),
             commit: before.and_then(|entry| entry.commit.clone()),
             summary: before.and_then(|entry| entry.summary.clone()),
         }

@@ -13,6 +13,9 @@ use super::{
 /// The extension with the import id of a Terraform resource.
 pub const IMPORT_ID: &str = "kusionstack.io/import-id";
 
+/// The extension with the id that a Terraform resource had before.
+pub const MOVED_FROM: &str = "konverge/moved-from";
+
 /// Something in the infrastructure that only one stack can own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {

@@ -28,6 +28,7 @@ pub mod model_change;
 pub mod notify_event;
 pub mod notify_receiver;
 pub mod object_rules;
+pub mod other_names;
 pub mod package_lock;
 pub mod path;
 pub mod permission_changes;

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ClusterName, Digest, RepoPath, ResourceId, StackId, digest::DigestBuilder, spec::RuntimeKind};
+use super::{
+    ClusterName, Digest, RepoPath, ResourceId, StackId, digest::DigestBuilder, other_names::OtherNames,
+    spec::RuntimeKind,
+};
 use crate::error::ErrorBody;
 
 /// The output of `konverge preview --output json`. The JSON has `"version":1`.
@@ -23,6 +26,9 @@ pub struct StackPlan {
     pub stack: RepoPath,
     /// Identity of the stack.
     pub id: StackId,
+    /// The other names of the stack, for guards. Only the planner knows them.
+    #[serde(skip)]
+    pub known_as: OtherNames,
     /// What the Spec was compared with.
     pub basis: Basis,
     /// The digest over the sorted review units.
@@ -235,6 +241,7 @@ impl StackPlan {
         Self {
             stack,
             id,
+            known_as: OtherNames::default(),
             basis,
             digest,
             summary,

@@ -4,7 +4,8 @@ use konverge_base::{
     model::{
         RepoPath,
         plan::{Action, Basis},
-        plan_document::{DocumentStack, OtherNames, StackDocument},
+        other_names::OtherNames,
+        plan_document::{DocumentStack, StackDocument},
         review::{ReviewedStack, stack_units},
     },
     secrets::{HashKey, Secrets},

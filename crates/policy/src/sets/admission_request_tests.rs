@@ -2,7 +2,8 @@ use super::*;
 use konverge_base::model::{
     RepoPath,
     plan::Basis,
-    plan_document::{DOCUMENT_VERSION, DocumentStack, OtherNames},
+    other_names::OtherNames,
+    plan_document::{DOCUMENT_VERSION, DocumentStack},
 };
 
 /// A resource of Kubernetes with the object before and after its change. Its kind is that of its id.

@@ -26,7 +26,7 @@ use konverge_base::{
         apply_result::{StackOutcome, StackResult},
         authorization::Authorization,
         spec::Spec,
-        state::StackState,
+        state::{JournalEntry, StackState},
     },
 };
 use konverge_config::WorkflowTime;
@@ -176,9 +176,13 @@ impl LeasedStack<'_> {
         let plan = plan_live(planning, target, wanted, start).await?;
         let past = prior_state(&prior, lease);
         let public = plan.public.clone();
-        let mut known_as = planning.other_names(target).await?;
-        known_as.ids.extend(prior.earlier_identities.iter().cloned());
-        let document = || plan_documents::of_plan(&plan, known_as.clone());
+        if !public.known_as.is_within(&prior.guarded_as) {
+            let names = public.known_as.clone();
+            let entry = JournalEntry::Names { names };
+            prior.apply_entry(&entry);
+            lease.journal(vec![entry]).await?;
+        }
+        let document = || plan_documents::for_rules(plan.truth());
         let proposed = ProposedPlan {
             plan: &public,
             document: &document,
@@ -232,6 +236,7 @@ impl LeasedStack<'_> {
             call: WorkflowCall {
                 stack: &target.id,
                 folder: &target.folder,
+                known_as: &public.known_as,
                 commit: options.commit.as_ref(),
                 digest: spec_digest,
             },
@@ -267,6 +272,7 @@ impl LeasedStack<'_> {
             options,
             lease,
             recorded: &recorded,
+            known_as: &public.known_as,
             input_digest,
             spec_digest,
             core: match &target.recorded {
