@@ -270,8 +270,8 @@ mod tests {
     use super::*;
     use konverge_base::model::{
         Digest, RepoPath,
-        plan::{Basis, ResourcePlan, Summary},
         other_names::OtherNames,
+        plan::{Basis, ResourcePlan, Summary},
         plan_document::{DocumentStack, StackDocument},
         spec::RuntimeKind,
     };
@@ -295,6 +295,7 @@ mod tests {
             summary,
             resources: vec![resource],
             known_as: OtherNames::default(),
+            waits_for: std::collections::BTreeSet::new(),
             error: None,
             fails_as_before: false,
             notes: Vec::new(),

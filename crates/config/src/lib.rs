@@ -37,8 +37,8 @@ pub use conflicts::ConflictsConfig;
 pub use core_install::CoreInstall;
 pub use delivery::{DeliveryConfig, DeliveryTool};
 pub use duration::Span;
-pub use ended_names::standing_names;
 pub use effective::{ClusterChoice, EffectiveStack, StackRules};
+pub use ended_names::standing_names;
 pub use hooks::{HookTool, HookWorkflow, Hooks, WorkflowTime};
 pub use key_recipients::StateRecipient;
 pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};
@@ -59,7 +59,7 @@ pub use secrets::{
 pub use stack_glob::StackGlob;
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
-    EndedNameConfig, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,
-    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion,
-    Sandbox, StackPolicy, StackRule, State, TerraformConfig,
+    EndedNameConfig, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement,
+    PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider,
+    Reconcile, RegoVersion, Sandbox, StackPolicy, StackRule, State, TerraformConfig,
 };

@@ -10,7 +10,10 @@ use konverge_base::model::{
 
 /// The file whose code owners must approve: a pattern for a folder means its content.
 pub fn owned_file(rules: &EffectivePolicy, plan: &StackPlan) -> String {
-    format!("{}/stack.yaml", rules.owned_folder.as_ref().unwrap_or(&plan.stack))
+    format!(
+        "{}/stack.yaml",
+        rules.owned_folder.as_ref().unwrap_or(&plan.stack)
+    )
 }
 
 /// Returns true if the findings allow the stack to be applied.

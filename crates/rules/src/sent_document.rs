@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use konverge_base::model::{
     ClusterName, ResourceId,
-    plan::{Action, Basis, ChangeOrigin},
     other_names::OtherNames,
+    plan::{Action, Basis, ChangeOrigin},
     plan_document::{DocumentChange, DocumentResource, DocumentStack, StackDocument},
     spec::RuntimeKind,
 };

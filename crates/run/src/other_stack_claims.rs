@@ -15,12 +15,14 @@ use konverge_base::{
     model::{
         ClusterName, GroupKind, ResourceId, StackId,
         claim::Claim as Outside,
+        container::Container,
         spec::{ObjectKeyRef, RuntimeKind, Spec, object_key},
         stack::Stack,
         state::Recorded,
     },
 };
-use konverge_engine::{ClaimQuestion, ClaimedObject, OwnerClaim, runtime::Item};
+use konverge_engine::{ClaimQuestion, ClaimedObject, HeldObjects, OwnerClaim, runtime::Item};
+use konverge_state::IndexedStates;
 
 /// The claims and objects of the other stacks, each looked up once per run.
 #[derive(Default)]
@@ -30,6 +32,8 @@ pub struct StackClaims {
     wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
     /// The owners of each claim's short hash, from the index.
     holders: OnceCell<HashMap<String, Vec<StackId>>>,
+    /// The stacks with objects in a container, by its short hash, from the index.
+    inhabitants: OnceCell<Inhabitants>,
     /// Stacks that, as the user confirms, claim nothing that others delete: their Specs need not compile for
     /// that.
     without: BTreeSet<StackId>,
@@ -75,6 +79,32 @@ impl StackClaims {
             without: stacks.into_iter().collect(),
             ..Self::default()
         }
+    }
+}
+
+/// The stacks with objects in Namespaces and of kinds, from the index.
+#[derive(Default)]
+struct Inhabitants {
+    by_container: HashMap<String, Vec<StackId>>,
+    /// The stacks whose entries an earlier version wrote: they may have objects anywhere.
+    unknown: Vec<StackId>,
+}
+
+impl Inhabitants {
+    fn from_index(known: &IndexedStates) -> Self {
+        let mut found = Self::default();
+        for (stack, entry) in known.entries.iter().filter(|(_, entry)| entry.is_known()) {
+            match &entry.places {
+                None => found.unknown.push(stack.clone()),
+                Some(places) => {
+                    for mark in places.iter() {
+                        let stacks = found.by_container.entry(mark.to_owned()).or_default();
+                        stacks.push(stack.clone());
+                    }
+                }
+            }
+        }
+        found
     }
 }
 
@@ -155,6 +185,8 @@ pub(crate) struct OwnershipLookup<'a> {
     cluster: ClusterOfStack<'a>,
     purpose: PlanPurpose<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
+    /// The stacks that give up what a container holds, and are not applied yet.
+    leaving: BTreeSet<StackId>,
 }
 
 impl<'a> OwnershipLookup<'a> {
@@ -172,7 +204,13 @@ impl<'a> OwnershipLookup<'a> {
             cluster,
             purpose,
             owners: HashMap::new(),
+            leaving: BTreeSet::new(),
         }
+    }
+
+    /// The stacks that must be applied before what holds their objects can be deleted.
+    pub(crate) fn into_awaited(self) -> BTreeSet<StackId> {
+        self.leaving
     }
 
     /// The claims of the other stacks on the objects of a stack's plan, in the order of the questions.
@@ -184,7 +222,11 @@ impl<'a> OwnershipLookup<'a> {
         let mut claims = Vec::with_capacity(questions.len());
         for ClaimQuestion { item, about } in questions {
             claims.push(match about {
-                ClaimedObject::Deleted => self.wanted_by(stack, item).await,
+                ClaimedObject::Deleted => self.deleted(stack, item).await,
+                ClaimedObject::Emptied => {
+                    let held = self.held_in(stack, item).await;
+                    held.map(|held| held.map_or(OwnerClaim::Nobody, OwnerClaim::Holds))
+                }
                 ClaimedObject::Created => self.recorded_by(stack, item).await,
                 ClaimedObject::TakenFrom(owner)
                     if item.is_generated() && stack.is_sibling_of(owner.as_str()) =>
@@ -220,6 +262,94 @@ impl<'a> OwnershipLookup<'a> {
         } else {
             OwnerClaim::By(owner.clone())
         })
+    }
+
+    /// Which other stack wants what this stack is about to delete; if none certainly does, what others have in it.
+    async fn deleted(&mut self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        let claim = self.wanted_by(stack, item).await?;
+        if matches!(claim, OwnerClaim::By(_) | OwnerClaim::SharedWith(_)) {
+            return Ok(claim);
+        }
+        match self.held_in(stack, item).await? {
+            Some(held) if claim == OwnerClaim::Nobody || held.iter().any(|held| !held.may_go) => {
+                Ok(OwnerClaim::Holds(held))
+            }
+            _ => Ok(claim),
+        }
+    }
+
+    /// The objects that other stacks record in a Namespace or of a kind; `None` if there is none, or if this is neither.
+    ///
+    /// A plan that is shown lets those go that their stack gives up in the same change. Under the lease what counts is what
+    /// the others record now: what guards their objects decides before they are gone.
+    async fn held_in(&mut self, stack: &StackId, item: &Item) -> Result<Option<Vec<HeldObjects>>, UserError> {
+        let prior = item
+            .prior
+            .as_ref()
+            .filter(|prior| prior.runtime == RuntimeKind::Kubernetes);
+        let container = prior.and_then(|prior| Container::from_attributes(&prior.attributes));
+        let (Some(container), Some(backend)) = (container, self.backend) else {
+            return Ok(None);
+        };
+        let inhabitants = self.claims.inhabitants.get_or_try_init(|| async {
+            let known = backend.states.known().await?;
+            Ok::<_, UserError>(Inhabitants::from_index(known))
+        });
+        let inhabitants = inhabitants.await?;
+        let cluster = item.cluster.as_ref();
+        let marks = [container.mark(cluster), container.mark(None)];
+        let hits = marks.iter().filter_map(|mark| inhabitants.by_container.get(mark));
+        let hits: BTreeSet<_> = hits.flatten().chain(&inhabitants.unknown).collect();
+        let mut held = Vec::new();
+        for other in hits.into_iter().filter(|other| *other != stack) {
+            let Some(prior) = backend.states.load(other).await? else {
+                continue;
+            };
+            let inside = prior.state.resources.iter();
+            let inside: Vec<_> = inside
+                .filter(|recorded| container.holds(recorded, cluster))
+                .collect();
+            if inside.is_empty() {
+                continue;
+            }
+            let (leaving, staying): (Vec<_>, Vec<_>) = match self.given_up(other).await {
+                Some(wants) => inside
+                    .into_iter()
+                    .partition(|recorded| !wants.holds(cluster, object_key(&recorded.attributes))),
+                None => (Vec::new(), inside),
+            };
+            let may_go = matches!(self.purpose, PlanPurpose::Show { .. });
+            for (objects, is_leaving) in [(leaving, true), (staying, false)] {
+                if objects.is_empty() {
+                    continue;
+                }
+                if is_leaving {
+                    self.leaving.insert(other.clone());
+                }
+                held.push(HeldObjects {
+                    stack: other.clone(),
+                    ids: objects.into_iter().map(|recorded| recorded.id.clone()).collect(),
+                    may_go: is_leaving && may_go,
+                    is_leaving,
+                });
+            }
+        }
+        Ok((!held.is_empty()).then_some(held))
+    }
+
+    /// What a stack wants at the head: what it records besides is given up. `None` if nobody knows.
+    async fn given_up(&self, stack: &StackId) -> Option<SpecClaims> {
+        let SpecSource::Compiled { head, .. } = self.wanted else {
+            return None;
+        };
+        if head.layout.stack(stack).is_none() {
+            // It was removed, unless its folder is left out or cannot be read.
+            let is_removed = head.layout.identities_certain();
+            let entry = self.backend?.states.known().await.ok()?.entries.get(stack)?;
+            let left_out = head.layout.leaves_out(&entry.folder);
+            return (is_removed && !left_out).then(SpecClaims::default);
+        }
+        self.wants(head, stack).await.ok().flatten()
     }
 
     /// Which other stack wants what this stack is about to delete.

@@ -12,7 +12,7 @@ use crate::{
     delivery::{self, DeliveryChoice, has_objects},
     hook_file, infrastructure, kusion_releases,
     logins::{LoginUse, Logins, StackLoginChoice},
-    other_names,
+    other_names::NameLookup,
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
@@ -321,7 +321,17 @@ impl Planner {
         wanted: Spec,
         start: PlanStart<'_>,
     ) -> Result<TargetPlan, UserError> {
-        let known_as = other_names::find(self, target, &wanted, start.state).await?;
+        let cluster_of = |stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
+        let names = NameLookup {
+            run: &self.run,
+            wanted: &self.wanted,
+            backend: self.backend.as_ref(),
+            claims: &self.claims,
+            cluster: target.rules().and_then(|stack| cluster_of(stack).ok().flatten()),
+            rolls_back: self.rolls_back,
+            target,
+        };
+        let known_as = names.find(&wanted, start.state).await?;
         let planned = self.plan_as(purpose, target, wanted, start).await;
         let mut planned = planned.map_err(|failure| match (&self.wanted, &target.head) {
             (SpecSource::Compiled { head, .. }, Some(stack)) => hook_file::locate(failure, head, stack),
@@ -447,6 +457,7 @@ impl Planner {
             step = match step {
                 PlanStep::Done(mut plan) => {
                     plan.public.notes.extend(moved);
+                    plan.public.waits_for = ownership.into_awaited();
                     return Ok(TargetPlan::Live(plan));
                 }
                 PlanStep::Asks(asking) => {

@@ -151,8 +151,8 @@ mod tests {
     use konverge_base::{
         model::{
             StackId,
-            plan::{Action, Basis, ResourcePlan},
             other_names::OtherNames,
+            plan::{Action, Basis, ResourcePlan},
             plan_document::DocumentStack,
             spec::RuntimeKind,
         },

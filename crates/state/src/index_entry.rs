@@ -10,6 +10,7 @@ use konverge_base::model::{
     CommitId, Digest, RepoPath, StackId,
     apply_result::StackResult,
     claim::{Claim, Marks},
+    container::Container,
     other_names::OtherNames,
 };
 
@@ -33,6 +34,9 @@ pub struct IndexEntry {
     /// The claims of the resources.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub marks: Marks,
+    /// The namespaces and kinds of its objects, by cluster. An entry of an earlier version has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Marks>,
     /// The input digest of the last successful apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
@@ -62,6 +66,13 @@ impl IndexEntry {
             retired: document.retired,
             resources: document.state.resources.len(),
             marks: Marks::from_claims(document.state.resources.iter().flat_map(Claim::all_of_recorded)),
+            places: Some(Marks::from_short_hashes(
+                document
+                    .state
+                    .resources
+                    .iter()
+                    .flat_map(Container::marks_of_recorded),
+            )),
             input_digest: document.state.input_digest,
             spec_digest: document.state.spec_digest,
             folder: document.state.folder.clone(),
@@ -80,6 +91,7 @@ impl IndexEntry {
             retired: false,
             resources: before.map_or(0, |entry| entry.resources),
             marks: before.map(|entry| entry.marks.clone()).unwrap_or_default(),
+            places: before.and_then(|entry| entry.places.clone()),
             input_digest: None,
             spec_digest: None,
             folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),

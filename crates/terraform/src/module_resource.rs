@@ -10,7 +10,13 @@ use super::{
     resource_state::ResourceState,
 };
 use konverge_base::{
-    model::{Digest, ResourceId, claim::{IMPORT_ID, MOVED_FROM}, masked_value::join_path, reference, spec::Resource},
+    model::{
+        Digest, ResourceId,
+        claim::{IMPORT_ID, MOVED_FROM},
+        masked_value::join_path,
+        reference,
+        spec::Resource,
+    },
     secrets::WrittenReferences,
 };
 use konverge_engine::runtime::Item;

@@ -40,8 +40,7 @@ impl OtherNames {
     #[must_use]
     pub fn besides(mut self, id: &StackId, folder: &RepoPath) -> Self {
         self.ids.remove(id);
-        self.folders
-            .retain(|other| other != folder && !other.is_root());
+        self.folders.retain(|other| other != folder && !other.is_root());
         self
     }
 

@@ -1,5 +1,7 @@
 //! The plan: the data that a preview shows. Secrets are already masked.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,6 +31,9 @@ pub struct StackPlan {
     /// The other names of the stack, for guards. Only the planner knows them.
     #[serde(skip)]
     pub known_as: OtherNames,
+    /// The stacks that must be applied before this one can delete what holds their objects.
+    #[serde(skip)]
+    pub waits_for: BTreeSet<StackId>,
     /// What the Spec was compared with.
     pub basis: Basis,
     /// The digest over the sorted review units.
@@ -242,6 +247,7 @@ impl StackPlan {
             stack,
             id,
             known_as: OtherNames::default(),
+            waits_for: BTreeSet::new(),
             basis,
             digest,
             summary,

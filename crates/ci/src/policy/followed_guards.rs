@@ -34,10 +34,7 @@ pub(crate) fn findings(policy: &CommitPolicy, plan: &Plan, targets: &[Target]) -
 
 /// A finding for each other name of a stack with guards that its present names lack.
 fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
-    let names = policy
-        .config
-        .policy
-        .standing_names(&stack.stack, &stack.known_as);
+    let names = policy.config.policy.standing_names(&stack.stack, &stack.known_as);
     if names.is_empty() {
         return Vec::new();
     }
@@ -175,5 +172,66 @@ impl Guards {
         }
         said.extend(self.workflows.difference(&others.workflows).cloned());
         said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::policy_fixture::{self, policy};
+    use konverge_base::model::{RepoPath, plan::Action};
+
+    const RULES: &str = "policy:
+  approvals: 1
+stacks:
+- match: 'apps/shop/prod'
+  policy: {approvals: 2, reviewers: [acme/pay], max_destructive: 0}
+- match: 'apps/store/prod'
+  policy: {approvals: 1}
+apply: {hooks: {workflows: [{when: pre, stacks: 'shop/prod', workflow: backup.yml}]}}
+";
+
+    fn stack(id: &str, folder: &str) -> StackPlan {
+        StackPlan {
+            id: id.parse().unwrap(),
+            stack: RepoPath::normalize(folder).unwrap(),
+            ..policy_fixture::plan(&[Action::Create])
+        }
+    }
+
+    #[test]
+    fn each_other_name_says_what_only_its_rules_ask_for() {
+        let mut renamed = stack("store/prod", "apps/store/prod");
+        assert!(followed(&policy(RULES), &renamed).is_empty());
+        renamed.known_as.ids = ["shop/prod".parse().unwrap(), "shop/dev".parse().unwrap()].into();
+        renamed.known_as.folders = [RepoPath::normalize("apps/shop/prod").unwrap()].into();
+        let said: Vec<_> = followed(&policy(RULES), &renamed)
+            .into_iter()
+            .map(|finding| finding.message)
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "`shop/prod` is another name of this stack, and its guards hold on: the workflow `backup.yml` (`pre`)",
+                "`apps/shop/prod` is another name of this stack, and its guards hold on: 2 approvals, a review by acme/pay, `max_destructive: 0`"
+            ]
+        );
+        let line = "ended_names: [{stacks: apps/store/prod, was: '**', reason: r}]";
+        let ended = RULES.replace("approvals: 1\nstacks", &format!("approvals: 1\n  {line}\nstacks"));
+        assert!(followed(&policy(&ended), &renamed).is_empty());
+    }
+
+    #[test]
+    fn a_new_stack_beside_a_removed_one_lacks_its_guards_unless_it_is_the_same() {
+        let removed = stack("shop/prod", "apps/shop/prod");
+        let mut added = stack("store/prod", "apps/store/prod");
+        let said = unfollowed(&policy(RULES), &added, &[&removed]).unwrap().message;
+        assert!(said.ends_with("of `shop/prod`: 2 approvals, a review by acme/pay, `max_destructive: 0`, the workflow `backup.yml` (`pre`)"), "{said}");
+        let many: Vec<_> = (0..5).map(|_| &removed).collect();
+        let said = unfollowed(&policy(RULES), &added, &many).unwrap().message;
+        assert!(said.ends_with("; and of 2 other stacks"), "{said}");
+        assert!(unfollowed(&policy(""), &added, &[&removed]).is_none());
+        added.known_as.ids = [removed.id.clone()].into();
+        assert!(unfollowed(&policy(RULES), &added, &[&removed]).is_none());
     }
 }

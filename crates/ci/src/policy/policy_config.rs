@@ -192,7 +192,11 @@ stacks:
             let owned = policy.owned_folder.as_ref().map(|folder| format!(" of {folder}"));
             policy.reviewers.join(",") + &owned.unwrap_or_default()
         });
-        (policies[0].approvals, policies[0].max_destructive, asked.collect())
+        (
+            policies[0].approvals,
+            policies[0].max_destructive,
+            asked.collect(),
+        )
     }
 
     #[test]
@@ -215,16 +219,28 @@ stacks:
         let (.., asked) = followed(lenient, ("sandbox/x", "apps/shop/x"), &[]);
         assert_eq!(asked, ["eve"]);
         // A reviewed line ends the guards of a name.
-        let ended = format!(
-            "{lenient}\n").replace("policy: {reviewers", "policy: {ended_names: [{stacks: 'apps/shop/x', was: 'apps/old/prod', reason: r}], reviewers");
-        assert_eq!(followed(&ended, ("shop/x", "apps/shop/x"), &["apps/old/prod"]).0, 0);
-        assert_eq!(followed(lenient, ("shop/x", "apps/shop/x"), &["apps/old/prod"]).0, 2);
+        let ended = format!("{lenient}\n").replace(
+            "policy: {reviewers",
+            "policy: {ended_names: [{stacks: 'apps/shop/x', was: 'apps/old/prod', reason: r}], reviewers",
+        );
+        assert_eq!(
+            followed(&ended, ("shop/x", "apps/shop/x"), &["apps/old/prod"]).0,
+            0
+        );
+        assert_eq!(
+            followed(lenient, ("shop/x", "apps/shop/x"), &["apps/old/prod"]).0,
+            2
+        );
     }
 
     #[test]
     fn the_code_owners_of_an_earlier_folder_are_asked_too() {
         let text = "policy: {reviewers: [CODEOWNERS]}\n";
-        let (.., asked) = followed(text, ("shop/prod", "apps/store/prod"), &["apps/shop/prod", "old/prod"]);
+        let (.., asked) = followed(
+            text,
+            ("shop/prod", "apps/store/prod"),
+            &["apps/shop/prod", "old/prod"],
+        );
         assert_eq!(asked, ["CODEOWNERS", "CODEOWNERS of apps/shop/prod"]);
     }
 

@@ -3,8 +3,8 @@
 use konverge_base::{
     model::{
         RepoPath,
-        plan::{Action, Basis},
         other_names::OtherNames,
+        plan::{Action, Basis},
         plan_document::{DocumentStack, StackDocument},
         review::{ReviewedStack, stack_units},
     },

@@ -146,7 +146,9 @@ fn own_lines(text: &str) -> Vec<&str> {
         let words = line.trim();
         left_out = match left_out {
             LeftOut::Until(end) if words.to_ascii_lowercase().contains(end) => LeftOut::Paragraph,
-            LeftOut::Fence(fence) if words.starts_with(fence) && words.trim_start_matches(&fence[..1]).is_empty() => {
+            LeftOut::Fence(fence)
+                if words.starts_with(fence) && words.trim_start_matches(&fence[..1]).is_empty() =>
+            {
                 LeftOut::Nothing
             }
             LeftOut::Paragraph if words.is_empty() => LeftOut::Nothing,
@@ -271,14 +273,8 @@ mod tests {
                 words(&none, false),
             ),
             // Own words after them.
-            (
-                "> they say\n\nkonverge override".to_owned(),
-                words(&none, true),
-            ),
-            (
-                "```\ncode\n```\nkonverge override".to_owned(),
-                words(&none, true),
-            ),
+            ("> they say\n\nkonverge override".to_owned(), words(&none, true)),
+            ("```\ncode\n```\nkonverge override".to_owned(), words(&none, true)),
             (
                 "<!-- draft -->\n\nkonverge override".to_owned(),
                 words(&none, true),

@@ -1,8 +1,8 @@
 use super::*;
 use konverge_base::model::{
     RepoPath,
-    plan::Basis,
     other_names::OtherNames,
+    plan::Basis,
     plan_document::{DOCUMENT_VERSION, DocumentStack},
 };
 

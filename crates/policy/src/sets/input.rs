@@ -9,8 +9,8 @@ use super::{
 };
 use konverge_base::model::{
     GroupKind,
-    plan::Action,
     other_names::OtherNames,
+    plan::Action,
     plan_document::{DocumentChange, DocumentResource, StackDocument},
     spec::RuntimeKind,
 };

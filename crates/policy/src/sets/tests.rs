@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use konverge_base::{
     model::{
         RepoPath,
-        plan::{Action, Basis, ResourcePlan, StackPlan},
         other_names::OtherNames,
+        plan::{Action, Basis, ResourcePlan, StackPlan},
         plan_document::{DesiredResource, StackDocument},
         policy_finding::{Enforcement, PolicyFinding},
         spec::RuntimeKind,

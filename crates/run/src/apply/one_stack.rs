@@ -176,6 +176,7 @@ impl LeasedStack<'_> {
         let plan = plan_live(planning, target, wanted, start).await?;
         let past = prior_state(&prior, lease);
         let public = plan.public.clone();
+        decisions.waits_for.extend(public.waits_for.iter().cloned());
         if !public.known_as.is_within(&prior.guarded_as) {
             let names = public.known_as.clone();
             let entry = JournalEntry::Names { names };

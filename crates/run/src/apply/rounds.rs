@@ -156,7 +156,7 @@ pub async fn plan_live(
 }
 
 /// The outcome of two rounds.
-fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
+pub(super) fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
     let both = first.resources.into_iter().chain(next.resources);
     let resources: BTreeMap<_, _> = both.map(|resource| (resource.id.clone(), resource)).collect();
     let resources: Vec<_> = resources.into_values().collect();
