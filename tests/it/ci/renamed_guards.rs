@@ -37,8 +37,8 @@ struct Case {
 }
 
 impl Case {
-    fn new(rename: Rename, runtime: Runtime) -> Self {
-        let name = format!("g-{rename:?}-{runtime:?}").to_lowercase();
+    fn new(play: &str, rename: Rename, runtime: Runtime) -> Self {
+        let name = format!("g-{play}-{rename:?}-{runtime:?}").to_lowercase();
         Self {
             rename,
             runtime,
@@ -202,7 +202,7 @@ fn assert_found(found: &[Value], verdict: &str, rule: &str, stack: &str, words: 
 
 /// In one pull request: the new names, and the value that the sets deny.
 async fn in_one(rename: Rename, runtime: Runtime) {
-    let case = Case::new(rename, runtime);
+    let case = Case::new("one", rename, runtime);
     let mut stage = case.stage().await;
     let (head, found) = preview(&mut stage, 8, "renamed", |stage| {
         case.rename(stage);
@@ -228,7 +228,7 @@ async fn in_one(rename: Rename, runtime: Runtime) {
 
 /// In two: the new names alone, which the preview explains and an approval lets pass, and then the value.
 async fn in_two(rename: Rename, runtime: Runtime) {
-    let case = Case::new(rename, runtime);
+    let case = Case::new("two", rename, runtime);
     let mut stage = case.stage().await;
     let (id, name) = (case.id(), &case.name);
     let (head, found) = preview(&mut stage, 8, "renamed", |stage| {
@@ -323,7 +323,7 @@ cases! {
 /// A line on the default branch ends the guards of an earlier name, after its own pull request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reviewed_line_ends_the_guards_of_an_earlier_name() {
-    let case = Case::new(Rename::Folder, Runtime::Kubernetes);
+    let case = Case::new("line", Rename::Folder, Runtime::Kubernetes);
     let case = Case {
         name: "g-ended".to_owned(),
         ..case
@@ -360,7 +360,7 @@ async fn a_reviewed_line_ends_the_guards_of_an_earlier_name() {
 /// Nothing connects the two, so nobody can say that it is the same: the preview says what is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unguarded_stack_in_the_place_of_a_guarded_one_is_told() {
-    let case = Case::new(Rename::All, Runtime::Kubernetes);
+    let case = Case::new("told", Rename::All, Runtime::Kubernetes);
     let case = Case {
         name: "g-unguarded".to_owned(),
         ..case
