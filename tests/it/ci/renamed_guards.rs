@@ -343,7 +343,11 @@ async fn a_reviewed_line_ends_the_guards_of_an_earlier_name() {
 
     // The next one is not judged by the set of the earlier folder. The one of the identity, which is still its own, is not
     // ended by a line.
-    let (head, found) = preview(&mut stage, 9, "next", |stage| case.write(stage, "bad"));
+    let (head, found) = preview(&mut stage, 9, "next", |stage| {
+        let file = format!("{}/prod/main.k", case.folder());
+        let program = case.program(&case.object(), "bad");
+        stage.monorepo.write(&file, format!("{program}# Once more.\n"));
+    });
     let of_folder = |finding: &Value| finding["rule"] == "by-folder/main.deny";
     assert!(!found.iter().any(of_folder), "{found:#?}");
     assert_found(

@@ -8,7 +8,7 @@ use super::{
     journal::ApplyJournal,
     options::ApplyOptions,
     outcome::{has_succeeded, not_started},
-    rounds::{ApplyRounds, plan_live},
+    rounds::{ApplyRounds, OthersFirst, plan_live},
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
@@ -42,7 +42,12 @@ pub(super) async fn apply(
     let mut decisions = Decisions::default();
     let outcome = match apply_stack(planning, target, options, &mut decisions).await {
         Ok(outcome) => outcome,
-        Err(failure) => not_started(target, &failure),
+        Err(failure) => {
+            if let Some(OthersFirst(stacks)) = failure.room_error() {
+                decisions.waits_for.extend(stacks.iter().cloned());
+            }
+            not_started(target, &failure)
+        }
     };
     (outcome, decisions)
 }
