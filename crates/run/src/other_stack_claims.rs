@@ -185,8 +185,8 @@ pub(crate) struct OwnershipLookup<'a> {
     cluster: ClusterOfStack<'a>,
     purpose: PlanPurpose<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
-    /// The stacks that give up what a container holds, and are not applied yet.
-    leaving: BTreeSet<StackId>,
+    /// The stacks that record what a container holds.
+    awaited: BTreeSet<StackId>,
 }
 
 impl<'a> OwnershipLookup<'a> {
@@ -204,13 +204,13 @@ impl<'a> OwnershipLookup<'a> {
             cluster,
             purpose,
             owners: HashMap::new(),
-            leaving: BTreeSet::new(),
+            awaited: BTreeSet::new(),
         }
     }
 
     /// The stacks that must be applied before what holds their objects can be deleted.
     pub(crate) fn into_awaited(self) -> BTreeSet<StackId> {
-        self.leaving
+        self.awaited
     }
 
     /// The claims of the other stacks on the objects of a stack's plan, in the order of the questions.
@@ -318,13 +318,12 @@ impl<'a> OwnershipLookup<'a> {
                     .partition(|recorded| !wants.holds(cluster, object_key(&recorded.attributes))),
                 None => (Vec::new(), inside),
             };
+            // If it is applied in the same run, it comes first.
+            self.awaited.insert(other.clone());
             let may_go = matches!(self.purpose, PlanPurpose::Show { .. });
             for (objects, is_leaving) in [(leaving, true), (staying, false)] {
                 if objects.is_empty() {
                     continue;
-                }
-                if is_leaving {
-                    self.leaving.insert(other.clone());
                 }
                 held.push(HeldObjects {
                     stack: other.clone(),
@@ -339,6 +338,9 @@ impl<'a> OwnershipLookup<'a> {
 
     /// What a stack wants at the head: what it records besides is given up. `None` if nobody knows.
     async fn given_up(&self, stack: &StackId) -> Option<SpecClaims> {
+        if matches!(self.purpose, PlanPurpose::Show { leaving } if leaving.contains(stack)) {
+            return Some(SpecClaims::default());
+        }
         let SpecSource::Compiled { head, .. } = self.wanted else {
             return None;
         };
