@@ -55,7 +55,8 @@ impl NameLookup<'_> {
             names.ids.extend([stack.names.clone(), stack.id.clone()]);
             names.folders.insert(stack.folder.clone());
         }
-        if let Some(backend) = self.backend {
+        // A Spec from a file stands in no folder, and what another stack records is refused there.
+        if let (Some(backend), SpecSource::Compiled { .. }) = (self.backend, self.wanted) {
             let known = backend.states.known().await?;
             let records = Records { backend, known };
             let mut others = self.of_folder(known);
