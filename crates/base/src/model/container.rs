@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::{
-    ClusterName,
+    ClusterName, GroupKind,
     claim::short_hash,
-    spec::{ObjectKeyRef, RuntimeKind, object_key},
+    spec::{RuntimeKind, object_key},
     state::Recorded,
 };
 
@@ -15,30 +15,23 @@ pub enum Container<'a> {
     /// The objects of a namespace.
     Namespace(&'a str),
     /// The objects of a kind.
-    Definition {
-        /// The group of the kind.
-        group: &'a str,
-        /// The kind.
-        kind: &'a str,
-    },
+    Definition(GroupKind<'a>),
 }
 
 impl<'a> Container<'a> {
     /// The container that an object is, by its attributes; `None` for every other object.
     pub fn from_attributes(attributes: &'a Map<String, Value>) -> Option<Self> {
-        let ObjectKeyRef {
-            group, kind, name, ..
-        } = object_key(attributes);
+        let object = object_key(attributes);
         let text = |path: &str| {
             let spec = attributes.get("spec")?;
             spec.pointer(path)?.as_str()
         };
-        match (group, kind) {
-            ("", "Namespace") => Some(Self::Namespace(name)),
-            ("apiextensions.k8s.io", "CustomResourceDefinition") => Some(Self::Definition {
-                group: text("/group")?,
-                kind: text("/names/kind")?,
-            }),
+        match object.group_kind() {
+            GroupKind::NAMESPACE => Some(Self::Namespace(object.name)),
+            GroupKind::CUSTOM_RESOURCE_DEFINITION => Some(Self::Definition(GroupKind::new(
+                text("/group")?,
+                text("/names/kind")?,
+            ))),
             _ => None,
         }
     }
@@ -65,20 +58,15 @@ impl<'a> Container<'a> {
         let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
         match self {
             Self::Namespace(name) => short_hash("container", [cluster, name]),
-            Self::Definition { group, kind } => short_hash("container", [cluster, group, kind]),
+            Self::Definition(GroupKind { group, kind }) => short_hash("container", [cluster, group, kind]),
         }
     }
 
     fn around(attributes: &Map<String, Value>) -> [Container<'_>; 2] {
-        let ObjectKeyRef {
-            group,
-            kind,
-            namespace,
-            ..
-        } = object_key(attributes);
+        let object = object_key(attributes);
         [
-            Container::Namespace(namespace),
-            Container::Definition { group, kind },
+            Container::Namespace(object.namespace),
+            Container::Definition(object.group_kind()),
         ]
     }
 }
