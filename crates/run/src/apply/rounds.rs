@@ -151,12 +151,13 @@ pub async fn plan_live(
         .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
     };
     match plan.refusal() {
+        Some(refusal) if plan.public.waits_for.is_empty() => Err(refusal),
         Some(refusal) => Err(refusal.caused_by(OthersFirst(plan.public.waits_for.clone()))),
         None => Ok(plan),
     }
 }
 
-/// A plan is refused until these stacks are applied; there may be none.
+/// A plan is refused until these stacks are applied.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("other stacks must be applied first")]
 pub(super) struct OthersFirst(pub BTreeSet<StackId>);
