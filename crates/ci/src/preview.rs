@@ -181,7 +181,9 @@ async fn all_findings(
     let mut findings = match sets {
         Some(sets) => {
             sets.compare_others(opened, job.options.part.share()).await?;
-            let mut findings = sets.with_settings_findings(&preview.plan, &opened.targets).await?;
+            let mut findings = sets
+                .with_settings_findings(&preview.plan, &opened.targets)
+                .await?;
             findings.extend(unprotected_merge::finding(opened, &preview.plan).await?);
             findings
         }
