@@ -270,8 +270,9 @@ mod tests {
     use super::*;
     use konverge_base::model::{
         Digest, RepoPath,
+        other_names::OtherNames,
         plan::{Basis, ResourcePlan, Summary},
-        plan_document::{DocumentStack, OtherNames, StackDocument},
+        plan_document::{DocumentStack, StackDocument},
         spec::RuntimeKind,
     };
 
@@ -293,6 +294,8 @@ mod tests {
             digest: Digest::of_bytes(digest.as_bytes()),
             summary,
             resources: vec![resource],
+            known_as: OtherNames::default(),
+            waits_for: std::collections::BTreeSet::new(),
             error: None,
             fails_as_before: false,
             notes: Vec::new(),

@@ -94,8 +94,9 @@ pub fn findings(
     plan: &StackPlan,
     past: &PriorState,
 ) -> Result<Vec<PolicyFinding>, UserError> {
+    let rules = policy_config::effective_policies(config, &plan.id, &plan.stack, &plan.known_as)?;
     let rules = EffectivePolicy {
-        max_destructive: policy_config::effective_policy(config, &plan.id, &plan.stack)?.max_destructive,
+        max_destructive: rules.first().and_then(|rules| rules.max_destructive),
         ..EffectivePolicy::default()
     };
     let facts = PolicyFacts {

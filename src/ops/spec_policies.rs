@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use konverge_base::{
-    model::{plan_document::OtherNames, policy_finding::PolicyFinding, spec::Spec, stack::Stack},
+    model::{policy_finding::PolicyFinding, spec::Spec, stack::Stack},
     secrets::Secrets,
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
@@ -39,7 +39,7 @@ impl<'a> SpecPolicies<'a> {
         let mask = SpecMask::for_readers(self.secrets);
         let plan = engine::plan_against_spec(&stack.id, &stack.folder, specs, None, mask);
         let truth = engine::true_spec_plan(&plan, specs, None, self.secrets);
-        let document = Arc::new(plan_documents::for_rules(truth, OtherNames::default()));
+        let document = Arc::new(plan_documents::for_rules(truth));
         self.evaluator
             .judge(std::slice::from_ref(&self.sets), &document)
             .await

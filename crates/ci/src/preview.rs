@@ -15,6 +15,7 @@ use crate::{
     policy::pull_head::PullHead,
     policy::{
         active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
+        followed_guards,
         policy_change_preview::PolicyOutlook,
         policy_check::PolicyCheck,
     },
@@ -42,7 +43,7 @@ use konverge_github::StatusState;
 use konverge_policy::{Stage, sets::MovedResources};
 use konverge_report as report;
 use konverge_run::{
-    SkippedRemovals,
+    SkippedRemovals, Target,
     overdue_rollouts::overdue_rollouts,
     plan_documents::{DocumentVisitor, PlannedDocument},
     preview::{self, Preview},
@@ -183,7 +184,9 @@ async fn all_findings(
     let mut findings = match sets {
         Some(sets) => {
             sets.compare_others(opened, job.options.part.share()).await?;
-            let mut findings = sets.with_settings_findings(&preview.plan).await?;
+            let mut findings = sets
+                .with_settings_findings(&preview.plan, &opened.targets)
+                .await?;
             findings.extend(unprotected_merge::finding(opened, &preview.plan).await?);
             findings
         }
@@ -268,11 +271,17 @@ impl SetFindings {
     }
 
     /// The findings of the sets so far, and those of the settings in `policy`.
-    async fn with_settings_findings(self, plan: &Plan) -> Result<Vec<PolicyFinding>, UserError> {
+    async fn with_settings_findings(
+        self,
+        plan: &Plan,
+        targets: &[Target],
+    ) -> Result<Vec<PolicyFinding>, UserError> {
         let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let moved = self.moved.into_inner().unwrap_or_else(PoisonError::into_inner);
         findings.extend(moved.findings(self.policy_check.own_sets()));
         findings.extend(self.outlook.iter().map(PolicyOutlook::finding));
+        let own = self.policy_check.own_policy();
+        findings.extend(followed_guards::findings(own, plan, targets));
         for stack in &plan.stacks {
             findings.extend(self.policy_check.findings(stack, &self.pulls, None).await?);
         }

@@ -1,7 +1,7 @@
 //! The first merge of a repository that has no rule about who approves: whoever merges it applies it. The rules are an
 //! administrator's choice, so this is told once, before anything is applied, and never again.
 
-use crate::{open_revisions::OpenedChange, policy::policy_config::effective_policy};
+use crate::{open_revisions::OpenedChange, policy::policy_config::effective_policies};
 use konverge_base::{
     error::UserError,
     model::{
@@ -55,6 +55,9 @@ pub(crate) async fn finding(opened: &OpenedChange, plan: &Plan) -> Result<Option
 
 /// Returns true if a rule says who approves or applies a stack.
 fn asks_somebody(config: &Config, stack: &StackPlan) -> Result<bool, UserError> {
-    let rules = effective_policy(config, &stack.id, &stack.stack)?;
-    Ok(rules.approvals > 0 || !rules.reviewers.is_empty() || !rules.actors.is_empty())
+    let rules = effective_policies(config, &stack.id, &stack.stack, &stack.known_as)?;
+    let asks = |rules: &EffectivePolicy| {
+        rules.approvals > 0 || !rules.reviewers.is_empty() || !rules.actors.is_empty()
+    };
+    Ok(rules.iter().any(asks))
 }

@@ -6,7 +6,9 @@ use super::{
     ClusterConfig, Config, DeliveryTool, HookWorkflow, StackRule, WorkflowTime, stack_glob::StackGlob,
     types::StackPolicy,
 };
-use konverge_base::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
+use konverge_base::model::{
+    ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, other_names::OtherNames, stack::Stack,
+};
 
 /// The effective settings of one stack.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -68,12 +70,20 @@ impl Config {
         self.rules().for_place(id, folder)
     }
 
-    /// The workflows that run around the apply of a stack at this time, in the order of the file. Of those with the same
-    /// file the first one counts.
-    pub fn hook_workflows(&self, when: WorkflowTime, id: &StackId, folder: &RepoPath) -> Vec<&HookWorkflow> {
+    /// The workflows that run around the apply of a stack at this time, in the order of the file: those of its present
+    /// names, and of the others that still count. Of those with the same file the first one counts.
+    pub fn hook_workflows(
+        &self,
+        when: WorkflowTime,
+        id: &StackId,
+        folder: &RepoPath,
+        known_as: &OtherNames,
+    ) -> Vec<&HookWorkflow> {
+        let others = self.policy.standing_names(folder, known_as);
+        let names = || [id.as_str(), folder.as_str()].into_iter().chain(others.iter());
         let of_time = self.apply.hooks.workflows.iter().filter(|one| one.when == when);
         let mut found: Vec<&HookWorkflow> = Vec::new();
-        for one in of_time.filter(|one| matches(StackGlob::compile(&one.stacks).as_ref(), id, folder)) {
+        for one in of_time.filter(|one| names().any(|name| one.is_for(name))) {
             if !found.iter().any(|first| first.workflow == one.workflow) {
                 found.push(one);
             }
@@ -215,6 +225,15 @@ impl StackRules<'_> {
     /// The same by identity and folder, for a stack that was removed.
     pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         self.for_names([id, id], folder)
+    }
+
+    /// The policy that the last rule with one gives to a single name, an identity or a folder.
+    pub fn policy_of_name(&self, name: &str) -> Option<StackPolicy> {
+        let is_meant = |(glob, _): &&(Option<StackGlob>, &StackRule)| {
+            glob.as_ref().is_some_and(|glob| glob.is_match(name))
+        };
+        let mut matching = self.compiled.iter().rev().filter(is_meant);
+        matching.find_map(|(_, rule)| rule.policy.clone())
     }
 
     fn for_names(&self, ids: [&StackId; 2], folder: &RepoPath) -> EffectiveStack {

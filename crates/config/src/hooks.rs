@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Span;
+use super::{Span, StackGlob};
 
 /// Jobs that run around a change: those of the Spec with the annotation `konverge/hook`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub struct Hooks {
 pub struct HookWorkflow {
     /// When it runs.
     pub when: WorkflowTime,
-    /// A glob for the folders or identities of stacks.
+    /// A glob for the folders or identities of stacks. Write folders: a pull request chooses identities.
     pub stacks: String,
     /// The name of its file in `.github/workflows`. Its `run-name` must have the inputs `stack` and `digest`, by which a
     /// run is found again after a kill.
@@ -48,6 +48,11 @@ pub enum WorkflowTime {
 }
 
 impl HookWorkflow {
+    /// Returns true if `stacks` matches a name, a folder or an identity.
+    pub fn is_for(&self, name: &str) -> bool {
+        StackGlob::compile(&self.stacks).is_some_and(|glob| glob.is_match(name))
+    }
+
     /// What is wrong with it.
     pub(super) fn problem(&self) -> Option<(String, String)> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');

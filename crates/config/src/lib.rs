@@ -11,6 +11,7 @@ mod core_install;
 mod delivery;
 mod duration;
 mod effective;
+mod ended_names;
 mod hooks;
 mod key_recipients;
 mod logins;
@@ -38,6 +39,7 @@ pub use core_install::CoreInstall;
 pub use delivery::{DeliveryConfig, DeliveryTool};
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack, StackRules};
+pub use ended_names::standing_names;
 pub use hooks::{HookTool, HookWorkflow, Hooks, WorkflowTime};
 pub use key_recipients::StateRecipient;
 pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};
@@ -59,7 +61,7 @@ pub use secrets::{
 pub use stack_glob::StackGlob;
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
-    FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,
-    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion,
-    Sandbox, StackRule, State, TerraformConfig,
+    EndedNameConfig, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement,
+    PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider,
+    Reconcile, RegoVersion, Sandbox, StackPolicy, StackRule, State, TerraformConfig,
 };

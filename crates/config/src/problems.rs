@@ -44,6 +44,7 @@ impl Config {
             .or_else(|| self.portal_problem())
             .or_else(|| self.portal.problem())
             .or_else(|| self.policy.sets_problem())
+            .or_else(|| self.policy.ended_names_problem())
             .or_else(|| folder_glob_problem("exclude", &self.exclude))
             .or_else(|| folder_glob_problem("include", &self.include))
             .or_else(|| folder_glob_problem("production", &self.production))

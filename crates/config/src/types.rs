@@ -150,7 +150,8 @@ pub struct ClusterConfig {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StackRule {
-    /// A glob for the folder or the identity of a stack: `appops/*/prod`, `payments/**`.
+    /// A glob for the folder or the identity of a stack: `appops/*/prod`, `appops/payments/**`. Write folders: a pull
+    /// request chooses identities.
     #[serde(rename = "match")]
     pub pattern: String,
     /// The identity of the one stack that matches, `[tenant/]<project>/<stack>`, for projects with the same
@@ -352,8 +353,24 @@ pub struct PolicyConfig {
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
+    /// Earlier names of stacks whose guards hold no longer. Without such a line, sets, approvals, limits, freezes and
+    /// workflows follow a stack that gets another folder or identity.
+    pub ended_names: Vec<EndedNameConfig>,
     /// Whether a preview fails for a stack that the base breaks in the same way. Default: `pass`.
     pub broken_base: BrokenBase,
+}
+
+/// An earlier name of stacks whose guards hold no longer.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "EndedName")]
+pub struct EndedNameConfig {
+    /// A glob for the present folders of the stacks.
+    pub stacks: String,
+    /// A glob for the earlier folders or identities.
+    pub was: String,
+    /// The reason.
+    pub reason: String,
 }
 
 /// Whether a preview fails because of stacks that fail without the change.
@@ -417,7 +434,8 @@ pub struct PolicySetConfig {
     /// What rules in Rego get as their input. Default: `plan`. Other languages get the requests that the apply would send.
     #[serde(default)]
     pub input: Option<PolicyInput>,
-    /// A glob for the folder or the identity of the stacks. Default: every stack.
+    /// A glob for the folder or the identity of the stacks. Write folders: a pull request chooses identities. Default: every
+    /// stack.
     #[serde(default)]
     pub stacks: Option<String>,
     /// The Rego packages whose rules count, such as `main`. Default: every package of the set.

@@ -51,7 +51,7 @@ pub use engine_plan::EnginePlan;
 pub use executor::{Applied, ApplyRequest, apply};
 pub use hook_specs::show_spec_hooks;
 pub use journal::{Journal, NoReview, Review};
-pub use ownership::{ClaimQuestion, ClaimedObject, OwnerClaim};
+pub use ownership::{ClaimQuestion, ClaimedObject, HeldObjects, OwnerClaim};
 pub use plan::{PlanAwaitingClaims, PlanStep, plan};
 pub use plan_request::PlanRequest;
 pub use policy_input::{LatePlan, TruePlan, desired_by_spec, true_spec_plan};

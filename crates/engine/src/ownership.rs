@@ -4,7 +4,7 @@
 use crate::runtime::{Item, PlannedResource};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{StackId, claim::IMPORT_ID, plan::Action, spec::RuntimeKind},
+    model::{ResourceId, StackId, claim::IMPORT_ID, container::Container, plan::Action, spec::RuntimeKind},
 };
 
 /// A question about the other stacks: who else has a claim on an object that a plan is about to touch.
@@ -21,6 +21,8 @@ pub struct ClaimQuestion<'a> {
 pub enum ClaimedObject {
     /// It deletes the object: which other stack wants it?
     Deleted,
+    /// It replaces the object, and what is in it is deleted: what do other stacks have in it?
+    Emptied,
     /// It creates or adopts the object: which other stack records it, and has not released it?
     Created,
     /// It takes the object over from the stack that the object names as its owner: has that stack released it?
@@ -32,6 +34,8 @@ pub enum ClaimedObject {
 pub enum OwnerClaim {
     /// No other stack claims the object, or its owner released it.
     Nobody,
+    /// Other stacks have objects in it, which are deleted with it.
+    Holds(Vec<HeldObjects>),
     /// This stack claims the object.
     By(StackId),
     /// This stack has the object too, and keeps it.
@@ -45,6 +49,42 @@ pub enum OwnerClaim {
     SameId(StackId),
 }
 
+/// The objects of one stack in a Namespace of another stack, or of a kind that another stack defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldObjects {
+    /// The stack that records them.
+    pub stack: StackId,
+    /// The objects.
+    pub ids: Vec<ResourceId>,
+    /// Whether they may go: the stack gives them up in the same change.
+    pub may_go: bool,
+    /// Whether the stack wants them no more, and has not been applied yet.
+    pub is_leaving: bool,
+}
+
+impl HeldObjects {
+    /// How many of them are named.
+    const NAMED: usize = 20;
+}
+
+impl std::fmt::Display for HeldObjects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = self.ids.iter().take(Self::NAMED);
+        let named: Vec<_> = named.map(|id| format!("`{id}`")).collect();
+        write!(
+            f,
+            "{} of stack `{}` ({}",
+            self.ids.len(),
+            self.stack,
+            named.join(", ")
+        )?;
+        match self.ids.len().checked_sub(Self::NAMED) {
+            Some(more @ 1..) => write!(f, " and {more} more)"),
+            _ => f.write_str(")"),
+        }
+    }
+}
+
 /// The question that the plan of a resource raises, if any.
 pub(super) fn question(planned: &PlannedResource) -> Option<ClaimQuestion<'_>> {
     let about = match (&planned.foreign, planned.public.action) {
@@ -53,6 +93,7 @@ pub(super) fn question(planned: &PlannedResource) -> Option<ClaimQuestion<'_>> {
         (None, Action::Create | Action::Adopt) => ClaimedObject::Created,
         (None, Action::Run) if planned.item.prior.is_none() => ClaimedObject::Created,
         (None, Action::Delete) => ClaimedObject::Deleted,
+        (None, Action::Replace) if is_container(&planned.item) => ClaimedObject::Emptied,
         (None, _) => return None,
     };
     Some(ClaimQuestion {
@@ -71,6 +112,10 @@ pub(super) fn resolve_claim(
         (Some(_), _) => taken_over(planned, claim),
         (None, Action::Create | Action::Adopt | Action::Run) => not_recorded_elsewhere(planned, claim),
         (None, Action::Delete) => let_go(stack, planned, claim.unwrap_or(OwnerClaim::Nobody)),
+        (None, Action::Replace) => match claim {
+            Some(OwnerClaim::Holds(held)) => emptied(planned, &held),
+            _ => Ok(planned),
+        },
         (None, _) => Ok(planned),
     }
 }
@@ -95,7 +140,7 @@ fn not_recorded_elsewhere(
     claim: Option<OwnerClaim>,
 ) -> Result<PlannedResource, UserError> {
     let other = match claim {
-        None | Some(OwnerClaim::Nobody) => return Ok(planned),
+        None | Some(OwnerClaim::Nobody | OwnerClaim::Holds(_)) => return Ok(planned),
         Some(OwnerClaim::SameId(other)) => {
             planned.public.notes.push(format!(
                 "stack `{other}` records an object of this type with the same id: if it is the same object, take it \
@@ -131,7 +176,8 @@ fn let_go(
 ) -> Result<PlannedResource, UserError> {
     let refused = |what: String| UserError::new(ErrorKind::Policy, what);
     match (claim, planned.protected.take()) {
-        (OwnerClaim::Nobody, Some(refusal)) => Err(refusal),
+        (OwnerClaim::Nobody | OwnerClaim::Holds(_), Some(refusal)) => Err(refusal),
+        (OwnerClaim::Holds(held), None) => emptied(planned, &held),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), Some(refusal)) => Err(refusal.hint(format!(
             "if it is to move to stack `{other}`, fix that first: `konverge build {other}` says why its Spec cannot be compiled"
         ))),
@@ -184,6 +230,50 @@ fn let_go(
             Ok(planned)
         }
     }
+}
+
+fn is_container(item: &Item) -> bool {
+    let prior = item.prior.as_ref();
+    prior.is_some_and(|prior| {
+        prior.runtime == RuntimeKind::Kubernetes && Container::from_attributes(&prior.attributes).is_some()
+    })
+}
+
+/// The plan that deletes what other stacks have in an object: they have to give it up.
+fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<PlannedResource, UserError> {
+    let (gone, kept): (Vec<_>, Vec<_>) = held.iter().partition(|held| held.may_go);
+    let named = |held: &[&HeldObjects]| {
+        let named: Vec<_> = held.iter().map(ToString::to_string).collect();
+        named.join("; ")
+    };
+    if kept.is_empty() {
+        let note = format!("objects go with it that their stacks give up: {}", named(&gone));
+        planned.public.notes.push(note);
+        return Ok(planned);
+    }
+    let count: usize = kept.iter().map(|held| held.ids.len()).sum();
+    let objects = if count == 1 { "object" } else { "objects" };
+    let what = format!(
+        "{count} {objects} of other stacks would be deleted with it: {}",
+        named(&kept)
+    );
+    let failure = UserError::new(ErrorKind::Policy, what);
+    let failure = kept
+        .iter()
+        .filter(|held| held.is_leaving)
+        .fold(failure, |failure, held| {
+            failure.hint(format!(
+                "`{}` gives them up and is not applied yet: apply it first",
+                held.stack
+            ))
+        });
+    Err(if kept.iter().all(|held| held.is_leaving) {
+        failure
+    } else {
+        failure
+            .hint("remove them from their stacks in the same change, or move them somewhere else first")
+            .hint("to keep it in the cluster without managing it, set `konverge/keep: \"true\"` on it in a change of its own")
+    })
 }
 
 fn stays(stack: &StackId, planned: PlannedResource, note: String) -> PlannedResource {
@@ -270,6 +360,44 @@ mod tests {
         let waived = OwnerClaim::Waived("shop/prod".parse().unwrap());
         let data = asked(delete(kubernetes, true), waived).unwrap().public;
         assert_eq!((data.action, data.notes.len()), (Action::Delete, 1));
+    }
+
+    #[test]
+    fn what_other_stacks_have_in_it_stops_its_deletion() {
+        let held = |stack: &str, count: usize, may_go, is_leaving| HeldObjects {
+            stack: stack.parse().unwrap(),
+            ids: (0..count)
+                .map(|nth| format!("v1:ConfigMap:shop:m{nth}").parse().unwrap())
+                .collect(),
+            may_go,
+            is_leaving,
+        };
+        let ask = |held| {
+            let delete = planned(RuntimeKind::Kubernetes, Action::Delete, true, None);
+            asked(delete, OwnerClaim::Holds(held))
+        };
+        let refused = ask(vec![
+            held("b/prod", 22, false, false),
+            held("c/prod", 1, true, true),
+        ]);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Policy);
+        for words in [
+            "22 of stack `b/prod` (`v1:ConfigMap:shop:m0`, ",
+            "`v1:ConfigMap:shop:m19` and 2 more)",
+        ] {
+            assert!(refused.message.contains(words), "{words}: {refused}");
+        }
+        assert!(!refused.message.contains("c/prod"), "{refused}");
+        let later = ask(vec![held("b/prod", 1, false, true)]).unwrap_err();
+        assert_eq!(later.hints.len(), 1, "{later}");
+        assert!(later.hints[0].contains("apply it first"), "{later}");
+        let gone = ask(vec![held("b/prod", 2, true, true)]).unwrap().public;
+        assert_eq!(gone.action, Action::Delete);
+        assert!(
+            gone.notes[0].contains("2 of stack `b/prod` (`v1:ConfigMap:shop:m0`, `v1:ConfigMap:shop:m1`)"),
+            "{gone:?}"
+        );
     }
 
     #[test]

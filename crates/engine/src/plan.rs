@@ -182,7 +182,9 @@ impl<'a> PlanStep<'a> {
                         .into_iter()
                         .map(|question| match question.about {
                             ClaimedObject::TakenFrom(owner) => Ok(OwnerClaim::By(owner)),
-                            ClaimedObject::Created | ClaimedObject::Deleted => Ok(OwnerClaim::Nobody),
+                            ClaimedObject::Created | ClaimedObject::Deleted | ClaimedObject::Emptied => {
+                                Ok(OwnerClaim::Nobody)
+                            }
                         });
                     let claims = claims.collect();
                     asking.answer(claims).await?

@@ -185,13 +185,16 @@ pub fn true_spec_plan(
         hidden_texts(secrets, resource.runtime, &Value::Object(judged.attributes))
     });
     TruePlan {
-        plan: repeat_runs(
-            plan_against_spec(id, folder, specs, cluster, mask),
-            public,
-            &head,
-            cluster,
-            mask,
-        ),
+        plan: StackPlan {
+            known_as: public.known_as.clone(),
+            ..repeat_runs(
+                plan_against_spec(id, folder, specs, cluster, mask),
+                public,
+                &head,
+                cluster,
+                mask,
+            )
+        },
         desired: desired_by_spec(&head, cluster, mask),
         hidden: hidden.collect(),
     }

@@ -10,6 +10,9 @@ pub struct CodeOwners {
 }
 
 impl CodeOwners {
+    /// The word for the code owners among the reviewers of a rule.
+    pub const NAME: &'static str = "CODEOWNERS";
+
     /// The places where GitHub looks; the first existing file is used.
     pub const PLACES: [&'static str; 3] = [".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS"];
 

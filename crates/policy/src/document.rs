@@ -8,8 +8,7 @@ use konverge_base::model::{
     Digest, ResourceId, diff, masked_value,
     plan::{Action, FieldChange, ResourcePlan, StackPlan},
     plan_document::{
-        DOCUMENT_VERSION, DesiredResource, DocumentChange, DocumentResource, DocumentStack, OtherNames,
-        StackDocument,
+        DOCUMENT_VERSION, DesiredResource, DocumentChange, DocumentResource, DocumentStack, StackDocument,
     },
     reference::MARK,
     spec::RuntimeKind,
@@ -38,7 +37,7 @@ pub fn document(plan: &StackPlan, desired: Vec<DesiredResource>) -> StackDocumen
             folder: plan.stack.clone(),
         },
         basis: plan.basis,
-        known_as: OtherNames::default(),
+        known_as: plan.known_as.clone(),
         hidden: BTreeSet::new(),
         resources: resources.into_values().collect(),
     }

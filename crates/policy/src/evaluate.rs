@@ -1,5 +1,6 @@
 //! Evaluates the rules for the facts.
 
+use super::codeowners::CodeOwners;
 use super::rules::{Approval, EffectivePolicy, PolicyFacts, Role, Stage, Teams};
 use konverge_base::model::{
     StackId,
@@ -7,9 +8,12 @@ use konverge_base::model::{
     policy_finding::{Enforcement, PolicyFinding},
 };
 
-/// The file whose code owners own a stack: a pattern for a folder means its content.
-pub fn owned_file(plan: &StackPlan) -> String {
-    format!("{}/stack.yaml", plan.stack)
+/// The file whose code owners must approve: a pattern for a folder means its content.
+pub fn owned_file(rules: &EffectivePolicy, plan: &StackPlan) -> String {
+    format!(
+        "{}/stack.yaml",
+        rules.owned_folder.as_ref().unwrap_or(&plan.stack)
+    )
 }
 
 /// Returns true if the findings allow the stack to be applied.
@@ -204,13 +208,16 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
     }
     let mut wanted: Vec<String> = Vec::new();
     for name in &rules.reviewers {
-        if name == "CODEOWNERS" {
-            let file = owned_file(plan);
+        if name == CodeOwners::NAME {
+            let file = owned_file(rules, plan);
             let owners = facts.codeowners.map_or(&[][..], |c| c.owners(&file));
             wanted.extend(owners.iter().cloned());
         } else {
             wanted.push(name.trim_start_matches('@').to_owned());
         }
+    }
+    if wanted.is_empty() && rules.owned_folder.is_some() {
+        return None;
     }
     if wanted.is_empty() {
         return Some(finding(

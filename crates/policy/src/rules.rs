@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::codeowners::CodeOwners;
+use konverge_base::model::RepoPath;
 
 /// The rules of one stack: those of the repository, narrowed by those of the stack.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -14,6 +15,9 @@ pub struct EffectivePolicy {
     /// Users, teams (`org/team`, with or without a leading `@`) or `CODEOWNERS`; one of them must have
     /// approved.
     pub reviewers: Vec<String>,
+    /// The folder whose code owners `CODEOWNERS` means, if that is an earlier one of the stack. Where that has no owners any
+    /// more, nobody is asked.
+    pub owned_folder: Option<RepoPath>,
     /// Users or teams who may apply; empty: everybody whom GitHub allows.
     pub actors: Vec<String>,
     /// The periods in which nothing is applied.

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use konverge_base::model::{
     ClusterName, ResourceId,
+    other_names::OtherNames,
     plan::{Action, Basis, ChangeOrigin},
-    plan_document::{DocumentChange, DocumentResource, DocumentStack, OtherNames, StackDocument},
+    plan_document::{DocumentChange, DocumentResource, DocumentStack, StackDocument},
     spec::RuntimeKind,
 };
 use konverge_policy::sets::PolicySet;

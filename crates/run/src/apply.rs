@@ -1,6 +1,7 @@
 //! The `apply` use case: applies the stacks in order, each with its lease and journal, and only approved
 //! plans.
 
+mod awaited_stacks;
 mod consent;
 mod ended_apply;
 mod journal;
@@ -24,6 +25,7 @@ use konverge_base::{
     },
 };
 
+use awaited_stacks::AwaitedStacks;
 pub use consent::{
     ApprovedPlan, Approver, AutoApprove, Decisions, LateApprover, PriorState, ProposedPlan, Refusal,
     StoppedPlan,
@@ -67,6 +69,7 @@ pub async fn run(
     let mut ended: BTreeSet<StackId> = BTreeSet::new();
     // Of the stacks of a project that leave the last one deletes what they share: they go one after the other.
     let mut being_destroyed: BTreeSet<&StackId> = BTreeSet::new();
+    let mut awaited = AwaitedStacks::default();
     let mut outcomes = Vec::new();
     let mut decided = BTreeMap::new();
     let mut under_way = FuturesUnordered::new();
@@ -74,6 +77,7 @@ pub async fn run(
         let ready: Vec<_> = waiting
             .keys()
             .filter(|id| order.before(id).all(|first| ended.contains(first)))
+            .filter(|id| !awaited.holds(id, &ended))
             .map(|id| (*id).clone())
             .collect();
         for id in ready {
@@ -110,7 +114,14 @@ pub async fn run(
             }
         }
         match under_way.next().await {
+            Some((outcome, decisions)) if awaited.is_due(&outcome, &decisions, targets, &ended) => {
+                being_destroyed.remove(&outcome.id);
+                let again = targets.iter().filter(|target| target.id == outcome.id);
+                waiting.extend(again.map(|target| (&target.id, target)));
+                awaited.add(outcome, decisions);
+            }
             Some((outcome, decisions)) => {
+                let (outcome, decisions) = awaited.complete(outcome, decisions);
                 decided.insert((outcome.stack.clone(), outcome.id.clone()), decisions);
                 if !has_succeeded(outcome.result) {
                     failed.insert(outcome.id.clone());
@@ -124,7 +135,7 @@ pub async fn run(
                 outcomes.push(outcome);
             }
             None if waiting.is_empty() => break,
-            None => {}
+            None => awaited.give_up(),
         }
     }
     if let Some(backend) = &planning.backend {

@@ -37,6 +37,7 @@ pub mod module_runner;
 mod newer_commits;
 pub mod notify_receivers;
 mod object_conflicts;
+mod other_names;
 mod other_stack_claims;
 pub mod overdue_rollouts;
 pub mod package_locks;

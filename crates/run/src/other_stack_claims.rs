@@ -15,12 +15,14 @@ use konverge_base::{
     model::{
         ClusterName, GroupKind, ResourceId, StackId,
         claim::Claim as Outside,
+        container::Container,
         spec::{ObjectKeyRef, RuntimeKind, Spec, object_key},
         stack::Stack,
         state::Recorded,
     },
 };
-use konverge_engine::{ClaimQuestion, ClaimedObject, OwnerClaim, runtime::Item};
+use konverge_engine::{ClaimQuestion, ClaimedObject, HeldObjects, OwnerClaim, runtime::Item};
+use konverge_state::IndexedStates;
 
 /// The claims and objects of the other stacks, each looked up once per run.
 #[derive(Default)]
@@ -30,18 +32,79 @@ pub struct StackClaims {
     wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
     /// The owners of each claim's short hash, from the index.
     holders: OnceCell<HashMap<String, Vec<StackId>>>,
+    /// The stacks with objects in a container, by its short hash, from the index.
+    inhabitants: OnceCell<Inhabitants>,
     /// Stacks that, as the user confirms, claim nothing that others delete: their Specs need not compile for
     /// that.
     without: BTreeSet<StackId>,
 }
 
 impl StackClaims {
+    /// The stacks that record a claim, by its short hash.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(crate) async fn holders_of(
+        &self,
+        claim: &Outside,
+        backend: &StateBackend,
+    ) -> Result<BTreeSet<&StackId>, UserError> {
+        let holders = self.holders(backend).await?;
+        let object = object_of_import(claim, backend);
+        let marks = [Some(claim), object.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Outside::mark);
+        Ok(marks.filter_map(|mark| holders.get(&mark)).flatten().collect())
+    }
+
+    /// The owners of each claim, from the short hashes in the index.
+    async fn holders(&self, backend: &StateBackend) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
+        let holders = self.holders.get_or_try_init(|| async {
+            let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
+            let entries = backend.states.known().await?.entries.iter();
+            for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
+                for mark in entry.marks.iter() {
+                    holders.entry(mark.to_owned()).or_default().push(stack.clone());
+                }
+            }
+            Ok::<_, UserError>(holders)
+        });
+        holders.await
+    }
+
     /// Sets the stacks that claim nothing that others delete.
     pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
         Self {
             without: stacks.into_iter().collect(),
             ..Self::default()
         }
+    }
+}
+
+/// The stacks with objects in Namespaces and of kinds, from the index.
+#[derive(Default)]
+struct Inhabitants {
+    by_container: HashMap<String, Vec<StackId>>,
+    /// The stacks whose entries an earlier version wrote: they may have objects anywhere.
+    unknown: Vec<StackId>,
+}
+
+impl Inhabitants {
+    fn from_index(known: &IndexedStates) -> Self {
+        let mut found = Self::default();
+        for (stack, entry) in known.entries.iter().filter(|(_, entry)| entry.is_known()) {
+            match &entry.places {
+                None => found.unknown.push(stack.clone()),
+                Some(places) => {
+                    for mark in places.iter() {
+                        let stacks = found.by_container.entry(mark.to_owned()).or_default();
+                        stacks.push(stack.clone());
+                    }
+                }
+            }
+        }
+        found
     }
 }
 
@@ -122,6 +185,8 @@ pub(crate) struct OwnershipLookup<'a> {
     cluster: ClusterOfStack<'a>,
     purpose: PlanPurpose<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
+    /// The stacks that record what a container holds.
+    awaited: BTreeSet<StackId>,
 }
 
 impl<'a> OwnershipLookup<'a> {
@@ -139,7 +204,13 @@ impl<'a> OwnershipLookup<'a> {
             cluster,
             purpose,
             owners: HashMap::new(),
+            awaited: BTreeSet::new(),
         }
+    }
+
+    /// The stacks that must be applied before what holds their objects can be deleted.
+    pub(crate) fn into_awaited(self) -> BTreeSet<StackId> {
+        self.awaited
     }
 
     /// The claims of the other stacks on the objects of a stack's plan, in the order of the questions.
@@ -151,7 +222,11 @@ impl<'a> OwnershipLookup<'a> {
         let mut claims = Vec::with_capacity(questions.len());
         for ClaimQuestion { item, about } in questions {
             claims.push(match about {
-                ClaimedObject::Deleted => self.wanted_by(stack, item).await,
+                ClaimedObject::Deleted => self.deleted(stack, item).await,
+                ClaimedObject::Emptied => {
+                    let held = self.held_in(stack, item).await;
+                    held.map(|held| held.map_or(OwnerClaim::Nobody, OwnerClaim::Holds))
+                }
                 ClaimedObject::Created => self.recorded_by(stack, item).await,
                 ClaimedObject::TakenFrom(owner)
                     if item.is_generated() && stack.is_sibling_of(owner.as_str()) =>
@@ -187,6 +262,96 @@ impl<'a> OwnershipLookup<'a> {
         } else {
             OwnerClaim::By(owner.clone())
         })
+    }
+
+    /// Which other stack wants what this stack is about to delete; if none certainly does, what others have in it.
+    async fn deleted(&mut self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        let claim = self.wanted_by(stack, item).await?;
+        if matches!(claim, OwnerClaim::By(_) | OwnerClaim::SharedWith(_)) {
+            return Ok(claim);
+        }
+        match self.held_in(stack, item).await? {
+            Some(held) if claim == OwnerClaim::Nobody || held.iter().any(|held| !held.may_go) => {
+                Ok(OwnerClaim::Holds(held))
+            }
+            _ => Ok(claim),
+        }
+    }
+
+    /// The objects that other stacks record in a Namespace or of a kind; `None` if there is none, or if this is neither.
+    ///
+    /// A plan that is shown lets those go that their stack gives up in the same change. Under the lease what counts is what
+    /// the others record now: what guards their objects decides before they are gone.
+    async fn held_in(&mut self, stack: &StackId, item: &Item) -> Result<Option<Vec<HeldObjects>>, UserError> {
+        let prior = item
+            .prior
+            .as_ref()
+            .filter(|prior| prior.runtime == RuntimeKind::Kubernetes);
+        let container = prior.and_then(|prior| Container::from_attributes(&prior.attributes));
+        let (Some(container), Some(backend)) = (container, self.backend) else {
+            return Ok(None);
+        };
+        let inhabitants = self.claims.inhabitants.get_or_try_init(|| async {
+            let known = backend.states.known().await?;
+            Ok::<_, UserError>(Inhabitants::from_index(known))
+        });
+        let inhabitants = inhabitants.await?;
+        let cluster = item.cluster.as_ref();
+        let marks = [container.mark(cluster), container.mark(None)];
+        let hits = marks.iter().filter_map(|mark| inhabitants.by_container.get(mark));
+        let hits: BTreeSet<_> = hits.flatten().chain(&inhabitants.unknown).collect();
+        let mut held = Vec::new();
+        for other in hits.into_iter().filter(|other| *other != stack) {
+            let Some(prior) = backend.states.load(other).await? else {
+                continue;
+            };
+            let inside = prior.state.resources.iter();
+            let inside: Vec<_> = inside
+                .filter(|recorded| container.holds(recorded, cluster))
+                .collect();
+            if inside.is_empty() {
+                continue;
+            }
+            let (leaving, staying): (Vec<_>, Vec<_>) = match self.given_up(other).await {
+                Some(wants) => inside
+                    .into_iter()
+                    .partition(|recorded| !wants.holds(cluster, object_key(&recorded.attributes))),
+                None => (Vec::new(), inside),
+            };
+            // If it is applied in the same run, it comes first.
+            self.awaited.insert(other.clone());
+            let may_go = matches!(self.purpose, PlanPurpose::Show { .. });
+            for (objects, is_leaving) in [(leaving, true), (staying, false)] {
+                if objects.is_empty() {
+                    continue;
+                }
+                held.push(HeldObjects {
+                    stack: other.clone(),
+                    ids: objects.into_iter().map(|recorded| recorded.id.clone()).collect(),
+                    may_go: is_leaving && may_go,
+                    is_leaving,
+                });
+            }
+        }
+        Ok((!held.is_empty()).then_some(held))
+    }
+
+    /// What a stack wants at the head: what it records besides is given up. `None` if nobody knows.
+    async fn given_up(&self, stack: &StackId) -> Option<SpecClaims> {
+        if matches!(self.purpose, PlanPurpose::Show { leaving } if leaving.contains(stack)) {
+            return Some(SpecClaims::default());
+        }
+        let SpecSource::Compiled { head, .. } = self.wanted else {
+            return None;
+        };
+        if head.layout.stack(stack).is_none() {
+            // It was removed, unless its folder is left out or cannot be read.
+            let is_removed = head.layout.identities_certain();
+            let entry = self.backend?.states.known().await.ok()?.entries.get(stack)?;
+            let left_out = head.layout.leaves_out(&entry.folder);
+            return (is_removed && !left_out).then(SpecClaims::default);
+        }
+        self.wants(head, stack).await.ok().flatten()
     }
 
     /// Which other stack wants what this stack is about to delete.
@@ -235,23 +400,10 @@ impl<'a> OwnershipLookup<'a> {
             return Ok(OwnerClaim::Nobody);
         };
         let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
-        // An import names an object by its id. The state of the stack that created the object has a hash of that id.
-        let object = match &claim {
-            Outside::Import { kind, id } => {
-                let hash = backend.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
-                Some(Outside::ObjectHash { hash })
-            }
-            Outside::Object { .. } | Outside::ObjectHash { .. } => None,
-        };
+        let object = object_of_import(&claim, backend);
         let is_object = |recorded: &Recorded| object.is_some() && Outside::of_object(recorded) == object;
         let mut same_id = OwnerClaim::Nobody;
-        let marks = [Some(&claim), object.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(Outside::mark);
-        let holders = self.holders().await?;
-        let holders: BTreeSet<_> = marks.filter_map(|mark| holders.get(&mark)).flatten().collect();
-        for other in holders {
+        for other in self.claims.holders_of(&claim, backend).await? {
             if other == stack {
                 continue;
             }
@@ -339,24 +491,6 @@ impl<'a> OwnershipLookup<'a> {
             Ok::<_, UserError>(claims.collect())
         });
         Ok(claims.await?)
-    }
-
-    /// The owners of each claim, from the short hashes in the index.
-    async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
-        let holders = self.claims.holders.get_or_try_init(|| async {
-            let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
-            let Some(backend) = self.backend else {
-                return Ok(holders);
-            };
-            let entries = backend.states.known().await?.entries.iter();
-            for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
-                for mark in entry.marks.iter() {
-                    holders.entry(mark.to_owned()).or_default().push(stack.clone());
-                }
-            }
-            Ok::<_, UserError>(holders)
-        });
-        holders.await
     }
 
     /// Whether the owner of a generated object, a stack of the same project, shares it: it records it as shared, or
@@ -475,6 +609,17 @@ fn is_object(recorded: &Recorded, key: Option<ObjectKeyRef<'_>>, cluster: Option
     recorded.runtime == RuntimeKind::Kubernetes
         && Some(object_key(&recorded.attributes)) == key
         && recorded.cluster.as_ref().or(cluster) == cluster
+}
+
+/// The object that an import names by its id, as the state of the stack that created it has it: by a hash of that id.
+fn object_of_import(claim: &Outside, backend: &StateBackend) -> Option<Outside> {
+    match claim {
+        Outside::Import { kind, id } => {
+            let hash = backend.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
+            Some(Outside::ObjectHash { hash })
+        }
+        Outside::Object { .. } | Outside::ObjectHash { .. } => None,
+    }
 }
 
 fn nothing_released() -> ReleasedObjects {

@@ -7,11 +7,11 @@ use crate::TargetPlan;
 use konverge_base::{
     model::{
         plan::{FieldChange, ResourcePlan, StackPlan},
-        plan_document::{DesiredResource, OtherNames, StackDocument},
+        plan_document::{DesiredResource, StackDocument},
     },
     secrets::Secrets,
 };
-use konverge_engine::{self as engine, ComparedSpecs, EnginePlan, SpecMask, TruePlan};
+use konverge_engine::{self as engine, ComparedSpecs, SpecMask, TruePlan};
 use konverge_policy as policy;
 
 /// Sees each stack of a preview as soon as it is planned. Nothing of it lives longer.
@@ -25,8 +25,6 @@ pub trait DocumentVisitor: Send + Sync {
 pub struct PlannedDocument<'a> {
     /// The plan.
     pub planned: &'a TargetPlan,
-    /// What else the stack is or was called.
-    pub known_as: OtherNames,
     /// What must be masked.
     pub secrets: &'a Secrets,
 }
@@ -42,7 +40,7 @@ impl PlannedDocument<'_> {
                 engine::true_spec_plan(&plan.public, specs, None, self.secrets)
             }
         };
-        for_rules(truth, self.known_as.clone())
+        for_rules(truth)
     }
 
     /// As it is printed: with all known secrets masked.
@@ -58,22 +56,13 @@ impl PlannedDocument<'_> {
             attributes: masked_map(&desired.attributes, self.secrets),
             ..desired
         });
-        StackDocument {
-            known_as: self.known_as.clone(),
-            ..policy::document(&plan, desired.collect())
-        }
+        policy::document(&plan, desired.collect())
     }
 }
 
-/// The document of a plan that is applied, for policy sets.
-pub fn of_plan(plan: &EnginePlan, known_as: OtherNames) -> StackDocument {
-    for_rules(plan.truth(), known_as)
-}
-
 /// A document with true values.
-pub fn for_rules(truth: TruePlan, known_as: OtherNames) -> StackDocument {
+pub fn for_rules(truth: TruePlan) -> StackDocument {
     StackDocument {
-        known_as,
         hidden: truth.hidden,
         ..policy::document(&truth.plan, truth.desired)
     }

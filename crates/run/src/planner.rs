@@ -12,6 +12,7 @@ use crate::{
     delivery::{self, DeliveryChoice, has_objects},
     hook_file, infrastructure, kusion_releases,
     logins::{LoginUse, Logins, StackLoginChoice},
+    other_names::NameLookup,
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
@@ -25,7 +26,6 @@ use konverge_base::{
         Digest, StackId,
         hook::{HookPurpose, HookRules},
         plan::{Basis, StackPlan},
-        plan_document::OtherNames,
         spec::{RuntimeKind, Spec},
         stack::Stack,
         state::StackState,
@@ -321,11 +321,27 @@ impl Planner {
         wanted: Spec,
         start: PlanStart<'_>,
     ) -> Result<TargetPlan, UserError> {
+        let cluster_of = |stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
+        let names = NameLookup {
+            run: &self.run,
+            wanted: &self.wanted,
+            backend: self.backend.as_ref(),
+            claims: &self.claims,
+            cluster: target.rules().and_then(|stack| cluster_of(stack).ok().flatten()),
+            rolls_back: self.rolls_back,
+            target,
+        };
+        let known_as = names.find(&wanted, start.state).await?;
         let planned = self.plan_as(purpose, target, wanted, start).await;
-        planned.map_err(|failure| match (&self.wanted, &target.head) {
+        let mut planned = planned.map_err(|failure| match (&self.wanted, &target.head) {
             (SpecSource::Compiled { head, .. }, Some(stack)) => hook_file::locate(failure, head, stack),
             _ => failure,
-        })
+        })?;
+        match &mut planned {
+            TargetPlan::Live(plan) => plan.public.known_as = known_as,
+            TargetPlan::Spec(plan) => plan.public.known_as = known_as,
+        }
+        Ok(planned)
     }
 
     async fn plan_as(
@@ -441,6 +457,7 @@ impl Planner {
             step = match step {
                 PlanStep::Done(mut plan) => {
                     plan.public.notes.extend(moved);
+                    plan.public.waits_for = ownership.into_awaited();
                     return Ok(TargetPlan::Live(plan));
                 }
                 PlanStep::Asks(asking) => {
@@ -506,27 +523,6 @@ impl Planner {
             }
             _ => Ok(BTreeMap::new()),
         }
-    }
-
-    /// The other names of a target: in its files, before this change, and as it was recorded.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn other_names(&self, target: &Target) -> Result<OtherNames, UserError> {
-        let sides = || target.head.iter().chain(&target.base);
-        let named = sides().flat_map(|stack| [stack.names.clone(), stack.id.clone()]);
-        let earlier = self.earlier_identity(&target.id).await?;
-        let mut folders: Vec<_> = sides().map(|stack| stack.folder.clone()).collect();
-        if let Some(backend) = &self.backend {
-            let known = backend.states.known().await?;
-            let applied = std::iter::once(&target.id).chain(&earlier);
-            let entries = applied.filter_map(|id| known.entries.get(id));
-            folders.extend(entries.map(|entry| entry.folder.clone()));
-        }
-        let mut ids: Vec<_> = named.chain(earlier).collect();
-        ids.retain(|name| *name != target.id);
-        folders.retain(|folder| *folder != target.folder && !folder.is_root());
-        Ok(OtherNames { ids, folders })
     }
 
     /// The recorded identity that a stack of the head continues, if it differs now.

@@ -12,7 +12,7 @@ use konverge_policy::sets::{PolicyFile, PolicySet, PolicySets};
 /// why.
 pub fn load(config: &Config, source: &dyn Source) -> PolicySets {
     let sets = config.policy.sets.iter().map(|set| load_set(set, source));
-    PolicySets::new(sets.collect(), &config.policy.exceptions)
+    PolicySets::new(sets.collect(), &config.policy.exceptions).ending_names(&config.policy.ended_names)
 }
 
 fn load_set(set: &PolicySetConfig, source: &dyn Source) -> PolicySet {

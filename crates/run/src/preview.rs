@@ -156,13 +156,8 @@ async fn one(
                 return (failed(basis, failure), None, declared);
             }
             if let Some(visitor) = visitor {
-                let known_as = match planning.other_names(target).await {
-                    Ok(names) => names,
-                    Err(failure) => return (failed(basis, failure), None, declared),
-                };
                 let planned = PlannedDocument {
                     planned: &planned,
-                    known_as,
                     secrets: planning.secrets(),
                 };
                 visitor.visit(planned).await;

@@ -151,8 +151,9 @@ mod tests {
     use konverge_base::{
         model::{
             StackId,
+            other_names::OtherNames,
             plan::{Action, Basis, ResourcePlan},
-            plan_document::{DocumentStack, OtherNames},
+            plan_document::DocumentStack,
             spec::RuntimeKind,
         },
         secrets::{HashKey, Secrets},

@@ -98,7 +98,9 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
         if newer.open && newer.resources == 0 {
             newer.resources = older.resources;
             newer.marks = older.marks;
+            newer.places = older.places;
             newer.folder = older.folder;
+            newer.guarded_as = older.guarded_as;
             newer.commit = older.commit;
             newer.summary = older.summary;
         }

@@ -10,6 +10,8 @@ use konverge_base::model::{
     CommitId, Digest, RepoPath, StackId,
     apply_result::StackResult,
     claim::{Claim, Marks},
+    container::Container,
+    other_names::OtherNames,
 };
 
 /// The index entry of one stack.
@@ -32,6 +34,9 @@ pub struct IndexEntry {
     /// The claims of the resources.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub marks: Marks,
+    /// The namespaces and kinds of its objects, by cluster. An entry of an earlier version has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Marks>,
     /// The input digest of the last successful apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
@@ -41,6 +46,9 @@ pub struct IndexEntry {
     /// The folder of the last apply.
     #[serde(default)]
     pub folder: RepoPath,
+    /// The other names of the stack, for guards.
+    #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
+    pub guarded_as: OtherNames,
     /// The commit that was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
@@ -58,9 +66,17 @@ impl IndexEntry {
             retired: document.retired,
             resources: document.state.resources.len(),
             marks: Marks::from_claims(document.state.resources.iter().flat_map(Claim::all_of_recorded)),
+            places: Some(Marks::from_short_hashes(
+                document
+                    .state
+                    .resources
+                    .iter()
+                    .flat_map(Container::marks_of_recorded),
+            )),
             input_digest: document.state.input_digest,
             spec_digest: document.state.spec_digest,
             folder: document.state.folder.clone(),
+            guarded_as: document.state.guarded_as.clone(),
             commit: document.state.commit.clone(),
             summary,
         }
@@ -75,9 +91,11 @@ impl IndexEntry {
             retired: false,
             resources: before.map_or(0, |entry| entry.resources),
             marks: before.map(|entry| entry.marks.clone()).unwrap_or_default(),
+            places: before.and_then(|entry| entry.places.clone()),
             input_digest: None,
             spec_digest: None,
             folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),
+            guarded_as: before.map(|entry| entry.guarded_as.clone()).unwrap_or_default(),
             commit: before.and_then(|entry| entry.commit.clone()),
             summary: before.and_then(|entry| entry.summary.clone()),
         }

@@ -50,7 +50,10 @@ impl OpenIntents {
                 }
             }
             JournalEntry::Untouched { ids } => self.0.retain(|id, _| !ids.contains(id)),
-            JournalEntry::Begun { .. } | JournalEntry::Runtime { .. } | JournalEntry::Release { .. } => {}
+            JournalEntry::Begun { .. }
+            | JournalEntry::Runtime { .. }
+            | JournalEntry::Names { .. }
+            | JournalEntry::Release { .. } => {}
         }
     }
 

@@ -500,6 +500,7 @@ impl Inner {
                 JournalEntry::Intent { .. }
                     | JournalEntry::Begun { .. }
                     | JournalEntry::Runtime { .. }
+                    | JournalEntry::Names { .. }
                     | JournalEntry::Release { .. }
             );
             journal.intents += usize::from(matches!(entry, JournalEntry::Intent { .. }));

@@ -417,6 +417,7 @@ async fn every_entry_that_tells_of_something_new_is_written_at_once() {
         key: "tf".to_owned(),
         value: 1.into(),
     };
+    let names = konverge_base::model::other_names::OtherNames::default();
     let begun = JournalEntry::Begun {
         id: id.clone(),
         replacement,
@@ -426,6 +427,7 @@ async fn every_entry_that_tells_of_something_new_is_written_at_once() {
         (begun, true),
         (runtime, true),
         (JournalEntry::Release { release }, true),
+        (JournalEntry::Names { names }, true),
         (done, false),
         (JournalEntry::Gone { id: id.clone() }, false),
         (JournalEntry::Failed { id: id.clone() }, false),

@@ -10,13 +10,17 @@ use super::{
     resource_state::ResourceState,
 };
 use konverge_base::{
-    model::{Digest, ResourceId, claim::IMPORT_ID, masked_value::join_path, reference, spec::Resource},
+    model::{
+        Digest, ResourceId,
+        claim::{IMPORT_ID, MOVED_FROM},
+        masked_value::join_path,
+        reference,
+        spec::Resource,
+    },
     secrets::WrittenReferences,
 };
 use konverge_engine::runtime::Item;
 
-/// The extension with the earlier id of a resource, whose state moves here.
-pub(super) const MOVED_FROM: &str = "konverge/moved-from";
 /// The extension that keeps the object when its resource is removed: it is only dropped from the state.
 const KEEP: &str = "konverge/keep";
 

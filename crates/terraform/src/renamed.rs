@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::module_resource::{MOVED_FROM, ModuleResource};
-use konverge_base::model::{ResourceId, masked_value};
+use super::module_resource::ModuleResource;
+use konverge_base::model::{ResourceId, claim::MOVED_FROM, masked_value};
 
 /// Attributes that name an object at its provider.
 const NAMES: [&str; 9] = [

@@ -1,6 +1,8 @@
 //! Claims: what a resource identifies in the real infrastructure. They show that two stacks manage the same
 //! thing.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -12,6 +14,9 @@ use super::{
 
 /// The extension with the import id of a Terraform resource.
 pub const IMPORT_ID: &str = "kusionstack.io/import-id";
+
+/// The extension with the id that a Terraform resource had before.
+pub const MOVED_FROM: &str = "konverge/moved-from";
 
 /// Something in the infrastructure that only one stack can own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,7 +110,6 @@ impl Claim {
 
     /// A short hash. Claims with different hashes are different.
     pub fn mark(&self) -> String {
-        let mut builder = DigestBuilder::new("claim");
         let parts = match self {
             Self::Object { cluster, key } => [cluster.as_str()]
                 .into_iter()
@@ -114,11 +118,17 @@ impl Claim {
             Self::Import { kind, id } => vec![kind.as_str(), id.as_str()],
             Self::ObjectHash { hash } => vec![hash.as_str()],
         };
-        for part in parts {
-            builder.part(part.as_bytes());
-        }
-        builder.finish().to_string()[..Marks::LENGTH].to_owned()
+        short_hash("claim", parts)
     }
+}
+
+/// A short hash of these parts, as [`Marks`] has them.
+pub(super) fn short_hash<'p>(kind: &'static str, parts: impl IntoIterator<Item = &'p str>) -> String {
+    let mut builder = DigestBuilder::new(kind);
+    for part in parts {
+        builder.part(part.as_bytes());
+    }
+    builder.finish().to_string()[..Marks::LENGTH].to_owned()
 }
 
 /// The type of a Terraform resource, such as `aws_vpc`.
@@ -143,6 +153,12 @@ impl Marks {
         let mut marks: Vec<_> = claims.map(|claim| claim.mark()).collect();
         marks.sort();
         Self(marks.concat())
+    }
+
+    /// Of these short hashes, each once.
+    pub fn from_short_hashes(hashes: impl Iterator<Item = String>) -> Self {
+        let hashes: BTreeSet<_> = hashes.collect();
+        Self(hashes.into_iter().collect())
     }
 
     /// True if no other stack claims anything.

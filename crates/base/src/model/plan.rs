@@ -1,9 +1,14 @@
 //! The plan: the data that a preview shows. Secrets are already masked.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ClusterName, Digest, RepoPath, ResourceId, StackId, digest::DigestBuilder, spec::RuntimeKind};
+use super::{
+    ClusterName, Digest, RepoPath, ResourceId, StackId, digest::DigestBuilder, other_names::OtherNames,
+    spec::RuntimeKind,
+};
 use crate::error::ErrorBody;
 
 /// The output of `konverge preview --output json`. The JSON has `"version":1`.
@@ -23,6 +28,12 @@ pub struct StackPlan {
     pub stack: RepoPath,
     /// Identity of the stack.
     pub id: StackId,
+    /// The other names of the stack, for guards. Only the planner knows them.
+    #[serde(skip)]
+    pub known_as: OtherNames,
+    /// The stacks that must be applied before this one can delete what holds their objects.
+    #[serde(skip)]
+    pub waits_for: BTreeSet<StackId>,
     /// What the Spec was compared with.
     pub basis: Basis,
     /// The digest over the sorted review units.
@@ -260,6 +271,8 @@ impl StackPlan {
         Self {
             stack,
             id,
+            known_as: OtherNames::default(),
+            waits_for: BTreeSet::new(),
             basis,
             digest,
             summary,

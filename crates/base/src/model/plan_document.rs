@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ClusterName, RepoPath, ResourceId, StackId,
+    other_names::OtherNames,
     plan::{Action, Basis, ChangeOrigin, present},
     spec::RuntimeKind,
 };
@@ -45,16 +46,6 @@ pub struct StackDocument {
     pub hidden: BTreeSet<String>,
     /// All resources of the stack, unchanged ones and deleted ones too; sorted by id.
     pub resources: Vec<DocumentResource>,
-}
-
-/// What a stack is called besides: in its files, before the change, and as it was recorded. The rules of a set that names
-/// one of them hold for the stack, too.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OtherNames {
-    /// Identities that the stack had before.
-    pub ids: Vec<StackId>,
-    /// Folders that the stack stood in before.
-    pub folders: Vec<RepoPath>,
 }
 
 /// The identity of a stack.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId,
+    other_names::OtherNames,
     plan::FieldChange,
     spec::{RuntimeKind, Sharing, is_shared},
     stack::NamedBy,
@@ -24,6 +25,9 @@ pub struct StackState {
     /// True if that folder is the root of the repository.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_root: bool,
+    /// Every other name that the stack had when it was planned or applied. Guards that name one of them go on to hold.
+    #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
+    pub guarded_as: OtherNames,
     /// The source of the identity.
     #[serde(default, skip_serializing_if = "NamedBy::is_names")]
     pub named_by: NamedBy,
@@ -64,6 +68,7 @@ impl StackState {
             stack,
             folder,
             at_root: false,
+            guarded_as: OtherNames::default(),
             named_by: NamedBy::Names,
             earlier_identities: Vec::new(),
             input_digest: None,
@@ -94,6 +99,7 @@ impl StackState {
     pub fn renamed(mut self, to: StackId) -> Self {
         let earlier = std::mem::replace(&mut self.stack, to);
         self.earlier_identities.retain(|id| *id != self.stack);
+        self.guarded_as.ids.insert(earlier.clone());
         self.earlier_identities.push(earlier);
         self.input_digest = None;
         self
@@ -130,6 +136,7 @@ impl StackState {
                 self.runtime.insert(key.clone(), value.clone());
             }
             JournalEntry::Release { release } => self.kusion_release = Some(release.clone()),
+            JournalEntry::Names { names } => self.guarded_as.extend(names),
             JournalEntry::Intent { .. } | JournalEntry::Failed { .. } | JournalEntry::Untouched { .. } => {}
         }
     }
@@ -307,6 +314,12 @@ pub enum JournalEntry {
         key: String,
         /// What was recorded.
         value: Value,
+    },
+    /// The other names of the stack were found. They are recorded before its plan is judged: the stack that had one of
+    /// them may be gone when a refused plan is tried again.
+    Names {
+        /// The names.
+        names: OtherNames,
     },
     /// A release is about to be written into Kusion's backend.
     Release {

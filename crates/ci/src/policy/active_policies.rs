@@ -6,10 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::job::Job;
+use crate::{job::Job, policy::policy_config};
 use konverge_base::{
     error::UserError,
-    model::{CommitId, RepoPath, StackId, file_source::Source},
+    model::{CommitId, RepoPath, StackId, file_source::Source, plan::StackPlan},
 };
 use konverge_config::{Config, DriftPolicy};
 use konverge_policy::{CodeOwners, EffectivePolicy, sets::PolicySets};
@@ -39,13 +39,13 @@ impl CommitPolicy {
         }
     }
 
-    /// The rules of a stack, by identity and folder only: a removed stack, which only the state knows, keeps
-    /// its rules.
+    /// The rules for a stack's plan, by its names only: a removed stack, which only the state knows, keeps its rules. Each
+    /// of them must be satisfied.
     ///
     /// # Errors
     /// An invalid time in `policy.freeze`.
-    pub(crate) fn rules(&self, id: &StackId, folder: &RepoPath) -> Result<EffectivePolicy, UserError> {
-        crate::policy::policy_config::effective_policy(&self.config, id, folder)
+    pub(crate) fn rules(&self, plan: &StackPlan) -> Result<Vec<EffectivePolicy>, UserError> {
+        policy_config::effective_policies(&self.config, &plan.id, &plan.stack, &plan.known_as)
     }
 
     /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts. A

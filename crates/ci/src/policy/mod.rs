@@ -1,6 +1,7 @@
 //! Which plan may be applied: reviews, policies, and who overrides them.
 
 pub(crate) mod active_policies;
+pub(crate) mod followed_guards;
 pub(crate) mod overrides;
 pub(crate) mod policy_change_preview;
 pub(crate) mod policy_check;

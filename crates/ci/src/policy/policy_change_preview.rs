@@ -16,7 +16,7 @@ use konverge_base::{
     error::UserError,
     model::{
         Shard, StackId,
-        plan_document::{OtherNames, StackDocument},
+        plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
     },
 };
@@ -182,7 +182,7 @@ async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> 
     let mask = SpecMask::for_readers(secrets);
     let plan = engine::plan_against_spec(&target.id, &target.folder, same, None, mask);
     let truth = engine::true_spec_plan(&plan, same, None, secrets);
-    Some(plan_documents::for_rules(truth, OtherNames::default()))
+    Some(plan_documents::for_rules(truth))
 }
 
 #[cfg(test)]

@@ -191,6 +191,11 @@ impl PolicyCheck {
         Ok(different)
     }
 
+    /// The policy of the default branch.
+    pub(crate) fn own_policy(&self) -> &CommitPolicy {
+        &self.own
+    }
+
     /// The policy sets of the default branch.
     pub(crate) fn own_sets(&self) -> &PolicySets {
         &self.own.sets
@@ -228,17 +233,20 @@ impl PolicyCheck {
         })
     }
 
-    fn rules(&self, policy: &CommitPolicy, plan: &StackPlan) -> Result<EffectivePolicy, UserError> {
-        let rules = policy.rules(&plan.id, &plan.stack)?;
-        Ok(if self.restoring {
-            EffectivePolicy {
-                freeze: rules.freeze,
-                max_destructive: rules.max_destructive,
-                ..EffectivePolicy::default()
+    /// The rules that a plan must satisfy; at least one.
+    fn rules(&self, policy: &CommitPolicy, plan: &StackPlan) -> Result<Vec<EffectivePolicy>, UserError> {
+        let mut rules = policy.rules(plan)?;
+        if self.restoring {
+            rules.truncate(1);
+            for rules in &mut rules {
+                *rules = EffectivePolicy {
+                    freeze: std::mem::take(&mut rules.freeze),
+                    max_destructive: rules.max_destructive,
+                    ..EffectivePolicy::default()
+                };
             }
-        } else {
-            rules
-        })
+        }
+        Ok(rules)
     }
 
     /// The findings of the rules for a stack's plan. `pulls` are the pull requests with their last heads
@@ -257,7 +265,9 @@ impl PolicyCheck {
         }
         let mut findings = BTreeSet::new();
         for policy in self.policies(plan, pulls, agreed).await? {
-            findings.extend(self.judge(&policy, plan, pulls, agreed).await?);
+            for rules in self.rules(&policy, plan)? {
+                findings.extend(self.judge(&policy, &rules, plan, pulls, agreed).await?);
+            }
         }
         Ok(findings.into_iter().collect())
     }
@@ -333,15 +343,15 @@ impl PolicyCheck {
         &self.evaluator
     }
 
-    /// The findings of one policy.
+    /// The findings of one of a policy's rules.
     async fn judge(
         &self,
         policy: &CommitPolicy,
+        rules: &EffectivePolicy,
         plan: &StackPlan,
         pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
-        let rules = &self.rules(policy, plan)?;
         let codeowners = policy.codeowners.as_deref().map(CodeOwners::read);
         let codeowners = codeowners.as_ref();
         let given = match agreed {
@@ -405,7 +415,8 @@ impl PolicyCheck {
             return Authorization::default();
         }
         // The findings used them before.
-        let rules = &self.rules(&self.own, plan).unwrap_or_default();
+        let rules = self.rules(&self.own, plan).unwrap_or_default();
+        let rules = rules.into_iter().find(needs_approval).unwrap_or_default();
         let mut reviewed = Vec::new();
         for PullHead { number, head } in pulls {
             let reviewers = match self.people.approvals(*number).await {
@@ -430,7 +441,7 @@ impl PolicyCheck {
         // It was looked up before, so it is cached.
         let agreed_by = match agreed {
             Some(agreed) => self
-                .digest_approvals(rules, plan, &[], agreed)
+                .digest_approvals(&rules, plan, &[], agreed)
                 .await
                 .unwrap_or_default(),
             None => Vec::new(),

@@ -262,9 +262,9 @@ impl PolicyCheck {
         pulls: &[PullHead],
         agreeing: &[Approval],
     ) -> Result<Teams, UserError> {
-        let file = policy::owned_file(plan);
+        let file = policy::owned_file(rules, plan);
         let owners = codeowners.iter().flat_map(|owners| owners.owners(&file));
-        let by_code = rules.reviewers.iter().any(|name| name == "CODEOWNERS");
+        let by_code = rules.reviewers.iter().any(|name| name == CodeOwners::NAME);
         let names: BTreeSet<&str> = rules
             .reviewers
             .iter()

@@ -3,8 +3,9 @@
 use konverge_base::{
     model::{
         RepoPath,
+        other_names::OtherNames,
         plan::{Action, Basis},
-        plan_document::{DocumentStack, OtherNames, StackDocument},
+        plan_document::{DocumentStack, StackDocument},
         review::{ReviewedStack, stack_units},
     },
     secrets::{HashKey, Secrets},

@@ -116,7 +116,7 @@ pub(crate) fn comment_digest(body: &str, run: &str) -> Digest {
     Digest::of_bytes(lines.join("\n").trim_end().as_bytes())
 }
 
-/// What a review says of findings, without what it quotes.
+/// What a review says of findings in its own words: without what it quotes, shows as code or hides.
 #[derive(Debug, PartialEq, Eq)]
 struct Words {
     digests: BTreeSet<Digest>,
@@ -126,8 +126,7 @@ struct Words {
 
 impl Words {
     fn parse(text: &str) -> Self {
-        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('>'));
-        let lines: Vec<_> = lines.collect();
+        let lines = own_lines(text);
         let words = lines
             .iter()
             .flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()));
@@ -135,6 +134,82 @@ impl Words {
             digests: words.filter_map(|word| word.parse().ok()).collect(),
             all_shown: lines.contains(&OVERRIDE_ALL_SHOWN),
         }
+    }
+}
+
+/// The lines of a Markdown text that a reader sees as the words of its author. What is unclear is left out: a quote goes on
+/// until an empty line, and HTML, which may hide or quote, as well; a comment, code or `<pre>` that does not end, to the end.
+fn own_lines(text: &str) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut left_out = LeftOut::Nothing;
+    for line in text.lines() {
+        let words = line.trim();
+        left_out = match left_out {
+            LeftOut::Until(end) if words.to_ascii_lowercase().contains(end) => LeftOut::Paragraph,
+            LeftOut::Fence(fence)
+                if words.starts_with(fence) && words.trim_start_matches(&fence[..1]).is_empty() =>
+            {
+                LeftOut::Nothing
+            }
+            LeftOut::Paragraph if words.is_empty() => LeftOut::Nothing,
+            LeftOut::Nothing => {
+                let is_code = line.starts_with("    ") || line.starts_with('\t');
+                let begun = LeftOut::begun_by(words);
+                if matches!(begun, LeftOut::Nothing) && !is_code {
+                    lines.push(words);
+                }
+                begun
+            }
+            same => same,
+        };
+    }
+    lines
+}
+
+/// Why the next lines of a Markdown text are not its author's words.
+#[derive(Clone, Copy)]
+enum LeftOut<'a> {
+    Nothing,
+    /// A quote, or HTML: until an empty line.
+    Paragraph,
+    /// Until a line with this text.
+    Until(&'static str),
+    /// Code, until a line of at least these characters.
+    Fence(&'a str),
+}
+
+impl<'a> LeftOut<'a> {
+    fn begun_by(words: &'a str) -> Self {
+        let fence = words.len() - words.trim_start_matches(['`', '~']).len();
+        if fence >= 3 {
+            return Self::Fence(&words[..fence]);
+        }
+        let lower = words.to_ascii_lowercase();
+        let blocks = [
+            ("<!--", "-->"),
+            ("<pre", "</pre"),
+            ("<script", "</script"),
+            ("<style", "</style"),
+            ("<textarea", "</textarea"),
+            ("<blockquote", "</blockquote"),
+            ("<details", "</details"),
+            ("<code", "</code"),
+        ];
+        for (begin, end) in blocks {
+            if let Some(at) = lower.find(begin) {
+                return if lower[at..].contains(end) {
+                    Self::Paragraph
+                } else {
+                    Self::Until(end)
+                };
+            }
+        }
+        // An item of a list may be a quote.
+        let item = words.trim_start_matches(['-', '*', '+', ' ']);
+        if item.starts_with(['>', '<']) {
+            return Self::Paragraph;
+        }
+        Self::Nothing
     }
 }
 
@@ -168,6 +243,42 @@ mod tests {
             (format!("konverge override\n{digest}"), words(&named, true)),
             ("> konverge override".to_owned(), words(&none, false)),
             ("no konverge override, please".to_owned(), words(&none, false)),
+            // Hidden, shown as code, or somebody else's.
+            ("<!--\nkonverge override\n-->".to_owned(), words(&none, false)),
+            (
+                format!("Fine. <!-- see\n{digest}\nkonverge override"),
+                words(&none, false),
+            ),
+            (
+                format!("Why?\n```\nkonverge override\n{digest}\n```\n"),
+                words(&none, false),
+            ),
+            (
+                "````text\n```\nkonverge override\n````".to_owned(),
+                words(&none, false),
+            ),
+            ("~~~\nkonverge override".to_owned(), words(&none, false)),
+            (format!("- > {digest}"), words(&none, false)),
+            ("Try:\n\n    konverge override\n".to_owned(), words(&none, false)),
+            (
+                format!("> they say\nkonverge override\n{digest}"),
+                words(&none, false),
+            ),
+            (
+                "<blockquote>\n\nkonverge override\n\n</blockquote>".to_owned(),
+                words(&none, false),
+            ),
+            (
+                "<div hidden>\nkonverge override\n</div>".to_owned(),
+                words(&none, false),
+            ),
+            // Own words after them.
+            ("> they say\n\nkonverge override".to_owned(), words(&none, true)),
+            ("```\ncode\n```\nkonverge override".to_owned(), words(&none, true)),
+            (
+                "<!-- draft -->\n\nkonverge override".to_owned(),
+                words(&none, true),
+            ),
         ] {
             assert_eq!(Words::parse(&text), expected, "{text}");
         }

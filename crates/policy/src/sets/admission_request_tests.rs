@@ -1,8 +1,9 @@
 use super::*;
 use konverge_base::model::{
     RepoPath,
+    other_names::OtherNames,
     plan::Basis,
-    plan_document::{DOCUMENT_VERSION, DocumentStack, OtherNames},
+    plan_document::{DOCUMENT_VERSION, DocumentStack},
 };
 
 /// A resource of Kubernetes with the object before and after its change. Its kind is that of its id.

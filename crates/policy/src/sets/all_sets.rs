@@ -14,19 +14,21 @@ use konverge_base::{
     model::{
         Digest,
         digest::DigestBuilder,
+        other_names::OtherNames,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
         spec::RuntimeKind,
     },
     secrets::Secrets,
 };
-use konverge_config::PolicyExceptionConfig;
+use konverge_config::{EndedNameConfig, PolicyExceptionConfig};
 
 /// The policy sets of a revision. Two are equal if their settings and files are.
 #[derive(Debug, Clone)]
 pub struct PolicySets {
     sets: Arc<Vec<PolicySet>>,
     exceptions: Arc<Vec<Exception>>,
+    ended: Arc<Vec<EndedNameConfig>>,
     digest: Digest,
 }
 
@@ -55,7 +57,25 @@ impl PolicySets {
         Self {
             sets: Arc::new(sets),
             exceptions: Arc::new(exceptions.iter().filter_map(Exception::from_config).collect()),
+            ended: Arc::default(),
             digest: digest.finish(),
+        }
+    }
+
+    /// The same sets, with the other names of stacks that count no longer.
+    #[must_use]
+    pub fn ending_names(self, lines: &[EndedNameConfig]) -> Self {
+        let mut digest = DigestBuilder::new("policy-sets-ending");
+        digest.part(self.digest.as_bytes());
+        digest.part(serde_json::to_string(lines).unwrap_or_default().as_bytes());
+        Self {
+            ended: Arc::new(lines.to_vec()),
+            digest: if lines.is_empty() {
+                self.digest
+            } else {
+                digest.finish()
+            },
+            ..self
         }
     }
 
@@ -89,7 +109,14 @@ impl PolicySets {
 
     /// The sets that are about a stack.
     pub fn about<'s>(&'s self, document: &'s StackDocument) -> impl Iterator<Item = &'s PolicySet> {
-        self.sets.iter().filter(|set| set.is_about(document))
+        let (stack, names) = (&document.stack, self.standing_names(document));
+        let sets = self.sets.iter();
+        sets.filter(move |set| set.is_about(stack, &names))
+    }
+
+    /// The other names of a stack that count here.
+    fn standing_names(&self, document: &StackDocument) -> OtherNames {
+        konverge_config::standing_names(&self.ended, &document.stack.folder, &document.known_as)
     }
 
     /// The findings of all sets for the plan of a stack, the strictest first; in this process and without limits.
@@ -111,18 +138,6 @@ impl PolicySets {
         secrets: &Secrets,
         outcomes: Vec<Result<Vec<RuleOutcome>, NoOutcomes>>,
     ) -> Vec<PolicyFinding> {
-        let (id, folder) = (&document.stack.id, &document.stack.folder);
-        let renamed = self
-            .about(document)
-            .filter(|set| !set.is_about_its_place(document));
-        let renamed = renamed.map(|set| PolicyFinding {
-            verdict: Enforcement::Warn,
-            rule: format!("{}/stacks", set.name()),
-            stack: Some(id.clone()),
-            message: format!("the set matches an earlier name of this stack, but not `{id}`"),
-            hint: Some(format!("write `{id}` or its folder into `stacks` of the set")),
-            place: None,
-        });
         // What has no outcomes does not pass.
         let missing = || Err(NoOutcomes::Ended("there is no answer".to_owned()));
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
@@ -130,11 +145,10 @@ impl PolicySets {
             .about(document)
             .zip(outcomes)
             .flat_map(|(set, outcomes)| set.findings_from(document, secrets, outcomes))
-            .chain(renamed)
             .map(|finding| {
                 let object = object_of(&finding, document);
                 let of = ExceptedPlace {
-                    folder,
+                    folder: &document.stack.folder,
                     object: object.as_deref(),
                 };
                 self.excuse(finding, of, now)

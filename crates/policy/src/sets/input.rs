@@ -9,8 +9,9 @@ use super::{
 };
 use konverge_base::model::{
     GroupKind,
+    other_names::OtherNames,
     plan::Action,
-    plan_document::{DocumentChange, DocumentResource, OtherNames, StackDocument},
+    plan_document::{DocumentChange, DocumentResource, StackDocument},
     spec::RuntimeKind,
 };
 
@@ -339,7 +340,7 @@ mod tests {
                 folder: RepoPath::root(),
             },
             basis: Basis::Live,
-            known_as: konverge_base::model::plan_document::OtherNames::default(),
+            known_as: konverge_base::model::other_names::OtherNames::default(),
             hidden: std::collections::BTreeSet::new(),
             resources: vec![bucket.clone()],
         };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::all_sets::PolicySets;
+use super::{all_sets::PolicySets, set::PolicySet};
 use konverge_base::model::{
     ClusterName, ResourceId,
     plan::Action,
@@ -51,7 +51,8 @@ impl MovedResources {
             Some((&key.0, &self.stacks[*from], &self.stacks[*to]))
         });
         let of_set = |(id, from, to): (&ResourceId, &StackDocument, &StackDocument)| {
-            let leaves = sets.iter().filter(|set| set.is_about(from) && !set.is_about(to));
+            let stays = |set: &&PolicySet| sets.about(to).any(|other| other.name() == set.name());
+            let leaves = sets.about(from).filter(|set| !stays(set));
             let told = leaves.map(|set| PolicyFinding {
                 verdict: Enforcement::Warn,
                 rule: format!("{}/stacks", set.name()),

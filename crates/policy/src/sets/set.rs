@@ -15,7 +15,8 @@ use konverge_base::{
     model::{
         Digest,
         digest::DigestBuilder,
-        plan_document::{DocumentResource, OtherNames, StackDocument},
+        other_names::OtherNames,
+        plan_document::{DocumentResource, DocumentStack, StackDocument},
         policy_finding::{Enforcement, PolicyFinding, SetPlace},
         review::OVERRIDE_ALL_SHOWN,
     },
@@ -135,19 +136,15 @@ impl PolicySet {
 
     /// Returns true if the set is about a stack: by its folder or identity, or by another name of it. A change that
     /// renames a stack does not leave the rules of its name.
-    pub fn is_about(&self, document: &StackDocument) -> bool {
-        let is_match = |name: &str| self.stacks.as_ref().is_some_and(|glob| glob.is_match(name));
-        let OtherNames { ids, folders } = &document.known_as;
-        self.is_about_its_place(document)
-            || ids.iter().any(|id| is_match(id.as_str()))
-            || folders.iter().any(|folder| is_match(folder.as_str()))
+    pub(super) fn is_about(&self, stack: &DocumentStack, known_as: &OtherNames) -> bool {
+        let present = [stack.folder.as_str(), stack.id.as_str()];
+        let mut names = present.into_iter().chain(known_as.iter());
+        self.stacks.is_none() || names.any(|name| self.names(name))
     }
 
-    /// Returns true if the set is about a stack by its folder or identity.
-    pub fn is_about_its_place(&self, document: &StackDocument) -> bool {
-        let stack = &document.stack;
-        let glob = self.stacks.as_ref();
-        glob.is_none_or(|glob| glob.is_match(stack.folder.as_str()) || glob.is_match(stack.id.as_str()))
+    /// Returns true if `stacks` of the set matches a name, a folder or an identity.
+    pub fn names(&self, name: &str) -> bool {
+        self.stacks.as_ref().is_some_and(|glob| glob.is_match(name))
     }
 
     /// The findings for the plan of a stack, in this process and without limits: a rule that takes for ever does so here.

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use konverge_base::{
     model::{
         RepoPath,
+        other_names::OtherNames,
         plan::{Action, Basis, ResourcePlan, StackPlan},
-        plan_document::{DesiredResource, OtherNames, StackDocument},
+        plan_document::{DesiredResource, StackDocument},
         policy_finding::{Enforcement, PolicyFinding},
         spec::RuntimeKind,
     },
@@ -267,17 +268,22 @@ fn a_set_follows_a_stack_that_gets_another_name() {
     let now = Timestamp::now();
     let mut document = document(vec![pod("web", json!("a"))]);
     assert!(set().findings(&document, now, &secrets()).is_empty());
-    document.known_as.ids = vec!["pay/prod".parse().unwrap()];
+    document.known_as.ids = ["pay/prod".parse().unwrap()].into();
     let findings = set().findings(&document, now, &secrets());
     assert_eq!(findings[0].verdict, Enforcement::Deny);
-    assert_eq!(
-        (findings[1].verdict, findings[1].rule.as_str()),
-        (Enforcement::Warn, "s/stacks")
+    // A reviewed line ends it.
+    let text = format!(
+        "policy: {{ended_names: [{{stacks: '{}', was: pay/prod, reason: gone}}]}}\n",
+        document.stack.folder
     );
+    let lines = konverge_config::Config::parse(&text).unwrap().policy.ended_names;
+    let ended = set().ending_names(&lines);
+    assert!(ended != set() && set().ending_names(&[]) == set());
+    assert!(ended.findings(&document, now, &secrets()).is_empty());
     // A folder that is moved away keeps the rules of its place, too.
     document.known_as = OtherNames {
-        folders: vec![konverge_base::model::RepoPath::normalize("pay/prod").unwrap()],
-        ids: Vec::new(),
+        folders: [konverge_base::model::RepoPath::normalize("pay/prod").unwrap()].into(),
+        ..OtherNames::default()
     };
     let findings = set().findings(&document, now, &secrets());
     assert_eq!(findings[0].verdict, Enforcement::Deny);

@@ -2,7 +2,7 @@
 //!
 //! Objects are read in process with libgit2. Only fetching runs the `git` program, because it knows the
 //! credentials that `actions/checkout` stored. This room knows nothing about Konfig. Renames are not
-//! detected: a rename is a removal and an addition.
+//! detected, unless somebody asks about two folders: a rename is a removal and an addition.
 
 mod blobs;
 mod commit_source;
@@ -15,6 +15,7 @@ mod index_stamp;
 mod object_ids;
 mod pool;
 mod remote_url;
+mod renames;
 mod repository;
 mod scratch;
 mod submodules;
@@ -26,5 +27,6 @@ pub use edited_source::EditedSource;
 pub use error::GitError;
 pub use fetch::GitCredentials;
 pub use remote_url::normalize_url;
+pub use renames::CommitFolder;
 pub use repository::Repository;
 pub use scratch::ScratchRepository;

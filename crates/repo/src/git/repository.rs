@@ -15,6 +15,7 @@ use super::{
     normalize_url,
     object_ids::{commit_id, oid, tree_id, tree_of},
     pool::RepositoryPool,
+    renames::{self, CommitFolder},
     worktree_source::WorktreeSource,
 };
 use konverge_base::model::{
@@ -226,6 +227,14 @@ impl Repository {
             walk.hide(oid(commit))?;
             walk.map(|found| Ok(commit_id(found?))).collect()
         })
+    }
+
+    /// Returns true if git sees a file of one folder renamed into the other one.
+    ///
+    /// # Errors
+    /// A commit is missing here.
+    pub fn is_renamed(&self, from: CommitFolder<'_>, to: CommitFolder<'_>) -> Result<bool, GitError> {
+        renames::is_renamed(&self.handles, from, to)
     }
 
     /// Returns true if git ignores a path that it does not know yet. It knows a folder by the files in it.

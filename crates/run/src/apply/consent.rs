@@ -92,6 +92,8 @@ pub struct Decisions {
     pub failed_workflows: BTreeSet<StackId>,
     /// The stacks whose approved plan writes a new version of a secret.
     pub rotated: BTreeSet<StackId>,
+    /// The stacks that must be applied before the rest of a plan can be.
+    pub waits_for: BTreeSet<StackId>,
 }
 
 /// A plan that was stopped as unreviewed.
@@ -119,6 +121,7 @@ impl Decisions {
         self.stopped.extend(other.stopped);
         self.denied.extend(other.denied);
         self.rotated.extend(other.rotated);
+        self.waits_for.extend(other.waits_for);
         self.failed_workflows.extend(other.failed_workflows);
     }
 

@@ -8,6 +8,7 @@ use konverge_base::{
         CommitId, Digest,
         apply_record::ApplyRecord,
         apply_result::{ResourceResult, StackOutcome, StackResult},
+        other_names::OtherNames,
         state::StackState,
     },
 };
@@ -20,6 +21,8 @@ pub(super) struct EndedApply<'a> {
     pub lease: &'a Lease,
     /// The state before the apply.
     pub recorded: &'a StackState,
+    /// The other names that the plan was judged under.
+    pub known_as: &'a OtherNames,
     pub input_digest: Option<Digest>,
     pub spec_digest: Digest,
     pub core: Option<&'a str>,
@@ -82,6 +85,7 @@ impl EndedApply<'_> {
 
     /// Writes into the state where the stack is, and what of it is applied now.
     fn describe(&self, state: &mut StackState, well: bool) {
+        state.guarded_as.extend(self.known_as);
         let head = self.target.head.as_ref();
         state.folder = self.target.folder.clone();
         // Without a core it is a Spec from a file, which lies nowhere. What is removed stays where it lay.
@@ -144,7 +148,9 @@ impl EndedApply<'_> {
         if outcome.result == StackResult::Unchanged {
             state.commit.clone_from(&self.recorded.commit);
         }
-        let is_same = *state == *self.recorded;
+        // A removal is recorded where only a journal was left.
+        let is_left = reason == WriteReason::Destroy && prior.is_some_and(|prior| !prior.retired);
+        let is_same = *state == *self.recorded && !is_left;
         let known = prior.map(|prior| &prior.applied_reviews);
         let is_known = |pull: &u64| known.is_some_and(|known| known.contains(pull));
         let uses_nothing_new = self.used_pull_requests(well).iter().all(is_known);

@@ -8,7 +8,7 @@ use super::{
     journal::ApplyJournal,
     options::ApplyOptions,
     outcome::{has_succeeded, not_started},
-    rounds::{ApplyRounds, plan_live},
+    rounds::{ApplyRounds, OthersFirst, plan_live},
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
@@ -26,7 +26,7 @@ use konverge_base::{
         apply_result::{StackOutcome, StackResult},
         authorization::Authorization,
         spec::Spec,
-        state::StackState,
+        state::{JournalEntry, StackState},
     },
 };
 use konverge_config::WorkflowTime;
@@ -42,7 +42,12 @@ pub(super) async fn apply(
     let mut decisions = Decisions::default();
     let outcome = match apply_stack(planning, target, options, &mut decisions).await {
         Ok(outcome) => outcome,
-        Err(failure) => not_started(target, &failure),
+        Err(failure) => {
+            if let Some(OthersFirst(stacks)) = failure.room_error() {
+                decisions.waits_for.extend(stacks.iter().cloned());
+            }
+            not_started(target, &failure)
+        }
     };
     (outcome, decisions)
 }
@@ -176,9 +181,14 @@ impl LeasedStack<'_> {
         let plan = plan_live(planning, target, wanted, start).await?;
         let past = prior_state(&prior, lease);
         let public = plan.public.clone();
-        let mut known_as = planning.other_names(target).await?;
-        known_as.ids.extend(prior.earlier_identities.iter().cloned());
-        let document = || plan_documents::of_plan(&plan, known_as.clone());
+        decisions.waits_for.extend(public.waits_for.iter().cloned());
+        if !public.known_as.is_within(&prior.guarded_as) {
+            let names = public.known_as.clone();
+            let entry = JournalEntry::Names { names };
+            prior.apply_entry(&entry);
+            lease.journal(vec![entry]).await?;
+        }
+        let document = || plan_documents::for_rules(plan.truth());
         let proposed = ProposedPlan {
             plan: &public,
             document: &document,
@@ -232,6 +242,7 @@ impl LeasedStack<'_> {
             call: WorkflowCall {
                 stack: &target.id,
                 folder: &target.folder,
+                known_as: &public.known_as,
                 commit: options.commit.as_ref(),
                 digest: spec_digest,
             },
@@ -267,6 +278,7 @@ impl LeasedStack<'_> {
             options,
             lease,
             recorded: &recorded,
+            known_as: &public.known_as,
             input_digest,
             spec_digest,
             core: match &target.recorded {

@@ -1,6 +1,6 @@
 //! Applies a plan in rounds: what disappeared during a round is planned and applied again in the next one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     consent::LateReview,
@@ -12,6 +12,7 @@ use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, delivery};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
+        StackId,
         apply_result::{StackOutcome, StackResult},
         plan::{Action, ResourcePlan},
         spec::Spec,
@@ -150,13 +151,19 @@ pub async fn plan_live(
         .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
     };
     match plan.refusal() {
-        Some(refusal) => Err(refusal),
+        Some(refusal) if plan.public.waits_for.is_empty() => Err(refusal),
+        Some(refusal) => Err(refusal.caused_by(OthersFirst(plan.public.waits_for.clone()))),
         None => Ok(plan),
     }
 }
 
+/// A plan is refused until these stacks are applied.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("other stacks must be applied first")]
+pub(super) struct OthersFirst(pub BTreeSet<StackId>);
+
 /// The outcome of two rounds.
-fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
+pub(super) fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
     let both = first.resources.into_iter().chain(next.resources);
     let resources: BTreeMap<_, _> = both.map(|resource| (resource.id.clone(), resource)).collect();
     let resources: Vec<_> = resources.into_values().collect();

@@ -14,6 +14,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         CommitId, Digest, RepoPath, StackId,
+        other_names::OtherNames,
         state::{JournalEntry, StackState},
     },
 };
@@ -36,6 +37,8 @@ pub struct WorkflowCall<'a> {
     pub stack: &'a StackId,
     /// Its folder.
     pub folder: &'a RepoPath,
+    /// Its other names: their workflows run, too.
+    pub known_as: &'a OtherNames,
     /// The commit that is applied.
     pub commit: Option<&'a CommitId>,
     /// The digest of the Spec.
@@ -114,10 +117,13 @@ impl WorkflowHooks<'_> {
     /// # Errors
     /// One failed, or cannot run here.
     pub(super) async fn run(&self, when: WorkflowTime) -> Result<(), UserError> {
-        for hook in self
-            .config
-            .hook_workflows(when, self.call.stack, self.call.folder)
-        {
+        let WorkflowCall {
+            stack,
+            folder,
+            known_as,
+            ..
+        } = self.call;
+        for hook in self.config.hook_workflows(when, stack, folder, known_as) {
             let (time, file) = (word(when), &hook.workflow);
             let what = format!("the workflow `{file}` (`{time}`)");
             self.run_one(hook)

@@ -156,6 +156,7 @@ async fn process(outside: &Outside, spec: &str, has_starter: bool) -> Result<(),
         call: WorkflowCall {
             stack: &stack,
             folder: &RepoPath::root(),
+            known_as: &OtherNames::default(),
             commit: None,
             digest: Digest::of_bytes(spec.as_bytes()),
         },

@@ -183,12 +183,18 @@ pub async fn move_waiting(
                 "`konverge state forget {to}` removes the records; live objects are not changed"
             )));
         }
-        let moved = state.clone().renamed(to.clone());
+        let mut moved = state.clone().renamed(to.clone());
+        if let Some(there) = new.prior() {
+            moved.guarded_as.extend(&there.state.guarded_as);
+        }
         // The target first: after a crash between the two writes the stack is recorded twice, but never lost.
         let serial = new
             .record(WriteReason::Move, moved, Some(format!("moved from {from}")))
             .await?;
-        let emptied = StackState::empty(from.clone(), state.folder);
+        let emptied = StackState {
+            guarded_as: state.guarded_as,
+            ..StackState::empty(from.clone(), state.folder)
+        };
         old.record(WriteReason::Move, emptied, Some(format!("moved to {to}")))
             .await?;
         Ok(serial)
@@ -239,7 +245,10 @@ pub async fn forget(
             state.remove(id);
         }
         let note = if resources.is_empty() {
-            state = StackState::empty(stack.clone(), state.folder);
+            state = StackState {
+                guarded_as: state.guarded_as,
+                ..StackState::empty(stack.clone(), state.folder)
+            };
             "the whole stack".to_owned()
         } else {
             let names: Vec<_> = resources.iter().map(ResourceId::as_str).collect();

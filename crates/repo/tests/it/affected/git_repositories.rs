@@ -7,7 +7,7 @@ use konverge_base::{
         file_source::{FileKind, Source, TreeId},
     },
 };
-use konverge_repo::git::{GitError, Repository};
+use konverge_repo::git::{CommitFolder, GitError, Repository};
 
 use crate::support::git::Repository as Real;
 
@@ -333,4 +333,41 @@ fn what_is_no_repository_says_so() {
         failure.hints.iter().any(|hint| hint.contains("--repo")),
         "{failure:?}"
     );
+}
+
+/// Most of a file is enough, in whichever folder it is; a copy beside it, and another text, are none.
+#[test]
+fn a_folder_whose_file_git_sees_renamed_is_known() {
+    let real = Real::init();
+    let program = |value: &str| format!("name = \"web\"\nport = 8080\nreplicas = 3\nvalue = \"{value}\"\n");
+    real.write("appops/shop/prod/main.k", program("good"));
+    real.write("appops/other/prod/main.k", "nothing = {}\n");
+    let before = real.commit("before");
+    let path = |path: &str| RepoPath::normalize(path).unwrap();
+    let (old, new) = (path("appops/shop/prod"), path("apps/store/prod"));
+    let is_renamed = |from: &RepoPath, after: &str| {
+        let (before, after) = (id(&before), id(after));
+        let from = CommitFolder {
+            commit: &before,
+            folder: from,
+        };
+        let to = CommitFolder {
+            commit: &after,
+            folder: &new,
+        };
+        open(&real).is_renamed(from, to).unwrap()
+    };
+    real.write("apps/store/prod/program.k", program("bad"));
+    let copied = real.commit("copied");
+    assert!(!is_renamed(&old, &copied));
+    real.remove("appops/shop");
+    let moved = real.commit("moved");
+    assert!(is_renamed(&old, &moved));
+    assert!(!is_renamed(&path("appops/other/prod"), &moved));
+    real.write(
+        "apps/store/prod/program.k",
+        "another = [1, 2, 3]\nthing = {a.b = \"c\"}\n",
+    );
+    let another = real.commit("another");
+    assert!(!is_renamed(&old, &another));
 }

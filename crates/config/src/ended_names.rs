@@ -1,0 +1,86 @@
+//! `policy.ended_names`: which other names of a stack count no longer.
+
+use super::{stack_glob::StackGlob, types::EndedNameConfig, types::PolicyConfig};
+use konverge_base::model::{RepoPath, other_names::OtherNames};
+
+impl PolicyConfig {
+    /// The other names of the stack in a folder that count: those that no line ends.
+    pub fn standing_names(&self, folder: &RepoPath, known_as: &OtherNames) -> OtherNames {
+        standing_names(&self.ended_names, folder, known_as)
+    }
+
+    pub(super) fn ended_names_problem(&self) -> Option<(String, String)> {
+        let of_line = |line: &EndedNameConfig| {
+            for glob in [&line.stacks, &line.was] {
+                if let Err(error) = globset::Glob::new(glob) {
+                    let glob = glob.escape_debug();
+                    return Some((
+                        format!("policy.ended_names: `{glob}` is not a glob: {error}"),
+                        "write a folder or an identity, such as `appops/shop/prod`".to_owned(),
+                    ));
+                }
+            }
+            line.reason.trim().is_empty().then(|| {
+                (
+                    format!(
+                        "policy.ended_names: the line for `{}` has no reason",
+                        line.was.escape_debug()
+                    ),
+                    "say why its guards are not needed any more".to_owned(),
+                )
+            })
+        };
+        self.ended_names.iter().find_map(of_line)
+    }
+}
+
+/// The other names of the stack in a folder that count: those that none of the lines ends.
+pub fn standing_names(lines: &[EndedNameConfig], folder: &RepoPath, known_as: &OtherNames) -> OtherNames {
+    let mut names = known_as.clone();
+    // A pull request chooses identities, so a line is for the stacks of a folder.
+    let is_for = |line: &&EndedNameConfig| {
+        StackGlob::compile(&line.stacks).is_some_and(|glob| glob.is_match(folder.as_str()))
+    };
+    let lines = lines.iter().filter(is_for);
+    for was in lines.filter_map(|line| StackGlob::compile(&line.was)) {
+        names.ids.retain(|id| !was.is_match(id.as_str()));
+        names.folders.retain(|folder| !was.is_match(folder.as_str()));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+    use konverge_base::model::{RepoPath, other_names::OtherNames};
+
+    #[test]
+    fn a_line_ends_names_of_the_stacks_in_its_folders() {
+        let config = |lines: &str| Config::parse(&format!("policy: {{ended_names: [{lines}]}}\n"));
+        let names = OtherNames {
+            ids: ["shop/prod".parse().unwrap(), "shop/dev".parse().unwrap()].into(),
+            folders: [RepoPath::normalize("appops/shop/prod").unwrap()].into(),
+        };
+        let standing = |lines: &str, folder: &str| {
+            let policy = config(lines).unwrap().policy;
+            let standing = policy.standing_names(&RepoPath::normalize(folder).unwrap(), &names);
+            standing.iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let line = "{stacks: 'apps/store/*', was: '**/prod', reason: renamed}";
+        assert_eq!(standing(line, "apps/store/prod"), ["shop/dev"]);
+        assert_eq!(standing(line, "apps/other/prod").len(), 3);
+        assert_eq!(
+            standing("{stacks: 'store/prod', was: '**', reason: x}", "apps/store/prod").len(),
+            3
+        );
+        for (line, words) in [
+            ("{stacks: 'a[', was: b, reason: x}", "is not a glob"),
+            ("{stacks: a, was: 'b[', reason: x}", "is not a glob"),
+            ("{stacks: a, was: b, reason: ' '}", "has no reason"),
+            ("{stacks: a, was: b}", "reason"),
+        ] {
+            let refused = config(line).expect_err(line).to_string();
+            assert!(refused.contains(words), "{line}: {refused}");
+        }
+    }
+}

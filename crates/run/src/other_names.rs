@@ -1,0 +1,186 @@
+//! All names of a stack, for its guards: policy sets, approvals, reviewers, limits, freezes and workflow hooks. A pull
+//! request chooses folders and identities, so a guard follows the thing that it guards.
+//!
+//! What the index says of other stacks only adds names, so it only makes an apply stricter. The names that a plan was
+//! judged under are recorded in the state.
+
+use std::collections::BTreeSet;
+
+use crate::{RunContext, SpecSource, StackClaims, StateBackend, Target, affected::credentials};
+use konverge_base::{
+    error::UserError,
+    model::{
+        ClusterName, StackId,
+        claim::{Claim, MOVED_FROM},
+        other_names::OtherNames,
+        spec::{RuntimeKind, Spec},
+        state::StackState,
+    },
+};
+use konverge_repo::git::{CommitFolder, Repository};
+use konverge_state::{IndexEntry, IndexedStates};
+
+/// Looks up the names of the targets of a run.
+pub(crate) struct NameLookup<'a> {
+    pub run: &'a RunContext,
+    pub wanted: &'a SpecSource,
+    pub backend: Option<&'a StateBackend>,
+    pub claims: &'a StackClaims,
+    /// The cluster of the target, as far as it is known.
+    pub cluster: Option<ClusterName>,
+    /// Whether an earlier version is applied again.
+    pub rolls_back: bool,
+    pub target: &'a Target,
+}
+
+/// What is recorded of all stacks.
+#[derive(Clone, Copy)]
+struct Records<'a> {
+    backend: &'a StateBackend,
+    known: &'a IndexedStates,
+}
+
+impl NameLookup<'_> {
+    /// The other names of the target: in its files, before this change, and as it was recorded; those of every recorded
+    /// stack whose folder is or was this one; and those of the stacks that it continues by its resources or by its files.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(crate) async fn find(&self, wanted: &Spec, state: &StackState) -> Result<OtherNames, UserError> {
+        let target = self.target;
+        let mut names = state.guarded_as.clone();
+        names.ids.extend(state.earlier_identities.iter().cloned());
+        names.folders.insert(state.folder.clone());
+        for stack in target.head.iter().chain(&target.base) {
+            names.ids.extend([stack.names.clone(), stack.id.clone()]);
+            names.folders.insert(stack.folder.clone());
+        }
+        // A Spec from a file stands in no folder, and what another stack records is refused there.
+        if let (Some(backend), SpecSource::Compiled { .. }) = (self.backend, self.wanted) {
+            let known = backend.states.known().await?;
+            let records = Records { backend, known };
+            let mut others = self.of_folder(known);
+            others.extend(self.by_objects(records, wanted, state).await?);
+            others.extend(self.removed(records, wanted, state).await?);
+            for id in others {
+                let Some(entry) = known.entries.get(&id) else {
+                    continue;
+                };
+                names.folders.insert(entry.folder.clone());
+                names.extend(&entry.guarded_as);
+                names.ids.insert(id);
+            }
+        }
+        Ok(names.besides(&target.id, &target.folder))
+    }
+
+    /// The recorded stacks whose folder is or was the one of the target; those that are gone, too.
+    fn of_folder(&self, known: &IndexedStates) -> BTreeSet<StackId> {
+        let folder = &self.target.folder;
+        if folder.is_root() {
+            return BTreeSet::new();
+        }
+        let stood_here =
+            |entry: &IndexEntry| entry.folder == *folder || entry.guarded_as.folders.contains(folder);
+        let entries = known.entries.iter();
+        let here = entries.filter(|(_, entry)| stood_here(entry));
+        here.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The stacks that record an object which this one wants and does not record.
+    async fn by_objects(
+        &self,
+        records: Records<'_>,
+        wanted: &Spec,
+        state: &StackState,
+    ) -> Result<BTreeSet<StackId>, UserError> {
+        let own: BTreeSet<_> = state.resources.iter().flat_map(Claim::all_of_recorded).collect();
+        let mut others = BTreeSet::new();
+        for resource in &wanted.resources {
+            let claim = Claim::of_resource(resource, self.cluster.as_ref());
+            let Some(claim) = claim.filter(|claim| !own.contains(claim)) else {
+                continue;
+            };
+            let holders = self.claims.holders_of(&claim, records.backend).await?;
+            // What all stacks of a project have moves from none of them.
+            let moves = |other: &&StackId| {
+                **other != self.target.id
+                    && !(resource.is_shared() && self.target.id.is_sibling_of(other.as_str()))
+            };
+            others.extend(holders.into_iter().filter(moves).cloned());
+        }
+        Ok(others)
+    }
+
+    /// The recorded stacks that the head has no more, and that the target continues: a resource of Terraform has the same
+    /// id, or git sees a file of theirs renamed into a new stack's folder.
+    async fn removed(
+        &self,
+        records: Records<'_>,
+        wanted: &Spec,
+        state: &StackState,
+    ) -> Result<BTreeSet<StackId>, UserError> {
+        let mut others = BTreeSet::new();
+        let (SpecSource::Compiled { head, .. }, None) = (self.wanted, &self.target.recorded) else {
+            return Ok(others);
+        };
+        if self.target.head.is_none() || self.rolls_back {
+            return Ok(others);
+        }
+        let terraform = wanted.resources.iter();
+        let terraform = terraform.filter(|resource| resource.runtime == RuntimeKind::Terraform);
+        let new: BTreeSet<_> = terraform
+            .filter(|resource| state.resource(&resource.id).is_none())
+            .flat_map(|resource| {
+                let before = resource.extensions.get(MOVED_FROM).and_then(|id| id.as_str());
+                before.into_iter().chain([resource.id.as_str()])
+            })
+            .collect();
+        if new.is_empty() && !state.is_blank() {
+            return Ok(others);
+        }
+        let is_removed = |(id, entry): &(&StackId, &IndexEntry)| {
+            entry.is_known() && head.layout.stack(id).is_none() && !head.layout.leaves_out(&entry.folder)
+        };
+        for (id, entry) in records.known.entries.iter().filter(is_removed) {
+            let has_resource = !new.is_empty() && {
+                let removed = records.backend.states.load(id).await?;
+                let resources = removed.into_iter().flat_map(|removed| removed.state.resources);
+                let mut resources = resources.filter(|one| one.runtime == RuntimeKind::Terraform);
+                resources.any(|resource| new.contains(resource.id.as_str()))
+            };
+            if has_resource || (state.is_blank() && self.has_files_of(entry).await) {
+                others.insert(id.clone());
+            }
+        }
+        Ok(others)
+    }
+
+    /// Returns true if git sees a file of a removed stack in the folder of the target. So it is if the commit that was
+    /// applied to that stack cannot be read: nobody knows then that this is another thing.
+    async fn has_files_of(&self, removed: &IndexEntry) -> bool {
+        let SpecSource::Compiled { head, .. } = self.wanted else {
+            return false;
+        };
+        let (Some(to), Some(from)) = (head.commit(), &removed.commit) else {
+            return false;
+        };
+        let run = self.run;
+        let renamed = async {
+            let repository = Repository::discover(&run.dir)?;
+            repository.ensure(from, credentials(run).as_ref()).await?;
+            let (from, to) = (
+                CommitFolder {
+                    commit: from,
+                    folder: &removed.folder,
+                },
+                CommitFolder {
+                    commit: to,
+                    folder: &self.target.folder,
+                },
+            );
+            repository.is_renamed(from, to)
+        };
+        renamed.await.unwrap_or(true)
+    }
+}
