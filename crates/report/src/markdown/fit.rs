@@ -7,7 +7,7 @@ use super::{
     verbosity::{Folds, LADDER, Table, Verbosity},
 };
 use crate::{
-    CommentInput, generation_notes, model_changes,
+    CommentInput, generation_notes, model_changes, setting_changes,
     view_model::{self, PlanView},
 };
 
@@ -42,6 +42,7 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str) -> FittedComment {
     let fixed = head
         + &alerts
         + &permission_changes::render(input, budget / 8)
+        + &setting_changes::markdown(input.settings, budget / 8)
         + &last_push::render(input, budget / 8)
         + &generation_notes::markdown(input.plan, budget / 8)
         + &model_changes::markdown(input.models, budget / 8);
