@@ -70,7 +70,8 @@ pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImpo
         import_path,
     };
     let files = generate(read_documents(&content.documents)?, &options)?;
-    let pool = &Compilers::new(run, &config).pool(config.kcl.core()).await?;
+    let compilers = Compilers::new(run, &config);
+    let pool = &compilers.pool(config.kcl.core()).await?;
     let files = model_folder::format(pool, &files).await?;
     model_folder::compile(pool, &files, &options.import_path).await?;
     run.begin_writes()?;
