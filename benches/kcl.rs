@@ -26,7 +26,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
 use konverge_repo::{affected::ClosureFile, git::Repository};
-use konverge_run::{NoNotes, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
+use konverge_run::{NoNotes, OpenRevision, RevisionSpec, RunContext, compiler::Compilers};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -169,46 +169,50 @@ impl Bench {
         self.folder.path().join("konfig")
     }
 
-    fn compiler(&self, cache: &str) -> Compiler {
+    fn compilers(&self, cache: &str) -> Compilers {
         let mut env: BTreeMap<String, String> = std::env::vars().collect();
         env.insert(
             "XDG_CACHE_HOME".to_owned(),
             self.folder.path().display().to_string(),
         );
         env.insert("KONVERGE_CACHE".to_owned(), cache.to_owned());
-        Compiler::new(&run(self.repository(), env), &Config::default())
+        Compilers::new(&run(self.repository(), env), &Config::default())
             .with_executable(env!("CARGO_BIN_EXE_konverge").into())
     }
 
     /// All stacks, from their blobs to their Specs, with workers that are warm as the floor's process is.
     async fn pool(&self, figures: &mut Figures) {
-        let compiler = self.compiler("off");
-        for spec in compiler.specs(&self.workspace, &self.stacks[..4]).await {
+        let compilers = self.compilers("off");
+        for spec in compilers
+            .for_revision(&self.workspace)
+            .specs(&self.stacks[..4])
+            .await
+        {
             spec.unwrap();
         }
         let (ours, workers) = (used_here(), used_by_children());
         let started = Instant::now();
-        let specs = compiler.specs(&self.workspace, &self.stacks).await;
+        let specs = compilers.for_revision(&self.workspace).specs(&self.stacks).await;
         figures.pool.push(started.elapsed().as_secs_f64());
         figures.ours_used.push(used_here() - ours);
         figures.workers_used.push(used_by_children() - workers);
         assert!(specs.iter().all(Result::is_ok));
         // A stack that is compiled again is counted once.
-        assert_eq!(compiler.counts().compiled, STACKS);
+        assert_eq!(compilers.counts().compiled, STACKS);
     }
 
     /// All stacks from the cache; a stack's share.
     async fn cached(&self) -> f64 {
-        let fill = self.compiler("on");
-        for spec in fill.specs(&self.workspace, &self.stacks).await {
+        let fill = self.compilers("on");
+        for spec in fill.for_revision(&self.workspace).specs(&self.stacks).await {
             spec.unwrap();
         }
-        let compiler = self.compiler("on");
+        let compilers = self.compilers("on");
         let started = Instant::now();
-        let specs = compiler.specs(&self.workspace, &self.stacks).await;
+        let specs = compilers.for_revision(&self.workspace).specs(&self.stacks).await;
         let time = started.elapsed();
         assert!(specs.iter().all(Result::is_ok));
-        assert_eq!(compiler.counts().cached, STACKS);
+        assert_eq!(compilers.counts().cached, STACKS);
         time.as_secs_f64() / STACKS as f64
     }
 

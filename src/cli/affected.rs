@@ -20,7 +20,7 @@ use konverge_report::{escape::log, json, mermaid, terminal};
 use konverge_run::{
     OpenRequest, Selection, StackSelector,
     affected::{AffectedAnswer, AffectedRequest, run as answer},
-    compiler::Compiler,
+    compiler::Compilers,
 };
 
 /// The maximum number of boxes in a requested diagram: more than a comment shows, but still readable.
@@ -206,9 +206,9 @@ async fn show_difference(answer: &AffectedAnswer, context: &CliContext) -> Resul
     if targets.is_empty() {
         return Ok(0);
     }
-    let compiler = Compiler::new(&run, &answer.head.config);
+    let compilers = Compilers::new(&run, &answer.head.config);
     let plan = SpecDifference::default()
-        .plan(&run, &compiler, sides, &targets)
+        .plan(&run, &compilers, sides, &targets)
         .await?;
     context.print(&terminal::plan(&plan, style));
     Ok(u8::from(plan.stacks.iter().any(|stack| stack.error.is_some())))

@@ -26,7 +26,7 @@ use konverge_report::{
 };
 use konverge_run::{
     OpenRequest, Selection,
-    compiler::{self, Compiler},
+    compiler::{self, Compilers},
     redact,
 };
 
@@ -102,10 +102,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             _ => "this shard has no stack",
         });
     }
-    let compiler = Compiler::new(&run, &workspace.config);
+    let compilers = Compilers::new(&run, &workspace.config);
     let mut built = Vec::new();
     let mut failures = Vec::new();
-    for (stack, result) in stacks.iter().zip(compiler.specs(&workspace, &stacks).await) {
+    let specs = compilers.for_revision(&workspace).specs(&stacks).await;
+    for (stack, result) in stacks.iter().zip(specs) {
         match result {
             Ok(spec) => built.push((Some(stack), spec)),
             Err(failure) => failures.push((&stack.id, failure)),

@@ -62,6 +62,22 @@ impl OpenedTargets {
         key: KeyUse,
         no_wait: bool,
     ) -> Result<Session, UserError> {
+        self.open_request(run, self.request(live, no_wait)?, key).await
+    }
+
+    /// Opens the targets of a preview: every stack, if the change adds `konverge.yaml`.
+    ///
+    /// # Errors
+    /// As [`OpenedTargets::open`].
+    pub(super) async fn open_preview(&self, run: &RunContext, live: Live) -> Result<Session, UserError> {
+        let request = OpenRequest {
+            introduction: true,
+            ..self.request(live, false)?
+        };
+        self.open_request(run, request, KeyUse::Look).await
+    }
+
+    fn request(&self, live: Live, no_wait: bool) -> Result<OpenRequest, UserError> {
         if self.pending && live == Live::Never {
             return Err(
                 UserError::new(ErrorKind::Usage, "`--pending` cannot be used with `--live never`").hint(
@@ -70,9 +86,10 @@ impl OpenedTargets {
                 ),
             );
         }
-        let request = OpenRequest {
+        Ok(OpenRequest {
             selection: self.stacks.selection(),
             recorded: false,
+            introduction: false,
             pending: self.pending,
             shard: self.stacks.shard,
             rev: self.revisions.rev.clone(),
@@ -82,7 +99,15 @@ impl OpenedTargets {
             given: self.infrastructure.given_cluster(),
             no_wait,
             without: self.without.stacks.clone(),
-        };
+        })
+    }
+
+    async fn open_request(
+        &self,
+        run: &RunContext,
+        request: OpenRequest,
+        key: KeyUse,
+    ) -> Result<Session, UserError> {
         match &self.file.path {
             Some(file) => session::open_file(run, file, self.file.stack.as_deref(), &request, key).await,
             None => session::open(run, &request, key).await,

@@ -23,7 +23,7 @@ use konverge_publish::{ArtifactReference, Published};
 use konverge_report::escape::log;
 use konverge_run::{
     OpenRequest, Selection,
-    compiler::{self, Compiler},
+    compiler::{self, Compilers},
 };
 
 #[derive(Debug, clap::Args)]
@@ -269,8 +269,8 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<CompiledStacks, U
             _ => "this shard has no stack",
         });
     }
-    let compiler = Compiler::new(&run, &workspace.config);
-    let results = compiler.specs(&workspace, &stacks).await;
+    let compilers = Compilers::new(&run, &workspace.config);
+    let results = compilers.for_revision(&workspace).specs(&stacks).await;
     run.check_interrupted()?;
     let (mut compiled, mut failures) = (Vec::new(), Vec::new());
     for (stack, result) in stacks.iter().zip(results) {

@@ -24,7 +24,7 @@ use konverge_report::{
     self as report, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style,
 };
 use konverge_run::{
-    KeyUse, Session, adopted_stacks,
+    Session, adopted_stacks,
     cluster_selection::Live,
     plan_documents::{DocumentVisitor, PlannedDocument},
     stack_contexts,
@@ -76,7 +76,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         secrets: key.secrets.clone(),
         ..run
     };
-    let mut session = args.opened.open(&run, live, KeyUse::Look, false).await?;
+    let mut session = args.opened.open_preview(&run, live).await?;
     let adopts = if args.opened.names_stacks() || live == Live::Never {
         BTreeSet::new()
     } else {
@@ -85,6 +85,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let documents = Documents::default();
     let visitor = (args.output == PlanOutput::Plan).then_some(&documents as &dyn DocumentVisitor);
     let mut preview = konverge_run::preview::run(&session.planning, &session.targets, visitor).await?;
+    if session.introduces {
+        preview.count_every_failure();
+    }
     adopted_stacks::refuse_changes(&mut preview, &adopts);
     let config = &session.planning.config;
     let stacks = &mut preview.plan.stacks.iter();
@@ -207,6 +210,7 @@ fn render(
         affected,
         plan,
         power: &[],
+        settings: &session.settings,
         models,
         last_push: None,
         findings: &[],
@@ -218,6 +222,7 @@ fn render(
         mode: Mode {
             merging,
             stops_at_drift: config.policy.drift == DriftPolicy::Stop,
+            introduces: session.introduces,
             ..Mode::default()
         },
         // The limit of a comment, so that it is the comment.
@@ -229,9 +234,11 @@ fn render(
     };
     Ok(match output {
         PlanOutput::Text => {
-            report::terminal::plan(plan, style) + &report::model_changes::terminal(models, style)
+            report::terminal::plan(plan, style)
+                + &report::setting_changes::terminal(&session.settings, style)
+                + &report::model_changes::terminal(models, style)
         }
-        PlanOutput::Json | PlanOutput::Plan => report::json::preview(plan, &[], models),
+        PlanOutput::Json | PlanOutput::Plan => report::json::preview(plan, &[], models, &session.settings),
         PlanOutput::Markdown => report::markdown::comment(&input).body,
         PlanOutput::Html => report::html::report(&input),
     })

@@ -14,7 +14,7 @@ use konverge_base::{
 };
 use konverge_kcl::{LockUpdate, PackageFetcher, PathEntry};
 use konverge_repo::{git::Repository, konfig::path_packages};
-use konverge_run::{OpenRequest, OpenRevision, RunContext, Selection, compiler::Compiler, package_locks};
+use konverge_run::{OpenRequest, OpenRevision, RunContext, Selection, compiler::Compilers, package_locks};
 
 /// Which packages are locked.
 pub struct LockRequest {
@@ -66,8 +66,8 @@ pub async fn run(
     }
     let (mut reports, mut renewed) = (Vec::new(), HashSet::new());
     if !modules.is_empty() {
-        let compiler = Compiler::new(run, &selected.workspace.config);
-        let fetcher = compiler.fetcher().await?;
+        let compilers = Compilers::new(run, &selected.workspace.config);
+        let fetcher = &compilers.for_revision(&selected.workspace).fetcher().await?;
         for (root, (stack, setup)) in &modules {
             run.check_interrupted()?;
             let locked = lock_module(

@@ -23,7 +23,7 @@ use konverge_repo::git::Repository;
 use konverge_run::{
     ComparedRevisions, EarlyCompiler, OpenRevision, RevisionSpec, RunContext, StackSelector,
     code_change::{CodeChange, CodeEditor, EditPlace, EditedFile, EditedLine},
-    compiler::Compiler,
+    compiler::Compilers,
 };
 
 pub use dispatch::{DispatchedEdit, read_dispatch};
@@ -108,11 +108,11 @@ pub async fn prepare(
     let revisions = ComparedRevisions::open(run, repository, at, None)?;
     revisions.keep_head();
     let config = &revisions.head.config;
-    let compiler = match early {
-        Some(early) => early.into_compiler(run, config),
-        None => Arc::new(Compiler::new(run, config)),
+    let compilers = match early {
+        Some(early) => early.into_compilers(run, config),
+        None => Arc::new(Compilers::new(run, config)),
     };
-    let mut editor = CodeEditor::new(run, &revisions, &compiler);
+    let mut editor = CodeEditor::new(run, &revisions, &compilers);
     let mut edited = match request {
         SetRequest::Edits(edits) => apply_edits(run, repository, &revisions.head, &mut editor, edits).await?,
         SetRequest::Keep(drift) => keep(&revisions.head, &mut editor, drift).await?,
@@ -120,7 +120,7 @@ pub async fn prepare(
     let change = editor.finish(&edited.stacks).await?;
     let mut files = change.files.clone();
     if goldens {
-        files.extend(golden_files(run, repository, &compiler, &change).await?);
+        files.extend(golden_files(run, repository, &compilers, &change).await?);
         files.sort_by(|a, b| a.path.cmp(&b.path));
     }
     edited.title.retain(|letter| !letter.is_control());
@@ -223,12 +223,12 @@ async fn keep(
 async fn golden_files(
     run: &RunContext,
     repository: &Repository,
-    compiler: &Compiler,
+    compilers: &Compilers,
     change: &CodeChange,
 ) -> Result<Vec<EditedFile>, UserError> {
     let mut files = Vec::new();
     for stack in &change.stacks {
-        let spec = compiler.spec(&change.revision, stack).await?;
+        let spec = compilers.for_revision(&change.revision).spec(stack).await?;
         let golden = check::updated_golden(run, &change.revision, repository.root(), stack, &spec)?;
         let Some((path, text)) = golden else { continue };
         let before = change.revision.source.read_path(&path);

@@ -18,7 +18,7 @@ use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy::{self as policy, SecretReader};
 use konverge_run::{
     OpenRevision, RunContext, Target,
-    compiler::{self, Compiler},
+    compiler::{self, Compiler, Compilers},
     redact,
 };
 
@@ -69,7 +69,7 @@ impl SpecDifference {
     pub async fn plan(
         &mut self,
         run: &RunContext,
-        compiler: &Compiler,
+        compilers: &Compilers,
         sides: ComparedSides<'_>,
         targets: &[Target],
     ) -> Result<Plan, UserError> {
@@ -77,10 +77,10 @@ impl SpecDifference {
             self.compiled.clear();
         }
         let heads = targets.iter().filter_map(|target| target.head.as_ref());
-        self.compile(compiler, sides.head, heads).await;
+        self.compile(compilers.for_revision(sides.head), heads).await;
         if let Some(base) = sides.base {
             let bases = targets.iter().filter_map(|target| target.base.as_ref());
-            self.compile(compiler, base, bases).await;
+            self.compile(compilers.for_revision(base), bases).await;
         }
         run.check_interrupted()?;
         let plans = targets.iter().map(|target| {
@@ -102,21 +102,16 @@ impl SpecDifference {
     }
 
     /// Compiles those stacks that are not known. A failure is tried again.
-    async fn compile<'s>(
-        &mut self,
-        compiler: &Compiler,
-        revision: &OpenRevision,
-        stacks: impl Iterator<Item = &'s Stack>,
-    ) {
+    async fn compile<'s>(&mut self, compiler: Compiler<'_>, stacks: impl Iterator<Item = &'s Stack>) {
         let wanted = stacks.filter_map(|stack| {
-            let digest = revision.analysis.input_digest(stack).ok()?;
+            let digest = compiler.revision().analysis.input_digest(stack).ok()?;
             let is_known = self.compiled.get(&digest).is_some_and(Result::is_ok);
             (!is_known).then_some((digest, stack))
         });
         let wanted: Vec<_> = wanted.collect();
         let compiles = wanted
             .into_iter()
-            .map(async |(digest, stack)| (digest, compiler.spec(revision, stack).await));
+            .map(async |(digest, stack)| (digest, compiler.spec(stack).await));
         let compiled: Vec<_> = stream::iter(compiles).buffer_unordered(AT_ONCE).collect().await;
         self.compiled.extend(compiled);
     }

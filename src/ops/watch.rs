@@ -19,7 +19,7 @@ use konverge_base::{
 };
 use konverge_repo::{git::Repository, konfig::Changes};
 use konverge_run::{
-    ComparedRevisions, KeyUse, OpenRequest, RevisionSpec, RunContext, Selection, Target, compiler::Compiler,
+    ComparedRevisions, KeyUse, OpenRequest, RevisionSpec, RunContext, Selection, Target, compiler::Compilers,
     preview, redact, session,
 };
 
@@ -41,7 +41,7 @@ struct Opened {
     revisions: ComparedRevisions,
     /// The commit that was checked out.
     head: Option<CommitId>,
-    compiler: Compiler,
+    compilers: Compilers,
     specs: SpecDifference,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Watch<'a> {
         let affected = head.analysis.compare(&before.analysis);
         let is_moved = self.opened.head != checked_out(repository);
         if before.config != head.config || is_moved {
-            // The base depends on both, and so does the compiler.
+            // The base depends on both, and so do the compilers.
             self.opened = Opened::open(run, repository, &self.request).await?;
         }
         Ok((!files.is_empty()).then_some((files, affected)))
@@ -230,7 +230,7 @@ impl Opened {
             None => revisions.keep_head(),
         }
         Ok(Self {
-            compiler: Compiler::new(run, &revisions.head.config),
+            compilers: Compilers::new(run, &revisions.head.config),
             head: checked_out(repository),
             specs: SpecDifference::default(),
             revisions,
@@ -253,7 +253,7 @@ impl Opened {
             head: &self.revisions.head,
             base: self.revisions.base.as_ref(),
         };
-        self.specs.plan(run, &self.compiler, sides, targets).await
+        self.specs.plan(run, &self.compilers, sides, targets).await
     }
 }
 

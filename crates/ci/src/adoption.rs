@@ -14,7 +14,7 @@ use konverge_run::{
     adoption::{Adoption, RecordedStacks},
 };
 pub(super) use konverge_run::{
-    adopted_stacks::{proposed, refuse_changes},
+    adopted_stacks::{end_of_adoption, proposed, refuse_changes, released},
     adoption::left_alone_text,
 };
 use konverge_state::{IndexedStates, Proven};

@@ -254,7 +254,9 @@ async fn apply_pending(
         pending.targets.retain(|target| !left_alone.contains(&target.id));
     }
     let all_pending = pending.targets.clone();
-    let split = GuardedTargets::split(&config, &side, std::mem::take(&mut pending.targets))?;
+    let records = records.with_earlier(&backend, &config, &pending.targets).await;
+    let targets = std::mem::take(&mut pending.targets);
+    let split = GuardedTargets::split(&config, &side, targets, &records)?;
     let guarded: Vec<_> = split.guarded().cloned().collect();
     let ScopedTargets {
         targets,
@@ -405,7 +407,7 @@ async fn open_head(
         )
         .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
     })?;
-    let side = OpenRevision::open_under(
+    let side = OpenRevision::open_with_power_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),

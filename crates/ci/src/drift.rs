@@ -69,7 +69,7 @@ async fn check_and_publish(
         });
     };
     let pages = config.portal.publish.clone();
-    let side = OpenRevision::open_under(
+    let side = OpenRevision::open_with_power_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),

@@ -1,6 +1,6 @@
 //! Opens revisions in a job: commits only, with the permissions of the default branch.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{adoption, job::Job, policy::active_policies, trust::job_trust::Trust, workflow_coverage};
 use konverge_base::{
@@ -11,6 +11,7 @@ use konverge_base::{
         file_source::Source,
         model_change::ModelChange,
         permission_changes::{CODEOWNERS, PowerChange},
+        setting_change::SettingChange,
         stack::Stack,
     },
 };
@@ -18,8 +19,8 @@ use konverge_config::{Apply, Config, FILE_NAME, Sandbox, StackSides};
 use konverge_policy::CodeOwners;
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, SpecSource, StateBackend,
-    Target, cluster_selection::Live, compiler::Compiler, health_rules, model_changes, policy_set_loader,
-    state_backend,
+    Target, cluster_selection::Live, compiler::Compilers, core_lookup, health_rules, model_changes,
+    policy_set_loader, setting_changes, state_backend,
 };
 
 /// Two opened revisions, with the input for planning their difference.
@@ -32,6 +33,8 @@ pub(super) struct OpenedChange {
     pub proposed: Config,
     /// How the proposal changes permissions.
     pub power: Vec<PowerChange>,
+    /// What the configuration of the proposal changes for stacks.
+    pub settings: Vec<SettingChange>,
     /// What it changes in generated models.
     pub models: Vec<ModelChange>,
     /// How much the job trusts it: less than granted if the default branch's configuration is unusable.
@@ -42,12 +45,14 @@ pub(super) struct OpenedChange {
     pub introduces: bool,
     /// The targets that the proposal takes over as they run, although it does not affect them.
     pub adopts: BTreeSet<StackId>,
+    /// True if there are targets that the proposal does not affect by their inputs.
+    pub adds_targets: bool,
 }
 
 impl OpenedChange {
     /// Keeps the stacks of a shard, by their order in the list.
     pub(super) fn select_shard(&mut self, share: Shard) {
-        if self.introduces || !self.adopts.is_empty() {
+        if self.adds_targets {
             share.keep(&mut self.targets);
             let targets = &self.targets;
             let is_target = |stack: &AffectedStack| targets.iter().any(|target| target.id == stack.id);
@@ -117,7 +122,7 @@ impl Job {
         let mut targets = revisions.targets(&affected);
         let introduces = introduces_config(power.as_ref(), &revisions);
         if introduces {
-            targets = with_every_stack(targets, &revisions);
+            targets = revisions.with_every_stack(targets);
         }
         let can_mark = state_backend::can_mark(&self.run, &protected)?;
         let can_mark = can_mark || !grants.store;
@@ -131,15 +136,20 @@ impl Job {
         } else {
             None
         };
-        let adopted = match (&backend, &revisions.base) {
-            (Some(backend), Some(base)) if grants.clusters => {
-                adoption::proposed(&self.run, base, &revisions.head, backend, &targets).await?
-            }
-            _ => Vec::new(),
+        let (adopted, released) = match (&backend, &revisions.base) {
+            (Some(backend), Some(base)) if grants.clusters => (
+                adoption::proposed(&self.run, base, &revisions.head, backend, &targets).await?,
+                adoption::released(base, &revisions.head, backend, &targets).await?,
+            ),
+            _ => (Vec::new(), Vec::new()),
         };
         let adopts = adopted.iter().map(|target| target.id.clone()).collect();
-        if !adopted.is_empty() {
+        let adds_targets = introduces || !adopted.is_empty() || !released.is_empty();
+        let mut settings = setting_changes::find(&proposed, &revisions);
+        settings.extend(adoption::end_of_adoption(&released));
+        if !(adopted.is_empty() && released.is_empty()) {
             targets.extend(adopted);
+            targets.extend(released);
             sort_by_folder(&mut targets);
         }
         let live = match (grants.clusters && can_mark, self.options.live) {
@@ -155,8 +165,8 @@ impl Job {
         };
         let stacks_in_repository = revisions.head.layout.stacks.len();
         let builder = RunBuilder::new(&self.run, config).rule_files(power).live(live);
-        let compiler = compiler(&builder, trust, backend.as_ref(), revisions.base.as_ref())?;
-        let (source, _known) = revisions.into_source(compiler);
+        let compilers = compilers(&builder, trust, backend.as_ref(), revisions.base.as_ref())?;
+        let (source, _known) = revisions.into_source(compilers);
         let builder = match backend {
             Some(backend) => builder.states(backend),
             None => builder,
@@ -170,6 +180,8 @@ impl Job {
             can_mark,
             introduces,
             adopts,
+            adds_targets,
+            settings,
             proposed,
             power: power_changes,
             models,
@@ -210,6 +222,7 @@ impl Job {
             }
         };
         let grants = trust.grants();
+        core_lookup::require_pinned(&proposed, &protected)?;
         let mut config = proposed.with_power_from(&protected);
         if !grants.clusters {
             config = without_power(&config);
@@ -249,8 +262,8 @@ impl Job {
         let builder = RunBuilder::new(&self.run, config)
             .live(self.options.live.unwrap_or(Live::Required))
             .rule_files(self.repository.revision(power)?);
-        let compiler = compiler(&builder, Trust::Merged, Some(&backend), None)?;
-        let source = SpecSource::compiled(compiler, head, None);
+        let compilers = compilers(&builder, Trust::Merged, Some(&backend), None)?;
+        let source = SpecSource::compiled(compilers, head, None);
         builder.states(backend).planner(source).await
     }
 
@@ -272,33 +285,31 @@ impl Job {
     }
 }
 
-/// The compiler of a job. What is compiled from code of others is not cached, because a later run with more trust would
+/// The compilers of a job. What is compiled from code of others is not cached, because a later run with more trust would
 /// read it.
-pub(super) fn compiler(
+pub(super) fn compilers(
     builder: &RunBuilder<'_>,
     trust: Trust,
     backend: Option<&StateBackend>,
     base: Option<&OpenRevision>,
-) -> Result<Compiler, UserError> {
-    let mut compiler = builder.compiler();
+) -> Result<Compilers, UserError> {
+    let mut compilers = builder.compilers();
     if let Some(backend) = backend {
-        compiler = compiler.sharing(backend)?;
+        compilers = compilers.sharing(backend)?;
     }
     let grants = trust.grants();
     if !grants.caches {
-        compiler = compiler.without_writing_caches();
+        compilers = compilers.without_writing_caches();
     }
     if !grants.packages {
-        compiler = compiler.for_untrusted_code(base)?;
+        compilers = compilers.for_untrusted_code(base)?;
     }
-    Ok(compiler)
+    Ok(compilers)
 }
 
-/// Returns true if only the head has a `konverge.yaml`.
+/// Returns true if neither the base nor the default branch has a `konverge.yaml`.
 fn introduces_config(power: &dyn Source, revisions: &ComparedRevisions) -> bool {
-    let has_config = |side: &dyn Source| side.files().contains_key(&RepoPath::root().child(FILE_NAME));
-    let mut earlier = revisions.base.iter().map(|base| base.source.as_ref());
-    has_config(revisions.head.source.as_ref()) && !has_config(power) && !earlier.any(has_config)
+    revisions.introduces_config() && !power.files().contains_key(&RepoPath::root().child(FILE_NAME))
 }
 
 /// How a proposal changes permissions: keys of `konverge.yaml`, files that it names, CODEOWNERS.
@@ -348,26 +359,6 @@ fn difference(proposed: &Config, revisions: &ComparedRevisions) -> Vec<PowerChan
     changes
 }
 
-/// The targets and all other stacks of the head, by folder.
-fn with_every_stack(mut targets: Vec<Target>, revisions: &ComparedRevisions) -> Vec<Target> {
-    let before = |stack: &Stack| {
-        revisions
-            .base
-            .as_ref()?
-            .layout
-            .stack_near(&stack.folder, &stack.id)
-    };
-    let known: HashSet<StackId> = targets.iter().map(|target| target.id.clone()).collect();
-    let others = revisions.head.layout.stacks.iter();
-    let others: Vec<_> = others
-        .filter(|stack| !known.contains(&stack.id))
-        .map(|stack| Target::new(stack, before(stack)))
-        .collect();
-    targets.extend(others);
-    sort_by_folder(&mut targets);
-    targets
-}
-
 fn sort_by_folder(targets: &mut [Target]) {
     targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
 }
@@ -386,5 +377,5 @@ fn without_power(config: &Config) -> Config {
         },
         ..Config::default()
     };
-    config_without.with_layout_of(config)
+    config_without.with_spec_keys_of(config)
 }

@@ -156,10 +156,7 @@ async fn plan_and_record(
     let visitor = sets.map(|sets| sets as &dyn DocumentVisitor);
     let mut preview = preview::run(&opened.planning, &opened.targets, visitor).await?;
     if opened.introduces {
-        // It is asked whether Konverge can be used here: what fails is not told away.
-        for stack in &mut preview.plan.stacks {
-            stack.fails_as_before = false;
-        }
+        preview.count_every_failure();
     }
     adoption::refuse_changes(&mut preview, &opened.adopts);
     let now = match subject.number {

@@ -58,13 +58,15 @@ impl PreviewFeedback<'_> {
         }
         publisher.summary(&summary);
         let models = &self.opened.models;
-        let result = report::json::preview(self.plan, self.findings, models);
+        let result = report::json::preview(self.plan, self.findings, models, &self.opened.settings);
         publisher.plan_outputs(self.plan, report::diff::own_summary, &result);
         publisher.annotate(self.plan, self.findings);
         let style = report::terminal::Style::default();
         JobResult {
             code: u8::from(failed_stacks(self.plan, self.opened) > 0),
-            text: report::terminal::plan(self.plan, style) + &report::model_changes::terminal(models, style),
+            text: report::terminal::plan(self.plan, style)
+                + &report::setting_changes::terminal(&self.opened.settings, style)
+                + &report::model_changes::terminal(models, style),
         }
     }
 
@@ -138,6 +140,7 @@ impl PreviewFeedback<'_> {
             && failed_stacks(self.plan, self.opened) == 0
             && !denied
             && self.opened.power.is_empty()
+            && self.opened.settings.is_empty()
             && self.opened.models.is_empty();
         of_no_stack || (nothing && self.job.options.comment == CommentRule::Changes)
     }
@@ -149,6 +152,7 @@ impl PreviewFeedback<'_> {
             plan: self.plan,
             findings: self.findings,
             power: &self.opened.power,
+            settings: &self.opened.settings,
             models: &self.opened.models,
             last_push: self.last_push,
             contexts: self.contexts,

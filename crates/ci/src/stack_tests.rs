@@ -18,7 +18,7 @@ use crate::{
     job::{CiOptions, CommentRule, Job, JobResult},
     newer_status::newest_status,
     open_job,
-    open_revisions::{EffectiveConfig, PreviewCommits, compiler},
+    open_revisions::{EffectiveConfig, PreviewCommits, compilers},
     preview_events,
     publisher::Publisher,
     trust::{authority::Task, job_trust::Trust},
@@ -43,7 +43,8 @@ use konverge_report::{
     test_check,
 };
 use konverge_run::{
-    ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compiler, redact,
+    ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compilers,
+    redact,
 };
 
 /// A change whose stacks are tested.
@@ -52,8 +53,8 @@ pub struct TestedChange {
     pub revision: Arc<OpenRevision>,
     /// The affected stacks, without removed ones.
     pub stacks: Vec<Stack>,
-    /// Compiles them, as far as the job trusts the change.
-    pub compiler: Compiler,
+    /// Compile them, as far as the job trusts the change.
+    pub compilers: Compilers,
 }
 
 /// Runs stack tests. The package `konverge` implements it.
@@ -209,11 +210,11 @@ async fn open(job: &Job, sides: &PreviewCommits) -> Result<(TestedChange, Config
     let revisions = revisions.with_base(&job.repository, sides.base.clone())?;
     let targets = revisions.targets(&revisions.affected());
     let builder = RunBuilder::new(&job.run, config);
-    let compiler = compiler(&builder, trust, None, revisions.base.as_ref())?;
+    let compilers = compilers(&builder, trust, None, revisions.base.as_ref())?;
     let change = TestedChange {
         stacks: targets.into_iter().filter_map(|target| target.head).collect(),
         revision: Arc::new(revisions.head),
-        compiler,
+        compilers,
     };
     Ok((change, protected, trust))
 }

@@ -28,6 +28,9 @@ mod rollout_waves;
 mod rollouts;
 mod schema;
 mod secrets;
+mod setting_changes;
+#[cfg(test)]
+mod setting_changes_tests;
 mod stack_glob;
 mod state_recipients;
 mod token_address;

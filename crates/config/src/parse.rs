@@ -109,12 +109,12 @@ impl Config {
     }
 
     /// This revision's file, with everything that grants permissions taken from the default branch's file: a
-    /// pull request's edit of those keys is shown, but has no effect.
+    /// pull request's edit of those keys is shown, but has no effect. What its Specs follow from stays its own.
     #[must_use]
     pub fn with_power_from(&self, protected: &Config) -> Config {
         Config {
             version: self.version,
-            ..protected.with_layout_of(self)
+            ..protected.with_spec_keys_of(self)
         }
     }
 
@@ -142,11 +142,14 @@ impl Config {
             .collect()
     }
 
-    /// This configuration with the `exclude`, `include`, `stacks[].identity` and `stacks[].workspace` of another revision:
-    /// the stacks of a revision, their identities and their Specs follow from its own file.
+    /// This configuration with the `exclude`, `include`, `stacks[].identity`, `stacks[].workspace`, `kcl.version` and
+    /// `kcl.settings` of another revision: the stacks of a revision, their identities and their Specs follow from its own
+    /// file.
     #[must_use]
-    pub fn with_layout_of(&self, other: &Config) -> Config {
+    pub fn with_spec_keys_of(&self, other: &Config) -> Config {
         let mut config = self.clone();
+        config.kcl.version.clone_from(&other.kcl.version);
+        config.kcl.settings = other.kcl.settings;
         config.exclude.clone_from(&other.exclude);
         config.include.clone_from(&other.include);
         let identities = other.identities();
@@ -383,6 +386,18 @@ mod tests {
         let effective = change.with_power_from(&protected);
         assert_eq!(effective.state.url.as_deref(), Some("s3://good"));
         assert_eq!(effective.kcl, protected.kcl);
+    }
+
+    #[test]
+    fn each_revision_has_its_own_core_and_reading_of_settings() {
+        let protected = Config::parse("kcl: {version: 0.12.2, sandbox: required, workers: 2}\n").unwrap();
+        let change =
+            Config::parse("kcl: {version: 0.13.2, settings: v0.9.1, sandbox: best-effort}\n").unwrap();
+        let effective = change.with_power_from(&protected);
+        assert_eq!(effective.kcl.core(), "0.13.2");
+        assert_eq!(effective.kcl.settings, change.kcl.settings);
+        assert_eq!(effective.kcl.sandbox, protected.kcl.sandbox);
+        assert_eq!(effective.kcl.workers, Some(2));
     }
 
     #[test]

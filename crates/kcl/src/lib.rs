@@ -45,7 +45,7 @@ pub use self::{
     literal::literal,
     packages::{
         Bounds, KnownPackages, LockUpdate, PackageFetcher, PackageTrust, PathEntry, ResolvedPackage,
-        UnlockedPackage, clear_packages, packages_use, platform,
+        UnlockedPackage, UnlockedPackages, VerifiedPackages, clear_packages, packages_use, platform,
     },
     pool::Pool,
     toolchain::{Toolchain, data_folder},

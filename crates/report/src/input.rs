@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use konverge_base::model::{
     CommitId, StackId, affected::Affected, comment_marker::CommentMarker, model_change::ModelChange,
     permission_changes::PowerChange, plan::Plan, policy_finding::PolicyFinding,
-    review_difference::ReviewDifference,
+    review_difference::ReviewDifference, setting_change::SettingChange,
 };
 
 /// The run that a report describes.
@@ -69,6 +69,8 @@ pub struct CommentInput<'a> {
     pub last_push: Option<&'a ReviewDifference>,
     /// How merging would change the settings that grant permissions.
     pub power: &'a [PowerChange],
+    /// The keys of the configuration that mean something else for stacks.
+    pub settings: &'a [SettingChange],
     /// What differs in generated models.
     pub models: &'a [ModelChange],
     /// Where each stack runs, and who is asked about it.

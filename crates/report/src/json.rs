@@ -5,7 +5,9 @@ use serde::Serialize;
 use super::escape;
 use konverge_base::{
     error::{ErrorDocument, UserError},
-    model::{model_change::ModelChange, plan::Plan, policy_finding::PolicyFinding},
+    model::{
+        model_change::ModelChange, plan::Plan, policy_finding::PolicyFinding, setting_change::SettingChange,
+    },
 };
 
 /// A document of the model (plan, affected, apply report) with a newline, without workflow commands and
@@ -28,7 +30,12 @@ pub fn with_findings<T: Serialize>(result: &T, findings: &[PolicyFinding]) -> St
 }
 
 /// A plan, with the findings of the policies and the changes of generated models at the end, if there are any.
-pub fn preview(plan: &Plan, findings: &[PolicyFinding], models: &[ModelChange]) -> String {
+pub fn preview(
+    plan: &Plan,
+    findings: &[PolicyFinding],
+    models: &[ModelChange],
+    settings: &[SettingChange],
+) -> String {
     #[derive(Serialize)]
     struct Preview<'a> {
         #[serde(flatten)]
@@ -37,11 +44,14 @@ pub fn preview(plan: &Plan, findings: &[PolicyFinding], models: &[ModelChange]) 
         findings: &'a [PolicyFinding],
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         models: &'a [ModelChange],
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        settings: &'a [SettingChange],
     }
     document(&Preview {
         plan,
         findings,
         models,
+        settings,
     })
 }
 

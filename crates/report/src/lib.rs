@@ -26,6 +26,7 @@ pub mod mermaid;
 pub mod model_changes;
 pub mod outcome;
 pub mod progress;
+pub mod setting_changes;
 pub mod stack_tests;
 pub mod status;
 mod sums;

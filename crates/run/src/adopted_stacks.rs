@@ -10,8 +10,9 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        StackId,
+        RepoPath, StackId,
         plan::StackPlan,
+        setting_change::SettingChange,
         takeover::{Takeover, TakeoverCounts},
     },
 };
@@ -39,8 +40,11 @@ pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, Us
         return Ok(BTreeSet::new());
     }
     let added = proposed(&planning.run, base, head, backend, &session.targets).await?;
+    let released = released(base, head, backend, &session.targets).await?;
     let names = added.iter().map(|target| target.id.clone()).collect();
+    session.settings.extend(end_of_adoption(&released));
     session.targets.extend(added);
+    session.targets.extend(released);
     session.targets.sort_by(|a, b| a.folder.cmp(&b.folder));
     Ok(names)
 }
@@ -76,6 +80,47 @@ pub async fn proposed(
         }
     }
     Ok(targets)
+}
+
+/// The stacks that a change no longer leaves alone: it deletes `konverge.adopt.yaml`, nothing is recorded of them, and it
+/// does not affect them otherwise. After the merge they are applied for the first time.
+///
+/// # Errors
+/// Errors of the store.
+pub async fn released(
+    base: &OpenRevision,
+    head: &OpenRevision,
+    backend: &StateBackend,
+    affected: &[Target],
+) -> Result<Vec<Target>, UserError> {
+    let has_file = |side: &OpenRevision| {
+        side.source
+            .files()
+            .contains_key(&RepoPath::root().child(FILE_NAME))
+    };
+    if !has_file(base) || has_file(head) {
+        return Ok(Vec::new());
+    }
+    let known = backend.states.known().await?;
+    let recorded = RecordedStacks::find(backend, &head.layout, known).await?;
+    let stacks = head.layout.stacks.iter();
+    let left = stacks
+        .filter(|stack| !recorded.has(&stack.id) && !affected.iter().any(|target| target.id == stack.id));
+    Ok(left
+        .map(|stack| Target::new(stack, base.layout.stack(&stack.id)))
+        .collect())
+}
+
+/// What the end of the adoption does to these stacks.
+pub fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
+    let mut stacks: Vec<_> = released.iter().map(|target| target.id.clone()).collect();
+    stacks.sort();
+    (!stacks.is_empty()).then(|| SettingChange {
+        key: FILE_NAME.to_owned(),
+        effect: "it was left alone while the repository is taken over, and the merge applies it for the first time"
+            .to_owned(),
+        stacks,
+    })
 }
 
 /// Sets an error on stacks that cannot be taken over as they are, and takes them out of what is recorded as reviewed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     AnalysisCache, OpenRevision, RevisionSpec, RunContext,
-    compiler::{Compiler, join_failures},
+    compiler::{Compilers, join_failures},
 };
 use konverge_base::{
     error::UserError,
@@ -194,9 +194,7 @@ async fn compare_specs(
     head: &OpenRevision,
     affected: &mut Affected,
 ) -> Result<(), UserError> {
-    let compiler = Compiler::new(run, &head.config);
-    let older =
-        (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config).for_past_revision());
+    let compilers = Compilers::new(run, &head.config);
     let modified: Vec<_> = affected
         .stacks
         .iter()
@@ -219,8 +217,8 @@ async fn compare_specs(
         .iter()
         .map(|(_, old, new)| (old.clone(), new.clone()))
         .unzip();
-    let news = compiler.specs(head, &news).await;
-    let olds = older.as_ref().unwrap_or(&compiler).specs(base, &olds).await;
+    let news = compilers.for_revision(head).specs(&news).await;
+    let olds = compilers.for_revision(base).specs(&olds).await;
     run.check_interrupted()?;
     let mut failures = Vec::new();
     for (((at, old, new), was), is) in pairs.iter().zip(olds).zip(news) {

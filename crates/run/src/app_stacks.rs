@@ -23,7 +23,7 @@ use konverge_base::{
         workspace_name::is_workspace_name,
     },
 };
-use konverge_config::Config;
+use konverge_config::{Config, ModuleConfig};
 use konverge_kcl::{CompileRequest, Compiled, Pool};
 use konverge_kusion::{
     self as kusion, AppConfigurations, AppStack, ExtensionFile, KusionError, Platform, Workspace,
@@ -41,6 +41,8 @@ const DEFAULT: &str = "default";
 pub struct AppStacks {
     stacks: BTreeMap<RepoPath, Result<AppInputs, UserError>>,
     order: SettingsOrder,
+    /// `modules` of konverge.yaml.
+    modules: BTreeMap<String, ModuleConfig>,
     /// By the folder of a fetched package: whether it may define an AppConfiguration.
     packages: Mutex<HashMap<PathBuf, bool>>,
 }
@@ -106,6 +108,7 @@ impl AppStacks {
         Self {
             stacks: stacks.collect(),
             order,
+            modules: config.modules.clone(),
             packages: Mutex::default(),
         }
     }
@@ -188,6 +191,7 @@ impl AppStacks {
             binaries: &inputs.binaries,
             request,
             source,
+            settings: &self.modules,
         };
         let (answers, said) = modules.answer(&calls, &context).await?;
         let generated = kusion::generate(&apps, &app_stack, &answers)?;

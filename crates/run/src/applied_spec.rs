@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, Target, affected::credentials,
-    apply::stopped_outcome, compiler::Compiler, redact, target::RecordedSpec,
+    apply::stopped_outcome, redact, target::RecordedSpec,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -59,16 +59,7 @@ struct PastRevisions {
     repository: Repository,
     known: AnalysisCache,
     /// By commit and core.
-    revisions: HashMap<(CommitId, String), Result<Arc<PastRevision>, UserError>>,
-    /// Of cores besides the head's.
-    compilers: HashMap<String, Arc<Compiler>>,
-}
-
-/// A commit as a core reads it.
-struct PastRevision {
-    revision: OpenRevision,
-    /// `None`: the compiler of the head.
-    compiler: Option<Arc<Compiler>>,
+    revisions: HashMap<(CommitId, String), Result<Arc<OpenRevision>, UserError>>,
 }
 
 impl<'a> AppliedSpec<'a> {
@@ -120,7 +111,7 @@ impl<'a> AppliedSpec<'a> {
             return Ok(head.clone());
         }
         let commit = state.commit.as_ref().ok_or_else(|| without_commit(stack))?;
-        let today = self.planning.config.kcl.core();
+        let today = self.planning.core().unwrap_or_default();
         let recorded = state.core.as_deref().filter(|core| *core != today);
         let mut failure = without_commit(stack);
         for core in std::iter::once(today).chain(recorded) {
@@ -152,21 +143,20 @@ impl<'a> AppliedSpec<'a> {
         commit: &CommitId,
         core: &str,
     ) -> Result<Spec, UserError> {
-        let SpecSource::Compiled { compiler, .. } = &self.planning.wanted else {
+        let SpecSource::Compiled { compilers, .. } = &self.planning.wanted else {
             return Err(without_commit(stack));
         };
         let past = self.revision(commit, core).await?;
-        let layout = &past.revision.layout;
+        let layout = &past.layout;
         // It may have had another identity then.
         let there = layout
             .stack(stack)
             .or_else(|| layout.stack_in_folder(&state.folder))
             .ok_or_else(|| another_spec(stack, commit))?;
-        let compiler = past.compiler.as_deref().unwrap_or(compiler);
-        compiler.spec(&past.revision, there).await
+        compilers.for_revision(&past).spec(there).await
     }
 
-    async fn revision(&self, commit: &CommitId, core: &str) -> Result<Arc<PastRevision>, UserError> {
+    async fn revision(&self, commit: &CommitId, core: &str) -> Result<Arc<OpenRevision>, UserError> {
         let mut opened = self.opened.lock().await;
         let opened = match &mut *opened {
             Some(opened) => opened,
@@ -176,7 +166,6 @@ impl<'a> AppliedSpec<'a> {
                     known: AnalysisCache::open(&self.planning.run, &repository),
                     repository,
                     revisions: HashMap::new(),
-                    compilers: HashMap::new(),
                 })
             }
         };
@@ -193,10 +182,10 @@ impl<'a> AppliedSpec<'a> {
     /// commit, because they determine what it compiles to.
     async fn open(
         &self,
-        opened: &mut PastRevisions,
+        opened: &PastRevisions,
         commit: &CommitId,
         core: &str,
-    ) -> Result<PastRevision, UserError> {
+    ) -> Result<OpenRevision, UserError> {
         let repository = &opened.repository;
         let credentials = credentials(&self.planning.run);
         let ensured = repository.ensure(commit, credentials.as_ref()).await;
@@ -205,14 +194,9 @@ impl<'a> AppliedSpec<'a> {
         if let Ok(then) = Config::load(repository.revision(commit)?.as_ref()) {
             config.kcl.settings = then.kcl.settings;
         }
-        let is_past = core != config.kcl.core();
         config.kcl.version = Some(core.to_owned());
         let at = RevisionSpec::Commit(commit.clone());
-        let revision = OpenRevision::open_knowing(&opened.known, repository, &at, Some(&config))?;
-        let past = || Arc::new(Compiler::new(&self.planning.run, &config).for_past_revision());
-        let compilers = &mut opened.compilers;
-        let compiler = is_past.then(|| Arc::clone(compilers.entry(core.to_owned()).or_insert_with(past)));
-        Ok(PastRevision { revision, compiler })
+        OpenRevision::open_knowing(&opened.known, repository, &at, Some(&config))
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{ComparedRevisions, OpenRevision, RunContext, compiler::Compiler, redact};
+use crate::{ComparedRevisions, OpenRevision, RunContext, compiler::Compilers, redact};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -91,7 +91,7 @@ pub struct CodeChange {
 pub struct CodeEditor<'a> {
     run: &'a RunContext,
     revisions: &'a ComparedRevisions,
-    compiler: &'a Compiler,
+    compilers: &'a Compilers,
     /// The contents that were edited so far.
     contents: BTreeMap<RepoPath, Arc<[u8]>>,
     /// Those of them that were edited for one stack, and not for all that share the base.
@@ -102,11 +102,11 @@ pub struct CodeEditor<'a> {
 
 impl<'a> CodeEditor<'a> {
     /// An editor of the head of these revisions.
-    pub fn new(run: &'a RunContext, revisions: &'a ComparedRevisions, compiler: &'a Compiler) -> Self {
+    pub fn new(run: &'a RunContext, revisions: &'a ComparedRevisions, compilers: &'a Compilers) -> Self {
         Self {
             run,
             revisions,
-            compiler,
+            compilers,
             contents: BTreeMap::new(),
             own: BTreeSet::new(),
             opened: None,
@@ -153,11 +153,12 @@ impl<'a> CodeEditor<'a> {
     async fn spec(&mut self, stack: &StackId) -> Result<Spec, UserError> {
         if self.contents.is_empty() {
             let head = &self.revisions.head;
-            return self.compiler.spec(head, &find_stack(head, stack)?).await;
+            let compiler = self.compilers.for_revision(head);
+            return compiler.spec(&find_stack(head, stack)?).await;
         }
         let revision = self.revision()?;
         let stack = find_stack(&revision, stack)?;
-        self.compiler.spec(&revision, &stack).await
+        self.compilers.for_revision(&revision).spec(&stack).await
     }
 
     /// Compiles what the edits affect. The Specs of stacks that are not in `named` may differ by edits of the base alone.
@@ -185,8 +186,8 @@ impl<'a> CodeEditor<'a> {
             before.push(find_stack(head, &id)?);
             after.push(find_stack(&revision, &id)?);
         }
-        let olds = self.compiler.specs(head, &before).await;
-        let news = self.compiler.specs(&revision, &after).await;
+        let olds = self.compilers.for_revision(head).specs(&before).await;
+        let news = self.compilers.for_revision(&revision).specs(&after).await;
         self.run.check_interrupted()?;
         let mut base = self.base_edits();
         let (mut plans, mut stacks, mut others) = (Vec::new(), Vec::new(), Vec::new());

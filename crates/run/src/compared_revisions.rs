@@ -1,18 +1,21 @@
 //! [`ComparedRevisions`]: the head of a run and the base that it is compared with, opened with one cache.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
-use crate::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, SpecSource, Target, compiler::Compiler};
+use crate::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, SpecSource, Target, compiler::Compilers};
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, RepoPath,
+        CommitId, RepoPath, StackId,
         affected::{Affected, AffectedStack, InputChange},
         file_source::WrittenPaths,
         stack::Stack,
     },
 };
-use konverge_config::Config;
+use konverge_config::{Config, FILE_NAME};
 use konverge_repo::git::{EditedSource, Repository};
 
 /// A head, and its base if there is one.
@@ -47,8 +50,8 @@ impl ComparedRevisions {
         })
     }
 
-    /// Opens the base with the configuration of the head. Its stacks and their identities come from its own
-    /// configuration.
+    /// Opens the base with the configuration of the head. Its stacks, their identities and what its Specs follow from come
+    /// from its own configuration.
     ///
     /// # Errors
     /// The commit cannot be read.
@@ -56,7 +59,7 @@ impl ComparedRevisions {
         let at = RevisionSpec::Commit(commit);
         // The change fixes an invalid base configuration.
         let config = match self.known.config_at(repository, &at)? {
-            Ok(own) => self.head.config.with_layout_of(&own),
+            Ok(own) => self.head.config.with_spec_keys_of(&own),
             Err(_) => self.head.config.clone(),
         };
         let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
@@ -126,6 +129,25 @@ impl ComparedRevisions {
         affected.stacks.iter().filter_map(target).collect()
     }
 
+    /// Returns true if only the head has a `konverge.yaml`. Without a base nobody knows.
+    pub fn introduces_config(&self) -> bool {
+        let has_config = |side: &OpenRevision| {
+            let file = RepoPath::root().child(FILE_NAME);
+            side.source.files().contains_key(&file)
+        };
+        has_config(&self.head) && self.base.as_ref().is_some_and(|base| !has_config(base))
+    }
+
+    /// The targets and all other stacks of the head, by folder.
+    pub fn with_every_stack(&self, mut targets: Vec<Target>) -> Vec<Target> {
+        let known: HashSet<StackId> = targets.iter().map(|target| target.id.clone()).collect();
+        let others = self.head.layout.stacks.iter();
+        let others = others.filter(|stack| !known.contains(&stack.id));
+        targets.extend(others.map(|stack| self.target(stack)));
+        targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
+        targets
+    }
+
     /// A stack of the head, with the one at the base that it continues.
     pub fn target(&self, stack: &Stack) -> Target {
         let base = self.base.as_ref();
@@ -134,7 +156,7 @@ impl ComparedRevisions {
     }
 
     /// The Specs of both, and the cache: it is written in the background, at the latest when it is dropped.
-    pub fn into_source(self, compiler: Compiler) -> (SpecSource, AnalysisCache) {
-        (SpecSource::compiled(compiler, self.head, self.base), self.known)
+    pub fn into_source(self, compilers: Compilers) -> (SpecSource, AnalysisCache) {
+        (SpecSource::compiled(compilers, self.head, self.base), self.known)
     }
 }

@@ -1,8 +1,11 @@
 //! Compiles stacks to Specs: from the cache if possible, otherwise with the workers. Appends the CRDs of the
 //! project.
+//!
+//! A run has [`Compilers`]: what its compilations share. A [`Compiler`] belongs to one revision, which alone decides the
+//! core and the key of the cache.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -25,6 +28,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         Digest, RepoPath, StackId,
+        digest::DigestBuilder,
         event::Step,
         file_source::{BlobId, FileKind, Source},
         spec::{Sharing, Spec},
@@ -36,35 +40,46 @@ use konverge_config::{Config, Sandbox};
 use konverge_engine::spec::{self, SpecError};
 use konverge_kcl::{
     Bounds, Cache, CacheAccess, CompileRequest, Compiled, KclError, KnownPackages, PackageFetcher,
-    PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache,
+    PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, UnlockedPackages,
+    VerifiedPackages,
 };
 use konverge_repo::affected::Analysis;
 use konverge_report::errors;
 
-/// Compiles stacks. The workers start with the first stack that needs them; dropping the compiler ends them.
-pub struct Compiler {
+/// What the compilations of a run share. The workers of a core start with the first stack that needs them; dropping this
+/// ends them.
+pub struct Compilers {
     run: RunContext,
+    /// The sandbox and the limits. The core comes from each revision.
     config: Config,
     /// The cache folder of this machine, if it can be trusted.
     caches: Option<PathBuf>,
     executable: Option<PathBuf>,
-    /// True for the configuration of an earlier revision, which may need another version of the core.
-    earlier: bool,
+    /// True if the core of the configuration may differ from the one in `KONVERGE_KCL`, too.
+    past: bool,
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
     asker: PackageTrust,
     /// Whose modules are run.
     module_trust: ModuleTrust,
-    started: OnceCell<StartedPool>,
+    /// The workers, by the version of their core.
+    cores: Mutex<HashMap<String, Arc<OnceCell<Arc<StartedCore>>>>>,
+    packages: OnceCell<PackageFolder>,
     compiled: AtomicUsize,
     cached: AtomicUsize,
     /// One permit per worker: what holds one is compiled immediately.
     turns: Semaphore,
-    /// The input digests requested so far: a Spec that is requested again is not counted again, and its
-    /// warnings are not repeated.
+    /// The keys requested so far: a Spec that is requested again is not counted again, and its warnings are not repeated.
     seen: Mutex<HashSet<Digest>>,
     /// What was said about packages that nothing pins.
     unlocked: Mutex<HashSet<String>>,
+}
+
+/// Compiles the stacks of one revision.
+#[derive(Clone, Copy)]
+pub struct Compiler<'a> {
+    all: &'a Compilers,
+    revision: &'a OpenRevision,
 }
 
 /// The sources of the Specs so far.
@@ -79,22 +94,29 @@ pub struct CompileCounts {
 /// The maximum number of lines that are shown of a stack's output.
 const MOST_SAID: usize = 100;
 
-/// The parts that exist once something must be compiled.
-struct StartedPool {
+/// The parts of a core that exist once something must be compiled with it.
+struct StartedCore {
     pool: Pool,
     /// Workers that validate data; they start with the first data file.
     validators: OnceCell<Pool>,
     packages: PackageFetcher,
     modules: ModuleRunner,
-    /// Deleted together with the workers that read it.
+}
+
+/// The packages that the workers of every core read.
+struct PackageFolder {
+    path: PathBuf,
+    verified: VerifiedPackages,
+    unlocked: UnlockedPackages,
+    /// Deleted with the run.
     _passing: Option<TempDir>,
 }
 
 /// Files with their contents.
 pub type FileContents = Vec<(RepoPath, Arc<[u8]>)>;
 
-impl Compiler {
-    /// A compiler with the effective configuration: its core, its sandbox, its limits.
+impl Compilers {
+    /// Compilers with the sandbox and the limits of the effective configuration.
     pub fn new(run: &RunContext, config: &Config) -> Self {
         Self {
             turns: Semaphore::new(workers(config)),
@@ -104,12 +126,13 @@ impl Compiler {
             run: run.clone(),
             config: config.clone(),
             executable: None,
-            earlier: false,
+            past: false,
             shared: None,
             access: CacheAccess::ReadWrite,
             asker: PackageTrust::Own,
             module_trust: ModuleTrust::Own,
-            started: OnceCell::new(),
+            cores: Mutex::default(),
+            packages: OnceCell::new(),
             compiled: AtomicUsize::new(0),
             cached: AtomicUsize::new(0),
         }
@@ -123,12 +146,24 @@ impl Compiler {
         }
     }
 
-    /// For an earlier revision with the configuration of that time: its core may differ from the one in
-    /// `KONVERGE_KCL`.
+    /// For the configuration of an earlier revision: its core may differ from the one in `KONVERGE_KCL`.
     #[must_use]
     pub fn for_past_revision(mut self) -> Self {
-        self.earlier = true;
+        self.past = true;
         self
+    }
+
+    /// The compiler of a revision.
+    pub fn for_revision<'a>(&'a self, revision: &'a OpenRevision) -> Compiler<'a> {
+        Compiler { all: self, revision }
+    }
+
+    /// The workers of a core, for its other tools.
+    ///
+    /// # Errors
+    /// The core is not available, or its workers do not start.
+    pub async fn pool(&self, version: &str) -> Result<Pool, UserError> {
+        Ok(self.core(version).await?.pool.clone())
     }
 
     /// Sets another `konverge` binary for the workers.
@@ -180,47 +215,6 @@ impl Compiler {
         Ok(self)
     }
 
-    /// Compiles one stack.
-    ///
-    /// # Errors
-    /// The definition of the stack is invalid, KCL rejects it, or its output is not a Spec.
-    pub async fn spec(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
-        let compiled = self.unless_interrupted(self.compile(workspace, stack)).await?;
-        compiled.map_err(|failure| failure.context(format!("stack {}", stack.id)))
-    }
-
-    /// Compiles several stacks, as many at once as there are workers; returns them in the given order.
-    pub async fn specs(&self, workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Result<Spec, UserError>> {
-        let counter = StepCounter::start(&self.run, Step::Compile, stacks.len());
-        let one = async |stack| {
-            let spec = self.spec(workspace, stack).await;
-            counter.advance();
-            spec
-        };
-        let specs: Vec<_> = stacks.iter().map(one).collect();
-        stream::iter(specs)
-            .buffered(workers(&self.config) * 2)
-            .collect()
-            .await
-    }
-
-    /// As [`Compiler::spec`], without the CRDs of the project: the output of KCL, as in golden files.
-    ///
-    /// # Errors
-    /// As [`Compiler::spec`].
-    pub async fn compile_for_print(
-        &self,
-        workspace: &OpenRevision,
-        stack: &Stack,
-    ) -> Result<Spec, UserError> {
-        let compiled = self
-            .unless_interrupted(self.compile_cached(workspace, stack))
-            .await?;
-        compiled
-            .and_then(|compiled| spec_of(workspace, stack, &compiled))
-            .map_err(|failure| failure.context(format!("stack {}", stack.id)))
-    }
-
     /// Abandons a compilation as soon as the run is asked to stop; its worker ends with it.
     async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, UserError> {
         let interrupted = || self.run.check_interrupted().expect_err("asked only when it was");
@@ -229,120 +223,6 @@ impl Compiler {
             () = self.run.cancel.cancelled() => Err(interrupted()),
             done = work => Ok(done),
         }
-    }
-
-    async fn compile(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
-        let compiled = self.compile_cached(workspace, stack).await?;
-        let mut spec = spec_of(workspace, stack, &compiled)?;
-        self.run.secrets.learn_names(&spec.resources);
-        spec::append_crds(&mut spec, &crds(workspace, &stack.project_folder)?)?;
-        Ok(spec)
-    }
-
-    async fn compile_cached(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Compiled, UserError> {
-        setup_of(stack)?;
-        let cache = self.cache();
-        let key = workspace.analysis.input_digest(stack)?;
-        let first = self
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key);
-        let compiled = match cache.get(&key).await {
-            Some(kept) => {
-                self.cached.fetch_add(usize::from(first), Ordering::Relaxed);
-                kept.map_err(KclError::Code)?
-            }
-            None => {
-                let started = self.start_pool().await?;
-                let request = self.request(workspace, &workspace.analysis, stack).await?;
-                let turn = self.turns.acquire().await.expect("it is never closed");
-                let (pool, modules) = (&started.pool, &started.modules);
-                let source = workspace.source.as_ref();
-                let result = workspace
-                    .apps
-                    .compile(pool, &request, stack, source, modules)
-                    .await;
-                drop(turn);
-                self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
-                // The input digest says nothing about the content of a package that nothing pins.
-                if request.unlocked.is_empty() {
-                    store(&cache, &key, &request, &result).await;
-                }
-                result?
-            }
-        };
-        if first && !compiled.warnings.is_empty() {
-            self.print_output(stack, &compiled);
-        }
-        Ok(compiled)
-    }
-
-    /// The closure of a program with contents, and its packages. `analysis` knows the program, which may be no stack of
-    /// the revision.
-    pub async fn request(
-        &self,
-        workspace: &OpenRevision,
-        analysis: &Analysis,
-        stack: &Stack,
-    ) -> Result<CompileRequest, UserError> {
-        let packages = self.packages(workspace, stack).await?;
-        let unlocked = packages.iter().filter(|package| package.unlocked.is_some());
-        let unlocked = unlocked.map(|package| package.name.clone()).collect();
-        let packages = packages.into_iter().map(|package| (package.name, package.folder));
-        let closure = analysis.closure(stack)?;
-        let mut request = CompileRequest {
-            label: stack.id.to_string(),
-            setup: setup_of(stack)?,
-            folders: closure.folders,
-            packages: packages.collect(),
-            unlocked,
-            ..CompileRequest::default()
-        };
-        for file in closure.files {
-            let content = read(workspace.source.as_ref(), file.blob)?;
-            if file.kind == FileKind::Symlink {
-                let target = String::from_utf8_lossy(&content).into_owned();
-                request.links.push((file.path, target));
-            } else {
-                request.files.push((file.path, content));
-            }
-        }
-        Ok(request)
-    }
-
-    /// The packages of a stack. Says once what was found for those that nothing pins.
-    async fn packages(
-        &self,
-        workspace: &OpenRevision,
-        stack: &Stack,
-    ) -> Result<Vec<ResolvedPackage>, UserError> {
-        let setup = setup_of(stack)?;
-        let lock = package_locks::read(workspace, &setup)?;
-        let fetcher = self.fetcher().await?;
-        let found = fetcher.resolve(&setup.remote_packages, &lock).await;
-        let found = found.map_err(|error| package_locks::explain(&self.run, &setup, error))?;
-        for package in &found {
-            let Some(unlocked) = &package.unlocked else {
-                continue;
-            };
-            let what = format!("the package `{}` is not locked: {unlocked}", package.name);
-            let mut said = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
-            let hints = if said.is_empty() {
-                package_locks::hints(&self.run, &setup)
-            } else {
-                String::new()
-            };
-            if said.insert(what.clone()) {
-                self.run.notes.note(&format!("warning: {what}{hints}"));
-            }
-        }
-        Ok(found)
-    }
-
-    /// What fetches packages.
-    pub async fn fetcher(&self) -> Result<&PackageFetcher, UserError> {
-        Ok(&self.start_pool().await?.packages)
     }
 
     /// Prints the output of the KCL program, masked. The Spec was not examined yet, so its secrets are
@@ -379,20 +259,12 @@ impl Compiler {
         Cache::new(folder, self.shared.clone(), self.access)
     }
 
-    /// The workers, for the core's other tools.
-    pub async fn pool(&self) -> Result<&Pool, UserError> {
-        Ok(&self.start_pool().await?.pool)
-    }
-
-    /// The workers that validate data. They may make temporary files, so nothing is compiled with them.
-    pub async fn validators(&self) -> Result<&Pool, UserError> {
-        let started = self.start_pool().await?;
-        let start = || started.pool.start_with_temporary_files();
-        Ok(started.validators.get_or_try_init(start).await?)
-    }
-
-    async fn start_pool(&self) -> Result<&StartedPool, UserError> {
-        self.started.get_or_try_init(|| self.start()).await
+    async fn core(&self, version: &str) -> Result<Arc<StartedCore>, UserError> {
+        let core = {
+            let mut cores = self.cores.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(cores.entry(version.to_owned()).or_default())
+        };
+        Ok(Arc::clone(core.get_or_try_init(|| self.start(version)).await?))
     }
 
     fn say_where_nothing_is_kept(&self) {
@@ -404,34 +276,37 @@ impl Compiler {
         }
     }
 
-    async fn start(&self) -> Result<StartedPool, UserError> {
+    async fn start(&self, version: &str) -> Result<Arc<StartedCore>, UserError> {
         let kcl = &self.config.kcl;
-        let checkout = self.run.checkout();
-        let core = core_lookup::find(&self.run, &self.config, self.earlier).await?;
+        // A job previews the core of a change on a runner whose `KONVERGE_KCL` may still name the earlier one.
+        let past = self.past || version != kcl.core() || self.run.in_ci();
+        let core = core_lookup::find(&self.run, version, kcl.install, past).await?;
         let internal = |error: std::io::Error| UserError::new(ErrorKind::Internal, error.to_string());
         let executable = match &self.executable {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(internal)?,
         };
-        self.say_where_nothing_is_kept();
-        let (folder, passing) = self.package_folder()?;
+        let folder = self
+            .packages
+            .get_or_try_init(async || self.package_folder())
+            .await?;
         let packages = PackageFetcher {
-            folder: folder.clone(),
+            folder: folder.path.clone(),
             offline: self.run.var("KONVERGE_OFFLINE").is_some(),
             core: core.clone(),
             executable: executable.clone(),
             sandbox: sandbox_mode(kcl.sandbox),
             bounds: Bounds::default(),
             environment: self.run.env.clone(),
-            whole: Arc::default(),
-            unlocked: Arc::default(),
+            whole: Arc::clone(&folder.verified),
+            unlocked: Arc::clone(&folder.unlocked),
             asker: self.asker.clone(),
-            checkout,
+            checkout: self.run.checkout(),
         };
         let (sandbox, trust) = (sandbox_mode(kcl.sandbox), self.module_trust.clone());
-        let modules = ModuleRunner::new(&self.run, &self.config, executable.clone(), sandbox, trust)?;
+        let modules = ModuleRunner::new(&self.run, executable.clone(), sandbox, trust)?;
         let mut options = PoolOptions::new(core, executable);
-        options.packages = Some(folder);
+        options.packages = Some(folder.path.clone());
         options.workers = workers(&self.config);
         options.sandbox = sandbox_mode(kcl.sandbox);
         if let Some(limit) = kcl.memory_mib {
@@ -444,24 +319,30 @@ impl Compiler {
         if let Some(warning) = pool.warning() {
             self.run.notes.note(&format!("warning: {warning}"));
         }
-        Ok(StartedPool {
+        Ok(Arc::new(StartedCore {
             pool,
             validators: OnceCell::new(),
             packages,
             modules,
-            _passing: passing,
-        })
+        }))
     }
 
     /// The package folder that workers read. It exists for this run only if the job has no writable home, or
     /// for code from outside, which must not read what others fetched with their credentials.
-    fn package_folder(&self) -> Result<(PathBuf, Option<TempDir>), UserError> {
+    fn package_folder(&self) -> Result<PackageFolder, UserError> {
+        self.say_where_nothing_is_kept();
+        let found = |path, passing| PackageFolder {
+            path,
+            verified: VerifiedPackages::default(),
+            unlocked: UnlockedPackages::default(),
+            _passing: passing,
+        };
         let kept = match self.asker {
             PackageTrust::Own => self.caches.as_ref().map(|caches| caches.join("packages")),
             PackageTrust::Outside(_) => None,
         };
         if let Some(kept) = kept.filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
-            return Ok((kept, None));
+            return Ok(found(kept, None));
         }
         let passing = tempfile::tempdir().map_err(|error| {
             UserError::new(
@@ -470,7 +351,185 @@ impl Compiler {
             )
             .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
         })?;
-        Ok((passing.path().to_owned(), Some(passing)))
+        Ok(found(passing.path().to_owned(), Some(passing)))
+    }
+}
+
+impl<'a> Compiler<'a> {
+    /// The revision whose stacks are compiled.
+    pub fn revision(self) -> &'a OpenRevision {
+        self.revision
+    }
+
+    /// Compiles one stack.
+    ///
+    /// # Errors
+    /// The definition of the stack is invalid, KCL rejects it, or its output is not a Spec.
+    pub async fn spec(self, stack: &Stack) -> Result<Spec, UserError> {
+        let compiled = self.all.unless_interrupted(self.compile(stack)).await?;
+        compiled.map_err(|failure| failure.context(format!("stack {}", stack.id)))
+    }
+
+    /// Compiles several stacks, as many at once as there are workers; returns them in the given order.
+    pub async fn specs(self, stacks: &[Stack]) -> Vec<Result<Spec, UserError>> {
+        let counter = StepCounter::start(&self.all.run, Step::Compile, stacks.len());
+        let one = async |stack| {
+            let spec = self.spec(stack).await;
+            counter.advance();
+            spec
+        };
+        let specs: Vec<_> = stacks.iter().map(one).collect();
+        stream::iter(specs)
+            .buffered(workers(&self.all.config) * 2)
+            .collect()
+            .await
+    }
+
+    /// As [`Compiler::spec`], without the CRDs of the project: the output of KCL, as in golden files.
+    ///
+    /// # Errors
+    /// As [`Compiler::spec`].
+    pub async fn compile_for_print(self, stack: &Stack) -> Result<Spec, UserError> {
+        let compiled = self.all.unless_interrupted(self.compile_cached(stack)).await?;
+        compiled
+            .and_then(|compiled| spec_of(self.revision, stack, &compiled))
+            .map_err(|failure| failure.context(format!("stack {}", stack.id)))
+    }
+
+    async fn compile(self, stack: &Stack) -> Result<Spec, UserError> {
+        let compiled = self.compile_cached(stack).await?;
+        let mut spec = spec_of(self.revision, stack, &compiled)?;
+        self.all.run.secrets.learn_names(&spec.resources);
+        spec::append_crds(&mut spec, &crds(self.revision, &stack.project_folder)?)?;
+        Ok(spec)
+    }
+
+    /// The key of a stack in the cache: everything that makes its Spec. The input digest covers the options and the rules of
+    /// the generators; the version of Konverge, how both are read.
+    fn key(self, stack: &Stack) -> Result<Digest, UserError> {
+        let analysis = &self.revision.analysis;
+        let mut key = DigestBuilder::new("konverge compiled stack 2");
+        key.part(env!("CARGO_PKG_VERSION").as_bytes());
+        key.part(analysis.core().as_bytes());
+        key.part(self.revision.config.kcl.settings.name().as_bytes());
+        key.part(analysis.input_digest(stack)?.as_bytes());
+        Ok(key.finish())
+    }
+
+    async fn compile_cached(self, stack: &Stack) -> Result<Compiled, UserError> {
+        setup_of(stack)?;
+        let (all, revision) = (self.all, self.revision);
+        let cache = all.cache();
+        let key = self.key(stack)?;
+        let first = all
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
+        let compiled = match cache.get(&key).await {
+            Some(kept) => {
+                all.cached.fetch_add(usize::from(first), Ordering::Relaxed);
+                kept.map_err(KclError::Code)?
+            }
+            None => {
+                let started = self.core().await?;
+                let request = self.request(&revision.analysis, stack).await?;
+                let turn = all.turns.acquire().await.expect("it is never closed");
+                let (pool, modules) = (&started.pool, &started.modules);
+                let source = revision.source.as_ref();
+                let result = revision
+                    .apps
+                    .compile(pool, &request, stack, source, modules)
+                    .await;
+                drop(turn);
+                all.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
+                // The input digest says nothing about the content of a package that nothing pins.
+                if request.unlocked.is_empty() {
+                    store(&cache, &key, &request, &result).await;
+                }
+                result?
+            }
+        };
+        if first && !compiled.warnings.is_empty() {
+            all.print_output(stack, &compiled);
+        }
+        Ok(compiled)
+    }
+
+    /// The closure of a program with contents, and its packages. `analysis` knows the program, which may be no stack of
+    /// the revision.
+    pub async fn request(self, analysis: &Analysis, stack: &Stack) -> Result<CompileRequest, UserError> {
+        let packages = self.packages(stack).await?;
+        let unlocked = packages.iter().filter(|package| package.unlocked.is_some());
+        let unlocked = unlocked.map(|package| package.name.clone()).collect();
+        let packages = packages.into_iter().map(|package| (package.name, package.folder));
+        let closure = analysis.closure(stack)?;
+        let mut request = CompileRequest {
+            label: stack.id.to_string(),
+            setup: setup_of(stack)?,
+            folders: closure.folders,
+            packages: packages.collect(),
+            unlocked,
+            ..CompileRequest::default()
+        };
+        for file in closure.files {
+            let content = read(self.revision.source.as_ref(), file.blob)?;
+            if file.kind == FileKind::Symlink {
+                let target = String::from_utf8_lossy(&content).into_owned();
+                request.links.push((file.path, target));
+            } else {
+                request.files.push((file.path, content));
+            }
+        }
+        Ok(request)
+    }
+
+    /// The packages of a stack. Says once what was found for those that nothing pins.
+    async fn packages(self, stack: &Stack) -> Result<Vec<ResolvedPackage>, UserError> {
+        let run = &self.all.run;
+        let setup = setup_of(stack)?;
+        let lock = package_locks::read(self.revision, &setup)?;
+        let fetcher = self.fetcher().await?;
+        let found = fetcher.resolve(&setup.remote_packages, &lock).await;
+        let found = found.map_err(|error| package_locks::explain(run, &setup, error))?;
+        for package in &found {
+            let Some(unlocked) = &package.unlocked else {
+                continue;
+            };
+            let what = format!("the package `{}` is not locked: {unlocked}", package.name);
+            let mut said = self.all.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
+            let hints = if said.is_empty() {
+                package_locks::hints(run, &setup)
+            } else {
+                String::new()
+            };
+            if said.insert(what.clone()) {
+                run.notes.note(&format!("warning: {what}{hints}"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What fetches packages.
+    pub async fn fetcher(self) -> Result<PackageFetcher, UserError> {
+        Ok(self.core().await?.packages.clone())
+    }
+
+    /// The workers, for the core's other tools.
+    pub async fn pool(self) -> Result<Pool, UserError> {
+        Ok(self.core().await?.pool.clone())
+    }
+
+    /// The workers that validate data. They may make temporary files, so nothing is compiled with them.
+    pub async fn validators(self) -> Result<Pool, UserError> {
+        let started = self.core().await?;
+        let start = || started.pool.start_with_temporary_files();
+        Ok(started.validators.get_or_try_init(start).await?.clone())
+    }
+
+    async fn core(self) -> Result<Arc<StartedCore>, UserError> {
+        // The version in the input digest, and no other.
+        self.all.core(self.revision.analysis.core()).await
     }
 }
 

@@ -1,24 +1,29 @@
 //! The KCL core that a configuration needs: found on this machine, or installed where `kcl.install` allows it.
 
 use crate::RunContext;
-use konverge_base::error::UserError;
-use konverge_config::{Config, CoreInstall};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_config::{Config, CoreInstall, FILE_NAME};
 use konverge_kcl::{InstallOptions, KclError, Toolchain};
 
-/// Finds the core of `kcl.version`. `earlier` if the configuration is of an earlier revision, which may need another
-/// version than the one that `KONVERGE_KCL` names.
+/// Finds a core. `past` if it is of another revision than the one at hand, which may need another version than the one
+/// that `KONVERGE_KCL` names.
 ///
 /// # Errors
 /// It is missing and must not be installed (the hint has the command), or it cannot be installed.
-pub(crate) async fn find(run: &RunContext, config: &Config, earlier: bool) -> Result<Toolchain, UserError> {
-    let (version, checkout) = (config.kcl.core(), run.checkout());
-    let found = if earlier {
+pub(crate) async fn find(
+    run: &RunContext,
+    version: &str,
+    install: CoreInstall,
+    past: bool,
+) -> Result<Toolchain, UserError> {
+    let checkout = run.checkout();
+    let found = if past {
         Toolchain::find_earlier(version, &checkout).await
     } else {
         Toolchain::find(version, &checkout).await
     };
     match found {
-        Err(KclError::NotInstalled(_)) if may_install(run, config) => {
+        Err(KclError::NotInstalled(_)) if may_install(run, install) => {
             run.notes.note(&format!(
                 "installing the KCL core {version} (`kcl.install: auto`)"
             ));
@@ -32,7 +37,25 @@ pub(crate) async fn find(run: &RunContext, config: &Config, earlier: bool) -> Re
     }
 }
 
+/// Requires that a pull request asks for the core of the default branch, or for one that is pinned by hash.
+///
+/// # Errors
+/// It asks for another one.
+pub fn require_pinned(proposed: &Config, protected: &Config) -> Result<(), UserError> {
+    let version = proposed.kcl.core();
+    if version == protected.kcl.core() || konverge_kcl::versions().contains(&version) {
+        return Ok(());
+    }
+    let what = format!(
+        "kcl.version: a pull request cannot choose the KCL core `{}`, which is not pinned",
+        version.escape_debug()
+    );
+    Err(UserError::new(ErrorKind::Config, what)
+        .at(FILE_NAME, None, None)
+        .hint("`konverge kcl list` shows the versions that are pinned by hash: write one of them"))
+}
+
 /// In CI and offline nothing is installed, whatever the file says: a job installs its core before it starts.
-fn may_install(run: &RunContext, config: &Config) -> bool {
-    config.kcl.install == CoreInstall::Auto && !run.in_ci() && run.var("KONVERGE_OFFLINE").is_none()
+fn may_install(run: &RunContext, install: CoreInstall) -> bool {
+    install == CoreInstall::Auto && !run.in_ci() && run.var("KONVERGE_OFFLINE").is_none()
 }

@@ -47,8 +47,8 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     }
 }
 
-/// Returns true if both revisions ask for the same core and the same reading of settings files. The base is compiled by the
-/// configuration of the head, so a change of that is responsible for what no longer compiles.
+/// Returns true if both revisions ask for the same core and the same reading of settings files. A change of that is
+/// responsible for what does not compile.
 fn is_same_language(base: &dyn Source, head: &dyn Source) -> bool {
     let language = |side: &dyn Source| {
         let config = Config::load(side).ok()?;

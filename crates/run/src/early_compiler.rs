@@ -2,12 +2,12 @@
 
 use std::{path::Path, sync::Arc};
 
-use crate::{RunContext, compiler::Compiler};
+use crate::{RunContext, compiler::Compilers};
 use konverge_base::checkout;
 use konverge_config::{Config, FILE_NAME};
 
 /// A compiler whose workers start in the background, for the `konverge.yaml` that is on the disk.
-pub struct EarlyCompiler(Option<(Config, Arc<Compiler>)>);
+pub struct EarlyCompiler(Option<(Config, Arc<Compilers>)>);
 
 impl EarlyCompiler {
     /// Starts the workers. An error is reported later, by the command that uses them.
@@ -18,22 +18,23 @@ impl EarlyCompiler {
             Err(_) => None,
         };
         Self(config.map(|config| {
-            let compiler = Arc::new(Compiler::new(run, &config));
-            let starting = Arc::clone(&compiler);
+            let compilers = Arc::new(Compilers::new(run, &config));
+            let starting = Arc::clone(&compilers);
+            let core = config.kcl.core().to_owned();
             tokio::spawn(async move {
-                if let Err(error) = starting.pool().await {
+                if let Err(error) = starting.pool(&core).await {
                     tracing::debug!(%error, "the workers could not be started early");
                 }
             });
-            (config, compiler)
+            (config, compilers)
         }))
     }
 
-    /// The compiler of a configuration: this one, if it was started with the same.
-    pub fn into_compiler(self, run: &RunContext, config: &Config) -> Arc<Compiler> {
+    /// The compilers of a configuration: these, if they were started with the same.
+    pub fn into_compilers(self, run: &RunContext, config: &Config) -> Arc<Compilers> {
         match self.0 {
-            Some((early, compiler)) if early == *config => compiler,
-            _ => Arc::new(Compiler::new(run, config)),
+            Some((early, compilers)) if early == *config => compilers,
+            _ => Arc::new(Compilers::new(run, config)),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::{RunContext, compiler::Compiler};
+use crate::{RunContext, compiler::Compilers};
 use konverge_base::model::{
     Digest, RepoPath,
     stack::{CompileSetup, Entry},
@@ -24,13 +24,16 @@ const PRELUDE: &str = "res = option(\"object\")\n";
 /// The core with the effective configuration; the workers start with the first rule.
 pub fn core(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
     Arc::new(Workers {
-        compiler: Compiler::new(run, config),
+        compilers: Compilers::new(run, config),
+        core: config.kcl.core().to_owned(),
         answers: Mutex::default(),
     })
 }
 
 struct Workers {
-    compiler: Compiler,
+    compilers: Compilers,
+    /// The version of the core.
+    core: String,
     /// The results so far: a wait evaluates a rule repeatedly, mostly for an unchanged object.
     answers: Mutex<HashMap<Digest, AssertionResult>>,
 }
@@ -55,8 +58,8 @@ impl Evaluate for Workers {
             return Ok(answer);
         }
         let pool = self
-            .compiler
-            .pool()
+            .compilers
+            .pool(&self.core)
             .await
             .map_err(|failure| failure.to_string())?;
         let answer = match pool.compile(&request(path, code, object)).await {

@@ -21,7 +21,7 @@ use konverge_base::{
     model::{file_source::Source, stack::Stack},
     secrets::without_secrets,
 };
-use konverge_config::{Config, ModuleConfig};
+use konverge_config::ModuleConfig;
 use konverge_kcl::{CompileRequest, SandboxMode, Workdir, platform};
 use konverge_kusion::{
     ForeignAnswer, ForeignAnswers, ForeignCall,
@@ -46,8 +46,6 @@ pub struct ModuleRunner {
     pub sandbox: SandboxMode,
     /// The binaries that may run.
     pub trust: ModuleTrust,
-    /// `modules` of konverge.yaml.
-    pub settings: BTreeMap<String, ModuleConfig>,
     /// The folder of binaries of this machine, in the layout of KUSION_MODULE_PATH.
     pub folder: Option<PathBuf>,
     /// The binaries that were checked, by digest. Nobody else writes here.
@@ -66,6 +64,8 @@ pub struct CallContext<'a> {
     pub request: &'a CompileRequest,
     /// The files of the revision.
     pub source: &'a dyn Source,
+    /// `modules` of its konverge.yaml.
+    pub settings: &'a BTreeMap<String, ModuleConfig>,
 }
 
 /// A binary, and where it was found.
@@ -79,10 +79,9 @@ struct FoundBinary {
 }
 
 impl ModuleRunner {
-    /// A runner with the limits of the configuration.
+    /// A runner that has checked no binary yet.
     pub fn new(
         run: &RunContext,
-        config: &Config,
         executable: PathBuf,
         sandbox: SandboxMode,
         trust: ModuleTrust,
@@ -99,7 +98,6 @@ impl ModuleRunner {
             executable,
             sandbox,
             trust,
-            settings: config.modules.clone(),
             folder: offline_folder(run)?,
             checked,
         })
@@ -131,7 +129,7 @@ impl ModuleRunner {
         std::fs::create_dir_all(&work_dir).map_err(io)?;
         for call in calls {
             let binary = self.checked_binary(call, context)?;
-            let setting = self.settings.get(&call.module).cloned().unwrap_or_default();
+            let setting = context.settings.get(&call.module).cloned().unwrap_or_default();
             let mut limits = ModuleLimits::default();
             if let Some(timeout) = setting.timeout {
                 limits.time = timeout.duration();

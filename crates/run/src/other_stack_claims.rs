@@ -466,22 +466,23 @@ impl<'a> OwnershipLookup<'a> {
 
     /// The claims of a stack at a revision; `None` if the stack does not exist there.
     async fn wants(&self, side: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
-        let (SpecSource::Compiled { compiler, .. }, Some(stack)) = (self.wanted, side.layout.stack(stack))
+        let (SpecSource::Compiled { compilers, .. }, Some(stack)) = (self.wanted, side.layout.stack(stack))
         else {
             return Ok(None);
         };
-        let spec = compiler.spec(side, stack).await?;
+        let spec = compilers.for_revision(side).spec(stack).await?;
         Ok(Some(SpecClaims::from_spec(&spec, (self.cluster)(stack).as_ref())))
     }
 
     async fn pending_claims(&self) -> Result<&[(StackId, Option<SpecClaims>)], UserError> {
-        let (SpecSource::Compiled { compiler, head, .. }, Some(backend)) = (self.wanted, self.backend) else {
+        let (SpecSource::Compiled { compilers, head, .. }, Some(backend)) = (self.wanted, self.backend)
+        else {
             return Ok(&[]);
         };
         let claims = self.claims.wanted.get_or_try_init(|| async {
             let known = backend.states.known().await?;
             let stacks: Vec<_> = head.changed_stacks(known)?.into_iter().cloned().collect();
-            let specs = compiler.specs(head, &stacks).await;
+            let specs = compilers.for_revision(head).specs(&stacks).await;
             let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
                 let wants = spec
                     .ok()
@@ -565,14 +566,14 @@ impl<'a> OwnershipLookup<'a> {
 
     /// Returns false if the head certainly does not have the object in a stack.
     async fn may_want(&self, stack: &StackId, mine: &Recorded) -> bool {
-        let SpecSource::Compiled { compiler, head, .. } = self.wanted else {
+        let SpecSource::Compiled { compilers, head, .. } = self.wanted else {
             return true;
         };
         let Some(stack) = head.layout.stack(stack) else {
             return !head.layout.identities_certain();
         };
         let wants = |spec: Spec| spec.resources.iter().any(|resource| resource.id == mine.id);
-        compiler.spec(head, stack).await.map_or(true, wants)
+        compilers.for_revision(head).spec(stack).await.map_or(true, wants)
     }
 
     /// A stack of the same project that has a CRD on the same cluster, by its state, and desires it, by its Spec. A

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    OpenRevision, RunContext, SecretReferences, StateBackend, Target,
+    RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{self, CompileCounts, Compiler},
     delivery::{self, DeliveryChoice, has_objects},
@@ -131,8 +131,8 @@ impl Planner {
             return Ok(recorded.spec.clone());
         }
         match &self.wanted {
-            SpecSource::Compiled { compiler, head, .. } => {
-                compile_side(compiler, head, target.head.as_ref()).await
+            SpecSource::Compiled { compilers, head, .. } => {
+                compile_side(compilers.for_revision(head), target.head.as_ref()).await
             }
             SpecSource::File(spec) => Ok(spec.clone()),
         }
@@ -142,10 +142,10 @@ impl Planner {
     pub async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
         match &self.wanted {
             SpecSource::Compiled {
-                compiler,
+                compilers,
                 base: Some(base),
                 ..
-            } => compile_side(compiler, base, target.base.as_ref()).await,
+            } => compile_side(compilers.for_revision(base), target.base.as_ref()).await,
             _ => Ok(Spec::default()),
         }
     }
@@ -165,9 +165,7 @@ impl Planner {
         } else {
             "what is removed is not shown"
         };
-        let note = format!(
-            "the base does not compile with this konverge.yaml{place}, so there is nothing to compare with: {what}"
-        );
+        let note = format!("the base does not compile{place}, so there is nothing to compare with: {what}");
         Ok((Spec::default(), Some(note)))
     }
 
@@ -571,7 +569,7 @@ impl Planner {
     /// The sources of the Specs so far.
     pub fn counts(&self) -> CompileCounts {
         match &self.wanted {
-            SpecSource::Compiled { compiler, .. } => compiler.counts(),
+            SpecSource::Compiled { compilers, .. } => compilers.counts(),
             SpecSource::File(_) => CompileCounts::default(),
         }
     }
@@ -587,7 +585,7 @@ impl Planner {
     /// The version of the core that compiles the Specs.
     pub fn core(&self) -> Option<&str> {
         match &self.wanted {
-            SpecSource::Compiled { .. } => Some(self.config.kcl.core()),
+            SpecSource::Compiled { head, .. } => Some(head.analysis.core()),
             SpecSource::File(_) => None,
         }
     }
@@ -616,13 +614,9 @@ fn no_identity(target: &Target, why: &str) -> UserError {
     .hint("name one in konverge.yaml under `logins`, which reads and writes nothing: an apply alone gets `role`")
 }
 
-async fn compile_side(
-    compiler: &Compiler,
-    side: &OpenRevision,
-    stack: Option<&Stack>,
-) -> Result<Spec, UserError> {
+async fn compile_side(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<Spec, UserError> {
     match stack {
-        Some(stack) => compiler.spec(side, stack).await,
+        Some(stack) => compiler.spec(stack).await,
         None => Ok(Spec::default()),
     }
 }

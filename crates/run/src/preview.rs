@@ -63,6 +63,14 @@ pub struct Preview {
 }
 
 impl Preview {
+    /// Lets no failure pass because the base fails, too: the change that adds `konverge.yaml` asks whether Konverge can be
+    /// used here.
+    pub fn count_every_failure(&mut self) {
+        for stack in &mut self.plan.stacks {
+            stack.fails_as_before = false;
+        }
+    }
+
     /// Sets an error on stacks that would create or adopt what another job has previewed.
     pub fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
         object_conflicts::refuse_conflicts_with_other_jobs(

@@ -279,6 +279,27 @@ impl OpenRevision {
         Ok(workspace)
     }
 
+    /// Opens a revision with the permissions of another configuration, the default branch's. Its stacks, their identities and
+    /// what its Specs follow from come from its own file, unless that is invalid.
+    ///
+    /// # Errors
+    /// The revision cannot be read.
+    pub fn open_with_power_of(
+        run: &RunContext,
+        repository: &Repository,
+        at: &RevisionSpec,
+        protected: &Config,
+    ) -> Result<Self, UserError> {
+        let known = AnalysisCache::open(run, repository);
+        let config = match known.config_at(repository, at)? {
+            Ok(own) => protected.with_spec_keys_of(&own),
+            Err(_) => protected.clone(),
+        };
+        let workspace = Self::open_knowing(&known, repository, at, Some(&config))?;
+        known.keep(&workspace);
+        Ok(workspace)
+    }
+
     /// Opens one of several revisions, with the cached results of the others. The caller saves the new
     /// results ([`AnalysisCache::keep`]).
     ///

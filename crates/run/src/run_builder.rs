@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{
     Planner, RunContext, StateBackend,
     cluster_selection::{GivenCluster, Live},
-    compiler::Compiler,
+    compiler::Compilers,
     infrastructure::{self, Infrastructure, InfrastructureSettings, cluster_secrets},
     logins::Logins,
     other_stack_claims::StackClaims,
@@ -87,9 +87,9 @@ impl<'a> RunBuilder<'a> {
         Self { claims, ..self }
     }
 
-    /// The compiler of this configuration.
-    pub fn compiler(&self) -> Compiler {
-        Compiler::new(self.run, &self.config)
+    /// Compilers with the limits of this configuration.
+    pub fn compilers(&self) -> Compilers {
+        Compilers::new(self.run, &self.config)
     }
 
     /// The infrastructure alone, whatever [`RunBuilder::live`] says.

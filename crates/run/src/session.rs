@@ -12,7 +12,7 @@ use crate::{
     cluster_selection::{GivenCluster, Live},
     compiler, model_changes,
     other_stack_claims::StackClaims,
-    policy_set_loader,
+    policy_set_loader, setting_changes,
     stack_lookup::{self, NamedStacks},
     state_backend,
 };
@@ -22,6 +22,7 @@ use konverge_base::{
         CommitId, RepoPath, Shard, StackId,
         affected::Affected,
         model_change::ModelChange,
+        setting_change::SettingChange,
         spec::Spec,
         stack::{CompileSetup, NamedBy, Stack},
     },
@@ -37,6 +38,8 @@ pub struct OpenRequest {
     pub selection: Selection,
     /// Whether a project's name or a glob also means stacks that only the states know.
     pub recorded: bool,
+    /// Whether every stack is affected by a change that adds `konverge.yaml`, to see which compile.
+    pub introduction: bool,
     /// Only those of the selected stacks that have pending changes. Nothing is compared with a base.
     pub pending: bool,
     /// The shard that this process handles; `None`: all.
@@ -108,6 +111,10 @@ pub struct Session {
     pub affected: Affected,
     /// The policy sets of the revision at hand.
     pub sets: PolicySets,
+    /// The keys of the configuration that mean something else for stacks.
+    pub settings: Vec<SettingChange>,
+    /// True if every stack is a target because the change adds `konverge.yaml`.
+    pub introduces: bool,
     /// Which pending stacks have a newer commit, if only the pending ones were selected.
     pub newer: Option<Arc<NewerCommits>>,
 }
@@ -171,7 +178,14 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         None => revisions.keep_head(),
     }
     let affected = revisions.affected();
+    let introduces = request.introduction
+        && request.selection == Selection::Affected
+        && !request.pending
+        && revisions.introduces_config();
     let mut targets = targets(request, &revisions, &affected);
+    if introduces {
+        targets = revisions.with_every_stack(targets);
+    }
     let head = &revisions.head;
     let config = head.config.clone();
     let backend = request.backend(run, &config, Some(&repository), &at, key).await?;
@@ -197,6 +211,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     } else if let Some(shard) = request.shard {
         shard.keep(&mut targets);
     }
+    let settings = setting_changes::find(&config, &revisions);
     let removed = revisions.base.iter().flat_map(|base| &base.layout.stacks);
     let given = request.given.clone();
     let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
@@ -205,13 +220,15 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         .builder(run, config, backend)
         .given_cluster(given)
         .rule_files(Arc::clone(&head.source));
-    let (source, _known) = revisions.into_source(builder.compiler());
+    let (source, _known) = revisions.into_source(builder.compilers());
     let planning = builder.planner(source).await?;
     Ok(Session {
         planning,
         targets,
         affected,
         sets,
+        settings,
+        introduces,
         newer,
     })
 }
@@ -288,6 +305,8 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
         targets: targets.into_values().collect(),
         affected: nothing_compared(),
         sets,
+        settings: Vec::new(),
+        introduces: false,
         newer: None,
     })
 }
@@ -336,6 +355,8 @@ pub async fn open_file(
         targets: vec![Target::new(&stack, None)],
         affected: nothing_compared(),
         sets,
+        settings: Vec::new(),
+        introduces: false,
         newer: None,
     })
 }

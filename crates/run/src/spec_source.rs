@@ -1,14 +1,14 @@
 //! [`SpecSource`]: where the Specs of a run come from.
 
-use crate::{OpenRevision, compiler::Compiler};
+use crate::{OpenRevision, compiler::Compilers};
 use konverge_base::model::spec::Spec;
 
 /// The source of Specs.
 pub enum SpecSource {
     /// Compiled from revisions of a monorepo.
     Compiled {
-        /// Compiles the stacks.
-        compiler: Box<Compiler>,
+        /// Compile the stacks of both.
+        compilers: Box<Compilers>,
         /// The head, which has the desired resources.
         head: Box<OpenRevision>,
         /// The base, for comparisons without a cluster.
@@ -20,9 +20,9 @@ pub enum SpecSource {
 
 impl SpecSource {
     /// Specs that are compiled.
-    pub fn compiled(compiler: Compiler, head: OpenRevision, base: Option<OpenRevision>) -> Self {
+    pub fn compiled(compilers: Compilers, head: OpenRevision, base: Option<OpenRevision>) -> Self {
         Self::Compiled {
-            compiler: Box::new(compiler),
+            compilers: Box::new(compilers),
             head: Box::new(head),
             base: base.map(Box::new),
         }

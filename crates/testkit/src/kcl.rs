@@ -10,3 +10,11 @@ pub fn interpreter() -> PathBuf {
         None => super::installed("kcl", super::cache().join("kcl/bin/python3")),
     }
 }
+
+/// The version of the core of [`older_interpreter`].
+pub const OLDER_VERSION: &str = "0.12.2";
+
+/// The Python interpreter whose environment holds an earlier core.
+pub fn older_interpreter() -> PathBuf {
+    super::installed("kcl-older", super::cache().join("kcl-older/bin/python3"))
+}

@@ -26,7 +26,7 @@ const AT_ONCE: usize = 8;
 /// Validates the data files that are checked: those of the scope, and all of a rule that changed or whose schema did.
 pub(super) async fn check(
     run: &RunContext,
-    compiler: &Compiler,
+    compiler: Compiler<'_>,
     selected: &SelectedStacks,
     checked: &CheckedFiles<'_>,
 ) -> Result<Vec<Diagnostic>, UserError> {
@@ -67,7 +67,7 @@ pub(super) async fn check(
             .filter(|(path, _)| is_touched || checked.is_in_scope(path))
             .collect();
         if !files.is_empty() {
-            found.extend(schema.validate(run, compiler, workspace, files).await?);
+            found.extend(schema.validate(run, compiler, files).await?);
         }
     }
     Ok(found)
@@ -157,8 +157,7 @@ impl<'a> SchemaProgram<'a> {
     async fn validate(
         &self,
         run: &RunContext,
-        compiler: &Compiler,
-        workspace: &OpenRevision,
+        compiler: Compiler<'_>,
         files: Vec<(RepoPath, FileEntry)>,
     ) -> Result<Vec<Diagnostic>, UserError> {
         let stack = self
@@ -167,7 +166,7 @@ impl<'a> SchemaProgram<'a> {
             .stacks
             .first()
             .expect("it has this one program");
-        let request = match compiler.request(workspace, &self.analysis, stack).await {
+        let request = match compiler.request(&self.analysis, stack).await {
             Ok(request) => request,
             Err(failure) if run.cancel.is_cancelled() => return Err(failure),
             Err(failure) => {
@@ -187,7 +186,8 @@ impl<'a> SchemaProgram<'a> {
         let pool = compiler.validators().await?;
         let validated = files.iter().map(|(path, entry)| async {
             run.check_interrupted()?;
-            self.validate_file(pool, &request, workspace, path, entry).await
+            self.validate_file(&pool, &request, compiler.revision(), path, entry)
+                .await
         });
         let found: Vec<Vec<Diagnostic>> = stream::iter(validated).buffered(AT_ONCE).try_collect().await?;
         Ok(found.into_iter().flatten().collect())

@@ -26,7 +26,7 @@ use konverge_run::compiler::Compiler;
 
 /// Runs the tests that are checked: those in the folders of the scope, and those that read what the change touches.
 pub(super) async fn check(
-    compiler: &Compiler,
+    compiler: Compiler<'_>,
     cancel: &CancellationToken,
     selected: &SelectedStacks,
     checked: &CheckedFiles<'_>,
@@ -43,21 +43,20 @@ pub(super) async fn check(
     let mut found = Vec::new();
     for stack in &here.layout().stacks {
         if checked.runs_tests_in(&stack.folder) || is_touched(stack) {
-            found.extend(run(compiler, cancel, &selected.workspace, &here, stack).await?);
+            found.extend(run(compiler, cancel, &here, stack).await?);
         }
     }
     Ok(found)
 }
 
 async fn run(
-    compiler: &Compiler,
+    compiler: Compiler<'_>,
     cancel: &CancellationToken,
-    workspace: &OpenRevision,
     analysis: &Analysis,
     stack: &Stack,
 ) -> Result<Vec<Diagnostic>, UserError> {
     let folder = &stack.folder;
-    let request = match compiler.request(workspace, analysis, stack).await {
+    let request = match compiler.request(analysis, stack).await {
         Ok(request) => request,
         Err(failure) if cancel.is_cancelled() => return Err(failure),
         Err(failure) => {

@@ -43,7 +43,7 @@ use konverge_kcl::KclError;
 use konverge_report::stack_tests as test_report;
 use konverge_run::{
     OpenRevision, RunContext, StepCounter,
-    compiler::{self, Compiler},
+    compiler::{self, Compilers},
 };
 
 /// The number of stacks that are compiled at once; the pool has fewer workers.
@@ -77,22 +77,23 @@ pub async fn run(
     root: &Path,
     scope: CheckScope<'_>,
 ) -> Result<LintReport, UserError> {
-    let compiler = Compiler::new(run, &selected.workspace.config);
-    run_with(run, &compiler, selected, root, scope).await
+    let compilers = Compilers::new(run, &selected.workspace.config);
+    run_with(run, &compilers, selected, root, scope).await
 }
 
-/// As [`run`], with a compiler whose workers may be started already.
+/// As [`run`], with compilers whose workers may be started already.
 ///
 /// # Errors
 /// As [`run`].
 pub async fn run_with(
     run: &RunContext,
-    compiler: &Compiler,
+    compilers: &Compilers,
     selected: &SelectedStacks,
     root: &Path,
     scope: CheckScope<'_>,
 ) -> Result<LintReport, UserError> {
     let workspace = &selected.workspace;
+    let compiler = compilers.for_revision(workspace);
     let stacks = &checked_stacks(selected);
     let mut found = structure(selected, stacks, scope);
     found.extend(conventions::check(workspace, stacks));
@@ -108,9 +109,7 @@ pub async fn run_with(
     let goldens = GoldenFiles::new(workspace, root, &run.secrets);
     let mut compiled = Vec::new();
     let counter = StepCounter::start(run, Step::Compile, good.len());
-    let compiles = good
-        .iter()
-        .map(|stack| compiler.compile_for_print(workspace, stack));
+    let compiles = good.iter().map(|stack| compiler.compile_for_print(stack));
     let mut compiles = stream::iter(compiles).buffered(AT_ONCE);
     for stack in &good {
         let printed = compiles.next().await.expect("each stack is compiled");
@@ -162,7 +161,7 @@ pub async fn run_with(
     judged.extend(mixed_imports::find(workspace, &files, &good)?);
     found.extend(judged.into_iter().filter(|found| checked.is_judged(&found.file)));
     if files.iter().any(|(path, _)| is_kcl(path)) {
-        let pool = compiler.pool().await?;
+        let pool = &compiler.pool().await?;
         if scope.fix {
             for path in format::fix(run, pool, &files, &checked, root).await? {
                 run.notes.note(&format!("{path} is formatted"));
@@ -173,7 +172,7 @@ pub async fn run_with(
         found.extend(imports::check(&files, &checked, workspace)?);
     }
     found.extend(kcl_tests::check(compiler, &run.cancel, selected, &checked).await?);
-    let tests = stack_tests::run_in(run, compiler, workspace, &tested).await?;
+    let tests = stack_tests::run_in(run, compilers, workspace, &tested).await?;
     found.extend(tests.iter().flat_map(test_report::diagnostics));
     found.extend(data_files::check(run, compiler, selected, &checked).await?);
     found.retain(|found| !scope.skip.contains(&found.rule));

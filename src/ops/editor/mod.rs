@@ -23,7 +23,7 @@ use konverge_base::{
 };
 use konverge_lsp::{EditorView, EditorWorkspace, FileImpact, ResourceView, ShownText};
 use konverge_repo::{git::Repository, konfig::Changes};
-use konverge_run::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
+use konverge_run::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, compiler::Compilers};
 
 use super::{
     check::{self, CheckScope, FileScope},
@@ -126,7 +126,7 @@ impl OpenedRepository {
         known.keep(&head);
         Ok(Self {
             view: SavedState {
-                compiler: Arc::new(Compiler::new(&run, &head.config)),
+                compilers: Arc::new(Compilers::new(&run, &head.config)),
                 root: repository.root().to_owned(),
                 head: Arc::new(head),
                 known: Arc::new(known),
@@ -168,7 +168,7 @@ impl OpenedRepository {
             return Ok(false);
         }
         if before.config != head.config {
-            self.view.compiler = Arc::new(Compiler::new(&self.view.run, &head.config));
+            self.view.compilers = Arc::new(Compilers::new(&self.view.run, &head.config));
         }
         self.reached.clear();
         // A save of one program is the edit that a lens is about: what it affects is known already.
@@ -250,7 +250,7 @@ impl EditorWorkspace for EditorSession {
             also: files,
             ..CheckScope::default()
         };
-        let report = check::run_with(&view.run, &view.compiler, &selected, &view.root, scope).await?;
+        let report = check::run_with(&view.run, &view.compilers, &selected, &view.root, scope).await?;
         let mut found = report.remarks;
         for finding in &mut found {
             finding.message = view.run.secrets.mask(&finding.message);

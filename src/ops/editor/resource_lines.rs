@@ -31,7 +31,11 @@ pub(super) async fn find(
     mention: &str,
 ) -> Result<Option<ResourceView>, UserError> {
     let mut failure = None;
-    let specs = saved.compiler.specs(&saved.head, &reached.nearest).await;
+    let specs = saved
+        .compilers
+        .for_revision(&saved.head)
+        .specs(&reached.nearest)
+        .await;
     let mut compiled = 0;
     for (stack, spec) in reached.nearest.iter().zip(specs) {
         match spec {

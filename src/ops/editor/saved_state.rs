@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use konverge_run::{AnalysisCache, OpenRevision, RunContext, compiler::Compiler};
+use konverge_run::{AnalysisCache, OpenRevision, RunContext, compiler::Compilers};
 
 /// The saved state. Work on another thread keeps its own, whatever is saved meanwhile.
 #[derive(Clone)]
@@ -15,6 +15,6 @@ pub(super) struct SavedState {
     pub(super) known: Arc<AnalysisCache>,
     /// The working tree at the last save.
     pub(super) head: Arc<OpenRevision>,
-    /// Its workers live as long as the configuration stays.
-    pub(super) compiler: Arc<Compiler>,
+    /// Their workers live as long as the configuration stays.
+    pub(super) compilers: Arc<Compilers>,
 }

@@ -78,7 +78,11 @@ pub(super) fn chain(file: &RepoPath, reached: &ReachedStacks) -> String {
 
 /// The Specs of the nearest stacks, as `konverge build` prints them.
 pub(super) async fn specs(saved: &SavedState, reached: &ReachedStacks) -> Result<String, UserError> {
-    let specs = saved.compiler.specs(&saved.head, &reached.nearest).await;
+    let specs = saved
+        .compilers
+        .for_revision(&saved.head)
+        .specs(&reached.nearest)
+        .await;
     saved.run.check_interrupted()?;
     let mut failures = Vec::new();
     let mut parts = Vec::new();

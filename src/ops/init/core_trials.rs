@@ -15,7 +15,7 @@ use konverge_kcl::{self as kcl, CoreReach, InstallOptions, KclError, Toolchain};
 use konverge_repo::git::Repository;
 use konverge_run::{
     NoNotes, OpenRevision, RevisionSpec, RunContext,
-    compiler::{Compiler, join_failures},
+    compiler::{Compilers, join_failures},
 };
 
 /// The stacks that are compiled at most, spread evenly.
@@ -124,8 +124,8 @@ pub(super) async fn try_cores(
         let stacks = spread(&workspace.layout.stacks);
         found.stacks = stacks.len();
         found.all_stacks = workspace.layout.stacks.len();
-        let compiler = Compiler::new(&quiet, &config).for_past_revision();
-        let built = compiler.specs(&workspace, &stacks).await;
+        let compilers = Compilers::new(&quiet, &config).for_past_revision();
+        let built = compilers.for_revision(&workspace).specs(&stacks).await;
         run.check_interrupted()?;
         let (trial, row, failures) = examine(&version, &stacks, built);
         rows.insert(version, (row, failures));

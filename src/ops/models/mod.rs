@@ -15,7 +15,7 @@ use konverge_base::{
 use konverge_config::{Config, ModelSourceConfig};
 use konverge_models::{GenerateOptions, ModelFiles, generate, is_package_path, read_documents};
 use konverge_repo::git::Repository;
-use konverge_run::{RunContext, compiler::Compiler};
+use konverge_run::{RunContext, compiler::Compilers};
 
 pub use comparison::{StaleModel, describe, stale_files};
 pub use provider_record::{RecordRequest, record};
@@ -70,8 +70,8 @@ pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImpo
         import_path,
     };
     let files = generate(read_documents(&content.documents)?, &options)?;
-    let compiler = Compiler::new(run, &config);
-    let pool = compiler.pool().await?;
+    let compilers = Compilers::new(run, &config);
+    let pool = &compilers.pool(config.kcl.core()).await?;
     let files = model_folder::format(pool, &files).await?;
     model_folder::compile(pool, &files, &options.import_path).await?;
     run.begin_writes()?;
@@ -167,6 +167,6 @@ fn not_importable(folder: &str) -> UserError {
 
 /// The files as the core formats them.
 async fn formatted(run: &RunContext, config: &Config, files: &ModelFiles) -> Result<ModelFiles, UserError> {
-    let compiler = Compiler::new(run, config);
-    model_folder::format(compiler.pool().await?, files).await
+    let compilers = Compilers::new(run, config);
+    model_folder::format(&compilers.pool(config.kcl.core()).await?, files).await
 }

@@ -27,7 +27,7 @@ impl StackTester for JobTester {
         run: &RunContext,
         change: &TestedChange,
     ) -> Result<Vec<StackTestResult>, UserError> {
-        run_in(run, &change.compiler, &change.revision, &change.stacks).await
+        run_in(run, &change.compilers, &change.revision, &change.stacks).await
     }
 
     async fn live(
@@ -38,6 +38,6 @@ impl StackTester for JobTester {
     ) -> Result<Vec<StackTestResult>, UserError> {
         // Files that are no tests are results of the offline tests.
         let tests = TestFiles::find(&change.revision, &change.stacks)?.tests;
-        live::run_at(run, &change.revision, tests, &change.compiler, Some(power)).await
+        live::run_at(run, &change.revision, tests, &change.compilers, Some(power)).await
     }
 }

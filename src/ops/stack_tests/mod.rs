@@ -23,7 +23,7 @@ use konverge_base::{
 use konverge_kcl::KclError;
 use konverge_run::{
     OpenRevision, RunContext, StepCounter,
-    compiler::{self, Compiler},
+    compiler::{self, Compilers},
     redact,
 };
 use konverge_testing::{TestBody, TestedSpec, TestedStack, assertion};
@@ -44,8 +44,8 @@ pub async fn run(
     selected: &SelectedStacks,
     is_named: bool,
 ) -> Result<StackTestReport, UserError> {
-    let compiler = Compiler::new(run, &selected.workspace.config);
-    let tests = run_in(run, &compiler, &selected.workspace, &selected.stacks).await?;
+    let compilers = Compilers::new(run, &selected.workspace.config);
+    let tests = run_in(run, &compilers, &selected.workspace, &selected.stacks).await?;
     if tests.is_empty() && is_named && !selected.stacks.is_empty() {
         let what = match selected.stacks.as_slice() {
             [stack] => format!("stack {} has no tests", stack.id),
@@ -69,7 +69,7 @@ pub async fn run(
 /// As [`run`].
 pub async fn run_in(
     run: &RunContext,
-    compiler: &Compiler,
+    compilers: &Compilers,
     workspace: &OpenRevision,
     stacks: &[Stack],
 ) -> Result<Vec<StackTestResult>, UserError> {
@@ -96,9 +96,8 @@ pub async fn run_in(
             _ => Some(workspace.with_stacks(variants.iter().map(|variant| variant.stack.clone()).collect())?),
         };
         let revision = with_options.as_ref().unwrap_or(workspace);
-        let compiles = variants
-            .iter()
-            .map(|variant| compiler.spec(revision, &variant.stack));
+        let compiler = compilers.for_revision(revision);
+        let compiles = variants.iter().map(|variant| compiler.spec(&variant.stack));
         let mut compiles = stream::iter(compiles).buffered(AT_ONCE);
         for variant in variants {
             let spec = compiles.next().await.expect("each variant is compiled");

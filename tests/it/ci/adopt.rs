@@ -173,6 +173,41 @@ async fn one_pull_request_takes_over_what_is_unchanged_and_nothing_else() {
     assert_eq!(stage.value("adopt-more").await.as_deref(), Some("two"));
 }
 
+/// The pull request that deletes the file shows what its merge then applies for the first time, and its review counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_adoption_is_shown_and_applied_as_reviewed() {
+    let mut stage = running("end").await;
+    stage.straight_to_main(|stage| {
+        stage.monorepo.write("konverge.adopt.yaml", "stacks: []\n");
+    });
+    stage.reviewed(7, "end", |stage| {
+        stage.monorepo.remove("konverge.adopt.yaml");
+    });
+    let comment = stage.comments().pop().unwrap().1;
+    for part in [
+        "The configuration changes for 3 stacks",
+        "- `konverge.adopt.yaml`: it was left alone while the repository is taken over, and the merge applies it for the first time: `end/new`, `end/other`, `end/same`",
+    ] {
+        assert!(comment.contains(part), "{part}: {comment}");
+    }
+    let by_hand = stage
+        .konverge(["preview", "--base", "main", "--rev", "end"])
+        .env("XDG_STATE_HOME", stage.scratch.path());
+    let shown = by_hand.run().expect(0).stdout;
+    for part in [
+        "end/new",
+        "end/other",
+        "end/same",
+        "konverge.adopt.yaml: it was left alone",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    stage.merge(7, "end").outcome.check(0);
+    assert_eq!(open_issues(&stage), 0);
+    assert_eq!(stage.value("end-other").await.as_deref(), Some("two"));
+    assert_eq!(stage.value("end-new").await.as_deref(), Some("one"));
+}
+
 /// By hand it is as in the job: the preview shows what the merge takes over, and what was never applied is left alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn by_hand_the_same_stacks_are_shown_and_left_alone() {

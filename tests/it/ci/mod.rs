@@ -10,6 +10,7 @@ mod chat_receivers;
 pub mod comment;
 pub mod comment_rules;
 pub mod container_job;
+pub mod core_change;
 pub mod deployments;
 pub mod drift_approval;
 pub mod drift_job;

@@ -85,7 +85,7 @@ async fn the_preview_that_adds_konverge_yaml_counts_the_stacks_that_compile() {
         comment.contains("### Konverge preview: 3 of 3 stacks compile"),
         "{comment}"
     );
-    let note = "the base does not compile with this konverge.yaml (models/names/names.k:1:1), so there is nothing to compare with: everything is shown as new";
+    let note = "the base does not compile (models/names/names.k:1:1), so there is nothing to compare with: everything is shown as new";
     assert!(comment.contains(note), "{comment}");
 }
 

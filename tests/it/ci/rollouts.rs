@@ -57,6 +57,54 @@ fn report(ran: &Ran) -> Value {
     serde_json::from_str(&std::fs::read_to_string(ran.output("result-path")).unwrap()).unwrap()
 }
 
+/// What waits at a gate is not released by a merge that takes the rollout, or a wave, out of the configuration.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_that_leaves_the_configuration_keeps_its_stacks_until_it_ends() {
+    let mut stage = Stage::small("").await;
+    people(&stage);
+    let names = ["canary", "eu", "us"];
+    stage.reviewed(6, "zero", |stage| stacks(stage, "gone", &names, "zero"));
+    stage.merge(6, "zero").outcome.check(0);
+    stage
+        .straight_to_main(|stage| stage.configure(APPROVED))
+        .outcome
+        .check(0);
+    stage.reviewed(7, "first", |stage| stacks(stage, "gone", &names, "one"));
+    stage.merge(7, "first").outcome.check(0);
+    assert_eq!(values(&stage, "gone").await, all(["one", "zero", "zero"]));
+
+    // One wave less.
+    let fewer = APPROVED.replace("  - {match: 'appops/*/us'}\n", "");
+    stage.reviewed(8, "fewer", |stage| stage.configure(&fewer));
+    let comment = stage.comments().pop().unwrap().1;
+    assert!(comment.contains("- `rollouts`: "), "{comment}");
+    assert!(comment.contains("gone/us"), "{comment}");
+    let merged = stage.merge(8, "fewer");
+    assert_ne!(merged.outcome.code, Some(0));
+    let said = &merged.outcome.stdout;
+    assert!(
+        said.contains("konverge.yaml no longer has gone/us in it"),
+        "{said}"
+    );
+    assert_eq!(values(&stage, "gone").await, all(["one", "zero", "zero"]));
+
+    // No rollout at all.
+    stage.reviewed(9, "none", |stage| stage.configure(""));
+    let merged = stage.merge(9, "none");
+    assert_ne!(merged.outcome.code, Some(0));
+    let said = &merged.outcome.stdout;
+    assert!(said.contains("konverge rollout abort web"), "{said}");
+    assert_eq!(values(&stage, "gone").await, all(["one", "zero", "zero"]));
+
+    // The end lets them go.
+    stage
+        .konverge(["rollout", "abort", "web", "--reason", "no waves any more"])
+        .run()
+        .expect(0);
+    stage.again().outcome.check(0);
+    assert_eq!(values(&stage, "gone").await, all(["one", "one", "one"]));
+}
+
 /// Two people approve at once what only one of them may, and a newer merge waits its turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_wave_gets_the_commit_that_baked_and_a_newer_merge_queues() {

@@ -9,7 +9,7 @@ use konverge_repo::git;
 use konverge_run::{
     ComparedRevisions, RevisionSpec,
     code_change::{CodeEditor, EditPlace},
-    compiler::Compiler,
+    compiler::Compilers,
 };
 use serde_json::{Value, json};
 
@@ -60,8 +60,8 @@ async fn sweep(repository: &Repository) -> Count {
     let run = context(repository);
     let git = git::Repository::discover(repository.path()).unwrap();
     let revisions = ComparedRevisions::open(&run, &git, &RevisionSpec::Worktree, None).unwrap();
-    let compiler = Compiler::new(&run, &revisions.head.config).with_executable(binary());
-    let pool = compiler.pool().await.unwrap();
+    let compilers = Compilers::new(&run, &revisions.head.config).with_executable(binary());
+    let pool = compilers.pool(revisions.head.analysis.core()).await.unwrap();
     let mut count = Count::default();
     let mut seen = std::collections::BTreeSet::new();
     for (stack, place, path) in program_files(repository, &revisions) {
@@ -76,8 +76,8 @@ async fn sweep(repository: &Repository) -> Count {
             }
             let file = (path, text.as_str());
             let value = parsed.value_text(at);
-            let editor = CodeEditor::new(&run, &revisions, &compiler);
-            turn((editor, pool), (stack, place), file, (at, value), &mut count).await;
+            let editor = CodeEditor::new(&run, &revisions, &compilers);
+            turn((editor, &pool), (stack, place), file, (at, value), &mut count).await;
         }
     }
     count

@@ -6,7 +6,7 @@ use konverge_repo::git;
 use konverge_run::{
     ComparedRevisions, RevisionSpec,
     code_change::{CodeEditor, EditPlace},
-    compiler::Compiler,
+    compiler::Compilers,
 };
 use serde_json::{Value, json};
 
@@ -168,8 +168,8 @@ async fn literals_of(repository: &Repository) -> Vec<Literal> {
     let run = context(repository);
     let git = git::Repository::discover(repository.path()).unwrap();
     let revisions = ComparedRevisions::open(&run, &git, &RevisionSpec::Worktree, None).unwrap();
-    let compiler = Compiler::new(&run, &revisions.head.config).with_executable(binary());
-    let pool = compiler.pool().await.unwrap();
+    let compilers = Compilers::new(&run, &revisions.head.config).with_executable(binary());
+    let pool = compilers.pool(revisions.head.analysis.core()).await.unwrap();
     let mut found = Vec::new();
     for (stack, place, path) in literals::program_files(repository, &revisions) {
         let parsed = pool.parse(path, &repository.read(path.as_str())).await.unwrap();
@@ -206,8 +206,8 @@ async fn a_random_literal_changes_its_own_stacks_alone() {
         let run = super::context(&repository);
         let git = git::Repository::discover(repository.path()).unwrap();
         let revisions = ComparedRevisions::open(&run, &git, &RevisionSpec::Worktree, None).unwrap();
-        let compiler = Compiler::new(&run, &revisions.head.config).with_executable(binary());
-        let mut editor = CodeEditor::new(&run, &revisions, &compiler);
+        let compilers = Compilers::new(&run, &revisions.head.config).with_executable(binary());
+        let mut editor = CodeEditor::new(&run, &revisions, &compilers);
         let stack = revisions.head.layout.stack(&literal.stack).unwrap().clone();
         let path = literal.path.parse().unwrap();
         if editor

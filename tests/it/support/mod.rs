@@ -6,6 +6,7 @@ pub use konverge_testkit::*;
 
 pub mod ci_stage;
 pub mod compiler;
+pub mod cores;
 #[path = "../../../crates/state/tests/it/support/faulty_store.rs"]
 pub mod faulty_store;
 pub mod github_output;

@@ -44,6 +44,7 @@ impl Sample {
             affected: &self.affected,
             plan: &self.plan,
             findings: &self.findings,
+            settings: &[],
             power: &self.power,
             models: &self.models,
             last_push: self.last_push.as_ref(),

@@ -43,6 +43,7 @@ pub mod resolve;
 pub mod review;
 pub mod review_difference;
 pub mod rollout;
+pub mod setting_change;
 pub mod shard;
 pub mod spec;
 pub mod stack;

@@ -23,6 +23,17 @@ pub enum SettingsOrder {
     V091,
 }
 
+impl SettingsOrder {
+    /// The value of the key in `konverge.yaml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V07 => "v0.7",
+            Self::V090 => "v0.9.0",
+            Self::V091 => "v0.9.1",
+        }
+    }
+}
+
 /// How the configuration says to read the layout of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LayoutRules {

@@ -75,6 +75,34 @@ impl RolloutRecords {
         })
     }
 
+    /// Those of earlier rollouts, if the configuration has none any more and stacks are pending.
+    pub(crate) async fn with_earlier(
+        self,
+        backend: &StateBackend,
+        config: &Config,
+        pending: &[Target],
+    ) -> Self {
+        if config.rollouts.is_empty() && !pending.is_empty() {
+            return Self(backend.states.rollouts().await.map_err(UserError::from));
+        }
+        self
+    }
+
+    /// The rollout under way that has a stack, by its identity, in one of its waves, unless it is `rollout`. Nothing is
+    /// known of records that cannot be read: then the rollouts themselves say so.
+    pub(super) fn under_way(&self, stack: &StackId, rollout: Option<&str>) -> Option<&RolloutRecord> {
+        let records = self.0.iter().flat_map(BTreeMap::values);
+        let mut running = records
+            .map(|stored| &stored.record)
+            .filter(|record| !record.phase.is_over() && Some(record.rollout.as_str()) != rollout);
+        running.find(|record| record.stacks().any(|(_, id, _)| id == stack))
+    }
+
+    /// The error of records that cannot be read.
+    pub(super) fn failure(&self) -> Option<&UserError> {
+        self.0.as_ref().err()
+    }
+
     /// One line for each rollout that is overdue.
     pub(crate) fn overdue(&self, config: &Config) -> Vec<String> {
         overdue_records(config, &self.0)

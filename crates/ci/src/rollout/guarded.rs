@@ -12,6 +12,8 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_run::{OpenRevision, Target, apply, stack_order::StackOrder};
 
+use super::{driver::RolloutRecords, outcomes::left_rollout_outcome};
+
 /// The pending stacks, by rollout.
 #[derive(Default)]
 pub(crate) struct GuardedTargets {
@@ -24,29 +26,44 @@ pub(crate) struct GuardedTargets {
 }
 
 impl GuardedTargets {
-    /// Splits the pending stacks of a commit.
+    /// Splits the pending stacks of a commit. A stack of a rollout that is under way waits for its end, also if the
+    /// configuration no longer has the stack in it.
     ///
     /// # Errors
-    /// The `after` rules form a cycle.
+    /// The `after` rules form a cycle. Without rollouts, the records cannot be read.
     pub(crate) fn split(
         config: &Config,
         side: &OpenRevision,
         pending: Vec<Target>,
+        records: &RolloutRecords,
     ) -> Result<Self, UserError> {
-        if config.rollouts.is_empty() {
-            return Ok(Self {
-                free: pending,
-                ..Self::default()
-            });
-        }
         let matcher = config.rollout_matcher();
+        if config.rollouts.is_empty() {
+            if let Some(failure) = records.failure() {
+                return Err(failure.clone());
+            }
+            let mut split = Self::default();
+            for target in pending {
+                match records.under_way(&target.id, None) {
+                    Some(record) => split.refused.push(left_rollout_outcome(&target, record)),
+                    None => split.free.push(target),
+                }
+            }
+            return Ok(split);
+        }
         let empty = empty_waves(config, side);
         let leaving = pending.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
         let order = StackOrder::build(config, &pending)?.taking_down(&leaving);
         let mut split = Self::default();
         for target in pending {
-            match matcher.wave_of(&target.folder) {
+            let place = matcher.wave_of(&target.folder);
+            let rollout = place.as_ref().ok().and_then(|place| Some(place.as_ref()?.0));
+            if let Some(record) = records.under_way(&target.id, rollout) {
+                split.refused.push(left_rollout_outcome(&target, record));
+                continue;
+            }
+            match place {
                 Ok(None) => split.free.push(target),
                 Ok(Some((rollout, wave))) => {
                     let of_rollout = split.by_rollout.entry(rollout.to_owned()).or_default();

@@ -77,6 +77,26 @@ pub(super) fn held_outcome(target: &Target, record: &RolloutRecord) -> StackOutc
     apply::stopped_outcome(target, StackResult::Stopped, &failure)
 }
 
+/// The outcome of a pending stack of a rollout that is under way, which the configuration no longer has in it.
+pub(super) fn left_rollout_outcome(target: &Target, record: &RolloutRecord) -> StackOutcome {
+    let name = &record.rollout;
+    let failure = UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "the rollout `{name}` of {} is under way ({}, {}), and konverge.yaml no longer has {} in it: the stack waits for the end of that rollout",
+            record.commit.short(),
+            record.wave_title(),
+            record.phase,
+            target.id
+        ),
+    )
+    .hint(format!(
+        "`konverge rollout abort {name}` ends it, and the next run applies the stack"
+    ))
+    .hint("or put the stack back into the waves of the rollout, which then goes on");
+    apply::stopped_outcome(target, StackResult::Stopped, &failure)
+}
+
 /// The outcome of a pending stack that this run did not apply, because of its rollout.
 pub(super) fn waiting_outcome(
     target: &Target,

@@ -10,6 +10,12 @@ use super::{bounds::Bounds, resolved_package::ResolvedPackage, trust::PackageTru
 use crate::{SandboxMode, Toolchain};
 use konverge_base::checkout::Checkout;
 
+/// The folders whose content a run has verified.
+pub type VerifiedPackages = Arc<Mutex<HashSet<PathBuf>>>;
+
+/// What a run has found for sources that nothing pins, by the folder that they would have.
+pub type UnlockedPackages = Arc<tokio::sync::Mutex<HashMap<PathBuf, ResolvedPackage>>>;
+
 /// Fetches packages and caches them.
 #[derive(Debug, Clone)]
 pub struct PackageFetcher {
@@ -28,9 +34,9 @@ pub struct PackageFetcher {
     /// Our environment: credentials, proxies, `KCL_REGISTRY`.
     pub environment: BTreeMap<String, String>,
     /// The folders whose content this run has verified.
-    pub whole: Arc<Mutex<HashSet<PathBuf>>>,
+    pub whole: VerifiedPackages,
     /// What this run has found for sources that nothing pins, by the folder that they would have.
-    pub unlocked: Arc<tokio::sync::Mutex<HashMap<PathBuf, ResolvedPackage>>>,
+    pub unlocked: UnlockedPackages,
     /// How far the requesting code is trusted.
     pub asker: PackageTrust,
     /// The checkout; no program is run from it.

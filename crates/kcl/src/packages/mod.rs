@@ -23,7 +23,7 @@ mod unpack;
 
 pub use self::{
     bounds::Bounds,
-    fetcher::PackageFetcher,
+    fetcher::{PackageFetcher, UnlockedPackages, VerifiedPackages},
     lock_entry::PathEntry,
     lock_update::LockUpdate,
     package_folder::{clear_packages, packages_use},

@@ -194,6 +194,11 @@ impl Analysis {
         &self.tree
     }
 
+    /// The version of the KCL core that every digest is for.
+    pub fn core(&self) -> &str {
+        self.rules.version()
+    }
+
     /// The digest over everything that may influence a stack's Spec.
     ///
     /// # Errors

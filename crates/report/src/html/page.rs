@@ -10,7 +10,7 @@ use super::{
     graph, stacks,
 };
 use crate::{
-    CommentInput, escape, generation_notes, labels, last_push, model_changes,
+    CommentInput, escape, generation_notes, labels, last_push, model_changes, setting_changes,
     sums::Sums,
     view_model::{self, PlanView},
 };
@@ -54,6 +54,7 @@ pub fn report(input: &CommentInput<'_>) -> String {
                 (tools(&view))
                 main {
                     (alerts(input, &view))
+                    (setting_changes::page(input.settings))
                     (last_push(input))
                     (notes_of_generation(input))
                     (model_changes::page(input.models))

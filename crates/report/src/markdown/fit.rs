@@ -9,7 +9,7 @@ use super::{
     headline, last_push, permission_changes, policy_findings, table,
 };
 use crate::{
-    CommentInput, generation_notes, model_changes,
+    CommentInput, generation_notes, model_changes, setting_changes,
     view_model::{self, PlanView},
 };
 
@@ -70,6 +70,7 @@ fn parts(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> (String,
     let mut text = alerts.text + &permissions.text;
     let mut left_out = alerts.left_out + permissions.left_out;
     for part in [
+        setting_changes::markdown(input.settings, share),
         last_push::render(input, share),
         generation_notes::markdown(input.plan, share),
         model_changes::markdown(input.models, share),

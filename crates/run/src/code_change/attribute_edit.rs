@@ -32,7 +32,7 @@ impl CodeEditor<'_> {
         place: EditPlace,
     ) -> Result<EditedLine, UserError> {
         let value = value.trim();
-        let pool = self.compiler.pool().await?;
+        let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
         let paths = files.at(place);
         if let Some(link) = ProgramFiles::link(&self.revisions.head, paths) {

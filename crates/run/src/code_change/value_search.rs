@@ -232,7 +232,7 @@ impl CodeEditor<'_> {
 
     /// The places at which the files of a stack and of its base set an attribute to a literal of this value.
     async fn literals_of(&self, stack: &Stack, value: &Value) -> Result<Vec<LiteralPlace>, UserError> {
-        let pool = self.compiler.pool().await?;
+        let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
         let mut found = Vec::new();
         for paths in [&files.own, &files.base] {

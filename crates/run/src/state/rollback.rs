@@ -131,9 +131,9 @@ pub async fn rollback_under(
         .given_cluster(given)
         .rule_files(files)
         .states(backend);
-    let compiler = builder.compiler().for_past_revision();
+    let compilers = builder.compilers().for_past_revision();
     let mut planning = builder
-        .planner(SpecSource::compiled(compiler, head, None))
+        .planner(SpecSource::compiled(compilers, head, None))
         .await?;
     planning.rolls_back = true;
     let spec = planning.spec(&target).await?;

@@ -30,7 +30,7 @@ use konverge_base::{
         stack_test::{StackTestReport, StackTestResult},
     },
 };
-use konverge_run::{OpenRevision, RunContext, StepCounter, compiler::Compiler};
+use konverge_run::{OpenRevision, RunContext, StepCounter, compiler::Compilers};
 use konverge_testing::TestBody;
 
 /// Runs the live tests of the selected stacks, and cleans up what earlier runs left.
@@ -38,10 +38,10 @@ use konverge_testing::TestBody;
 /// # Errors
 /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
 pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTestReport, UserError> {
-    let compiler = Compiler::new(run, &selected.workspace.config);
+    let compilers = Compilers::new(run, &selected.workspace.config);
     let files = TestFiles::find(&selected.workspace, &selected.stacks)?;
     let mut results = files.invalid;
-    results.extend(run_at(run, &selected.workspace, files.tests, &compiler, None).await?);
+    results.extend(run_at(run, &selected.workspace, files.tests, &compilers, None).await?);
     Ok(StackTestReport::new(selected.stacks.len(), results))
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn run_at(
     run: &RunContext,
     workspace: &OpenRevision,
     mut tests: Vec<FoundTest<'_>>,
-    compiler: &Compiler,
+    compilers: &Compilers,
     power: Option<&CommitId>,
 ) -> Result<Vec<StackTestResult>, UserError> {
     let trusted = TrustedSide::open(run, power).await?;
@@ -67,7 +67,7 @@ pub(super) async fn run_at(
     let stage = TestStage {
         trusted: &trusted,
         workspace,
-        compiler,
+        compilers,
         kinds: KnownKinds::load(workspace)?,
         policies: vec![
             SpecPolicies::load(&trusted.revision, &run.secrets),

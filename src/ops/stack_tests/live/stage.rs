@@ -19,7 +19,7 @@ use konverge_base::{
 };
 use konverge_run::{
     OpenRevision, apply_freeze,
-    compiler::{self, Compiler},
+    compiler::{self, Compilers},
     redact,
 };
 use konverge_testing::{
@@ -35,7 +35,7 @@ pub(super) struct TestStage<'a> {
     pub(super) trusted: &'a TrustedSide,
     /// The revision with the tests.
     pub(super) workspace: &'a OpenRevision,
-    pub(super) compiler: &'a Compiler,
+    pub(super) compilers: &'a Compilers,
     pub(super) kinds: KnownKinds,
     /// The policy sets of the default branch, and of the revision at hand.
     pub(super) policies: Vec<SpecPolicies<'a>>,
@@ -108,8 +108,9 @@ impl TestStage<'_> {
             Some(workspace.with_stacks(vec![stack.clone()])?)
         };
         let spec = self
-            .compiler
-            .spec(revision.as_ref().unwrap_or(workspace), &stack)
+            .compilers
+            .for_revision(revision.as_ref().unwrap_or(workspace))
+            .spec(&stack)
             .await?;
         for policies in &self.policies {
             let findings = policies.findings(&stack, &spec).await;

@@ -1,0 +1,454 @@
+//! What a change of `konverge.yaml` does to each stack. Every key is taken apart here: a new one does not compile until
+//! somebody says what it does to a stack.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    Apply, ClusterChoice, ClusterConfig, Config, Drift, EffectiveStack, HookWorkflow, Hooks, Kcl,
+    PolicyConfig, PolicyExceptionConfig, PolicySetConfig, RolloutConfig, RolloutMatcher, StackRules,
+    StackSides, State, WaveConfig, effective::matches, stack_glob::StackGlob,
+};
+use konverge_base::model::{StackId, setting_change::SettingChange, stack::Stack};
+
+/// The value that a key has for a stack.
+struct Setting {
+    key: &'static str,
+    effect: &'static str,
+    value: Value,
+}
+
+fn setting(key: &'static str, effect: &'static str, value: impl Serialize) -> Setting {
+    Setting {
+        key,
+        effect,
+        value: serde_json::to_value(value).unwrap_or_default(),
+    }
+}
+
+impl Config {
+    /// The keys that mean something else in `after` for stacks that both revisions have, with those stacks.
+    pub fn setting_changes(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<SettingChange> {
+        let is_same = self == after;
+        // Of an equal file, a rule can still match another folder.
+        let may_differ = |(before, now): &(&Stack, &Stack)| {
+            !is_same
+                || before.folder != now.folder
+                || before.id != now.id
+                || before.names != now.names
+                || before.cluster != now.cluster
+        };
+        let pairs = stacks.iter().filter_map(|sides| sides.before.zip(sides.after));
+        let pairs: Vec<_> = pairs.filter(may_differ).collect();
+        let mut found: BTreeMap<&str, SettingChange> = BTreeMap::new();
+        let mut add = |before: Setting, now: Setting, stacks: &mut dyn Iterator<Item = &StackId>| {
+            if before.value != now.value {
+                let change = found.entry(now.key).or_insert_with(|| SettingChange {
+                    key: now.key.to_owned(),
+                    effect: now.effect.to_owned(),
+                    stacks: Vec::new(),
+                });
+                change.stacks.extend(stacks.cloned());
+            }
+        };
+        let common = self.common_settings().into_iter().zip(after.common_settings());
+        for (before, now) in common {
+            add(before, now, &mut pairs.iter().map(|(_, stack)| &stack.id));
+        }
+        let (old, new) = (StackSettings::new(self), StackSettings::new(after));
+        for (before, now) in &pairs {
+            for (was, is) in old.settings(before).into_iter().zip(new.settings(now)) {
+                add(was, is, &mut std::iter::once(&now.id));
+            }
+        }
+        let mut changes: Vec<_> = found.into_values().collect();
+        for change in &mut changes {
+            change.stacks.sort();
+            change.stacks.dedup();
+        }
+        changes.retain(|change| !change.stacks.is_empty());
+        changes
+    }
+
+    /// The settings that are the same for every stack.
+    fn common_settings(&self) -> Vec<Setting> {
+        let Self {
+            version: _,
+            // Which stacks there are: those that come and go are shown as such.
+            exclude: _,
+            include: _,
+            state,
+            // By stack.
+            clusters: _,
+            logins: _,
+            rollouts: _,
+            gates: _,
+            stacks: _,
+            delivery: _,
+            kcl,
+            modules,
+            terraform,
+            secrets,
+            apply,
+            policy,
+            // They do nothing to a stack.
+            checks: _,
+            drift,
+            notify: _,
+            set: _,
+            portal: _,
+            models: _,
+        } = self;
+        let State {
+            url,
+            options,
+            id,
+            lease,
+            history,
+            encrypt_to,
+            accept_unmarked_until,
+            kusion_releases,
+            unsafe_no_lock,
+        } = state;
+        let Kcl {
+            version,
+            install: _,
+            settings,
+            sandbox,
+            workers: _,
+            timeout,
+            memory_mib,
+        } = kcl;
+        let Apply {
+            parallel_stacks: _,
+            parallel_resources: _,
+            ready_timeout,
+            fail_early_after,
+            health_rules,
+            conflicts,
+            deployments,
+            hooks,
+        } = apply;
+        let Hooks {
+            read,
+            service_accounts,
+            timeout: hook_timeout,
+            // By stack.
+            workflows: _,
+        } = hooks;
+        let PolicyConfig {
+            drift: drift_policy,
+            approvals,
+            reviewers,
+            actors,
+            freeze,
+            max_destructive,
+            // By stack.
+            sets: _,
+            exceptions: _,
+            broken_base,
+        } = policy;
+        let Drift {
+            stacks_per_run: _,
+            budget: _,
+            reconcile,
+            stale_after: _,
+            label,
+        } = drift;
+        vec![
+            setting(
+                "state.url",
+                "its state is in another place: what is recorded now is not known there",
+                (url, options),
+            ),
+            setting(
+                "state.id",
+                "its state has another owner: the states of the earlier id are refused",
+                id,
+            ),
+            setting("state.lease", "its lease has other times", lease),
+            setting(
+                "state.history",
+                "another number of its old states is kept",
+                history,
+            ),
+            setting(
+                "state.encrypt_to",
+                "its state can be read by others: run `konverge state rekey`",
+                encrypt_to,
+            ),
+            setting(
+                "state.accept_unmarked_until",
+                "until another day, its state counts although nobody knows who wrote it",
+                accept_unmarked_until,
+            ),
+            setting(
+                "state.kusion_releases",
+                "its applies write releases of Kusion to another place",
+                kusion_releases,
+            ),
+            setting(
+                "state.unsafe_no_lock",
+                "whether two runs can apply it at once changes",
+                unsafe_no_lock,
+            ),
+            setting("kcl.version", "another KCL core compiles it", version),
+            setting(
+                "kcl.settings",
+                "its settings files are read as another version of Kusion reads them",
+                settings,
+            ),
+            setting("kcl.sandbox", "it is compiled in another sandbox", sandbox),
+            setting("kcl.timeout", "its compilation has another time limit", timeout),
+            setting(
+                "kcl.memory_mib",
+                "its compilation has another limit of memory",
+                memory_mib,
+            ),
+            setting(
+                "modules",
+                "the modules of its applications run with other permissions",
+                modules,
+            ),
+            setting(
+                "terraform",
+                "its Terraform runs with another binary, other providers or other permissions",
+                terraform,
+            ),
+            setting(
+                "secrets",
+                "other secret stores or permissions hold for its references",
+                secrets,
+            ),
+            setting(
+                "apply.ready_timeout",
+                "an apply waits for its resources for another time",
+                (ready_timeout, fail_early_after),
+            ),
+            setting(
+                "apply.health_rules",
+                "other rules say when its resources are ready",
+                health_rules,
+            ),
+            setting(
+                "apply.conflicts",
+                "fields that another manager owns are treated in another way",
+                conflicts,
+            ),
+            setting(
+                "apply.deployments",
+                "whether its applies are deployments on GitHub changes",
+                deployments,
+            ),
+            setting(
+                "apply.hooks",
+                "other Jobs of its Spec run as hooks, or for another time",
+                (read, service_accounts, hook_timeout),
+            ),
+            setting(
+                "policy.drift",
+                "an apply treats what others changed in another way",
+                drift_policy,
+            ),
+            setting(
+                "policy.approvals",
+                "it needs another number of approvals",
+                approvals,
+            ),
+            setting("policy.reviewers", "other people approve it", reviewers),
+            setting(
+                "policy.actors",
+                "other people may merge or start its apply",
+                actors,
+            ),
+            setting("policy.freeze", "other times are without an apply of it", freeze),
+            setting(
+                "policy.max_destructive",
+                "another number of its resources may go in one apply",
+                max_destructive,
+            ),
+            setting(
+                "policy.broken_base",
+                "whether a preview passes if it failed before changes",
+                broken_base,
+            ),
+            setting(
+                "drift.reconcile",
+                "its drift is restored, or is not any more",
+                reconcile,
+            ),
+            setting("drift.label", "the issue of its drift has another label", label),
+        ]
+    }
+}
+
+/// What a configuration says of single stacks.
+struct StackSettings<'a> {
+    config: &'a Config,
+    rules: StackRules<'a>,
+    waves: RolloutMatcher<'a>,
+    sets: Vec<(Option<StackGlob>, &'a PolicySetConfig)>,
+    exceptions: Vec<(Option<StackGlob>, &'a PolicyExceptionConfig)>,
+    workflows: Vec<(Option<StackGlob>, &'a HookWorkflow)>,
+}
+
+/// Items with the compiled globs for their stacks; an item without a glob is for every stack.
+fn with_globs<'a, T>(items: &'a [T], glob: impl Fn(&T) -> Option<&str>) -> Vec<(Option<StackGlob>, &'a T)> {
+    let items = items.iter();
+    items
+        .map(|item| (StackGlob::compile(glob(item).unwrap_or("**")), item))
+        .collect()
+}
+
+/// Those of some items that are for a stack.
+fn of_stack<'a, T>(items: &[(Option<StackGlob>, &'a T)], stack: &Stack) -> Vec<&'a T> {
+    let items = items.iter();
+    let own = items.filter(|(glob, _)| matches(glob.as_ref(), &stack.id, &stack.folder));
+    own.map(|(_, item)| *item).collect()
+}
+
+impl<'a> StackSettings<'a> {
+    fn new(config: &'a Config) -> Self {
+        Self {
+            config,
+            rules: config.rules(),
+            waves: config.rollout_matcher(),
+            sets: with_globs(&config.policy.sets, |set| set.stacks.as_deref()),
+            exceptions: with_globs(&config.policy.exceptions, |exception| exception.stacks.as_deref()),
+            workflows: with_globs(&config.apply.hooks.workflows, |workflow| Some(&workflow.stacks)),
+        }
+    }
+
+    /// The settings of a stack that others may not have, always in the same order.
+    fn settings(&self, stack: &Stack) -> Vec<Setting> {
+        let config = self.config;
+        let EffectiveStack {
+            // With that of stack.yaml, below.
+            cluster: _,
+            workspace,
+            after,
+            policy,
+            environment,
+            login,
+            provider_identities,
+            deliver,
+            ignore,
+        } = self.rules.for_stack(stack);
+        let identity = login.as_ref().map(|name| (name, config.logins.get(name)));
+        let delivery = deliver.map(|tool| (tool, &config.delivery));
+        vec![
+            setting(
+                "clusters",
+                "its objects go to another cluster",
+                self.cluster(stack),
+            ),
+            setting(
+                "stacks[].workspace",
+                "its applications have another workspace",
+                workspace,
+            ),
+            setting("stacks[].after", "it waits for other stacks", after),
+            setting(
+                "stacks[].policy",
+                "other approvals, people or times hold for it",
+                policy,
+            ),
+            setting(
+                "stacks[].environment",
+                "another environment's job applies it",
+                environment,
+            ),
+            setting(
+                "logins",
+                "it has another identity at its cloud and its cluster",
+                identity,
+            ),
+            setting(
+                "stacks[].provider_identities",
+                "its Spec may choose other identities for providers",
+                provider_identities,
+            ),
+            setting(
+                "stacks[].deliver",
+                "something else applies its objects, or from another place",
+                delivery,
+            ),
+            setting(
+                "stacks[].ignore",
+                "other fields are left alone after creation",
+                ignore,
+            ),
+            setting(
+                "rollouts",
+                "a change reaches it in another wave or by other gates; what is under way waits for the end of its rollout, or for `konverge rollout abort`",
+                self.rollout(stack),
+            ),
+            setting(
+                "policy.sets",
+                "other policy sets judge it",
+                of_stack(&self.sets, stack),
+            ),
+            setting(
+                "policy.exceptions",
+                "other findings of policies do not count for it",
+                of_stack(&self.exceptions, stack),
+            ),
+            setting(
+                "apply.hooks.workflows",
+                "other workflows run around its apply",
+                of_stack(&self.workflows, stack),
+            ),
+        ]
+    }
+
+    fn cluster(&self, stack: &Stack) -> Value {
+        let name = match self.rules.cluster_of(stack) {
+            ClusterChoice::Named(name) | ClusterChoice::Unknown(name) => name,
+            ClusterChoice::Unconfigured | ClusterChoice::Ambiguous => return Value::Null,
+        };
+        let Some(cluster) = self.config.cluster(&name) else {
+            return json!([name]);
+        };
+        let ClusterConfig {
+            kubeconfig_env,
+            context,
+            in_cluster,
+            // They do nothing to the objects of a stack.
+            max_concurrent_requests: _,
+            tests: _,
+        } = cluster;
+        json!([name, kubeconfig_env, context, in_cluster])
+    }
+
+    /// The rollout with the wave of a stack, and what must hold after the wave.
+    fn rollout(&self, stack: &Stack) -> Value {
+        let (name, wave) = match self.waves.wave_of(&stack.folder) {
+            Ok(Some(place)) => place,
+            Ok(None) => return Value::Null,
+            Err(several) => return json!(several.0),
+        };
+        let mut rollouts = self.config.rollouts.iter();
+        let Some(RolloutConfig {
+            name,
+            waves,
+            on_failure,
+        }) = rollouts.find(|rollout| rollout.name == name)
+        else {
+            return Value::Null;
+        };
+        let WaveConfig {
+            // The number of the wave says it.
+            pattern: _,
+            at_once,
+            bake,
+            gates,
+        } = &waves[wave];
+        let named: Vec<_> = gates
+            .iter()
+            .map(|gate| (gate, self.config.gates.get(gate)))
+            .collect();
+        json!([name, wave, at_once, bake, named, on_failure])
+    }
+}

@@ -1,0 +1,95 @@
+//! What a change of `konverge.yaml` does to stacks: a sentence for each key, with the stacks. Names come from pull requests,
+//! so each is escaped.
+
+use maud::{Markup, html};
+
+use super::{
+    bounded_part::BoundedPart,
+    escape,
+    html::elements,
+    labels,
+    terminal::{Color, Style},
+};
+use konverge_base::model::{StackId, setting_change::SettingChange};
+
+/// The number of stacks that a comment and a terminal name for a key.
+const STACKS: usize = 20;
+
+/// The section of a comment in at most `room` bytes; empty if nothing changes. Stacks that do not fit are counted, with the
+/// way to the rest.
+pub(super) fn markdown(changes: &[SettingChange], room: usize) -> BoundedPart {
+    if changes.is_empty() {
+        return BoundedPart::default();
+    }
+    let named = changes.iter().map(|change| change.stacks.len()).max();
+    for most in [STACKS, 5, 1, 0] {
+        let mut text = format!("**{}**\n\n", title(changes));
+        if named.is_some_and(|named| named > most) {
+            text.push_str("Not every stack is named here: `konverge preview --output json` names all.\n\n");
+        }
+        for change in changes {
+            let stacks = list(&change.stacks, most, |id| escape::cell(id.as_str()));
+            text.push_str(&format!("- `{}`: {}: {stacks}\n", change.key, change.effect));
+        }
+        text.push('\n');
+        if text.len() <= room || most == 0 {
+            let unnamed = changes
+                .iter()
+                .map(|change| change.stacks.len().saturating_sub(most));
+            return BoundedPart {
+                text,
+                left_out: unnamed.sum(),
+            };
+        }
+    }
+    BoundedPart::default()
+}
+
+/// The lines of a terminal; empty if nothing changes.
+pub fn terminal(changes: &[SettingChange], style: Style) -> String {
+    if changes.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}\n", style.paint(Color::Bold, &title(changes)));
+    for change in changes {
+        let stacks = list(&change.stacks, STACKS, |id| escape::log(id.as_str()));
+        text.push_str(&format!("  {}: {}: {stacks}\n", change.key, change.effect));
+    }
+    text
+}
+
+/// The section of a page, with every stack.
+pub(super) fn page(changes: &[SettingChange]) -> Markup {
+    html! {
+        @if !changes.is_empty() {
+            section {
+                h2 { (title(changes)) }
+                ul {
+                    @for change in changes {
+                        li {
+                            (elements::code(&change.key)) ": " (change.effect) ": "
+                            (list(&change.stacks, usize::MAX, |id| id.to_string()))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn title(changes: &[SettingChange]) -> String {
+    let stacks: std::collections::BTreeSet<_> = changes.iter().flat_map(|change| &change.stacks).collect();
+    format!(
+        "The configuration changes for {}",
+        labels::plural(stacks.len(), "stack")
+    )
+}
+
+fn list(stacks: &[StackId], most: usize, name: impl Fn(&StackId) -> String) -> String {
+    let named: Vec<_> = stacks.iter().take(most).map(name).collect();
+    match (named.len(), stacks.len() - named.len()) {
+        (0, more) => labels::plural(more, "stack"),
+        (_, 0) => named.join(", "),
+        (_, more) => format!("{} and {more} more", named.join(", ")),
+    }
+}
