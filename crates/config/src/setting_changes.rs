@@ -100,6 +100,7 @@ impl Config {
             set: _,
             portal: _,
             models: _,
+            production: _,
         } = self;
         let State {
             url,
@@ -148,6 +149,7 @@ impl Config {
             // By stack.
             sets: _,
             exceptions: _,
+            ended_names,
             broken_base,
         } = policy;
         let Drift {
@@ -268,6 +270,11 @@ impl Config {
                 "policy.max_destructive",
                 "another number of its resources may go in one apply",
                 max_destructive,
+            ),
+            setting(
+                "policy.ended_names",
+                "other earlier names of it count no longer: what guarded it under them ends",
+                ended_names,
             ),
             setting(
                 "policy.broken_base",
