@@ -35,7 +35,9 @@ fn started_workflows(planning: &Planner, target: &Target, plan: &StackPlan) -> V
         return Vec::new();
     }
     let of_time = |when, word: &'static str| {
-        let hooks = planning.config.hook_workflows(when, &target.id, &target.folder);
+        let hooks = planning
+            .config
+            .hook_workflows(when, &target.id, &target.folder, &plan.known_as);
         hooks.into_iter().map(move |hook| {
             format!(
                 "the merge starts the workflow {} {word} the apply of this stack",
