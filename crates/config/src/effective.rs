@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ClusterConfig, Config, DeliveryTool, HookWorkflow, StackRule, WorkflowTime, stack_glob::StackGlob,
-    types::StackPolicy,
+    ClusterConfig, Config, DeliveryTool, HookWorkflow, PolicyConfig, StackRule, WorkflowTime,
+    stack_glob::StackGlob, types::StackPolicy,
 };
 use konverge_base::model::{
     ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, other_names::OtherNames, stack::Stack,
@@ -132,22 +132,23 @@ impl Config {
         names
     }
 
+    /// A cluster by name.
+    pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterConfig> {
+        self.clusters.get(name)
+    }
+}
+
+impl PolicyConfig {
     /// Returns the number of approvals that a stack with this policy needs, and the people one of whom must approve: the
     /// rules of the repository, narrowed by those of the stack.
     pub fn required_approvals(&self, own: &StackPolicy) -> (u32, Vec<String>) {
-        let common = &self.policy;
-        let approvals = common.approvals.unwrap_or(0).max(own.approvals.unwrap_or(0));
+        let approvals = self.approvals.unwrap_or(0).max(own.approvals.unwrap_or(0));
         let reviewers = if own.reviewers.is_empty() {
-            &common.reviewers
+            &self.reviewers
         } else {
             &own.reviewers
         };
         (approvals, reviewers.clone())
-    }
-
-    /// A cluster by name.
-    pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterConfig> {
-        self.clusters.get(name)
     }
 }
 

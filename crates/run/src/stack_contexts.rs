@@ -14,7 +14,7 @@ pub fn stack_contexts<'a>(
     let (rules, production) = (config.rules(), config.production_folders());
     let context = |(id, folder): (&StackId, &RepoPath)| {
         let effective = rules.for_place(id, folder);
-        let (approvals, reviewers) = config.required_approvals(&effective.policy);
+        let (approvals, reviewers) = config.policy.required_approvals(&effective.policy);
         let context = StackContext {
             environment: effective.environment.unwrap_or_else(|| id.name().to_owned()),
             is_production: production.contains(folder),

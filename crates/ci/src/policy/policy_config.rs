@@ -90,7 +90,7 @@ fn add_name(policies: &mut Vec<EffectivePolicy>, other: EffectivePolicy) {
 /// The rules of the repository, narrowed by those of a rule for stacks.
 fn narrowed(common: &PolicyConfig, own: StackPolicy) -> Result<EffectivePolicy, UserError> {
     let people = |own: Vec<String>, common: &[String]| if own.is_empty() { common.to_vec() } else { own };
-    let (approvals, reviewers) = config.required_approvals(&own);
+    let (approvals, reviewers) = common.required_approvals(&own);
     let freeze = common.freeze.iter().chain(&own.freeze).map(parse_freeze);
     Ok(EffectivePolicy {
         approvals,
