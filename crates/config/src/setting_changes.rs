@@ -302,7 +302,7 @@ struct StackSettings<'a> {
 }
 
 /// Items with the compiled globs for their stacks; an item without a glob is for every stack.
-fn with_globs<'a, T>(items: &'a [T], glob: impl Fn(&T) -> Option<&str>) -> Vec<(Option<StackGlob>, &'a T)> {
+fn with_globs<T>(items: &[T], glob: impl Fn(&T) -> Option<&str>) -> Vec<(Option<StackGlob>, &T)> {
     let items = items.iter();
     items
         .map(|item| (StackGlob::compile(glob(item).unwrap_or("**")), item))

@@ -242,9 +242,12 @@ fn without_own_name(path: &str, names: &[&str; 2]) -> String {
     path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
+/// One number of [`PodImpact`].
+type PodNumber = fn(&PodImpact) -> u64;
+
 /// A note in which other numbers stand for the pods of a resource; without them a word.
-fn with_pods(note: &str, pods: &PodImpact, number: impl Fn(fn(&PodImpact) -> u64) -> Option<u64>) -> String {
-    let counts: [(&str, fn(&PodImpact) -> u64); 3] = [
+fn with_pods(note: &str, pods: &PodImpact, number: impl Fn(PodNumber) -> Option<u64>) -> String {
+    let counts: [(&str, PodNumber); 3] = [
         ("restarts", |pods| pods.restarts),
         ("starts", |pods| pods.starts),
         ("ends", |pods| pods.ends),

@@ -172,6 +172,7 @@ mod tests {
         Stack {
             id: "shop/prod".parse().unwrap(),
             names: "shop/prod".parse().unwrap(),
+            earlier_names: None,
             named_by: konverge_base::model::stack::NamedBy::Names,
             folder: konverge_base::model::RepoPath::normalize("appops/shop/prod").unwrap(),
             project_folder: konverge_base::model::RepoPath::normalize("appops/shop").unwrap(),

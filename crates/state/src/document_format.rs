@@ -80,15 +80,18 @@ pub(super) struct Documents {
     pub skipped: SkippedDocuments,
 }
 
+/// Is told what was skipped, in a sentence.
+type SkippedObserver = dyn Fn(&str) + Send + Sync;
+
 /// Names each skipped document once.
 #[derive(Clone, Default)]
 pub(super) struct SkippedDocuments {
     named: Arc<Mutex<BTreeSet<String>>>,
-    observer: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    observer: Option<Arc<SkippedObserver>>,
 }
 
 impl SkippedDocuments {
-    pub(super) fn told_to(observer: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+    pub(super) fn told_to(observer: Arc<SkippedObserver>) -> Self {
         Self {
             observer: Some(observer),
             ..Self::default()

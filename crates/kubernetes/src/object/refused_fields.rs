@@ -182,7 +182,7 @@ fn is_item(item: &Value, keys: &str) -> bool {
         match &item[key] {
             Value::String(text) => *text == wanted.trim_matches('"'),
             Value::Null => false,
-            other => other.to_string() == wanted,
+            number => wanted == number.to_string().as_str(),
         }
     })
 }

@@ -74,9 +74,10 @@ fn line(change: &PushedChange<'_>) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let fields = match fields.is_empty() {
-        true => String::new(),
-        false => format!(": {}{more}", fields.join(", ")),
+    let fields = if fields.is_empty() {
+        String::new()
+    } else {
+        format!(": {}{more}", fields.join(", "))
     };
     let before = match change.other_action() {
         Some(before) => format!(" (was: {})", labels::action_word(before)),
