@@ -119,6 +119,7 @@ async fn by_runtime() -> Times {
         pending: std::sync::Arc::default(),
         hooks: std::sync::Arc::default(),
         references: Default::default(),
+        only_compares: false,
     };
     let items = (0..RESOURCES)
         .map(|n| {

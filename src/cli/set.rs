@@ -19,8 +19,8 @@ use konverge_run::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    mut_arg("kubeconfig", only_to_keep),
-    mut_arg("context", only_to_keep),
+    mut_arg("kubeconfig", |argument| argument.requires("keep")),
+    mut_arg("context", |argument| argument.requires("keep")),
     after_help = "Examples:
   konverge set orders/prod server.replicas=5                          one attribute of one stack
   konverge set storefront/* --image ghcr.io/example/storefront=ghcr.io/example/storefront:2.5.0
@@ -73,11 +73,6 @@ pub struct Args {
     /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
-}
-
-/// Only `--keep` looks at a cluster.
-fn only_to_keep(argument: clap::Arg) -> clap::Arg {
-    argument.requires("keep")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -4,6 +4,7 @@
 //! It writes so that Kubernetes' own reader gets every string back. A format whose owner reads scalars otherwise is read
 //! by the rules of that owner ([`ScalarRules`]).
 
+mod error;
 mod json_layout;
 mod node;
 mod scalars;
@@ -11,20 +12,9 @@ mod scalars;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+pub use error::YamlError;
 pub use json_layout::{JsonDocument, json_documents};
 pub use scalars::{NULLS, ScalarRules};
-
-/// The error for a text that is not the expected YAML.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct YamlError {
-    /// The line, from 1, if known.
-    pub line: Option<u32>,
-    /// The column, from 1, if known.
-    pub column: Option<u32>,
-    /// What is wrong, in one line.
-    pub message: String,
-}
 
 impl From<serde_saphyr::Error> for YamlError {
     fn from(error: serde_saphyr::Error) -> Self {
