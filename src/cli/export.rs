@@ -29,7 +29,7 @@ use konverge_run::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge export helm storefront/dev --to charts
-  konverge export flux --all --rev HEAD --to deploy --source https://github.com/acme/deploy --path deploy --leave-out terraform --leave-out secrets
+  konverge export flux storefront/staging storefront/prod --rev HEAD --to deploy --source https://github.com/acme/deploy --path deploy
   konverge export argocd storefront/dev --rev HEAD --to oci://ghcr.io/acme/storefront-dev:1.4.0
   konverge export helm storefront/dev --to charts --leave-out terraform")]
 pub struct Args {
