@@ -241,7 +241,7 @@ fn an_unreachable_cluster_and_store_are_named() {
     monorepo
         .write("konverge.yaml", config)
         .commit("A store that is not there");
-    let unreachable = Konverge::new(["preview", "storefront/dev", "--live", "never"])
+    let unreachable = Konverge::new(["state", "list"])
         .with_kcl()
         .dir(monorepo.path())
         .env("AWS_ACCESS_KEY_ID", "x")
@@ -278,7 +278,7 @@ fn no_credentials_for_cluster_and_store() {
         minio.endpoint()
     );
     monorepo.write("konverge.yaml", config).commit("A store");
-    let none = konverge(&monorepo, &["preview", "storefront/dev", "--live", "never"]);
+    let none = konverge(&monorepo, &["state", "list"]);
     says(&none, 1, &[&bucket, "AWS_ACCESS_KEY_ID"]);
     nothing_written(&monorepo);
 }
