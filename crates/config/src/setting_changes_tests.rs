@@ -18,6 +18,7 @@ fn stack(id: &str) -> Stack {
     Stack {
         id: id.parse().unwrap(),
         names: id.parse().unwrap(),
+        earlier_names: None,
         named_by: NamedBy::Names,
         project_folder: folder.parent().unwrap(),
         manifest: folder.child("stack.yaml"),
