@@ -143,6 +143,7 @@ const EDITS: &[Edit] = &[
     ("set", "", "{}", "", &[]),
     ("portal", "", "{}", "", &[]),
     ("models", "", "{}", "", &[]),
+    ("production", "", "['apps/*/prod']", "", &[]),
 ];
 
 fn text(sections: impl Iterator<Item = (&'static str, &'static str)>) -> String {
