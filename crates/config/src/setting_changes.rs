@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Apply, ClusterChoice, ClusterConfig, Config, Drift, EffectiveStack, HookWorkflow, Hooks, Kcl,
-    PolicyConfig, PolicyExceptionConfig, PolicySetConfig, RolloutConfig, RolloutMatcher, StackRules,
+    Apply, ClusterChoice, ClusterConfig, Config, Drift, EffectiveStack, EndedNameConfig, HookWorkflow, Hooks,
+    Kcl, PolicyConfig, PolicyExceptionConfig, PolicySetConfig, RolloutConfig, RolloutMatcher, StackRules,
     StackSides, State, WaveConfig, effective::matches, stack_glob::StackGlob,
 };
 use konverge_base::model::{StackId, setting_change::SettingChange, stack::Stack};
@@ -149,7 +149,7 @@ impl Config {
             // By stack.
             sets: _,
             exceptions: _,
-            ended_names,
+            ended_names: _,
             broken_base,
         } = policy;
         let Drift {
@@ -272,11 +272,6 @@ impl Config {
                 max_destructive,
             ),
             setting(
-                "policy.ended_names",
-                "other earlier names of it count no longer: what guarded it under them ends",
-                ended_names,
-            ),
-            setting(
                 "policy.broken_base",
                 "whether a preview passes if it failed before changes",
                 broken_base,
@@ -298,6 +293,7 @@ struct StackSettings<'a> {
     waves: RolloutMatcher<'a>,
     sets: Vec<(Option<StackGlob>, &'a PolicySetConfig)>,
     exceptions: Vec<(Option<StackGlob>, &'a PolicyExceptionConfig)>,
+    ended_names: Vec<(Option<StackGlob>, &'a EndedNameConfig)>,
     workflows: Vec<(Option<StackGlob>, &'a HookWorkflow)>,
 }
 
@@ -324,6 +320,7 @@ impl<'a> StackSettings<'a> {
             waves: config.rollout_matcher(),
             sets: with_globs(&config.policy.sets, |set| set.stacks.as_deref()),
             exceptions: with_globs(&config.policy.exceptions, |exception| exception.stacks.as_deref()),
+            ended_names: with_globs(&config.policy.ended_names, |line| Some(&line.stacks)),
             workflows: with_globs(&config.apply.hooks.workflows, |workflow| Some(&workflow.stacks)),
         }
     }
@@ -401,6 +398,11 @@ impl<'a> StackSettings<'a> {
                 "policy.exceptions",
                 "other findings of policies do not count for it",
                 of_stack(&self.exceptions, stack),
+            ),
+            setting(
+                "policy.ended_names",
+                "other earlier names of it count no longer: what guarded it under them ends",
+                of_stack(&self.ended_names, stack),
             ),
             setting(
                 "apply.hooks.workflows",

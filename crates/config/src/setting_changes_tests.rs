@@ -161,10 +161,6 @@ fn random_changes_are_told_with_their_keys_and_stacks() {
         .ok()
         .and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or(20_260_058);
-    #[allow(clippy::print_stdout, reason = "a failure must name its seed")]
-    {
-        println!("KONVERGE_SEED={seed}");
-    }
     let mut state = seed.max(1);
     let mut random = || {
         state ^= state << 13;
@@ -246,4 +242,16 @@ fn a_wave_that_goes_is_told_for_its_stacks() {
     assert_eq!(told_of(&all, &less), expected);
     let every: BTreeSet<String> = names(&ALL);
     assert_eq!(told_of(&all, "{}\n"), every);
+}
+
+/// A line that ends names is told for the stacks of its folders alone.
+#[test]
+fn an_ended_name_is_told_for_its_stacks() {
+    let line = "{stacks: 'appops/shop/*', was: 'apps/store/*', reason: renamed}";
+    let after = format!("policy: {{ended_names: [{line}]}}\n");
+    let stacks: BTreeSet<String> = SHOP.iter().map(|stack| (*stack).to_owned()).collect();
+    assert_eq!(
+        told("{}\n", &after),
+        BTreeMap::from([("policy.ended_names".to_owned(), stacks)])
+    );
 }

@@ -52,6 +52,7 @@ impl OpenIntents {
             JournalEntry::Untouched { ids } => self.0.retain(|id, _| !ids.contains(id)),
             JournalEntry::Begun { .. }
             | JournalEntry::Runtime { .. }
+            | JournalEntry::Folder { .. }
             | JournalEntry::Names { .. }
             | JournalEntry::Release { .. } => {}
         }
@@ -116,6 +117,22 @@ mod tests {
             recorded: recorded(id, "new"),
             action,
         }
+    }
+
+    #[test]
+    fn a_first_apply_that_was_killed_says_where_the_stack_lies() {
+        let folder = |path: &str| JournalEntry::Folder {
+            folder: RepoPath::normalize(path).unwrap(),
+        };
+        let mut state = StackState::empty("a/b".parse().unwrap(), RepoPath::root());
+        merge_journal(
+            &mut state,
+            &[folder("apps/a"), intent("v1:A:made", Action::Create)],
+        );
+        assert_eq!(state.folder.as_str(), "apps/a");
+        // What a state says is as it was applied.
+        merge_journal(&mut state, &[folder("apps/other")]);
+        assert_eq!(state.folder.as_str(), "apps/a");
     }
 
     #[test]

@@ -418,6 +418,7 @@ async fn every_entry_that_tells_of_something_new_is_written_at_once() {
         value: 1.into(),
     };
     let names = konverge_base::model::other_names::OtherNames::default();
+    let folder = konverge_base::model::path::RepoPath::normalize("apps/shop").unwrap();
     let begun = JournalEntry::Begun {
         id: id.clone(),
         replacement,
@@ -428,6 +429,7 @@ async fn every_entry_that_tells_of_something_new_is_written_at_once() {
         (runtime, true),
         (JournalEntry::Release { release }, true),
         (JournalEntry::Names { names }, true),
+        (JournalEntry::Folder { folder }, false),
         (done, false),
         (JournalEntry::Gone { id: id.clone() }, false),
         (JournalEntry::Failed { id: id.clone() }, false),

@@ -65,8 +65,8 @@ fn a_lens_counts_the_stacks_of_a_file_and_those_in_production() {
     repository
         .write("base/unused.k", "a = 1\n")
         .write("notes.yaml", "a: 1\n");
-    // The environment of a rule says more than the name.
-    let rule = "version: 1\nstacks: [{match: 'appops/b/dev', environment: production-eu}]\n";
+    // The configuration says more than the name.
+    let rule = "version: 1\nproduction: ['appops/*/prod*', appops/b/dev]\n";
     repository.write("konverge.yaml", rule);
     client.did_save(folder, "konverge.yaml");
     client.message(|message| message["method"] == "workspace/codeLens/refresh");

@@ -136,6 +136,10 @@ impl StackState {
                 self.runtime.insert(key.clone(), value.clone());
             }
             JournalEntry::Release { release } => self.kusion_release = Some(release.clone()),
+            JournalEntry::Folder { folder } if self.recorded_folder().is_none() => {
+                self.folder = folder.clone();
+            }
+            JournalEntry::Folder { .. } => {}
             JournalEntry::Names { names } => self.guarded_as.extend(names),
             JournalEntry::Intent { .. } | JournalEntry::Failed { .. } | JournalEntry::Untouched { .. } => {}
         }
@@ -314,6 +318,12 @@ pub enum JournalEntry {
         key: String,
         /// What was recorded.
         value: Value,
+    },
+    /// The folder of the stack, in its first apply. What a killed first apply made is removed by the login and the rules
+    /// of this folder.
+    Folder {
+        /// The folder in the repository.
+        folder: RepoPath,
     },
     /// The other names of the stack were found. They are recorded before its plan is judged: the stack that had one of
     /// them may be gone when a refused plan is tried again.

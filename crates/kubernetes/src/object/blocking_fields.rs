@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::managed_fields;
+use super::{
+    managed_fields,
+    server_field::{Step, steps},
+};
 use konverge_base::model::{diff, masked_value::join_path};
 
 /// A field outside the Spec beside which the server refuses the Spec.
@@ -200,42 +203,11 @@ fn holds(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// A step on the way to a field.
-#[derive(Debug, PartialEq)]
-enum Step {
-    Name(String),
-    Item,
-}
-
-/// The steps of a field such as `spec.containers[0].image` or `data[a.b]`.
-fn steps(field: &str) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let mut rest = field;
-    while !rest.is_empty() {
-        if let Some((inside, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            steps.push(match inside.parse::<usize>() {
-                Ok(_) => Step::Item,
-                Err(_) => Step::Name(inside.to_owned()),
-            });
-            rest = after;
-            continue;
-        }
-        let tail = rest.strip_prefix('.').unwrap_or(rest);
-        let end = tail.find(['.', '[']).unwrap_or(tail.len());
-        if end == 0 {
-            return Vec::new();
-        }
-        steps.push(Step::Name(tail[..end].to_owned()));
-        rest = &tail[end..];
-    }
-    steps
-}
-
 fn collect(
     live: &Value,
     desired: &Value,
     list: &str,
-    steps: &[Step],
+    steps: &[Step<'_>],
     path: &str,
     found: &mut BTreeSet<String>,
 ) {
@@ -244,7 +216,7 @@ fn collect(
             let [Step::Name(name), rest @ ..] = steps else {
                 return beside(live, desired, path, found);
             };
-            match (live.get(name), desired.get(name)) {
+            match (live.get(*name), desired.get(*name)) {
                 (Some(_), None) => drop(found.insert(join_path(path, name))),
                 (Some(below), Some(wanted)) => {
                     collect(below, wanted, name, rest, &join_path(path, name), found);
@@ -268,7 +240,9 @@ fn collect(
                     steps,
                 ) {
                     (None, _) => drop(found.insert(below)),
-                    (Some(wanted), [Step::Item, rest @ ..]) => collect(item, wanted, "", rest, &below, found),
+                    (Some(wanted), [Step::Item(_), rest @ ..]) => {
+                        collect(item, wanted, "", rest, &below, found)
+                    }
                     (Some(_), _) => {}
                 }
             }

@@ -18,5 +18,6 @@ pub(super) mod precondition;
 pub(super) mod refused_fields;
 pub(super) mod related_fetch;
 pub(super) mod secret_references;
+pub(super) mod server_field;
 pub(super) mod server_merge;
 pub(super) mod volume_expansion;

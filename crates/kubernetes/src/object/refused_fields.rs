@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{
     super::api::{discovery::ResourceType, error::ApiStatus},
     managed_fields,
+    server_field::{Step, steps},
 };
 use crate::FIELD_MANAGER;
 
@@ -107,7 +108,7 @@ impl RefusedObject<'_> {
         let keys: Option<Vec<_>> = steps
             .iter()
             .map(|step| match step {
-                Step::Key(key) => Some(key.replace('~', "~0").replace('/', "~1")),
+                Step::Name(key) => Some(key.replace('~', "~0").replace('/', "~1")),
                 // An item is named by its keys, and the number is that of the object which the server made.
                 Step::Item(_) => None,
             })
@@ -126,7 +127,7 @@ impl RefusedObject<'_> {
         let keys: Vec<_> = steps(field)
             .into_iter()
             .filter_map(|step| match step {
-                Step::Key(key) if key.chars().all(|c| c.is_ascii_alphanumeric()) => Some(key),
+                Step::Name(key) if key.chars().all(|c| c.is_ascii_alphanumeric()) => Some(key),
                 _ => None,
             })
             .collect();
@@ -139,33 +140,9 @@ impl RefusedObject<'_> {
     }
 }
 
-/// A step to a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step<'a> {
-    Key(&'a str),
-    Item(usize),
-}
-
-/// The steps to a field as the server writes it: `spec.containers[0].image`, `spec.selector.matchLabels[app]`.
-fn steps(field: &str) -> Vec<Step<'_>> {
-    let mut found = Vec::new();
-    for part in field.split(['.', '[']) {
-        let (part, in_brackets) = match part.strip_suffix(']') {
-            Some(part) => (part, true),
-            None => (part, false),
-        };
-        match part.parse() {
-            Ok(index) if in_brackets => found.push(Step::Item(index)),
-            _ if !part.is_empty() => found.push(Step::Key(part)),
-            _ => {}
-        }
-    }
-    found
-}
-
 fn at<'v>(value: &'v Value, steps: &[Step<'_>]) -> Option<&'v Value> {
     steps.iter().try_fold(value, |value, step| match step {
-        Step::Key(key) => match value {
+        Step::Name(key) => match value {
             Value::Array(items) => items.iter().find(|item| is_item(item, key)),
             value => value.get(key),
         },
@@ -308,21 +285,5 @@ mod tests {
             hints(&sent, None, "", "is invalid"),
             ["`kubectl explain deployment --api-version=apps/v1` lists the fields of the kind"]
         );
-    }
-
-    #[test]
-    fn the_steps_to_a_field_are_those_of_the_server() {
-        assert_eq!(
-            steps("spec.containers[10].env[A].value"),
-            [
-                Step::Key("spec"),
-                Step::Key("containers"),
-                Step::Item(10),
-                Step::Key("env"),
-                Step::Key("A"),
-                Step::Key("value")
-            ]
-        );
-        assert_eq!(steps(""), []);
     }
 }

@@ -218,6 +218,12 @@ impl LeasedStack<'_> {
             decisions.rotated.insert(target.id.clone());
         }
         let late = LateReview::new(late);
+        // Until the first state is written, the journal alone can say where the stack lies.
+        let known = lease.prior().and_then(|prior| prior.state.recorded_folder());
+        if known.is_none() && !target.folder.is_root() {
+            let folder = target.folder.clone();
+            lease.journal(vec![JournalEntry::Folder { folder }]).await?;
+        }
         let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
         let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
         if let Some(turn) = turn.as_mut().filter(is_due) {

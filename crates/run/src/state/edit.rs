@@ -107,8 +107,9 @@ pub async fn push(
     }
     let lease = backend.states.acquire(stack, options).await?;
     let result = async {
+        // If no document is left (a journal alone has serial 0), any pulled state is better than none.
         let newest = lease.prior().map(|prior| prior.serial);
-        // If no document is left, any pulled state is better than none.
+        let newest = newest.filter(|newest| *newest > 0);
         if let Some(newest) = newest.filter(|newest| !over_damaged && *newest != pulled.serial) {
             return Err(refuse(format!(
                 "the file was pulled at serial {}, and serial {newest} has been written since",
