@@ -1,4 +1,5 @@
-//! Deciding what to apply among 4,500 stacks, from MinIO on this machine: one LIST, one compaction, sixteen deltas.
+//! Deciding what to apply among 4,500 stacks, from MinIO on this machine: one LIST, one compaction, sixteen deltas, with
+//! and without the marks of `state.encrypt_to`.
 //! Writes its section of `benches/figures.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench state`; needs `scripts/parts install minio`.
@@ -23,7 +24,7 @@ use counting_store::Counted;
 use futures::{StreamExt as _, stream};
 use konverge_base::model::{CommitId, Digest, RepoPath, StackId, state::StackState};
 use konverge_state::{
-    DocumentWriter, LeaseOptions, RepositoryId, StateStore,
+    DocumentWriter, LeaseOptions, RepositoryId, SealScope, Sealer, StateStore,
     store::{Store, StoreOptions, open},
 };
 use konverge_testkit::minio::Minio;
@@ -40,12 +41,12 @@ fn main() {
     runtime.block_on(bench());
 }
 
-fn states(store: Arc<dyn Store>) -> StateStore {
+fn states(store: Arc<dyn Store>, sealer: Option<&Sealer>) -> StateStore {
     let writer = DocumentWriter {
         run: "bench".to_owned(),
         actor: "bench".to_owned(),
     };
-    StateStore::open(store, RepositoryId::new("bench"), writer)
+    StateStore::open(store, RepositoryId::new("bench"), writer).with_sealer(sealer.cloned(), SealScope::All)
 }
 
 async fn apply(states: &StateStore, n: usize, round: usize) {
@@ -72,7 +73,6 @@ async fn apply(states: &StateStore, n: usize, round: usize) {
 
 async fn bench() {
     let minio = Minio::start();
-    let bucket = minio.bucket("bench");
     let environment = [
         ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
         ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
@@ -84,21 +84,37 @@ async fn bench() {
             .into(),
         ..StoreOptions::default()
     };
-    let url = format!("s3://{bucket}?endpoint={}&allow_http=true", minio.endpoint());
-    let store = open(&url, &options).await.unwrap();
-    let all = states(Arc::clone(&store));
+    let mut measured = Vec::new();
+    for (bucket, sealer) in [("bench", None), ("bench-marked", Some(Sealer::generate()))] {
+        let bucket = minio.bucket(bucket);
+        let url = format!("s3://{bucket}?endpoint={}&allow_http=true", minio.endpoint());
+        let store = open(&url, &options).await.unwrap();
+        let times = measure(&store, sealer.as_ref()).await;
+        let (best, median) = (times[0], times[ROUNDS / 2]);
+        let marks = if sealer.is_some() { "marked" } else { "unmarked" };
+        println!("{STACKS} stacks, {DELTAS} deltas, {marks}: best {best:?}, median {median:?} of {ROUNDS}");
+        measured.push((best, median));
+    }
+    if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
+        write(&measured);
+    }
+}
+
+/// The times of a look at every stack, sorted.
+async fn measure(store: &Arc<dyn Store>, sealer: Option<&Sealer>) -> Vec<Duration> {
+    let all = states(Arc::clone(store), sealer);
     let work: Vec<_> = (0..STACKS).map(|n| apply(&all, n, 0)).collect();
     stream::iter(work).buffer_unordered(16).collect::<Vec<_>>().await;
     all.save_index().await.unwrap();
     let known = all.read_all().await.unwrap();
     all.maintain_index(&known).await.unwrap();
     for delta in 0..DELTAS {
-        let run = states(Arc::clone(&store));
+        let run = states(Arc::clone(store), sealer);
         apply(&run, delta, 1).await;
         run.save_index().await.unwrap();
     }
-    let counted = Arc::new(Counted::new(store));
-    let reader = states(Arc::clone(&counted) as Arc<dyn Store>);
+    let counted = Arc::new(Counted::new(Arc::clone(store)));
+    let reader = states(Arc::clone(&counted) as Arc<dyn Store>, sealer);
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         counted.reset();
@@ -117,14 +133,10 @@ async fn bench() {
         assert_eq!((count.lists, count.gets), (1, 1 + DELTAS), "{count:?}");
     }
     times.sort();
-    let (best, median) = (times[0], times[ROUNDS / 2]);
-    println!("{STACKS} stacks, {DELTAS} deltas: best {best:?}, median {median:?} of {ROUNDS}");
-    if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
-        write(best, median);
-    }
+    times
 }
 
-fn write(best: Duration, median: Duration) {
+fn write(measured: &[(Duration, Duration)]) {
     const OPEN: &str = "<!-- bench:state -->";
     const CLOSE: &str = "<!-- /bench:state -->";
     let build = if cfg!(debug_assertions) {
@@ -133,9 +145,11 @@ fn write(best: Duration, median: Duration) {
         "an optimized build"
     };
     let section = format!(
-        "{OPEN}\n## What to apply among {STACKS} stacks\n\nFrom MinIO on the same machine, one LIST, one compaction and {DELTAS} deltas: best of {ROUNDS} {:.0} ms, median {:.0} ms, measured with {build}. Bound: 150 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench state` writes this.\n{CLOSE}",
-        best.as_secs_f64() * 1e3,
-        median.as_secs_f64() * 1e3
+        "{OPEN}\n## What to apply among {STACKS} stacks\n\nFrom MinIO on the same machine, one LIST, one compaction and {DELTAS} deltas: best of {ROUNDS} {:.0} ms, median {:.0} ms; with the marks of `state.encrypt_to` {:.0} ms and {:.0} ms, measured with {build}. Bound: 150 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench state` writes this.\n{CLOSE}",
+        measured[0].0.as_secs_f64() * 1e3,
+        measured[0].1.as_secs_f64() * 1e3,
+        measured[1].0.as_secs_f64() * 1e3,
+        measured[1].1.as_secs_f64() * 1e3
     );
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches/figures.md");
     let text = fs::read_to_string(&path)

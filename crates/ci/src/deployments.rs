@@ -111,8 +111,7 @@ impl Deployments {
     async fn check_last(&self, plan: &StackPlan, past: &PriorState) -> Result<(), UserError> {
         let place = self.place(&plan.id);
         let mut made = self.made.lock().await;
-        // That of a rollout does not name its stacks.
-        if made.refused || place.rollout.is_some() {
+        if made.refused {
             return Ok(());
         }
         let last = match self.last_success(&place, &plan.id).await {
@@ -150,9 +149,11 @@ impl Deployments {
         stack: &StackId,
     ) -> Result<Option<Deployment>, GithubError> {
         let all = self.client.deployments(&place.environment, None).await?;
+        // That of a rollout names no stack: in an environment of its own it can only be this one.
+        let is_alone = place.environment == stack.as_str();
         let own = all
             .into_iter()
-            .filter(|made| made.payload["stack"] == stack.as_str());
+            .filter(|made| is_alone || made.payload["stack"] == stack.as_str());
         for deployment in own.take(LOOKED_AT) {
             if self.client.deployment_state(deployment.id).await? == Some(DeploymentState::Success) {
                 return Ok(Some(deployment));

@@ -311,11 +311,20 @@ impl StateStore {
             Ok(history) => known.drift = Some(history.stacks),
             Err(error) => tracing::warn!(%error, "the index is rebuilt without the drift history"),
         }
-        // Work that was announced and has not reached its stack yet is only in the deltas.
+        // Work that was announced and has not reached its stack yet is only in the deltas. What ended is as the stack says:
+        // one that is behind its delta was put back, or ended after the listing.
+        let mut behind = BTreeSet::new();
         for (name, delta) in self.deltas(&known.unmerged).await? {
             match delta {
                 FoundDelta::Read(delta) => {
-                    join(&mut known.entries, delta.entries);
+                    let (open, ended): (Vec<_>, Vec<_>) =
+                        delta.entries.into_iter().partition(|(_, entry)| entry.open);
+                    join(&mut known.entries, open);
+                    let is_behind = |(stack, entry): &(StackId, IndexEntry)| {
+                        let there = known.entries.get(stack);
+                        there.is_none_or(|there| there.rank() < entry.rank())
+                    };
+                    behind.extend(ended.into_iter().filter(is_behind).map(|(stack, _)| stack));
                     known.join_events(delta.drift, delta.stopped);
                 }
                 FoundDelta::Unmarked => {
@@ -324,6 +333,8 @@ impl StateStore {
                 FoundDelta::Damaged | FoundDelta::Gone => {}
             }
         }
+        let found = self.entries_now(behind).await?;
+        join(&mut known.entries, found);
         Ok(Proven::new(known))
     }
 
@@ -433,18 +444,9 @@ impl StateStore {
             .filter(|(_, entry)| entry.open)
             .map(|(stack, _)| stack.clone())
             .collect();
-        let looked_up: Vec<_> = stream::iter(open)
-            .map(|stack| async move {
-                let rows = RowKeys::parse(&self.store.list(&keys::stack(&stack)).await?);
-                let entry = self.entry_from_rows(&stack, rows).await?;
-                Ok::<_, StateError>((stack, entry))
-            })
-            .buffered(IN_FLIGHT)
-            .try_collect()
-            .await?;
-        for (stack, entry) in looked_up {
+        for (stack, entry) in self.entries_now(open).await? {
             // The end of the lease that left it open, or of a later one.
-            if let Some(entry) = entry.filter(|entry| !entry.open)
+            if !entry.open
                 && known
                     .entries
                     .get(&stack)
@@ -455,6 +457,23 @@ impl StateStore {
             }
         }
         Ok(())
+    }
+
+    /// The entries of stacks from their documents as they are now, of those that have any.
+    async fn entries_now(
+        &self,
+        stacks: impl IntoIterator<Item = StackId>,
+    ) -> Result<Vec<(StackId, IndexEntry)>, StateError> {
+        stream::iter(stacks)
+            .map(|stack| async move {
+                let rows = RowKeys::parse(&self.store.list(&keys::stack(&stack)).await?);
+                let entry = self.entry_from_rows(&stack, rows).await?;
+                Ok::<_, StateError>(entry.map(|entry| (stack, entry)))
+            })
+            .buffered(IN_FLIGHT)
+            .try_filter_map(|found| async move { Ok(found) })
+            .try_collect()
+            .await
     }
 
     /// Builds the entry of a stack from its documents. It is open if the state lacks a journal or cannot be

@@ -2,7 +2,7 @@
 
 use konverge_kcl::DEFAULT_VERSION;
 
-use crate::support::{ci_stage::Stage, cores, kcl::OLDER_VERSION, tiny_monorepo};
+use crate::support::{ci_stage::Stage, cores, kcl::OLDER_VERSION, process::Konverge, tiny_monorepo};
 
 /// A stack with a text that the cores read differently.
 fn write_text(stage: &Stage, id: &str, map: &str) {
@@ -41,6 +41,38 @@ async fn what_another_core_changes_is_shown_and_applied_as_reviewed() {
     assert_eq!(stage.github.world(|world| world.issues.len()), 0);
     // Nothing is left to do, and nothing has drifted.
     stage.again().outcome.check(0);
+}
+
+/// The two commands of the guides for GitLab and Jenkins: what the second writes, the first has shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn elsewhere_what_is_applied_was_shown_too() {
+    let stage = Stage::small("").await;
+    let data = stage.scratch.path().join("data");
+    cores::install_both(&data).await;
+    let run = |stage: &Stage, arguments: &[&str]| {
+        let konverge = Konverge::new(arguments.iter().copied()).dir(stage.monorepo.path());
+        let konverge = konverge.env("KUBECONFIG", stage.cluster.kubeconfig());
+        konverge.env("XDG_DATA_HOME", &data).run().expect(0)
+    };
+    write_text(&stage, "elsewhere/dev", "elsewhere-text");
+    let base = stage.monorepo.commit("text");
+    run(&stage, &["apply", "--pending", "--rev", &base, "--yes"]);
+    assert_eq!(stage.value("elsewhere-text").await.as_deref(), Some("line"));
+
+    set_core(&stage, DEFAULT_VERSION, OLDER_VERSION);
+    let head = stage.monorepo.commit("core");
+    let preview = [
+        "preview", "--base", &base, "--rev", &head, "--live", "required", "--output", "markdown",
+    ];
+    let shown = run(&stage, &preview).stdout;
+    for part in ["1 to update", "elsewhere/dev"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let applied = run(&stage, &["apply", "--pending", "--rev", &head, "--yes"]).stdout;
+    assert!(applied.contains("1 stack: 1 applied"), "{applied}");
+    assert_eq!(stage.value("elsewhere-text").await.as_deref(), Some("\nline"));
+    let again = run(&stage, &["apply", "--pending", "--rev", &head, "--yes"]).stdout;
+    assert!(again.contains("0 stacks"), "{again}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

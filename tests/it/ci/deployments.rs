@@ -191,30 +191,36 @@ async fn many_stacks_make_a_bounded_number() {
 }
 
 /// The store was put back to an earlier day: GitHub knows of a later apply. A digest says that the state is right.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_later_deployment_than_the_state_stops_the_stack() {
+async fn a_later_deployment_stops_the_stack(name: &str, payload: Value) {
+    let id = format!("{name}/dev");
     let mut stage = Stage::small("apply: {deployments: true}\n").await;
-    stage.reviewed(7, "anchored", |stage| {
-        stage.stack("anchored/dev", &[("anchored", "one")]);
-    });
+    stage.reviewed(7, "anchored", |stage| stage.stack(&id, &[(name, "one")]));
     stage.merge(7, "anchored").outcome.check(0);
     stage.github.world(|world| {
-        let later = json!({"id": 900_001, "sha": "e".repeat(40), "task": "konverge:apply", "environment": "anchored/dev",
-            "created_at": "2999-01-01T00:00:00Z", "payload": {"version": 1, "stack": "anchored/dev"}});
+        let later = json!({"id": 900_001, "sha": "e".repeat(40), "task": "konverge:apply", "environment": id,
+            "created_at": "2999-01-01T00:00:00Z", "payload": payload});
         world.deployments.push(later);
         let status = json!({"id": 900_002, "state": "success"});
         world.deployment_statuses.push((900_001, status));
     });
-    stage.reviewed(8, "again", |stage| {
-        stage.stack("anchored/dev", &[("anchored", "two")]);
-    });
+    stage.reviewed(8, "again", |stage| stage.stack(&id, &[(name, "two")]));
     let stopped = stage.merge(8, "again");
     stopped.outcome.check(3);
     let said = &stopped.outcome.stdout;
-    let why = "anchored/dev was deployed from eeeeeee after its state was written";
-    assert!(said.contains(why), "{said}");
-    assert_eq!(stage.value("anchored").await.as_deref(), Some("one"));
+    let why = format!("{id} was deployed from eeeeeee after its state was written");
+    assert!(said.contains(&why), "{said}");
+    assert_eq!(stage.value(name).await.as_deref(), Some("one"));
     let digest = stopped.digest();
     stage.approve(&digest).outcome.check(0);
-    assert_eq!(stage.value("anchored").await.as_deref(), Some("two"));
+    assert_eq!(stage.value(name).await.as_deref(), Some("two"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_deployment_than_the_state_stops_the_stack() {
+    a_later_deployment_stops_the_stack("anchored", json!({"version": 1, "stack": "anchored/dev"})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_deployment_of_a_rollout_stops_its_stack() {
+    a_later_deployment_stops_the_stack("anchored-wave", json!({"version": 1, "rollout": "shop"})).await;
 }

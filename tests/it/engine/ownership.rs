@@ -1,5 +1,10 @@
 //! Nothing is made twice where the state, the cluster or the owner is not the one that was: what the records prove.
 
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -96,6 +101,59 @@ async fn a_state_whose_documents_are_gone_stops_the_stack() {
         .expect(0);
     runs.apply("v.json", "shop/prod").run().expect(0);
     assert_eq!(runs.recorded("shop/prod").await, runs.made("shop/prod").await);
+}
+
+/// The documents of one half of a store, with their bytes.
+fn documents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(documents(&path));
+        } else {
+            found.insert(path.clone(), std::fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+/// Yesterday's states beside today's index, and yesterday's index beside today's states: whoever looks is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_was_half_put_back_is_told() {
+    // Enough objects for an entry of the index. Where documents are encrypted, one is enough.
+    let names: Vec<_> = (0..25).map(|n| format!("put-back-{n}")).collect();
+    let maps: Vec<_> = names.iter().map(|name| (name.as_str(), "one")).collect();
+    for (half, is_newer) in [("stacks", true), ("index", false)] {
+        let stage = Stage::small("").await;
+        let id = format!("put-back-{half}/dev");
+        let run = |arguments: &[&str]| stage.konverge(arguments.iter().copied()).run();
+        let apply = |maps: &[(&str, &str)]| {
+            stage.stack(&id, maps);
+            stage.monorepo.commit("maps");
+            run(&["apply", "--yes", &id]).expect(0);
+        };
+        apply(&maps[..1]);
+        let half = stage.scratch.path().join("store").join(half);
+        let yesterday = documents(&half);
+        apply(&maps);
+        std::fs::remove_dir_all(&half).unwrap();
+        for (path, bytes) in yesterday {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+        let doctored = run(&["state", "doctor"]);
+        let said = format!("{}{}", doctored.stdout, doctored.stderr);
+        let differs = format!("differs from the states for {id}");
+        assert!(said.contains(&differs), "{half:?}: {said}");
+        // An index that is behind may be that of a run which is about to write it.
+        let looked = run(&["drift"]).stderr;
+        let is_told = looked.contains("the store may have been put back");
+        assert_eq!(is_told, is_newer, "{half:?}: {looked}");
+        for name in &names {
+            let map = map("default", name, Value::Null);
+            Objects::of(stage.cluster).await.delete(&map).await;
+        }
+    }
 }
 
 /// What another stack records is not created, also where the object is not there any more.
