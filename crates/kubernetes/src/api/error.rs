@@ -128,7 +128,7 @@ impl ApiError {
             Self::Protocol(_) | Self::Credentials(_) | Self::Stopped(_) => RetryDecision::GiveUp,
             Self::Status(status) => match status.code {
                 409 if status.causes.is_empty() && !is_precondition(&status.message) => RetryDecision::Retry,
-                500 if is_malformed(&status.message) => RetryDecision::GiveUp,
+                500 if is_malformed(&status.message) || is_too_large(status) => RetryDecision::GiveUp,
                 429 | 500 | 502 | 503 | 504 => status
                     .retry_after
                     .map_or(RetryDecision::Retry, RetryDecision::RetryAfter),
@@ -165,7 +165,7 @@ impl ApiError {
             Self::Status(status) => match status.code {
                 401 => failure
                     .hint("the credentials are not accepted: `kubectl auth whoami` shows your identity"),
-                403 => failure
+                403 if is_about_rights(&status.message) => failure
                     .hint("the account lacks this right: `kubectl auth can-i --list` shows what it has"),
                 _ => failure,
             },
@@ -176,6 +176,16 @@ impl ApiError {
 /// Returns true for a UID that is no longer the object's: a retry does not help.
 fn is_precondition(message: &str) -> bool {
     message.contains("Precondition failed") || message.contains("uid mismatch")
+}
+
+/// Returns true if a 403 is of the authorizer. One of an admission plugin has the same code and no user.
+fn is_about_rights(message: &str) -> bool {
+    message.contains("User \"") && message.contains("\" cannot ")
+}
+
+/// Returns true if an object is larger than the server or its database takes. A retry does not help.
+pub(crate) fn is_too_large(status: &ApiStatus) -> bool {
+    status.code == 413 || status.message.contains("request is too large")
 }
 
 /// Returns true if the server's message is its own error for an object that does not match its schema.
@@ -235,10 +245,40 @@ mod tests {
     }
 
     #[test]
+    fn only_the_authorizer_speaks_of_rights() {
+        let hints = |message: &str| {
+            let body = serde_json::json!({"code": 403, "message": message}).to_string();
+            let error = ApiError::Status(Box::new(ApiStatus::read(403, body.as_bytes(), None)));
+            error.failure(&"prod".parse().unwrap(), "x").hints.len()
+        };
+        for (message, expected) in [
+            (
+                r#"pods is forbidden: User "dev" cannot list resource "pods" in API group "" in the namespace "a""#,
+                1,
+            ),
+            (r#"forbidden: User "system:anonymous" cannot get path "/apis""#, 1),
+            (
+                r#"pods "p" is forbidden: violates PodSecurity "restricted:latest": privileged"#,
+                0,
+            ),
+            (
+                r#"pods "p" is forbidden: no PriorityClass with name high was found"#,
+                0,
+            ),
+        ] {
+            assert_eq!(hints(message), expected, "{message}");
+        }
+    }
+
+    #[test]
     fn an_object_that_does_not_fit_is_not_sent_again() {
         let malformed = br#"{"message":"failed to create typed patch object (n/x; /v1, Kind=ConfigMap): .data.a: expected string, got 1","code":500}"#;
         let told = |body: &[u8]| ApiError::Status(Box::new(ApiStatus::read(500, body, None))).verdict();
         assert_eq!(told(malformed), RetryDecision::GiveUp);
+        assert_eq!(
+            told(br#"{"message":"etcdserver: request is too large"}"#),
+            RetryDecision::GiveUp
+        );
         assert_eq!(
             told(br#"{"message":"etcdserver: request timed out"}"#),
             RetryDecision::Retry

@@ -2,7 +2,7 @@
 
 use super::{
     conflict_path::conflict_path,
-    error::{ApiError, ApiStatus, is_malformed},
+    error::{ApiError, ApiStatus, is_malformed, is_too_large},
 };
 use konverge_base::error::{ErrorKind, UserError};
 
@@ -162,8 +162,54 @@ pub(crate) fn refusal(
         RefusalCause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
         // Who knows what was sent says more.
         RefusalCause::Invalid => failure.hint("correct what the message names, then run the same command again"),
-        RefusalCause::Immutable(_) | RefusalCause::Other => failure,
+        RefusalCause::Immutable(_) => failure,
+        RefusalCause::Other => match error.status().and_then(other_hint) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        },
     }
+}
+
+/// What to do about a refusal that has a cause of its own only in the words of the server: an admission plugin that
+/// answers 403 like the authorizer, a size, a webhook that is down, an API server of an extension.
+fn other_hint(status: &ApiStatus) -> Option<&'static str> {
+    let message = &status.message;
+    let says = |words: &str| message.contains(words);
+    let hint = match status.code {
+        _ if is_too_large(status) => {
+            "the object is too large: split it, or keep the data outside of the cluster (most objects may have about 1.5 MB)"
+        }
+        500 if says("failed calling webhook") => {
+            "the webhook does not answer, which blocks the write: look at the Service and the pods that serve it, and at its `failurePolicy`"
+        }
+        500 if says("conversion webhook") => {
+            "the webhook that converts the versions of this kind does not answer: look at `spec.conversion` of its CustomResourceDefinition, and at the pods that serve it"
+        }
+        403 if says("violates PodSecurity") => {
+            "the namespace's label `pod-security.kubernetes.io/enforce` forbids these pods: set what the message names in `securityContext`, or ask who owns the namespace for another level"
+        }
+        403 if says("failed quota") => {
+            "a ResourceQuota of the namespace counts what the pods do not state: set what the message names (`kubectl describe resourcequota`)"
+        }
+        403 if says("minimum ") || says("limit to request ratio") => {
+            "a LimitRange of the namespace has these bounds: `kubectl describe limitrange` shows them"
+        }
+        403 if says("attempting to grant RBAC permissions") => {
+            "nobody may give rights that they do not have: the account needs these rights itself, or the verb `escalate` on roles and `bind` on bindings"
+        }
+        403 if says("error looking up service account") => {
+            "add the ServiceAccount to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"
+        }
+        403 if says("no PriorityClass with name") => {
+            "add the PriorityClass to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"
+        }
+        405 => "the server only serves reads of this kind: it is not applied like an object",
+        415 => {
+            "the API server of this kind has no server-side apply: it is an extension that is older than Kubernetes 1.22"
+        }
+        _ => return None,
+    };
+    Some(hint)
 }
 
 #[cfg(test)]
@@ -197,6 +243,69 @@ mod tests {
         );
         assert!(is_about(&grants, true, "reader") && !is_about(&grants, false, "c"));
         assert!(!is_about(&refused(422, "reader is wrong"), true, "reader"));
+    }
+
+    #[test]
+    fn what_only_the_words_tell_has_a_hint_of_its_own() {
+        for (code, message, expected) in [
+            (413, "Request entity too large: limit is 3145728", "too large"),
+            (500, "etcdserver: request is too large", "too large"),
+            (
+                500,
+                r#"Internal error occurred: failed calling webhook "v.example.com": Post "https://x": no endpoints available"#,
+                "`failurePolicy`",
+            ),
+            (
+                500,
+                "conversion webhook for example.com/v1, Kind=Widget failed: Post x: connection refused",
+                "`spec.conversion`",
+            ),
+            (
+                403,
+                r#"pods "p" is forbidden: violates PodSecurity "restricted:latest": privileged"#,
+                "pod-security.kubernetes.io/enforce",
+            ),
+            (
+                403,
+                r#"pods "p" is forbidden: failed quota: compute: must specify limits.cpu"#,
+                "ResourceQuota",
+            ),
+            (
+                403,
+                r#"pods "p" is forbidden: minimum cpu usage per Container is 100m, but request is 1m"#,
+                "LimitRange",
+            ),
+            (
+                403,
+                r#"roles.rbac.authorization.k8s.io "r" is forbidden: user "u" (groups=[]) is attempting to grant RBAC permissions not currently held:"#,
+                "`escalate`",
+            ),
+            (
+                403,
+                r#"pods "p" is forbidden: error looking up service account a/b: serviceaccount "b" not found"#,
+                "ServiceAccount",
+            ),
+            (
+                403,
+                r#"pods "p" is forbidden: no PriorityClass with name high was found"#,
+                "PriorityClass",
+            ),
+            (
+                405,
+                "the server does not allow this method on the requested resource",
+                "only serves reads",
+            ),
+            (
+                415,
+                "the body of the request was in an unknown format",
+                "no server-side apply",
+            ),
+        ] {
+            let error = error(code, json!({ "message": message, "code": code }));
+            let hints = refusal(&error, &"prod".parse().unwrap(), "x").hints;
+            assert_eq!(hints.len(), 1, "{message}: {hints:?}");
+            assert!(hints[0].contains(expected), "{message}: {hints:?}");
+        }
     }
 
     #[test]

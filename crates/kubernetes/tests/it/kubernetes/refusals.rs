@@ -194,3 +194,64 @@ async fn a_namespace_that_is_going_is_no_matter_of_rights() {
         "{failure:?}"
     );
 }
+
+/// What the server's own admission denies has the code of a missing right, and no right would help.
+#[tokio::test]
+async fn what_admission_denies_is_no_question_of_rights() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("denied").await;
+    let objects = Objects::of(cluster).await;
+    let meta = |name: &str| json!({"name": name, "namespace": ns});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ns}});
+    let enforced = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
+    objects.merge(&namespace, "somebody", &enforced).await;
+    let limits = json!({"limits": [{"type": "Container", "min": {"cpu": "100m"}}]});
+    objects
+        .create(
+            &json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": meta("bounds"), "spec": limits}),
+        )
+        .await;
+    // Without controllers nobody makes it.
+    objects
+        .create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta("default")}))
+        .await;
+    let pod = |name: &str, more: &dyn Fn(&mut serde_json::Value)| {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta(name), "spec": {
+            "automountServiceAccountToken": false,
+            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "web", "image": "nginx:1",
+                "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}},
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}});
+        more(&mut pod["spec"]);
+        pod
+    };
+    let wanted = [
+        pod("privileged", &|spec| {
+            spec["containers"][0]["securityContext"] = json!({"privileged": true});
+        }),
+        pod("small", &|spec| {
+            spec["containers"][0]["resources"]["requests"] = json!({"cpu": "1m"})
+        }),
+        pod("urgent", &|spec| {
+            spec["priorityClassName"] = json!("urgent-that-is-not-there")
+        }),
+    ];
+    let stack = TestStack::new("denied", cluster.kubeconfig());
+    let plan = stack.plan(&wanted).await;
+    let hints: Vec<_> = plan
+        .failures
+        .iter()
+        .map(|(_, failure)| failure.hints.join("\n"))
+        .collect();
+    assert_eq!(hints.len(), wanted.len(), "{:?}", plan.failures);
+    for (hint, expected) in hints.iter().zip([
+        "pod-security.kubernetes.io/enforce",
+        "LimitRange",
+        "PriorityClass",
+    ]) {
+        assert!(
+            hint.contains(expected) && !hint.contains("can-i"),
+            "{expected}: {hint}"
+        );
+    }
+}
