@@ -127,8 +127,7 @@ async fn lock_module(
     }
     let mut lock = own;
     lock.add_missing(package_locks::read(workspace, setup)?);
-    let by_path = path_packages(workspace.analysis.tree(), root)
-        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))??;
+    let by_path = path_packages(workspace.analysis.tree(), root)?;
     let by_path: Vec<_> = by_path
         .into_iter()
         .map(|package| PathEntry {

@@ -5,6 +5,7 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -132,7 +133,7 @@ impl<'a> Scope<'a> {
         let key = [self.day.as_str(), self.region, self.service, "aws4_request"]
             .iter()
             .fold(first, |key, part| mac(&key, part.as_bytes()));
-        hex(&mac(&key, text.as_bytes()))
+        hex::encode(mac(&key, text.as_bytes()))
     }
 }
 
@@ -152,23 +153,18 @@ pub(super) fn mac(key: &[u8], text: &[u8]) -> Zeroizing<Vec<u8>> {
 }
 
 pub(super) fn sha256(text: &[u8]) -> String {
-    hex(&Sha256::digest(text))
+    hex::encode(Sha256::digest(text))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
+/// What RFC 3986 calls unreserved stays.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
-/// Percent-encoding of RFC 3986: only unreserved characters stay.
 pub(super) fn percent_encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
-            other => encoded.push_str(&format!("%{other:02X}")),
-        }
-    }
-    encoded
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

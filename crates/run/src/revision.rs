@@ -101,7 +101,7 @@ impl AnalysisCache {
         }
     }
 
-    /// The configuration of a revision. The inner error is one of its text.
+    /// The configuration of a revision, or what is wrong with its text.
     ///
     /// # Errors
     /// The revision cannot be read.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath, StackId,
         stack::{Entry, NamedBy, Stack},
@@ -11,7 +11,7 @@ use konverge_base::{
 };
 use konverge_repo::{
     affected::Analysis,
-    konfig::{Changes, FileTreeView, Layout, LayoutReader},
+    konfig::{Changes, FileTreeView, Layout, LayoutReader, SetupFailure},
 };
 use konverge_run::OpenRevision;
 
@@ -28,9 +28,11 @@ pub(super) fn analyze(
     for (folder, entries) in programs {
         let id = StackId::of_folder(&folder);
         layout.stacks.push(Stack {
-            compile: reader
-                .folder_setup(&tree, &folder, entries)
-                .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?,
+            compile: match reader.folder_setup(&tree, &folder, entries) {
+                Ok(setup) => Ok(setup),
+                Err(SetupFailure::Setup(error)) => Err(error),
+                Err(failure) => return Err(failure.into()),
+            },
             names: id.clone(),
             id,
             earlier_names: None,

@@ -127,26 +127,9 @@ fn status(trailers: &HeaderMap) -> Result<(), ModuleError> {
 
 /// The text of `grpc-message`. An invalid escape stays as it is.
 fn percent_decoded(encoded: &[u8]) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = encoded;
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped = after
-            .get(..2)
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match escaped.filter(|_| byte == b'%') {
-            Some(value) => {
-                bytes.push(value);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode(encoded)
+        .decode_utf8_lossy()
+        .into_owned()
 }
 
 /// A connection that ended: the process says more about it.

@@ -1,5 +1,6 @@
 //! The errors of the analysis.
 
+use crate::konfig::SetupFailure;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{RepoPath, file_source::SourceError, stack::SetupError},
@@ -22,8 +23,7 @@ pub enum AffectedError {
 impl From<AffectedError> for UserError {
     fn from(error: AffectedError) -> Self {
         match error {
-            AffectedError::Source(error) => UserError::new(ErrorKind::Git, error.to_string())
-                .hint("`git fsck` shows what the repository lacks"),
+            AffectedError::Source(error) => SetupFailure::from(error).into(),
             AffectedError::Setup(error) => error.into(),
             AffectedError::UnknownStack(_) => UserError::new(ErrorKind::Layout, error.to_string())
                 .hint("`konverge affected --base HEAD~1` lists stacks; `git add` makes a new one known"),

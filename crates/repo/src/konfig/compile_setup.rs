@@ -8,6 +8,7 @@ use super::{
     outside_paths,
     parsed_files::ParsedFiles,
     path_variables::{package_folder, variable},
+    setup_failure::SetupFailure,
 };
 use konverge_base::model::{
     RepoPath,
@@ -32,11 +33,14 @@ pub(super) fn build_setup(
     project: &RepoPath,
 ) -> Result<StackSetup, SourceError> {
     let mut globs = false;
-    let compile = merge_setup(reader, tree, order, folder, project, &mut globs)?;
+    let compile = match merge_setup(reader, tree, order, folder, project, &mut globs) {
+        Ok(setup) => Ok(setup),
+        Err(SetupFailure::Setup(error)) => Err(error),
+        Err(SetupFailure::Source(error)) => return Err(error),
+    };
     Ok(StackSetup { compile, globs })
 }
 
-/// The outer error is a missing object, the inner one is the stack's own.
 fn merge_setup(
     reader: &ParsedFiles,
     tree: &FileTreeView,
@@ -44,7 +48,7 @@ fn merge_setup(
     folder: &RepoPath,
     project: &RepoPath,
     globs: &mut bool,
-) -> Result<Result<CompileSetup, SetupError>, SourceError> {
+) -> Result<CompileSetup, SetupFailure> {
     let mut setup = CompileSetup {
         work_dir: folder.clone(),
         module_root: tree.module_root(folder),
@@ -53,26 +57,21 @@ fn merge_setup(
     if order == SettingsOrder::V091 {
         setup.disable_none = true;
     }
-    if let Err(error) = dependencies::add(reader, tree, &mut setup)? {
-        return Ok(Err(error));
-    }
+    dependencies::add(reader, tree, &mut setup)?;
     // Since v0.9 a `kcl.mod` in the stack's own folder makes it a package of its own, and the settings files
     // are ignored.
     let own_package = setup.module_root.as_ref() == Some(folder) && order != SettingsOrder::V07;
     let mut entries: Vec<EntryText> = Vec::new();
-    if !own_package && let Err(error) = read_settings(reader, tree, order, folder, &mut setup, &mut entries)?
-    {
-        return Ok(Err(error));
+    if !own_package {
+        read_settings(reader, tree, order, folder, &mut setup, &mut entries)?;
     }
     if entries.is_empty() {
         let root = setup
             .module_root
             .clone()
             .filter(|root| root.is_within(project) && folder.is_within(root));
-        if let Some(root) = root
-            && let Err(error) = read_profile(reader, tree, &root, &mut setup, &mut entries)?
-        {
-            return Ok(Err(error));
+        if let Some(root) = root {
+            read_profile(reader, tree, &root, &mut setup, &mut entries)?;
         }
     }
     if entries.is_empty() {
@@ -82,11 +81,8 @@ fn merge_setup(
         });
     }
     *globs = entries.iter().any(EntryText::is_glob);
-    match entry::resolve(tree, &setup, &entries) {
-        Ok(entries) => setup.entries = entries,
-        Err(error) => return Ok(Err(error)),
-    }
-    Ok(Ok(setup))
+    setup.entries = entry::resolve(tree, &setup, &entries)?;
+    Ok(setup)
 }
 
 fn read_settings(
@@ -96,16 +92,17 @@ fn read_settings(
     folder: &RepoPath,
     setup: &mut CompileSetup,
     entries: &mut Vec<EntryText>,
-) -> Result<Result<(), SetupError>, SourceError> {
+) -> Result<(), SetupFailure> {
     for (name, required) in order.files() {
         let file = folder.join(name).expect("a fixed name inside the stack's folder");
         let settings = match reader.settings(tree, &file)? {
             Some(Ok(settings)) => settings,
             Some(Err(error)) => {
-                return Ok(Err(SetupError {
+                let (line, column) = (error.line, error.column);
+                return Err(SetupFailure::Setup(SetupError {
                     file,
-                    line: error.line,
-                    column: error.column,
+                    line,
+                    column,
                     message: error.message,
                 }));
             }
@@ -113,24 +110,17 @@ fn read_settings(
                 let message = format!(
                     "`{name}` is missing: Kusion v0.7 needs it in every stack (`kcl.settings` in konverge.yaml)"
                 );
-                return Ok(Err(SetupError::new(file, message)));
+                return Err(SetupError::new(file, message).into());
             }
             None => continue,
         };
         let base = file.parent().unwrap_or_default();
         for (package, path) in &settings.package_maps {
-            match place(tree, setup, &base, path) {
-                Ok(path) => {
-                    setup.packages.retain(|(known, _)| known != package);
-                    setup.packages.push((package.clone(), path));
-                }
-                Err(message) => {
-                    return Ok(Err(SetupError::new(
-                        file,
-                        format!("package_maps: {package}: {message}"),
-                    )));
-                }
-            }
+            let path = place(tree, setup, &base, path).map_err(|message| {
+                SetupError::new(file.clone(), format!("package_maps: {package}: {message}"))
+            })?;
+            setup.packages.retain(|(known, _)| known != package);
+            setup.packages.push((package.clone(), path));
         }
         entries.extend(settings.files.iter().map(|text| EntryText {
             file: file.clone(),
@@ -143,7 +133,7 @@ fn read_settings(
         setup.strict_range_check |= settings.strict_range_check;
         setup.settings_files.push(file);
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 fn read_profile(
@@ -152,12 +142,12 @@ fn read_profile(
     root: &RepoPath,
     setup: &mut CompileSetup,
     entries: &mut Vec<EntryText>,
-) -> Result<Result<(), SetupError>, SourceError> {
+) -> Result<(), SetupFailure> {
     let file = root.child("kcl.mod");
     let module = match reader.module(tree, &file)? {
         Some(Ok(module)) => module,
-        Some(Err(message)) => return Ok(Err(SetupError::new(file, message))),
-        None => return Ok(Ok(())),
+        Some(Err(message)) => return Err(SetupError::new(file, message).into()),
+        None => return Ok(()),
     };
     entries.extend(module.entries.iter().map(|text| EntryText {
         file: file.clone(),
@@ -171,7 +161,7 @@ fn read_profile(
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         setup.options.push((key.to_owned(), value));
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Resolves a path in a settings file or `kcl.mod` to a path in the repository. At its start `${PWD}` is the

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{FileTreeView, kcl_mod::KclMod, outside_paths, parsed_files::ParsedFiles};
+use super::{
+    FileTreeView, kcl_mod::KclMod, outside_paths, parsed_files::ParsedFiles, setup_failure::SetupFailure,
+};
 use konverge_base::model::{
     RepoPath,
     digest::canonical_json,
-    file_source::SourceError,
     package_lock::{LOCK_FILE, LockedPackage, PackageLock},
     stack::{CompileSetup, RemotePackage, SetupError},
 };
@@ -25,22 +26,17 @@ pub struct PathPackage {
 /// The packages that the module in a folder depends on by path, the nearest first.
 ///
 /// # Errors
-/// A file is not in the object database. The inner error is that of a file of the module.
-pub fn path_packages(
-    tree: &FileTreeView,
-    root: &RepoPath,
-) -> Result<Result<Vec<PathPackage>, SetupError>, SourceError> {
+/// A file is not in the object database, or one of the module is wrong.
+pub fn path_packages(tree: &FileTreeView, root: &RepoPath) -> Result<Vec<PathPackage>, SetupFailure> {
     let reader = ParsedFiles::default();
     let mut setup = CompileSetup {
         module_root: Some(root.clone()),
         ..CompileSetup::default()
     };
     let mut found = Vec::new();
-    if let Err(error) = add_each(&reader, tree, &mut setup, |declared, folder| {
+    add_each(&reader, tree, &mut setup, |declared, folder| {
         found.push((declared.to_owned(), folder.clone()));
-    })? {
-        return Ok(Err(error));
-    }
+    })?;
     let mut packages = Vec::new();
     for (declared, folder) in found {
         let module = reader
@@ -52,7 +48,7 @@ pub fn path_packages(
             version: module.as_ref().and_then(|module| module.version.clone()),
         });
     }
-    Ok(Ok(packages))
+    Ok(packages)
 }
 
 /// Adds the dependencies of the stack's module, and their dependencies. The nearest declaration of a name
@@ -61,7 +57,7 @@ pub(super) fn add(
     reader: &ParsedFiles,
     tree: &FileTreeView,
     setup: &mut CompileSetup,
-) -> Result<Result<(), SetupError>, SourceError> {
+) -> Result<(), SetupFailure> {
     add_each(reader, tree, setup, |_, _| {})
 }
 
@@ -70,9 +66,9 @@ fn add_each(
     tree: &FileTreeView,
     setup: &mut CompileSetup,
     mut by_path: impl FnMut(&str, &RepoPath),
-) -> Result<Result<(), SetupError>, SourceError> {
+) -> Result<(), SetupFailure> {
     let Some(root) = setup.module_root.clone() else {
-        return Ok(Ok(()));
+        return Ok(());
     };
     let mut locks = Locks::new(tree, &root);
     let mut seen = HashSet::from([root.clone()]);
@@ -81,10 +77,10 @@ fn add_each(
         let file = folder.child("kcl.mod");
         let module = match reader.module(tree, &file)? {
             Some(Ok(module)) => module,
-            Some(Err(message)) => return Ok(Err(SetupError::new(file, message))),
+            Some(Err(message)) => return Err(SetupError::new(file, message).into()),
             None => continue,
         };
-        if let Err(error) = add_of(
+        add_of(
             reader,
             &mut locks,
             &folder,
@@ -98,11 +94,9 @@ fn add_each(
                     queue.push_back(package);
                 }
             },
-        )? {
-            return Ok(Err(error));
-        }
+        )?;
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 fn add_of(
@@ -112,7 +106,7 @@ fn add_of(
     module: &KclMod,
     setup: &mut CompileSetup,
     mut found: impl FnMut(Option<&str>, RepoPath),
-) -> Result<Result<(), SetupError>, SourceError> {
+) -> Result<(), SetupFailure> {
     let tree = locks.tree;
     for (name, dependency) in &module.dependencies {
         let known = setup.packages.iter().any(|(known, _)| known == name)
@@ -123,10 +117,7 @@ fn add_of(
         if let Some(path) = &dependency.path {
             let package = match folder.join(path) {
                 Some(package) => package,
-                None => match outside(reader, tree, folder, name, path)? {
-                    Ok(package) => package,
-                    Err(message) => return Ok(Err(SetupError::new(folder.child("kcl.mod"), message))),
-                },
+                None => outside(reader, tree, folder, name, path)?,
             };
             setup.packages.push((name.clone(), package.clone()));
             found(Some(&dependency.declared), package);
@@ -143,10 +134,7 @@ fn add_of(
             found(None, package);
             continue;
         }
-        let locked = match locks.find(folder, name)? {
-            Ok(locked) => locked,
-            Err(error) => return Ok(Err(error)),
-        };
+        let locked = locks.find(folder, name)?;
         setup.remote_packages.push(RemotePackage {
             name: name.clone(),
             declared: dependency.declared.clone(),
@@ -154,7 +142,7 @@ fn add_of(
             locked,
         });
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// The locks of a module and of the packages below it, each read once, if it is needed.
@@ -175,60 +163,52 @@ impl<'a> Locks<'a> {
 
     /// The entry of a dependency of the package in a folder. As in kpm the lock of the module holds for everything below
     /// it. The package's own lock is asked for what that one does not pin.
-    fn find(
-        &mut self,
-        folder: &RepoPath,
-        name: &str,
-    ) -> Result<Result<LockedPackage, SetupError>, SourceError> {
+    fn find(&mut self, folder: &RepoPath, name: &str) -> Result<LockedPackage, SetupFailure> {
         let mut found = None;
         for folder in [self.root.clone(), folder.clone()] {
-            let entry = match self.lock(&folder)? {
-                Ok(lock) => lock.find(name),
-                Err(error) => return Ok(Err(error)),
-            };
+            let entry = self.lock(&folder)?.find(name);
             if entry.as_ref().is_some_and(LockedPackage::is_pinned) {
-                return Ok(Ok(entry.unwrap_or_default()));
+                return Ok(entry.unwrap_or_default());
             }
             found = found.or(entry);
         }
-        Ok(Ok(found.unwrap_or_default()))
+        Ok(found.unwrap_or_default())
     }
 
-    fn lock(&mut self, folder: &RepoPath) -> Result<Result<&PackageLock, SetupError>, SourceError> {
+    fn lock(&mut self, folder: &RepoPath) -> Result<&PackageLock, SetupFailure> {
         if !self.read.contains_key(folder) {
             let file = folder.child(LOCK_FILE);
-            let lock = match read_lock(self.tree, file)? {
-                Ok(lock) => lock,
-                Err(error) => return Ok(Err(error)),
-            };
-            self.read.insert(folder.clone(), lock);
+            self.read.insert(folder.clone(), read_lock(self.tree, file)?);
         }
-        Ok(Ok(&self.read[folder]))
+        Ok(&self.read[folder])
     }
 }
 
-fn read_lock(tree: &FileTreeView, file: RepoPath) -> Result<Result<PackageLock, SetupError>, SourceError> {
+fn read_lock(tree: &FileTreeView, file: RepoPath) -> Result<PackageLock, SetupFailure> {
     let content = tree.read(&file)?;
     let lock = PackageLock::parse(content.as_deref().unwrap_or_default());
-    Ok(lock.map_err(|why| {
+    lock.map_err(|why| {
         let what = format!("it cannot be read: {why}; correct it, or delete it and run `konverge kcl lock`");
-        SetupError::new(file, what)
-    }))
+        SetupError::new(file, what).into()
+    })
 }
 
 /// A dependency whose path leads out of the repository: the repository's own package, if it is called by the name of the
-/// checkout's folder, else why it is refused.
+/// checkout's folder.
 fn outside(
     reader: &ParsedFiles,
     tree: &FileTreeView,
     folder: &RepoPath,
     name: &str,
     path: &str,
-) -> Result<Result<RepoPath, String>, SourceError> {
+) -> Result<RepoPath, SetupFailure> {
     let module = reader.module(tree, &RepoPath::root().child("kcl.mod"))?;
     let module = module.and_then(Result::ok);
     let root = module.as_ref().and_then(|module| module.name.as_deref());
     let own = root.filter(|root| root.replace('-', "_") == name);
     let package = outside_paths::by_checkout_name(folder, path, own).filter(RepoPath::is_root);
-    Ok(package.ok_or_else(|| outside_paths::dependency(tree, folder, name, path, root)))
+    package.ok_or_else(|| {
+        let why = outside_paths::dependency(tree, folder, name, path, root);
+        SetupError::new(folder.child("kcl.mod"), why).into()
+    })
 }

@@ -13,6 +13,7 @@ use super::{
     manifests::{StackManifest, WrittenName},
     package_stacks::{self, PackageStacks},
     parsed_files::ParsedFiles,
+    setup_failure::SetupFailure,
     unchanged_layout::UnchangedLayout,
 };
 use konverge_base::{
@@ -151,24 +152,24 @@ impl LayoutReader {
         }
     }
 
-    /// How files of a folder that is not a stack are compiled, such as tests. The outer error is a missing object, the
-    /// inner one is the folder's own.
+    /// How files of a folder that is not a stack are compiled, such as tests.
     ///
     /// # Errors
-    /// A file is not in the object database.
+    /// A file is not in the object database, or one of the folder is wrong.
     pub fn folder_setup(
         &self,
         tree: &FileTreeView,
         folder: &RepoPath,
         entries: Vec<Entry>,
-    ) -> Result<Result<CompileSetup, SetupError>, SourceError> {
+    ) -> Result<CompileSetup, SetupFailure> {
         let mut setup = CompileSetup {
             work_dir: folder.clone(),
             module_root: tree.module_root(folder),
             entries,
             ..CompileSetup::default()
         };
-        Ok(dependencies::add(&self.files, tree, &mut setup)?.map(|()| setup))
+        dependencies::add(&self.files, tree, &mut setup)?;
+        Ok(setup)
     }
 
     /// A project, and the error in its file. With an error the identities of its stacks are unknown, if it

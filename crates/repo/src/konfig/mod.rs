@@ -24,6 +24,7 @@ mod path_variables;
 mod resolved_files;
 mod selector;
 mod settings;
+mod setup_failure;
 mod unchanged_layout;
 
 pub use declared_dependency::{DeclaredDependency, DependencySource, KclModError, declared_dependencies};
@@ -37,3 +38,4 @@ pub use layout::{Clash, EarlierNames, Layout, Project};
 pub use resolved_files::{ResolvedFile, ResolvedFiles};
 pub use selector::{InvalidSelector, StackSelector};
 pub use settings::{LayoutRules, Settings, SettingsOrder};
+pub use setup_failure::SetupFailure;

@@ -22,6 +22,7 @@ mod sql;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 pub use below::StorePart;
 pub use conformance::probe;
@@ -95,39 +96,23 @@ impl std::fmt::Display for Key {
     }
 }
 
+/// What is escaped in a component. A dot is, where a component has nothing else.
+const UNSAFE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'_')
+    .remove(b'=')
+    .remove(b'@')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.');
+
 fn encode_component(component: &str, out: &mut String) {
-    let dots_only = component.bytes().all(|b| b == b'.');
-    for byte in component.bytes() {
-        let safe = byte.is_ascii_alphanumeric() || b"_=@+-".contains(&byte) || (byte == b'.' && !dots_only);
-        if safe {
-            out.push(byte as char);
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
+    let has_only_dots = component.bytes().all(|b| b == b'.');
+    let set = if has_only_dots { NON_ALPHANUMERIC } else { UNSAFE };
+    out.extend(utf8_percent_encode(component, set));
 }
 
 fn decode_component(component: &str) -> String {
-    let mut bytes = Vec::with_capacity(component.len());
-    let mut rest = component.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = (byte == b'%')
-            .then(|| tail.get(..2))
-            .flatten()
-            .and_then(|hex| std::str::from_utf8(hex).ok())
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match escaped {
-            Some(decoded) => {
-                bytes.push(decoded);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(component).decode_utf8_lossy().into_owned()
 }
 
 /// The answer of a conditional create.

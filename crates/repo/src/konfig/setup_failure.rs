@@ -1,0 +1,27 @@
+//! Why the compiler setup of a folder is unknown.
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{file_source::SourceError, stack::SetupError},
+};
+
+/// The setup of a folder cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SetupFailure {
+    /// A file of the folder is wrong; other folders are not affected.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// An object is missing or damaged.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl From<SetupFailure> for UserError {
+    fn from(failure: SetupFailure) -> Self {
+        match failure {
+            SetupFailure::Setup(error) => error.into(),
+            SetupFailure::Source(error) => Self::new(ErrorKind::Git, error.to_string())
+                .hint("`git fsck` shows what the repository lacks"),
+        }
+    }
+}
