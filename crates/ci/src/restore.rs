@@ -173,6 +173,7 @@ async fn restore_known(
         rotated: &decisions.rotated,
         failed_workflows: &decisions.failed_workflows,
         rollouts: &[],
+        kept_back: &BTreeSet::new(),
     };
     notices.applied(&report, told).await;
     Ok(Some(Restoration {
