@@ -252,6 +252,7 @@ impl Command {
             Self::Drift(args) => args.output == super::apply::ApplyOutput::Json,
             Self::Apply(args) => args.output == super::apply::ApplyOutput::Json,
             Self::Doctor(args) => args.output == super::doctor::DoctorOutput::Json,
+            Self::Rollout(args) => args.wants_json(),
             Self::State(args) => args.output == super::state::StateOutput::Json,
             _ => false,
         }

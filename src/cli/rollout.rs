@@ -1,7 +1,7 @@
 //! `konverge rollout`: how far rollouts are, and what a person does to one.
 
 use super::CliContext;
-use crate::ops::rollout;
+use crate::ops::rollout::{self, RolloutForm};
 use konverge_base::error::UserError;
 use konverge_policy::rollout::RolloutCommand;
 
@@ -14,7 +14,7 @@ use konverge_policy::rollout::RolloutCommand;
   konverge rollout status web                        its waves, its stacks, and what it waits for
   konverge rollout pause web --reason incident       no further stack, until it is resumed
   konverge rollout resume web --reason fixed
-  konverge rollout abort web --reason superseded
+  konverge rollout abort web --reason superseded     its commit is held until a newer one, or until it is resumed
 
 These commands apply nothing: they write what the next run of `konverge ci` finds. A run that applies a stack of the
 rollout asks again before each stack."
@@ -28,18 +28,55 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// List the rollouts
-    List,
+    List(FormArgs),
     /// Show one rollout
     Status {
         /// The name of the rollout
         name: String,
+        #[command(flatten)]
+        form: FormArgs,
     },
     /// Let no further stack go, until it is resumed
     Pause(ChangeArgs),
     /// Continue a paused rollout, or try the wave of a stopped one again
     Resume(ChangeArgs),
-    /// End a rollout before its last wave
+    /// End a rollout before its last wave, and hold its commit
     Abort(ChangeArgs),
+}
+
+/// How a result is printed.
+#[derive(Debug, clap::Args)]
+struct FormArgs {
+    /// The output format
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For a terminal
+    Text,
+    /// JSON, as in the reference of JSON formats
+    Json,
+}
+
+impl From<&FormArgs> for RolloutForm {
+    fn from(args: &FormArgs) -> Self {
+        match args.output {
+            Output::Text => Self::Text,
+            Output::Json => Self::Json,
+        }
+    }
+}
+
+impl Args {
+    /// Whether stdout carries JSON.
+    pub fn wants_json(&self) -> bool {
+        match &self.action {
+            Action::List(form) | Action::Status { form, .. } => form.output == Output::Json,
+            Action::Pause(_) | Action::Resume(_) | Action::Abort(_) => false,
+        }
+    }
 }
 
 /// A change of a rollout.
@@ -59,12 +96,12 @@ struct ChangeArgs {
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     let (change, command) = match &args.action {
-        Action::List => {
-            context.print(&rollout::list(&run).await?);
+        Action::List(form) => {
+            context.print(&rollout::list(&run, form.into()).await?);
             return Ok(0);
         }
-        Action::Status { name } => {
-            context.print(&rollout::status(&run, name).await?);
+        Action::Status { name, form } => {
+            context.print(&rollout::status(&run, name, form.into()).await?);
             return Ok(0);
         }
         Action::Pause(change) => (change, RolloutCommand::Pause),

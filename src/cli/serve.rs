@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use super::CliContext;
 use crate::ops::portal::{ServedConfig, StorePortal};
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_config::{Config, PortalLogin};
+use konverge_config::{Config, PortalLogin, ProxyRange};
 use konverge_run::{KeyUse, RunContext, StateBackend, state, state_backend};
 use konverge_serve::{LoginSettings, PORTAL_KEY_VARIABLE, Portal, listen};
 
@@ -62,7 +62,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let portal = match login {
         None => Portal::new(Box::new(StorePortal::new(run, backend, None))),
         Some(login) => {
-            let settings = settings(&run, login, context)?;
+            let proxies = served
+                .as_ref()
+                .map(|(_, config)| config.portal.trusted_proxies.clone());
+            let settings = settings(&run, login, proxies.unwrap_or_default(), context)?;
             let served = served.map(|(served, _)| served);
             let portal = StorePortal::new(run, backend, served);
             Portal::with_login(Box::new(portal.clone()), Box::new(portal), settings)?
@@ -92,7 +95,12 @@ async fn open_states(
     }
 }
 
-fn settings(run: &RunContext, login: PortalLogin, context: &CliContext) -> Result<LoginSettings, UserError> {
+fn settings(
+    run: &RunContext,
+    login: PortalLogin,
+    trusted_proxies: Vec<ProxyRange>,
+    context: &CliContext,
+) -> Result<LoginSettings, UserError> {
     let client_secret = match &login.client_secret_env {
         None => None,
         Some(name) => Some(run.var(name).map(str::to_owned).ok_or_else(|| {
@@ -113,5 +121,6 @@ fn settings(run: &RunContext, login: PortalLogin, context: &CliContext) -> Resul
         login,
         client_secret,
         cookie_key,
+        trusted_proxies,
     })
 }

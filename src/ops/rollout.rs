@@ -4,28 +4,54 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::rollout::{ClockReading, RolloutPhase, RolloutRecord},
+    model::{
+        Digest,
+        rollout::{ClockReading, RolloutPhase, RolloutRecord},
+    },
 };
 use konverge_config::Config;
-use konverge_policy::rollout::{NextPlans, RolloutCommand, RolloutCommandError, command};
+use konverge_policy::rollout::{
+    NextPlans, RolloutCommand, RolloutCommandError, RolloutRules, bakes_until, command,
+};
 use konverge_repo::git::Repository;
-use konverge_report::{escape::log, plural};
+use konverge_report::{self as report, escape::log, plural};
 use konverge_run::{KeyUse, Planner, RunContext, StateBackend, Target, overdue_rollouts::overdue, state};
 use konverge_state::StoredRollout;
 
 /// How many times a command is tried while runs move the rollout on.
 const TRIES: u32 = 5;
 
+/// The form of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RolloutForm {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
 /// One line for each rollout.
 ///
 /// # Errors
 /// There is no store; errors of the store.
-pub async fn list(run: &RunContext) -> Result<String, UserError> {
+pub async fn list(run: &RunContext, form: RolloutForm) -> Result<String, UserError> {
     let (backend, config) = open(run).await?;
     let stored = backend.states.rollouts().await?;
+    if form == RolloutForm::Json {
+        let configured = config.rollouts.iter().map(|rollout| &rollout.name);
+        let names: BTreeSet<_> = configured.chain(stored.keys()).collect();
+        let rollouts = names
+            .into_iter()
+            .map(|name| document(&config, name, stored.get(name)));
+        let rollouts: Vec<_> = rollouts.collect();
+        return Ok(report::json::document(
+            &json!({"version": 1, "rollouts": rollouts}),
+        ));
+    }
     if config.rollouts.is_empty() && stored.is_empty() {
         return Ok("konverge.yaml has no `rollouts`, and none was ever begun\n".to_owned());
     }
@@ -33,7 +59,7 @@ pub async fn list(run: &RunContext) -> Result<String, UserError> {
     for rollout in &config.rollouts {
         let line = stored
             .get(&rollout.name)
-            .map_or_else(|| "never begun".to_owned(), short);
+            .map_or_else(|| "never begun".to_owned(), |stored| short(&config, stored));
         let warning = stored
             .get(&rollout.name)
             .and_then(|stored| overdue(&config, stored));
@@ -49,7 +75,7 @@ pub async fn list(run: &RunContext) -> Result<String, UserError> {
         text.push_str(&format!(
             "{}: not in konverge.yaml, {}\n",
             log(name),
-            short(stored)
+            short(&config, stored)
         ));
     }
     Ok(text)
@@ -70,7 +96,7 @@ pub async fn under_way(planning: &Planner) -> Result<Vec<String>, UserError> {
     let stored = backend.states.rollouts().await?;
     let runs = stored.iter().filter(|(_, stored)| !stored.record.phase.is_over());
     let lines = runs.flat_map(|(name, stored)| {
-        let line = format!("note: rollout {}: {}", log(name), short(stored));
+        let line = format!("note: rollout {}: {}", log(name), short(&planning.config, stored));
         [Some(line), overdue(&planning.config, stored)]
     });
     Ok(lines.flatten().collect())
@@ -106,7 +132,7 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Str
         let now = stored
             .get(name)
             .filter(|stored| !stored.record.phase.is_over())
-            .map(|stored| format!("; it is in {}", short(stored)));
+            .map(|stored| format!("; it is in {}", short(&planning.config, stored)));
         format!(
             "warning: this apply does not ask the rollout {}: {} of its waves can be changed at once{}",
             log(name),
@@ -121,26 +147,30 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Str
 ///
 /// # Errors
 /// As [`list`]; there is no such rollout.
-pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
+pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<String, UserError> {
     let (backend, config) = open(run).await?;
     let stored = find(&backend, &config, name).await?;
+    if form == RolloutForm::Json {
+        let mut whole = json!({"version": 1});
+        if let (Some(whole), Value::Object(shown)) =
+            (whole.as_object_mut(), document(&config, name, Some(&stored)))
+        {
+            whole.extend(shown);
+        }
+        return Ok(report::json::document(&whole));
+    }
     let record = &stored.record;
     let mut text = format!(
         "{}: {}\nsince {:.0}, number {} by {}\n",
         log(name),
-        short(&stored),
+        short(&config, &stored),
         record.since.local,
         stored.number,
         log(&stored.writer.to_string())
     );
     text.extend(overdue(&config, &stored).map(|warning| format!("{warning}\n")));
     for (number, wave) in record.waves.iter().enumerate() {
-        let sign = match number.cmp(&record.wave) {
-            std::cmp::Ordering::Less => "done",
-            std::cmp::Ordering::Equal if record.phase.is_over() => "last",
-            std::cmp::Ordering::Equal => "now",
-            std::cmp::Ordering::Greater => "later",
-        };
+        let sign = wave_sign(record, number);
         let names: Vec<_> = wave.keys().map(|id| log(id.as_str())).collect();
         let names = if names.is_empty() {
             "no changed stack".to_owned()
@@ -157,7 +187,7 @@ pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
         let contents = record.held.iter().map(|held| (&held.stack, held.input));
         let contents: BTreeSet<_> = contents.collect();
         text.push_str(&format!(
-            "held: {} of what failed; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
+            "held: {} of what failed or was aborted; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
             plural(contents.len(), "change"),
             log(name)
         ));
@@ -165,8 +195,58 @@ pub async fn status(run: &RunContext, name: &str) -> Result<String, UserError> {
     Ok(text)
 }
 
-/// What the gates of a wave ask people for, as the jobs of all environments planned the next wave.
-fn approvals(record: &RolloutRecord, config: &Config) -> String {
+/// How far the wave with this number, from 0, is.
+fn wave_sign(record: &RolloutRecord, number: usize) -> &'static str {
+    match number.cmp(&record.wave) {
+        std::cmp::Ordering::Less => "done",
+        std::cmp::Ordering::Equal if record.phase.is_over() => "last",
+        std::cmp::Ordering::Equal => "now",
+        std::cmp::Ordering::Greater => "later",
+    }
+}
+
+/// A rollout for programs.
+fn document(config: &Config, name: &str, stored: Option<&StoredRollout>) -> Value {
+    let mut rollouts = config.rollouts.iter();
+    let is_configured = rollouts.any(|rollout| rollout.name == name);
+    let Some(stored) = stored else {
+        return json!({"rollout": name, "configured": is_configured, "phase": "never-begun"});
+    };
+    let record = &stored.record;
+    let waves = record.waves.iter().enumerate();
+    let waves = waves.map(|(number, wave)| {
+        let stacks: Vec<_> = wave.keys().collect();
+        json!({"wave": number + 1, "is": wave_sign(record, number), "stacks": stacks})
+    });
+    let held: BTreeSet<_> = record.held.iter().map(|held| &held.stack).collect();
+    let asked = asking_gates(record, config).into_iter();
+    let asked: BTreeMap<_, _> = asked.collect();
+    let mut shown = json!({
+        "rollout": name,
+        "configured": is_configured,
+        "phase": record.phase,
+        "paused": record.paused,
+        "commit": record.commit,
+        "wave": record.wave + 1,
+        "waves": waves.collect::<Vec<_>>(),
+        "since": record.since.local,
+        "until": bake_end(config, record),
+        "why": record.why,
+        "overdue": overdue(config, stored).is_some(),
+        "gates": record.measured,
+        "approve": asked,
+        "held": held,
+        "number": stored.number,
+        "writer": stored.writer,
+    });
+    if let Some(shown) = shown.as_object_mut() {
+        shown.retain(|_, value| !value.is_null());
+    }
+    shown
+}
+
+/// The gates that ask people now, with the digest that they ask for; `None`: a plan is missing.
+fn asking_gates<'a>(record: &'a RolloutRecord, config: &'a Config) -> Vec<(&'a String, Option<Digest>)> {
     let rollout = config
         .rollouts
         .iter()
@@ -177,19 +257,21 @@ fn approvals(record: &RolloutRecord, config: &Config) -> String {
         .map(|wave| &wave.gates);
     let is_approval = |gate: &&String| config.gates.get(*gate).is_some_and(|gate| gate.approve.is_some());
     let plans = NextPlans::new(record, None);
-    let line = |gate: &String| match plans.approval(record, gate) {
+    let gates = gates.into_iter().flatten().filter(is_approval);
+    gates.map(|gate| (gate, plans.approval(record, gate))).collect()
+}
+
+/// What the gates of a wave ask people for, as the jobs of all environments planned the next wave.
+fn approvals(record: &RolloutRecord, config: &Config) -> String {
+    let line = |(gate, asked): (&String, Option<Digest>)| match asked {
         Some(digest) => format!("  gate {}: approve: {digest}\n", log(gate)),
         None => {
-            let missing: Vec<_> = plans.missing.iter().map(|id| log(id.as_str())).collect();
+            let missing = NextPlans::new(record, None).missing;
+            let missing: Vec<_> = missing.iter().map(|id| log(id.as_str())).collect();
             format!("  gate {}: not planned yet: {}\n", log(gate), missing.join(", "))
         }
     };
-    gates
-        .into_iter()
-        .flatten()
-        .filter(is_approval)
-        .map(line)
-        .collect()
+    asking_gates(record, config).into_iter().map(line).collect()
 }
 
 /// Pauses, resumes or aborts a rollout. Returns what it is now.
@@ -223,7 +305,10 @@ pub async fn change(
                     "is paused: no further stack is applied until `konverge rollout resume`"
                 }
                 RolloutCommand::Resume => "continues with the next run of `konverge ci`",
-                RolloutCommand::Abort => "has ended; the next run starts a new one with what is pending",
+                RolloutCommand::Abort => {
+                    "has ended, and its commit is held: a newer change of one of its stacks starts a new rollout, and so does \
+                     `konverge rollout resume`"
+                }
             };
             return Ok(format!("the rollout {} {what}", log(name)));
         }
@@ -279,15 +364,24 @@ fn refused(error: RolloutCommandError, name: &str, record: &RolloutRecord) -> Us
     UserError::new(ErrorKind::Usage, what).hint(format!("it is in {}, {}", record.wave_title(), record.phase))
 }
 
-fn short(stored: &StoredRollout) -> String {
+/// When the bake of the current wave ends.
+fn bake_end(config: &Config, record: &RolloutRecord) -> Option<Timestamp> {
+    let mut rollouts = config.rollouts.iter();
+    let rollout = rollouts.find(|rollout| rollout.name == record.rollout)?;
+    bakes_until(record, &RolloutRules::from_config(rollout, &config.gates))
+}
+
+fn short(config: &Config, stored: &StoredRollout) -> String {
     let record = &stored.record;
+    let until = bake_end(config, record);
+    let until = until.map_or_else(String::new, |until| format!(" until {until:.0}"));
     let paused = if record.paused { ", paused" } else { "" };
     let why = match record.why.as_str() {
         "" => String::new(),
         why => format!(": {}", log(why)),
     };
     format!(
-        "{} of {}, {}{paused}{why}",
+        "{} of {}, {}{until}{paused}{why}",
         record.wave_title(),
         record.commit.short(),
         record.phase

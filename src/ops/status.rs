@@ -13,18 +13,19 @@ use konverge_base::{
     model::{
         ResourceId, StackId,
         apply_result::StackResult,
+        condition::{HeadFact, StackCondition, StackFacts},
         event::{RunEvent, Step},
         health::Health,
         spec::RuntimeKind,
-        status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
+        status::{AppliedStatus, FreezeStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
     },
 };
 use konverge_config as config;
 use konverge_run::{
     Planner, Selection, Session, SpecSource, StepCounter, Target, cluster_selection::Live,
-    pending_stacks::pending_targets, stack_health,
+    pending_stacks::pending_targets, portal::recorded_facts, stack_health,
 };
-use konverge_state::{Versioned, WriteReason};
+use konverge_state::{ApplyFreeze, IndexedStates, Versioned, WriteReason};
 
 /// The number of stacks queried concurrently.
 const AT_ONCE: usize = 8;
@@ -73,10 +74,10 @@ async fn fetch_status(
     kinds: &[RuntimeKind],
 ) -> Result<StatusReport, UserError> {
     let counter = StepCounter::start(&planning.run, Step::QueryStatus, targets.len());
-    let pending = &pending_stacks(planning).await?;
+    let recorded = &RecordedStacks::read(planning).await?;
     let mut stacks: Vec<_> = stream::iter(targets)
         .map(async |target| {
-            let status = one(planning, target, pending, kinds).await;
+            let status = one(planning, target, recorded, kinds).await;
             counter.advance();
             status
         })
@@ -85,7 +86,15 @@ async fn fetch_status(
         .await;
     planning.run.check_interrupted()?;
     stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
-    Ok(StatusReport { version: 1, stacks })
+    let freeze = match &planning.backend {
+        Some(backend) => backend.states.freeze().await?.and_then(freeze_status),
+        None => None,
+    };
+    Ok(StatusReport {
+        version: 1,
+        freeze,
+        stacks,
+    })
 }
 
 /// Queries the status until no rollout is in progress, and reports changes.
@@ -151,35 +160,71 @@ fn write_row(
     told.insert(key, message);
 }
 
-/// The stacks that `konverge ci` would apply, or `--pending`, as they are recorded now.
-async fn pending_stacks(planning: &Planner) -> Result<BTreeSet<StackId>, UserError> {
-    let (SpecSource::Compiled { head, .. }, Some(backend)) = (&planning.wanted, &planning.backend) else {
-        return Ok(BTreeSet::new());
-    };
-    let known = backend.states.read_all().await?;
-    let renamed = planning.renamed_stacks(&known).await?;
-    let pending = pending_targets(head, backend, &known, &renamed).await?;
-    Ok(pending.into_iter().map(|target| target.id).collect())
+fn freeze_status(freeze: ApplyFreeze) -> Option<FreezeStatus> {
+    let reasons: Vec<_> = freeze.reasons.iter().map(|one| one.reason.as_str()).collect();
+    let reason = reasons.join("; ");
+    let first = freeze.reasons.into_iter().next()?;
+    Some(FreezeStatus {
+        reason,
+        since: first.since,
+        actor: first.writer.actor,
+        run: first.writer.run,
+    })
+}
+
+/// What is recorded now of all stacks.
+#[derive(Default)]
+struct RecordedStacks {
+    /// Those that `konverge ci` would apply, or `--pending`.
+    pending: BTreeSet<StackId>,
+    index: IndexedStates,
+}
+
+impl RecordedStacks {
+    async fn read(planning: &Planner) -> Result<Self, UserError> {
+        let (SpecSource::Compiled { head, .. }, Some(backend)) = (&planning.wanted, &planning.backend) else {
+            return Ok(Self::default());
+        };
+        let known = backend.states.read_all().await?;
+        let renamed = planning.renamed_stacks(&known).await?;
+        let pending = pending_targets(head, backend, &known, &renamed).await?;
+        Ok(Self {
+            pending: pending.into_iter().map(|target| target.id).collect(),
+            index: known.into_inner(),
+        })
+    }
+
+    /// How a stack stands, as the portal says it.
+    fn conditions(&self, id: &StackId, prior: Option<&Versioned>, head: HeadFact) -> Vec<StackCondition> {
+        let result = |prior: &Versioned| prior.receipt.as_ref().map(|receipt| receipt.result);
+        let facts = recorded_facts(&self.index, id, prior.map(|prior| (prior.written, result(prior))));
+        StackFacts {
+            recorded: prior.is_some(),
+            head,
+            ..facts
+        }
+        .conditions()
+    }
 }
 
 async fn one(
     planning: &Planner,
     target: &Target,
-    pending: &BTreeSet<StackId>,
+    recorded: &RecordedStacks,
     kinds: &[RuntimeKind],
 ) -> StackStatus {
     let mut status = StackStatus {
         stack: target.folder.clone(),
         id: target.id.clone(),
         head: HeadStatus::New,
+        conditions: Vec::new(),
         applied: None,
         pending: Vec::new(),
         resources: 0,
         objects: None,
         error: None,
     };
-    let is_pending = pending.contains(&target.id);
-    if let Err(failure) = fill(planning, target, is_pending, kinds, &mut status).await {
+    if let Err(failure) = fill(planning, target, recorded, kinds, &mut status).await {
         let mut body = failure.body();
         body.message = planning.secrets().mask(&body.message);
         status.error = Some(body);
@@ -196,34 +241,42 @@ fn waits(prior: &Versioned) -> bool {
 async fn fill(
     planning: &Planner,
     target: &Target,
-    is_pending: bool,
+    recorded: &RecordedStacks,
     kinds: &[RuntimeKind],
     status: &mut StackStatus,
 ) -> Result<(), UserError> {
     let Some(backend) = &planning.backend else {
         return Ok(());
     };
+    let is_pending = recorded.pending.contains(&target.id);
+    let head = match (&target.head, is_pending) {
+        (None, true) => HeadFact::Removed,
+        (None, false) => HeadFact::Kept,
+        (Some(_), false) => HeadFact::Same,
+        (Some(_), true) => HeadFact::Changed,
+    };
     let earlier = planning.earlier_identity(&target.id).await?;
-    let Some(prior) = backend
-        .states
-        .load(earlier.as_ref().unwrap_or(&target.id))
-        .await?
-        .filter(|prior| !prior.retired || prior.reason == WriteReason::Destroy)
-    else {
+    let id = earlier.as_ref().unwrap_or(&target.id);
+    let prior = backend.states.load(id).await?;
+    let prior = prior.filter(|prior| !prior.retired || prior.reason == WriteReason::Destroy);
+    status.conditions = recorded.conditions(id, prior.as_ref(), head);
+    let Some(prior) = prior else {
         return Ok(());
     };
     status.applied = Some(applied(&prior));
     status.resources = prior.state.resources.len();
     status.pending.clone_from(&prior.pending);
-    let has_failed = prior.state.input_digest.is_none() || prior.was_interrupted();
-    status.head = match (&target.head, is_pending) {
+    let is_unfinished =
+        |condition: &StackCondition| matches!(condition, StackCondition::Failed | StackCondition::Open);
+    let has_failed = status.conditions.iter().any(is_unfinished) || prior.was_interrupted();
+    status.head = match head {
         _ if prior.retired => HeadStatus::Destroyed,
-        (None, true) => HeadStatus::Removed,
-        (None, false) => HeadStatus::Kept,
-        (Some(_), false) => HeadStatus::Applied,
-        (Some(_), true) if waits(&prior) => HeadStatus::Waiting,
-        (Some(_), true) if has_failed => HeadStatus::Unfinished,
-        (Some(_), true) => HeadStatus::Changed,
+        HeadFact::Removed => HeadStatus::Removed,
+        HeadFact::Kept => HeadStatus::Kept,
+        HeadFact::Same | HeadFact::Unknown => HeadStatus::Applied,
+        HeadFact::Changed if waits(&prior) => HeadStatus::Waiting,
+        HeadFact::Changed if has_failed => HeadStatus::Unfinished,
+        HeadFact::Changed => HeadStatus::Changed,
     };
     let reachable = !planning.config.clusters.is_empty() || planning.given.is_any();
     for &kind in kinds {

@@ -139,6 +139,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
                 rotated: &applied.decisions.rotated,
                 failed_workflows: &applied.decisions.failed_workflows,
                 rollouts: &applied.rollout_events,
+                kept_back: &applied.kept_back,
             };
             notices.applied(&applied.report, decisions).await;
         }
@@ -183,6 +184,8 @@ struct AppliedCommit {
     waits_for_others: bool,
     /// The rollouts that stopped.
     rollout_events: Vec<RolloutEvent>,
+    /// The stacks that their rollouts keep back, with nothing new to tell of them.
+    kept_back: BTreeSet<StackId>,
 }
 
 impl AppliedCommit {
@@ -297,6 +300,13 @@ async fn apply_pending(
     let rollouts = rollout::run(job, &tip, lane, &scope, guarded, succeeded).await;
     decisions.extend(rollouts.decisions);
     report.stacks.extend(rollouts.outcomes);
+    let is_stopped = |outcome: &&StackOutcome| outcome.result == StackResult::Stopped;
+    let left = split
+        .refused
+        .iter()
+        .filter(is_stopped)
+        .map(|outcome| outcome.id.clone());
+    let kept_back = rollouts.kept_back.into_iter().chain(left).collect();
     report.stacks.extend(split.refused);
     let newer = pending.complete(&mut report);
     let waits_for_others = !held_back.is_empty() || !rollouts.waits.is_empty();
@@ -378,6 +388,7 @@ async fn apply_pending(
         left_alone,
         waits_for_others,
         rollout_events: rollouts.events,
+        kept_back,
     })
 }
 

@@ -27,6 +27,8 @@ pub(super) struct ApplyDecisions<'a> {
     pub(super) failed_workflows: &'a BTreeSet<StackId>,
     /// The rollouts that stopped.
     pub(super) rollouts: &'a [RolloutEvent],
+    /// The stacks that their rollout keeps back as before: this run tried nothing of them, so nothing happened to them.
+    pub(super) kept_back: &'a BTreeSet<StackId>,
 }
 
 /// Something that happened. Without stacks it concerns all of them.
@@ -126,6 +128,7 @@ pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
 pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> Vec<News> {
     let select = |wanted: &dyn Fn(&StackOutcome) -> bool| -> Vec<_> {
         let those = report.stacks.iter().filter(|stack| wanted(stack));
+        let those = those.filter(|stack| !decisions.kept_back.contains(&stack.id));
         let those = those.map(|stack| NewsStack {
             id: stack.id.clone(),
             folder: stack.stack.clone(),
@@ -304,6 +307,7 @@ mod tests {
             rotated: &set(rotated),
             failed_workflows: &BTreeSet::new(),
             rollouts: &[],
+            kept_back: &BTreeSet::new(),
         };
         of_apply(&report, &decisions)
     }

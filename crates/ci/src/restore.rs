@@ -14,7 +14,11 @@ use crate::{
     job::{Job, JobResult},
     news::ApplyDecisions,
     notifications::Notifications,
-    policy::{active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate},
+    policy::{
+        active_policies::CommitPolicy,
+        policy_check::PolicyCheck,
+        review_gate::{ApprovedDrift, ReviewGate},
+    },
     publisher::Publisher,
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
@@ -24,6 +28,7 @@ use konverge_base::{
     model::{
         CommitId, Digest, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
+        plan::StackPlan,
     },
 };
 use konverge_config::Config;
@@ -33,7 +38,8 @@ use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
     apply::{self, ApplyOptions, EndedRun},
-    drift as drift_check, recorded_targets, redact, renamed_stacks,
+    drift::{self as drift_check, StackDrift},
+    recorded_targets, redact, renamed_stacks,
 };
 use konverge_state::{IndexedStates, Proven};
 
@@ -121,10 +127,13 @@ async fn restore_known(
         .protected_planning(config, head, side, backend.clone())
         .await?;
     watch.end_stage("open");
-    let differing = still_differing(&planning, &targets, publisher).await?;
+    let found = differences(&planning, &targets, publisher).await?;
+    let differing = targets.iter().filter(|target| found.contains_key(&target.id));
+    let differing: Vec<_> = differing.cloned().collect();
     let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
+    let before = commits_before(&backend, &recorded).await?;
     let gate = ReviewGate::new(policy_check, Vec::new(), digests.clone());
-    let gate = gate.for_restoring(commits_before(&backend, &recorded).await?);
+    let gate = gate.for_restoring(ApprovedDrift { found, before });
     let options = ApplyOptions {
         approver: Arc::new(gate),
         newer: None,
@@ -164,6 +173,7 @@ async fn restore_known(
         rotated: &decisions.rotated,
         failed_workflows: &decisions.failed_workflows,
         rollouts: &[],
+        kept_back: &BTreeSet::new(),
     };
     notices.applied(&report, told).await;
     Ok(Some(Restoration {
@@ -175,24 +185,25 @@ async fn restore_known(
     }))
 }
 
-/// The stacks that still differ, before any lease is taken. For the others there is nothing to do, and nothing of them is
-/// written.
-async fn still_differing(
+/// The differences of the stacks that still differ, before any lease is taken. For the others there is nothing to do, and
+/// nothing of them is written.
+async fn differences(
     planning: &Planner,
     targets: &[Target],
     publisher: &Publisher<'_>,
-) -> Result<Vec<Target>, UserError> {
-    let checked = drift_check::run(planning, targets, None).await?;
-    let stacks = checked.plan.stacks.iter();
-    let calm = stacks.filter(|stack| stack.error.is_none() && stack.summary.changed() == 0);
-    let calm: BTreeSet<_> = calm.map(|stack| &stack.id).collect();
-    for stack in &calm {
-        publisher.tell(&format!(
-            "{stack} does not differ from what was applied any more: nothing was restored"
-        ));
+) -> Result<BTreeMap<StackId, StackPlan>, UserError> {
+    let mut differing = BTreeMap::new();
+    for StackDrift { plan, .. } in drift_check::differences(planning, targets, None).await? {
+        if plan.error.is_none() && plan.summary.changed() == 0 {
+            publisher.tell(&format!(
+                "{} does not differ from what was applied any more: nothing was restored",
+                plan.id
+            ));
+        } else {
+            differing.insert(plan.id.clone(), plan);
+        }
     }
-    let differing = targets.iter().filter(|target| !calm.contains(&target.id));
-    Ok(differing.cloned().collect())
+    Ok(differing)
 }
 
 /// For each stack the commit before the applied one, as far as its serials are kept.

@@ -24,6 +24,7 @@ mod policy_sets;
 mod portal;
 mod problems;
 mod production;
+mod proxy_range;
 mod rollout_waves;
 mod rollouts;
 mod schema;
@@ -52,6 +53,7 @@ pub use parse::{ConfigError, FILE_NAME};
 pub use permission_changes::StackSides;
 pub use portal::{PortalConfig, PortalGrants, PortalLogin, PortalRole, PortalRoleRule, PortalWorkload};
 pub use production::ProductionFolders;
+pub use proxy_range::ProxyRange;
 pub use rollout_waves::{InSeveralRollouts, RolloutMatcher};
 pub use rollouts::{
     AtOnce, GateApproval, GateConfig, InvalidAtOnce, OnFailure, PrometheusConfig, RolloutConfig, WaveConfig,

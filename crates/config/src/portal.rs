@@ -4,7 +4,7 @@ use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stack_glob;
+use super::{proxy_range::ProxyRange, stack_glob};
 use konverge_base::model::RepoPath;
 
 /// The glob of all stacks.
@@ -24,6 +24,10 @@ pub struct PortalConfig {
     pub roles: Vec<PortalRoleRule>,
     /// Scripts that send a token of their own to `/api/v1`. No other token is accepted.
     pub workloads: Vec<PortalWorkload>,
+    /// The proxies in front of `konverge serve`: addresses or ranges, such as `10.0.0.0/8`. Of a connection from one of
+    /// them `X-Forwarded-For` says whose it is, for the limit of sign-ins and for the audit. Default: none, so every
+    /// connection is of its own address.
+    pub trusted_proxies: Vec<ProxyRange>,
     /// The page of the workflow at GitHub to which operations lead:
     /// `https://github.com/acme/infra/actions/workflows/konverge.yml`.
     pub workflow: Option<String>,

@@ -135,6 +135,9 @@ pub(super) fn whys(tasks: &HookTasks, plans: &[&ResourcePlan]) -> HashMap<Resour
 
 fn cause(task: &HookTask, changing: &[&&ResourcePlan]) -> String {
     let word = match task.time {
+        HookTime::PreDestroy if task.is_for_later() => {
+            return "it runs before the stack is deleted; this apply only records it".to_owned();
+        }
         HookTime::Pre | HookTime::PreDestroy => "before",
         HookTime::Post => "after",
         HookTime::Failed => {

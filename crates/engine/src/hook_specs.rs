@@ -52,19 +52,22 @@ pub fn show_spec_hooks(
             .tasks
             .get(id)
             .is_some_and(|before| before.digest == task.digest);
+        let job_in = |spec: &'_ Spec| spec.resources.iter().find(|resource| resource.id == *id).cloned();
+        let job = job_in(head);
         let runs = match task.time {
-            HookTime::Failed => changes,
-            HookTime::Pre | HookTime::Post => task.always || !is_done,
-            HookTime::PreDestroy => false,
+            HookTime::Failed => changes && task.may_run,
+            HookTime::Pre | HookTime::Post => (task.always || !is_done) && task.may_run,
+            // It is recorded, if it is new or changes.
+            HookTime::PreDestroy => job_in(base) != job,
         };
-        let job = head.resources.iter().find(|resource| resource.id == *id);
-        let Some(job) = job.filter(|_| runs && task.may_run) else {
+        let Some(job) = job.filter(|_| runs) else {
             continue;
         };
+        let stamp = (!task.is_for_later()).then(|| task.digest.to_string());
         let mut run = run_plan(
             &shown,
-            job,
-            &task.digest.to_string(),
+            &job,
+            stamp.as_deref(),
             cluster,
             SpecMask::for_readers(secrets),
         );
@@ -103,7 +106,7 @@ pub(super) fn repeat_runs(
             .iter()
             .find_map(|change| change.to.as_ref()?["metadata"]["annotations"][HOOK_STAMP].as_str());
         if let Some(job) = job {
-            resources.push(run_plan(&plan, job, stamp.unwrap_or_default(), cluster, mask));
+            resources.push(run_plan(&plan, job, stamp, cluster, mask));
         }
     }
     let mut whole = StackPlan::new(plan.stack, plan.id, plan.basis, resources);
@@ -124,12 +127,14 @@ fn read(
 fn run_plan(
     plan: &StackPlan,
     job: &Resource,
-    stamp: &str,
+    stamp: Option<&str>,
     cluster: Option<&ClusterName>,
     mask: SpecMask<'_>,
 ) -> ResourcePlan {
     let mut shown = Value::Object(mask.apply(job).attributes);
-    shown["metadata"]["annotations"][HOOK_STAMP] = json!(stamp);
+    if let Some(stamp) = stamp {
+        shown["metadata"]["annotations"][HOOK_STAMP] = json!(stamp);
+    }
     let change = FieldChange {
         path: String::new(),
         from: None,

@@ -57,4 +57,5 @@ pub use plan_request::PlanRequest;
 pub use policy_input::{LatePlan, TruePlan, desired_by_spec, true_spec_plan};
 pub use registry::RuntimeRegistry;
 pub use schedule::Schedule;
+pub use spec::hooks::leave_out as leave_out_hooks;
 pub use spec_diff::{ComparedSpecs, SpecMask, plan_against_spec};

@@ -1,10 +1,12 @@
 //! A mail over SMTP. <https://www.rfc-editor.org/rfc/rfc5321> It is plain text: a mail client shows it without reading
 //! it as anything.
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
+use konverge_base::error::chain;
 use lettre::{
     Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
+    address::Envelope,
     message::{
         Mailbox,
         header::{ContentType, HeaderName, HeaderValue},
@@ -28,6 +30,9 @@ const LIMIT: usize = 20_000;
 
 /// How long to wait after an answer of the class *try again later*.
 const LATER: Duration = Duration::from_secs(5);
+
+/// The longest reason of a certificate that is shown.
+const LONGEST_REASON: usize = 200;
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
 
@@ -81,15 +86,23 @@ pub(crate) fn text(message: &Notification, rendering: &Rendering<'_>) -> String 
     })
 }
 
-/// Sends a mail once.
+/// Sends a mail once, to one of its recipients: of several in one transaction, one that is refused keeps the mail from all.
 pub(crate) async fn send(
     target: &NotifyTarget,
     url: &Url,
-    mail: Message,
+    mail: &Message,
+    recipient: &str,
     timeout: Duration,
 ) -> Result<(), NotifyError> {
     let transport = transport(target, url, timeout).map_err(|error| failure(target, &error))?;
-    let sent = tokio::time::timeout(timeout * 2, transport.send(mail)).await;
+    let wrong = || NotifyError::MailAddress {
+        name: target.name.clone(),
+    };
+    let recipient: Address = recipient.parse().map_err(|_| wrong())?;
+    let from = mail.envelope().from().cloned();
+    let envelope = Envelope::new(from, vec![recipient]).map_err(|_| wrong())?;
+    let formatted = mail.formatted();
+    let sent = tokio::time::timeout(timeout * 2, transport.send_raw(&envelope, &formatted)).await;
     match sent {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(failure(target, &error)),
@@ -127,6 +140,28 @@ fn failure(target: &NotifyTarget, error: &Error) -> NotifyError {
             status: code.into(),
             wait: error.is_transient().then_some(LATER),
         },
-        None => NotifyError::Unreachable { name },
+        None => not_reached(name, error),
     }
+}
+
+/// Why there was no conversation with the server. The library says it in words and in the causes of its error alone.
+fn not_reached(name: String, error: &Error) -> NotifyError {
+    const CERTIFICATE: &str = "invalid peer certificate: ";
+    let text = chain(error);
+    if let Some((_, why)) = text.split_once(CERTIFICATE) {
+        let why = why.chars().take(LONGEST_REASON).collect();
+        return NotifyError::Untrusted { name, why };
+    }
+    if error.is_client() && text.contains("STARTTLS") {
+        return NotifyError::NoStartTls { name };
+    }
+    let mut cause = error.source();
+    while let Some(found) = cause {
+        let of_system = found.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        if of_system == Some(std::io::ErrorKind::ConnectionRefused) {
+            return NotifyError::Closed { name };
+        }
+        cause = found.source();
+    }
+    NotifyError::Unreachable { name }
 }

@@ -29,6 +29,24 @@ pub enum NotifyError {
     /// No answer. Whether the message arrived is not known.
     #[error("no answer from the address in {name}")]
     Unreachable { name: String },
+    /// The certificate of a mail server is not trusted.
+    #[error("the mail server in {name} has a certificate that is not trusted: {why}")]
+    Untrusted { name: String, why: String },
+    /// A mail server without TLS.
+    #[error("the mail server in {name} offers no STARTTLS, and nothing is sent without TLS")]
+    NoStartTls { name: String },
+    /// Nothing listens at an address.
+    #[error("nothing listens at the address in {name}: the connection was refused")]
+    Closed { name: String },
+    /// A mail server took the mail for some recipients alone.
+    #[error("the mail server in {name} refused {refused}; it took the mail for {taken} of {all} recipients")]
+    Recipients {
+        name: String,
+        /// Each with its status.
+        refused: String,
+        taken: usize,
+        all: usize,
+    },
     /// A negative answer.
     #[error("the address in {name} answered {status}")]
     Refused {
@@ -72,6 +90,16 @@ impl From<NotifyError> for UserError {
             NotifyError::Refused { status: 535, .. } => {
                 Some("check the user in the URL, and the password in the variable of `notify[].key_env`")
             }
+            NotifyError::Untrusted { .. } => Some(
+                "if an authority of your own signed it, name the file with its certificate in SSL_CERT_FILE; the host in the URL must be one that the certificate names",
+            ),
+            NotifyError::NoStartTls { .. } => {
+                Some("write `smtps://` if the server speaks TLS from the start, mostly on port 465")
+            }
+            NotifyError::Closed { .. } => {
+                Some("check host and port: without one, `smtps://` means 465 and `smtp://` means 587")
+            }
+            NotifyError::Recipients { .. } => Some("check these addresses in `notify[].to`"),
             NotifyError::Unclear { .. } => Some("check that the address is that of this `kind`"),
             NotifyError::Rejected { hint, .. } => *hint,
             _ => None,

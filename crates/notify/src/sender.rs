@@ -88,8 +88,29 @@ impl Sender {
         };
         if target.kind == NotifyKind::Email {
             let mail = email::mail(target, message, &rendering)?;
-            let send = || email::send(target, &url, mail.clone(), DEADLINE);
-            return self.patience.run(classify, send).await;
+            let mut refused = Vec::new();
+            for recipient in &target.to {
+                let send = || email::send(target, &url, &mail, recipient, DEADLINE);
+                match self.patience.run(classify, send).await {
+                    Ok(()) => {}
+                    Err(NotifyError::Refused { status, .. })
+                        if is_of_recipient(status) && target.to.len() > 1 =>
+                    {
+                        refused.push(format!("{recipient} ({status})"));
+                    }
+                    // The next one would hear the same.
+                    Err(error) => return Err(error),
+                }
+            }
+            if refused.is_empty() {
+                return Ok(());
+            }
+            return Err(NotifyError::Recipients {
+                name: target.name.clone(),
+                taken: target.to.len() - refused.len(),
+                all: target.to.len(),
+                refused: refused.join(", "),
+            });
         }
         let post = || self.post(target, &url, message, &rendering, &delivery);
         self.patience.run(classify, post).await
@@ -158,6 +179,11 @@ impl Sender {
             None => teams::read(&target.name, &body),
         }
     }
+}
+
+/// Returns true if a mail server refuses one recipient, and not the login or the connection.
+fn is_of_recipient(status: u16) -> bool {
+    !matches!(status, 421 | 454 | 530 | 534 | 535 | 538)
 }
 
 /// The beginning of an answer.

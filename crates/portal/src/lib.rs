@@ -10,7 +10,6 @@
 //! A page of the static site and the same page of `konverge serve` have the same address below the root
 //! ([`site_path`]), so links are relative and work in both.
 
-mod condition;
 mod difference;
 pub mod html;
 mod model;
@@ -19,8 +18,8 @@ mod operation;
 mod search;
 pub mod site_path;
 
-pub use condition::{HeadFact, StackCondition, StackFacts};
 pub use difference::{ChangedResource, SerialChange, StateAtSerial, StateDifference};
+pub use konverge_base::model::condition::{HeadFact, StackCondition, StackFacts};
 pub use model::{
     AppliedState, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview, OverviewRow,
     StackDetails, StackIndex, StoppedView, Writer,

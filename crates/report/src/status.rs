@@ -7,6 +7,7 @@ use super::{
 };
 use konverge_base::model::{
     ResourceId,
+    condition::StackCondition,
     health::Health,
     status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
 };
@@ -59,6 +60,7 @@ fn severity(stack: &StackStatus) -> u8 {
     let has = |health: Health| stack.not_ready().any(|object| object.health == health);
     match stack.head {
         _ if stack.error.is_some() => 0,
+        _ if stack.unfinished().is_some() => 1,
         HeadStatus::Unfinished => 1,
         _ if !stack.pending.is_empty() => 1,
         _ if has(Health::Failed) => 2,
@@ -75,7 +77,9 @@ fn severity(stack: &StackStatus) -> u8 {
 
 /// A row for each stack; many stacks that were never applied share one.
 fn table_rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
-    let is_new = |stack: &&&StackStatus| stack.head == HeadStatus::New && stack.error.is_none();
+    let is_new = |stack: &&&StackStatus| {
+        stack.head == HeadStatus::New && stack.error.is_none() && stack.unfinished().is_none()
+    };
     let new: Vec<_> = shown.iter().filter(is_new).map(|stack| &stack.id).collect();
     let Some(cell) = folded(&new) else {
         return shown.iter().map(|stack| row(stack)).collect();
@@ -88,17 +92,21 @@ fn table_rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
 }
 
 fn row(stack: &StackStatus) -> [Cell; 5] {
-    let (words, color) = match stack.head {
+    let unfinished = stack.unfinished();
+    let (words, color) = match (stack.head, unfinished) {
         _ if stack.error.is_some() => ("unknown", Color::Red),
-        HeadStatus::Applied => ("up to date", Color::Green),
-        HeadStatus::Changed => ("changes pending", Color::Yellow),
-        HeadStatus::Waiting => ("waiting", Color::Cyan),
-        HeadStatus::Unfinished if !stack.pending.is_empty() => ("running or interrupted", Color::Red),
-        HeadStatus::Unfinished => ("last apply failed", Color::Red),
-        HeadStatus::Destroyed => ("destroyed", Color::Yellow),
-        HeadStatus::New => ("never applied", Color::Yellow),
-        HeadStatus::Removed => ("removed from the repository", Color::Red),
-        HeadStatus::Kept => ("kept, not a stack here", Color::Dim),
+        (_, Some(ended @ (StackCondition::Stopped | StackCondition::HeldBack))) => {
+            (ended.words(), Color::Yellow)
+        }
+        (_, Some(ended)) => (ended.words(), Color::Red),
+        (HeadStatus::Applied, _) => ("up to date", Color::Green),
+        (HeadStatus::Changed, _) => ("changes pending", Color::Yellow),
+        (HeadStatus::Waiting, _) => ("waiting", Color::Cyan),
+        (HeadStatus::Unfinished, _) => ("running or interrupted", Color::Red),
+        (HeadStatus::Destroyed, _) => ("destroyed", Color::Yellow),
+        (HeadStatus::New, _) => ("never applied", Color::Yellow),
+        (HeadStatus::Removed, _) => ("removed from the repository", Color::Red),
+        (HeadStatus::Kept, _) => ("kept, not a stack here", Color::Dim),
     };
     let objects = stack.objects.as_deref().unwrap_or_default();
     let has = |wanted: fn(Health) -> bool| objects.iter().any(|object| wanted(object.health));
@@ -141,13 +149,16 @@ fn details(stack: &StackStatus, style: Style) -> String {
         let ids: Vec<_> = stack.pending.iter().map(title).collect();
         lines.push_str(&format!("  outcome unknown: {}\n", ids.join(", ")));
     }
-    if stack.head == HeadStatus::Unfinished {
-        lines.push_str(if stack.pending.is_empty() {
-"  last apply failed; the next run retries\n"
-        } else {
-"  a run is at work, or ended in the middle: `konverge state doctor` names it, and the next run continues\n"
-        });
-    }
+    lines.push_str(match (stack.unfinished(), stack.head) {
+        (Some(StackCondition::Failed), _) => "  last apply failed; the next run retries\n",
+        (Some(StackCondition::Open), _) | (None, HeadStatus::Unfinished) => {
+            "  a run is at work, or ended in the middle: `konverge state doctor` names it, and the next run continues\n"
+        }
+        (Some(StackCondition::Stopped), _) => {
+            "  last apply was stopped by a review, a policy, a freeze or a lease; the next run tries again\n"
+        }
+        _ => "",
+    });
     if stack.head == HeadStatus::Waiting {
         lines.push_str("  last apply waits; the next run takes it up again\n");
     }
@@ -244,6 +255,10 @@ mod tests {
             stack: RepoPath::normalize(&format!("appops/{id}")).unwrap(),
             id: id.parse().unwrap(),
             head,
+            conditions: match head {
+                HeadStatus::Unfinished => vec![StackCondition::Failed],
+                _ => Vec::new(),
+            },
             applied: Some(AppliedStatus {
                 serial: 3,
                 written: "2026-11-21T10:00:00.123456789Z".parse().unwrap(),
@@ -276,6 +291,7 @@ mod tests {
         let web = object("apps/v1:Deployment:shop:web", Health::Progressing, "1 of 2 pods");
         let status = StatusReport {
             version: 1,
+            freeze: None,
             stacks: vec![
                 stack("shop/dev", HeadStatus::Applied, vec![ready()]),
                 stack("shop/new", HeadStatus::New, Vec::new()),
@@ -319,6 +335,7 @@ mod tests {
         };
         let mut status = StatusReport {
             version: 1,
+            freeze: None,
             stacks: (0..40).map(new).collect(),
         };
         status
@@ -332,6 +349,7 @@ mod tests {
         );
         assert_eq!(lines[2], "40 stacks, such as p00/dev  never applied");
         // A run that was killed is not one that failed.
+        status.stacks[40].conditions = vec![StackCondition::Open];
         status.stacks[40].pending = vec!["v1:ConfigMap:shop:web".parse().unwrap()];
         let killed = text(&status, StatusRows::NotReady, Style::default());
         assert!(

@@ -45,8 +45,9 @@ pub struct DriftReport {
 }
 
 /// The difference of one stack.
-struct StackDrift {
-    plan: StackPlan,
+pub struct StackDrift {
+    /// The difference, with its [`digest`]. Texts that only the run knows to be secret are not masked yet.
+    pub plan: StackPlan,
     /// Why what was applied last cannot be restored.
     obstacle: Option<UserError>,
     is_left_to_controller: bool,
@@ -97,23 +98,7 @@ pub async fn run(
     targets: &[Target],
     budget: Option<Duration>,
 ) -> Result<DriftReport, UserError> {
-    let began = Instant::now();
-    let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
-    let last_applied = AppliedSpec::new(planning);
-    let counter = StepCounter::start(&planning.run, Step::CheckDrift, targets.len());
-    let targets = targets.iter().enumerate();
-    let mut stacks: Vec<_> = stream::iter(targets.take_while(|(at, _)| in_time(*at)))
-        .map(|(_, target)| target)
-        .map(async |target| {
-            let checked = one(planning, &last_applied, target).await;
-            counter.advance();
-            checked
-        })
-        .buffer_unordered(AT_ONCE)
-        .collect()
-        .await;
-    planning.run.check_interrupted()?;
-    stacks.sort_by(|a, b| (&a.plan.stack, &a.plan.id).cmp(&(&b.plan.stack, &b.plan.id)));
+    let stacks = differences(planning, targets, budget).await?;
     let mut unrestorable = BTreeMap::new();
     let mut left_to_controller = BTreeSet::new();
     let mut plan = Plan {
@@ -131,16 +116,45 @@ pub async fn run(
         plan.stacks.push(stack.plan);
     }
     redact::plan(&mut plan, planning.secrets());
-    for failure in last_applied.missing_commits().await {
-        planning.run.notes.note(&format!(
-            "note: {failure}, so drift in fields that the code has changed since is not detected"
-        ));
-    }
     Ok(DriftReport {
         plan,
         unrestorable,
         left_to_controller,
     })
+}
+
+/// Compares the targets with what was applied last, as [`run`] does. What restores drift by a digest judges by it.
+///
+/// # Errors
+/// The run was interrupted.
+pub async fn differences(
+    planning: &Planner,
+    targets: &[Target],
+    budget: Option<Duration>,
+) -> Result<Vec<StackDrift>, UserError> {
+    let began = Instant::now();
+    let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
+    let last_applied = AppliedSpec::new(planning);
+    let counter = StepCounter::start(&planning.run, Step::CheckDrift, targets.len());
+    let targets = targets.iter().enumerate();
+    let mut stacks: Vec<_> = stream::iter(targets.take_while(|(at, _)| in_time(*at)))
+        .map(|(_, target)| target)
+        .map(async |target| {
+            let checked = one(planning, &last_applied, target).await;
+            counter.advance();
+            checked
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    planning.run.check_interrupted()?;
+    stacks.sort_by(|a, b| (&a.plan.stack, &a.plan.id).cmp(&(&b.plan.stack, &b.plan.id)));
+    for failure in last_applied.missing_commits().await {
+        planning.run.notes.note(&format!(
+            "note: {failure}, so drift in fields that the code has changed since is not detected"
+        ));
+    }
+    Ok(stacks)
 }
 
 /// The digest of a difference of a stack from this applied commit, over the live and the expected values.

@@ -346,7 +346,7 @@ impl Planner {
         &self,
         purpose: PlanPurpose<'_>,
         target: &Target,
-        wanted: Spec,
+        mut wanted: Spec,
         start: PlanStart<'_>,
     ) -> Result<TargetPlan, UserError> {
         let PlanStart {
@@ -363,6 +363,7 @@ impl Planner {
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
         let hooks = self.hook_rules(target, serial);
+        let left_out = engine::leave_out_hooks(&mut wanted, &hooks);
         let mut on_clusters = has_objects(&wanted)
             || state
                 .resources
@@ -397,7 +398,8 @@ impl Planner {
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters) && lacking.is_none();
         if !real {
             // Nothing is resolved: only texts are compared. Whether the stack may use its references is judged nevertheless.
-            let (before, note) = self.compared(target).await?;
+            let (mut before, note) = self.compared(target).await?;
+            engine::leave_out_hooks(&mut before, &hooks);
             let before = self.references.name_stores(before);
             let wanted = stack_secrets.admit(wanted)?;
             let secrets = self.secrets();
@@ -410,6 +412,7 @@ impl Planner {
             let public = engine::plan_against_spec(id, folder, specs, None, mask);
             let mut public = engine::show_spec_hooks(public, specs, &hooks, None, secrets)?;
             public.notes.extend(note);
+            public.notes.extend(left_out);
             public.notes.extend(lacking);
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
@@ -455,6 +458,7 @@ impl Planner {
             step = match step {
                 PlanStep::Done(mut plan) => {
                     plan.public.notes.extend(moved);
+                    plan.public.notes.extend(left_out);
                     plan.public.waits_for = ownership.into_awaited();
                     return Ok(TargetPlan::Live(plan));
                 }

@@ -17,7 +17,7 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, StackId, spec::Spec},
+    model::{RepoPath, StackId, masked_value::VALUE_VERSION, spec::Spec},
     secrets::{RotatedVersion, SecretReference, SecretResolver, SecretValue, StoreName},
 };
 use konverge_cloud::secret_stores::{FetchedSecret, SecretRights, SecretStoreError};
@@ -187,7 +187,12 @@ impl SecretResolver for StackSecrets {
         let key = secret_key(reference);
         if let Some(found) = self.held_secret(&key) {
             // A store without versions: another content is another version.
-            let hash = || format!("hash:{}", self.run.secrets.hash(&found.document.expose_all()));
+            let hash = || {
+                format!(
+                    "{VALUE_VERSION}{}",
+                    self.run.secrets.hash(&found.document.expose_all())
+                )
+            };
             return Ok(Some(found.version.clone().unwrap_or_else(hash)));
         }
         let rights = if self.is_applied {

@@ -13,8 +13,9 @@ use konverge_portal::html;
 use super::{
     access::Access,
     answer::{Form, RequestError, plain},
+    client_address::ClientAddress,
     shared::Shared,
-    sign_in::{peer_of, to_login},
+    sign_in::to_login,
 };
 
 /// The form of the errors of an address.
@@ -36,6 +37,17 @@ fn is_for_platform(path: &str) -> bool {
     ["/healthz", "/metrics"].contains(&path)
 }
 
+/// Whose a request is, by its connection and the proxies that the login trusts.
+fn client(shared: &Shared, request: &Request) -> ClientAddress {
+    let connection = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let trusted = shared.login().map(|login| &login.trusted_proxies[..]);
+    ClientAddress::find(
+        connection.map(|info| info.0),
+        request.headers(),
+        trusted.unwrap_or_default(),
+    )
+}
+
 /// Refuses names that lead here from elsewhere and who has no role, counts, and sets the headers of every answer.
 pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
@@ -48,8 +60,9 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
             .map_or("/", |page| page.as_str())
             .to_owned(),
         headers: request.headers().clone(),
-        peer: peer_of(request.extensions().get::<ConnectInfo<SocketAddr>>()),
+        client: client(&shared, &request),
     };
+    request.extensions_mut().insert(head.client.clone());
     let mut answer = match admit(&shared, &head, &path).await {
         Ok(access) => {
             if let Some(access) = access {
@@ -119,7 +132,7 @@ struct RequestHead {
     /// The path with what follows the question mark.
     page: String,
     headers: HeaderMap,
-    peer: String,
+    client: ClientAddress,
 }
 
 /// Who a request is of; `None` for an address that is public. An address without [`Access`] shows nothing: its handler
@@ -155,7 +168,7 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
                 let token = token.ok_or_else(|| {
                     RequestError::SignedOut("`Authorization` is not `Bearer TOKEN`".to_owned())
                 })?;
-                login.script(token.trim(), &roles, &head.peer).await
+                login.script(token.trim(), &roles, &head.client.0).await
             }
         }
     };

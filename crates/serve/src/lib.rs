@@ -8,6 +8,7 @@ mod actions;
 mod answer;
 mod api;
 mod cache;
+mod client_address;
 mod documents;
 mod guard;
 mod login;

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
 use jiff::Timestamp;
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_config::{PortalConfig, PortalLogin};
+use konverge_config::{PortalConfig, PortalLogin, ProxyRange};
 use konverge_portal::PortalPerson;
 use serde::Deserialize;
 
@@ -32,6 +32,8 @@ pub struct LoginSettings {
     pub client_secret: Option<String>,
     /// The key of the cookies. Without it each process has one of its own.
     pub cookie_key: Option<String>,
+    /// The proxies that say whose a connection is.
+    pub trusted_proxies: Vec<ProxyRange>,
 }
 
 /// The login of a server, with what a person may do after it.
@@ -42,7 +44,9 @@ pub(super) struct Login {
     pub secret: Option<String>,
     pub cookies: CookieSealer,
     pub providers: Providers,
-    /// Sign-ins and wrong tokens, by the address of the connection.
+    /// The proxies that say whose a connection is.
+    pub trusted_proxies: Vec<ProxyRange>,
+    /// Sign-ins and wrong tokens, by the address of the client.
     pub attempts: RateLimit,
     /// Requests for operations, by person.
     pub requests: RateLimit,
@@ -66,6 +70,7 @@ impl Login {
             actions,
             config: settings.login,
             secret: settings.client_secret,
+            trusted_proxies: settings.trusted_proxies,
             cookies,
             providers,
             attempts: RateLimit::new(60, Duration::from_secs(2)),

@@ -111,6 +111,7 @@ impl Visited {
             login: config.login.clone().unwrap(),
             client_secret: None,
             cookie_key: Some(KEY.to_owned()),
+            trusted_proxies: config.trusted_proxies.clone(),
         };
         let source = TwoStacks {
             roles: Arc::new(config),

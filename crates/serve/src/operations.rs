@@ -1,11 +1,11 @@
 //! Requests for operations. Each is recorded first. What CI does, a person starts at GitHub under their own name; the
 //! portal itself ends leases and freezes applies.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Form as FormBody, Router,
-    extract::{ConnectInfo, FromRequestParts, Path},
+    extract::{FromRequestParts, Path},
     http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
     routing::{get, post},
@@ -27,11 +27,12 @@ use super::{
     answer::{Form, RequestError, plain},
     api,
     cache::within_deadline,
+    client_address::ClientAddress,
     guard::form_of,
     login::Login,
     pages::stack_of,
     shared::Shared,
-    sign_in::{check_form, peer_of},
+    sign_in::check_form,
 };
 
 /// The longest text of a request, in characters.
@@ -81,7 +82,7 @@ struct Asking {
     shared: Arc<Shared>,
     access: Access,
     headers: HeaderMap,
-    peer: String,
+    client: Option<ClientAddress>,
 }
 
 impl FromRequestParts<Arc<Shared>> for Asking {
@@ -96,7 +97,7 @@ impl FromRequestParts<Arc<Shared>> for Asking {
             shared: Arc::clone(shared),
             access,
             headers: parts.headers.clone(),
-            peer: peer_of(parts.extensions.get::<ConnectInfo<SocketAddr>>()),
+            client: parts.extensions.get::<ClientAddress>().cloned(),
         })
     }
 }
@@ -210,7 +211,10 @@ impl Asking {
             stack: row.map(|row| (row.id.clone(), row.stack.clone())),
             input,
             person: person.ok_or_else(|| RequestError::SignedOut("no person is signed in".to_owned()))?,
-            address: self.peer.clone(),
+            address: self
+                .client
+                .as_ref()
+                .map_or_else(|| "unknown".to_owned(), |client| client.0.clone()),
             forwarded_for: forwarded.map(|text| text.chars().take(LONGEST).collect()),
         })
     }

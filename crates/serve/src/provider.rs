@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use konverge_config::PortalLogin;
 use openidconnect::{
     AdditionalClaims, AsyncHttpClient, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest,
@@ -28,6 +29,8 @@ const AT_MOST_EVERY: Duration = Duration::from_secs(60);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest answer of a provider.
 const LONGEST_ANSWER: usize = 1 << 20;
+/// How far the clock of a provider may be ahead of ours, in seconds.
+const CLOCK_DIFFERENCE: i64 = 60;
 /// The longest name that is shown.
 const LONGEST_NAME: usize = 200;
 
@@ -360,6 +363,12 @@ fn verified(
                 ) => TokenProblem::Key,
                 other => TokenProblem::Other(other.to_string()),
             })?;
+    let others = &claims.additional_claims().0;
+    check_begun(
+        claims.issue_time().timestamp(),
+        others.get("nbf"),
+        Timestamp::now(),
+    )?;
     let subject = claims.subject().as_str().to_owned();
     let name = claims
         .preferred_username()
@@ -376,8 +385,23 @@ fn verified(
             .collect(),
         subject,
         lifetime: lifetime.unwrap_or_default(),
-        others: claims.additional_claims().0.clone(),
+        others: others.clone(),
     })
+}
+
+/// Checks that a token was issued, and is valid by now: `iat` and `nbf` are not in the future. The library checks only its
+/// end.
+fn check_begun(issued: i64, not_before: Option<&Value>, now: Timestamp) -> Result<(), TokenProblem> {
+    let latest = now.as_second() + CLOCK_DIFFERENCE;
+    let refused = |why: &str| Err(TokenProblem::Other(why.to_owned()));
+    if issued > latest {
+        return refused("it was issued in the future (`iat`): the clocks differ, or it is forged");
+    }
+    match not_before.map(Value::as_f64) {
+        None => Ok(()),
+        Some(Some(begins)) if begins <= latest as f64 => Ok(()),
+        Some(_) => refused("it is not valid yet (`nbf`)"),
+    }
 }
 
 /// An error with what caused it, on one line.
@@ -390,4 +414,25 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_token_of_the_future_is_refused() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let begun =
+            |issued: i64, not_before: Option<Value>| check_begun(issued, not_before.as_ref(), now).is_ok();
+        assert!(begun(999_000, None) && begun(1_000_000, Some(json!(1_000_000))));
+        // The clocks of two machines are not one.
+        assert!(begun(1_000_060, Some(json!(1_000_059.5))));
+        assert!(!begun(1_000_061, None) && !begun(999_000, Some(json!(1_000_061))));
+        for odd in [json!("1"), json!(null), json!([])] {
+            assert!(!begun(999_000, Some(odd.clone())), "{odd}");
+        }
+    }
 }

@@ -210,6 +210,36 @@ async fn every_document_is_as_the_openapi_document_says() {
     }
 }
 
+/// What the document requires of an operation, the server requires.
+#[test]
+fn the_openapi_document_says_what_an_operation_needs() {
+    let document = openapi();
+    let required = |path: &str| {
+        let body = &document["paths"][path]["post"]["requestBody"];
+        let schema = &body["content"]["application/json"]["schema"]["$ref"];
+        let schema = document
+            .pointer(schema.as_str().unwrap().trim_start_matches('#'))
+            .unwrap();
+        let validator = jsonschema::validator_for(schema).unwrap();
+        let example = &body["content"]["application/json"]["example"];
+        assert!(validator.is_valid(example), "{path}: {example}");
+        (body["required"] == true, schema["required"].to_string())
+    };
+    for (operation, needs) in [
+        ("freeze", r#"["reason"]"#),
+        ("unfreeze", r#"["reason"]"#),
+        ("stacks/{id}/unlock", r#"["reason","lease"]"#),
+        ("stacks/{id}/approve", r#"["digest"]"#),
+        ("stacks/{id}/rollback", r#"["serial"]"#),
+        ("stacks/{id}/restore", "null"),
+        ("stacks/{id}/retry", "null"),
+        ("stacks/{id}/drift-check", "null"),
+    ] {
+        let found = required(&format!("/api/v1/{operation}"));
+        assert_eq!(found, (needs != "null", needs.to_owned()), "{operation}");
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_address_is_told() {
     let router = Portal::new(Box::new(TwoStacks::default())).into_router();

@@ -1,10 +1,10 @@
 //! The way to the login provider and back: `/login`, `/login/callback`, the account, and signing out.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Extension, Form as FormBody, Router,
-    extract::{ConnectInfo, Query, State},
+    extract::{Query, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
     routing::{get, post},
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use super::{
     access::{Access, role_word},
     answer::{Form, RequestError, plain},
+    client_address::ClientAddress,
     documents::Words,
     login::Login,
     provider::SignInError,
@@ -33,11 +34,6 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/login/callback", get(finish))
         .route("/account.html", get(account))
         .route("/logout", post(sign_out))
-}
-
-/// The address of a connection, if there is one.
-pub(super) fn peer_of(extension: Option<&ConnectInfo<SocketAddr>>) -> String {
-    extension.map_or_else(|| "unknown".to_owned(), |info| info.0.ip().to_string())
 }
 
 /// A page of this portal, or else the overview. A browser is never sent to another host.
@@ -82,15 +78,14 @@ fn not_signed_in(error: &SignInError) -> RequestError {
 
 async fn begin(
     State(shared): State<Arc<Shared>>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    Extension(client): Extension<ClientAddress>,
     Query(words): Query<Words>,
 ) -> Response {
     let make = async {
         let login = login(&shared)?;
-        let peer = peer_of(peer.as_deref());
         login
             .attempts
-            .take(&peer, Instant::now())
+            .take(&client.0, Instant::now())
             .map_err(RequestError::TooMany)?;
         let to = own_page(words.get("to").map_or("/", String::as_str));
         let request = login
@@ -117,11 +112,11 @@ async fn begin(
 
 async fn finish(
     State(shared): State<Arc<Shared>>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    Extension(client): Extension<ClientAddress>,
     Query(words): Query<Words>,
     headers: HeaderMap,
 ) -> Response {
-    let made = finished(&shared, &peer_of(peer.as_deref()), &words, &headers).await;
+    let made = finished(&shared, &client.0, &words, &headers).await;
     let mut answer = made.unwrap_or_else(|error| error.answer(Form::Page(1)));
     // Each sign-in is for one answer of the provider, whichever it is.
     if let Some(cookie) = shared.login().and_then(|login| login.cookies.without_sign_in()) {

@@ -126,6 +126,9 @@ pub struct StoppedApply {
     pub result: StackResult,
     /// The run.
     pub writer: DocumentWriter,
+    /// The lease under which it ended; `None` if it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
 }
 
 /// The index entries of all stacks.
@@ -153,6 +156,13 @@ impl IndexedStates {
     /// Returns true if the index was missing or damaged, so that every state was read.
     pub fn is_rebuilt(&self) -> bool {
         self.rebuilt
+    }
+
+    /// Returns true if a run works on a stack, or died while it did and no apply has ended since.
+    pub fn is_open(&self, stack: &StackId) -> bool {
+        let ended = self.stopped.get(stack).and_then(|stopped| stopped.epoch);
+        let entry = self.entries.get(stack).filter(|entry| entry.open);
+        entry.is_some_and(|entry| ended.is_none_or(|ended| ended < entry.epoch))
     }
 
     /// Adds what a document of the index says of drift and of applies that ended early: the later one counts.

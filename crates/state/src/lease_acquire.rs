@@ -81,6 +81,7 @@ impl StateStore {
                 }
             };
             if let Some(lease) = self.take(stack, reading, claim, &options).await? {
+                self.finished().leased.insert(stack.clone(), lease.epoch());
                 return Ok(lease);
             }
         }

@@ -202,6 +202,7 @@ impl StateStore {
             at: self.clock.wall_clock(),
             result,
             writer: self.envelopes.writer.clone(),
+            epoch: self.finished().leased.get(stack).copied(),
         };
         self.finished().stopped.insert(stack.clone(), stopped);
     }

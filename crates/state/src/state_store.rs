@@ -62,6 +62,8 @@ pub(super) struct Finished {
     pub resources: usize,
     /// Stacks that were announced together, with the expected epoch.
     pub announced: BTreeMap<StackId, u64>,
+    /// The newest lease of each stack that this run had.
+    pub leased: BTreeMap<StackId, u64>,
     /// The number of deltas written stack by stack.
     pub deltas: usize,
     /// True if the index was compacted: it is short and complete.

@@ -1,5 +1,5 @@
 """A mail server (aiosmtpd) that wants a password, on 127.0.0.1. MODE: `plain`, `smtps` or `starttls`. Each mail that it
-takes becomes a line of OUT, as Python's own parser reads it. ANSWERS, if given, are those to the first mails.
+takes becomes a line of OUT, and nobody@ is refused, as Python's own parser reads it. ANSWERS, if given, are those to the first mails.
 """
 import email, email.policy, json, ssl, sys, threading
 from aiosmtpd.controller import Controller
@@ -9,6 +9,12 @@ port, mode, out, folder, user, password, *answers = sys.argv[1:]
 
 
 class Handler:
+    async def handle_RCPT(self, server, session, envelope, address, options):
+        if address.startswith("nobody"):
+            return "550 no such user"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
     async def handle_DATA(self, server, session, envelope):
         answer = answers.pop(0) if answers else "250 taken"
         mail = email.message_from_bytes(envelope.original_content, policy=email.policy.default)

@@ -51,7 +51,8 @@ function token(query) {
     iss: query.get('iss') ?? issuer,
     sub: query.get('sub'),
     aud: query.get('aud'),
-    iat: now,
+    iat: now + Number(query.get('issued') ?? 0),
+    ...(query.has('nbf') && { nbf: now + Number(query.get('nbf')) }),
     exp: now + Number(query.get('seconds') ?? 300),
   };
   const text = `${part({ alg, kid: 'one', typ: 'JWT' })}.${part(claims)}`;

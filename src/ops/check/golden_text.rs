@@ -233,7 +233,7 @@ fn divide_items(text: &str, layout: Layout) -> Option<Parts<Lines>> {
 impl Parts<Block> {
     /// The text with the resources of a Spec: the order of those that stay is kept, a new one follows the one that it
     /// follows in the Spec.
-    fn with(mut self, wanted: &Spec) -> String {
+    fn with(self, wanted: &Spec) -> String {
         let is_wanted = |id: &ResourceId| wanted.resources.iter().any(|resource| resource.id == *id);
         let mut order: Vec<ResourceId> = self
             .blocks
@@ -258,14 +258,19 @@ impl Parts<Block> {
         let mut bodies = Vec::new();
         for id in &order {
             let resource = wanted[id];
-            let old = self.blocks.iter_mut().find(|block| block.resource.id == *id);
+            let old = self.blocks.iter().find(|block| block.resource.id == *id);
             let (comments, is_object) = match &old {
                 Some(block) => (block.comments.clone(), block.is_object),
                 None => (String::new(), all_objects),
             };
             let body = match old {
-                Some(block) if is_same_resource(&block.resource, resource) => std::mem::take(&mut block.body),
-                _ => self.render(resource, is_object),
+                Some(block) if is_same_resource(&block.resource, resource) => block.body.clone(),
+                Some(block) => {
+                    let was = self.render(&block.resource, is_object);
+                    let now = self.render(resource, is_object);
+                    with_quotes(&block.body, &was, &now).unwrap_or(now)
+                }
+                None => self.render(resource, is_object),
             };
             bodies.push(comments + &ended(body));
         }
@@ -297,6 +302,108 @@ impl Parts<Block> {
             }
         });
         lines.collect()
+    }
+}
+
+/// The text `now` with the lines of `body` where nothing changed, and with its quotes around what did. `was` is what `now`
+/// is: written by us. `None`: `body` differs from it in more than quotes.
+fn with_quotes(body: &str, was: &str, now: &str) -> Option<String> {
+    let [body, was, now] = [body, was, now].map(|text| text.lines().collect::<Vec<_>>());
+    let is_aligned = body.len() == was.len()
+        && body
+            .iter()
+            .zip(&was)
+            .all(|(line, was)| without_quotes(line) == without_quotes(was));
+    if !is_aligned {
+        return None;
+    }
+    let mut text = String::new();
+    let mut push = |line: &str| {
+        text.push_str(line);
+        text.push('\n');
+    };
+    let (mut old, mut new) = (0, 0);
+    for (same_old, same_new) in common_lines(&was, &now)
+        .into_iter()
+        .chain([(was.len(), now.len())])
+    {
+        for line in &now[new..same_new] {
+            let head = |line: &str| without_quotes(line).0;
+            let same_key = body[old..same_old]
+                .iter()
+                .find(|before| head(before) == head(line));
+            push(&same_key.map_or_else(|| (*line).to_owned(), |before| quoted_as(line, before)));
+        }
+        if let Some(kept) = body.get(same_old) {
+            push(kept);
+        }
+        (old, new) = (same_old + 1, same_new + 1);
+    }
+    Some(text)
+}
+
+/// The places of the longest common row of lines.
+fn common_lines(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
+    let mut longest = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
+    for at in (0..old.len()).rev() {
+        for other in (0..new.len()).rev() {
+            longest[at][other] = if old[at] == new[other] {
+                longest[at + 1][other + 1] + 1
+            } else {
+                longest[at + 1][other].max(longest[at][other + 1])
+            };
+        }
+    }
+    let (mut common, mut at, mut other) = (Vec::new(), 0, 0);
+    while at < old.len() && other < new.len() {
+        if old[at] == new[other] {
+            common.push((at, other));
+            (at, other) = (at + 1, other + 1);
+        } else if longest[at + 1][other] >= longest[at][other + 1] {
+            at += 1;
+        } else {
+            other += 1;
+        }
+    }
+    common
+}
+
+/// What stands before the scalar of a line, and the scalar.
+fn split_line(line: &str) -> (&str, &str) {
+    let mut rest = line.trim_start_matches(' ');
+    while let Some(item) = rest.strip_prefix("- ") {
+        rest = item.trim_start_matches(' ');
+    }
+    let key = rest.find(": ").map_or(0, |colon| colon + 2);
+    line.split_at(line.len() - rest.len() + key)
+}
+
+/// The same without quotes.
+fn without_quotes(line: &str) -> (String, &str) {
+    let (head, scalar) = split_line(line);
+    let inner = quote_of(scalar).map(|_| &scalar[1..scalar.len() - 1]);
+    (head.replace(['\'', '"'], ""), inner.unwrap_or(scalar))
+}
+
+fn quote_of(scalar: &str) -> Option<char> {
+    let quote = scalar
+        .chars()
+        .next()
+        .filter(|first| ['\'', '"'].contains(first))?;
+    (scalar.len() > 1 && scalar.ends_with(quote)).then_some(quote)
+}
+
+/// A line with the quotes of the line before it, if its scalar is a text that can stand in them as it is.
+fn quoted_as(line: &str, before: &str) -> String {
+    let (head, scalar) = split_line(line);
+    let quote = quote_of(split_line(before).1).filter(|quote| {
+        let is_text =
+            || matches!(yaml::documents(scalar).as_deref(), Ok([Value::String(text)]) if text == scalar);
+        !scalar.contains([*quote, '\\']) && is_text()
+    });
+    match quote {
+        Some(quote) => format!("{head}{quote}{scalar}{quote}"),
+        None => line.to_owned(),
     }
 }
 
@@ -358,6 +465,31 @@ mod tests {
             let back = write(Some(&written), None, &new);
             assert_eq!(back, written, "nothing changed");
         }
+    }
+
+    /// What a person or another tool wrote in quotes stays in them, also where the value changes.
+    #[test]
+    fn a_changed_resource_keeps_its_quotes() {
+        let text = |image: &str, more: &str| {
+            format!(
+                "resources:\n- id: 'apps/v1:Deployment:a'\n  type: \"Kubernetes\"\n  attributes:\n    apiVersion: apps/v1\n    kind: 'Deployment'\n    metadata:\n      name: a\n      labels:\n        'app': \"web\"\n{more}    spec:\n      replicas: 2\n      image: {image}\n      args:\n      - '--all'\n"
+            )
+        };
+        let spec_of = |text: &str| spec::read_text(text, "").unwrap();
+        let old = text("\"web:1\"", "");
+        let written = |new: &str| write(Some(&old), None, &spec_of(new));
+        let new = text("\"web:2\"", "");
+        assert_eq!(written(&new), new);
+        let more = text("\"web:2\"", "        tier: front\n");
+        assert_eq!(written(&more), more);
+        let fewer = old.replace("      replicas: 2\n", "");
+        assert_eq!(written(&fewer), fewer);
+        // A number is none in quotes.
+        let number = text("3", "");
+        assert_eq!(written(&number), number);
+        let odd = text("it's \"x\"", "");
+        assert!(is_same(&spec_of(&written(&odd)), &spec_of(&odd)));
+        assert!(written(&odd).contains("'Deployment'"), "{}", written(&odd));
     }
 
     #[test]

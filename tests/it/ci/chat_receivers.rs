@@ -1,5 +1,6 @@
 //! Chats that refuse a wrong signature, and a mail server of another make.
 
+use konverge_base::error::UserError;
 use konverge_notify::{NotifyError, NotifyEvent, NotifyKind, NotifyLanguage, NotifyTarget};
 use serde_json::{Value, json};
 
@@ -234,10 +235,14 @@ async fn a_mail_arrives_once_as_it_was_written() {
     let target = mail_target(server.url("smtp", "127.0.0.1"));
     sender().send(&target, &hostile).await.unwrap();
     let seen = server.seen();
-    assert_eq!(seen.len(), 2, "a server that says later took nothing: {seen:?}");
+    assert_eq!(seen.len(), 3, "a server that says later took nothing: {seen:?}");
     let mail = &seen[1];
     assert_eq!(mail["from"], USER);
-    assert_eq!(mail["to"], json!(["team@acme.example", "oncall@acme.example"]));
+    let to = seen.iter().map(|mail| &mail["to"][0]).collect::<Vec<_>>();
+    assert_eq!(
+        to,
+        ["team@acme.example", "team@acme.example", "oncall@acme.example"]
+    );
     assert_eq!(mail["user"], USER);
     let headers = mail["headers"].as_array().unwrap();
     let names: Vec<_> = headers.iter().map(|header| header[0].as_str().unwrap()).collect();
@@ -250,6 +255,9 @@ async fn a_mail_arrives_once_as_it_was_written() {
         headers.into_iter().find(|header| header[0] == "Message-ID")
     };
     assert_eq!(of(&seen[0]), of(&seen[1]));
+    assert_eq!(of(&seen[1]), of(&seen[2]));
+    let named = headers.iter().find(|header| header[0] == "To").unwrap();
+    assert_eq!(named[1], "team@acme.example, oncall@acme.example");
     let text = mail["text"].as_str().unwrap();
     assert!(
         text.contains("- shop/prod\n") && !text.contains("hunter2"),
@@ -273,18 +281,49 @@ async fn a_mail_server_without_tls_or_with_another_password_gets_nothing() {
         "{error:?}"
     );
     // Only the number of this machine is spoken to in clear text; a name is not.
-    for scheme in ["smtp", "smtps"] {
-        let target = mail_target(plain.url(scheme, "localhost"));
-        let error = sender().send(&target, &message()).await.unwrap_err();
-        assert!(
-            matches!(error, NotifyError::Unreachable { .. }),
-            "{scheme}: {error:?}"
-        );
-    }
+    let failure = async |url: String| {
+        let error = sender().send(&mail_target(url), &message()).await.unwrap_err();
+        (error.clone(), UserError::from(error).hints.join("\n"))
+    };
+    let (error, hint) = failure(plain.url("smtp", "localhost")).await;
+    assert!(matches!(error, NotifyError::NoStartTls { .. }), "{error:?}");
+    assert!(hint.contains("`smtps://`"), "{hint}");
+    let (error, _) = failure(plain.url("smtps", "localhost")).await;
+    assert!(matches!(error, NotifyError::Unreachable { .. }), "{error:?}");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let (error, hint) = failure(format!("smtps://ci@localhost:{}", closed.port())).await;
+    assert!(matches!(error, NotifyError::Closed { .. }), "{error:?}");
+    assert!(hint.contains("587"), "{hint}");
     // An authority that nobody here knows.
     let secure = MailServer::start("smtps", &[]);
-    let target = mail_target(secure.url("smtps", "localhost"));
-    let error = sender().send(&target, &message()).await.unwrap_err();
-    assert!(matches!(error, NotifyError::Unreachable { .. }), "{error:?}");
+    let (error, hint) = failure(secure.url("smtps", "localhost")).await;
+    assert!(matches!(error, NotifyError::Untrusted { .. }), "{error:?}");
+    assert!(error.to_string().contains("is not trusted: "), "{error}");
+    assert!(hint.contains("SSL_CERT_FILE"), "{hint}");
     assert!(plain.seen().is_empty() && secure.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_refused_recipient_does_not_keep_the_mail_from_the_others() {
+    let server = MailServer::start("plain", &[]);
+    let mut target = mail_target(server.url("smtp", "127.0.0.1"));
+    target.to = ["nobody@acme.example", "team@acme.example", "oncall@acme.example"]
+        .map(Into::into)
+        .into();
+    let error = sender().send(&target, &message()).await.unwrap_err();
+    let says = "refused nobody@acme.example (550); it took the mail for 2 of 3 recipients";
+    assert!(error.to_string().ends_with(says), "{error}");
+    let seen = server.seen();
+    let to: Vec<_> = seen.iter().map(|mail| &mail["to"][0]).collect();
+    assert_eq!(to, ["team@acme.example", "oncall@acme.example"]);
+    // The only one.
+    target.to.truncate(1);
+    let error = sender().send(&target, &message()).await.unwrap_err();
+    assert!(
+        matches!(error, NotifyError::Refused { status: 550, .. }),
+        "{error:?}"
+    );
 }

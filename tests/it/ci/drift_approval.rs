@@ -1,10 +1,10 @@
 //! Drift that somebody approves by its digest: exactly that difference of exactly that stack is restored, from what was
 //! applied last; and why nothing happens otherwise.
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
@@ -464,4 +464,75 @@ async fn what_must_be_replaced_takes_a_digest() {
     assert_eq!(looked.output("drift-digests"), digest);
     stage.approve(&digest).outcome.check(0);
     has(&stage, "replaced-a", "one").await;
+}
+
+/// The values of secrets that the apply has, and the check has not, are no part of a digest: what was changed in a Secret
+/// by reference is restored by the digest that the issue shows, and so is what differs beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_by_reference_is_restored_by_the_digest_of_the_issue() {
+    const STORES: &str = "secrets:\n  stores:\n    \
+        job: {kind: env, allow: [{stacks: '**', paths: 'PAY_*'}]}\n    \
+        vaulted: {kind: kubernetes, allow: [{stacks: '**', paths: 'default/refs-source'}]}\n";
+    let mut stage = Stage::small(STORES).await;
+    stage.env = vec![("PAY_TOKEN", "token-one".to_owned())];
+    let secrets: Api<Secret> = Api::namespaced(stage.cluster.client().await, "default");
+    let secret = |name: &str, value: &str| -> Secret {
+        let object = json!({"metadata": {"name": name}, "stringData": {"key": value}});
+        serde_json::from_value(object).unwrap()
+    };
+    let post = PostParams::default();
+    secrets
+        .create(&post, &secret("refs-source", "source-one"))
+        .await
+        .unwrap();
+    let refers = |name: &str, reference: &str| {
+        format!(
+            "    {{id = \"v1:Secret:default:{name}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"Secret\", metadata = {{name = \"{name}\", namespace = \"default\"}}, stringData = {{key = \"{reference}\"}}}}}}\n"
+        )
+    };
+    stage.reviewed(7, "refs", |stage| {
+        let resources = [
+            refers("refs-env", "ref+env://PAY_TOKEN"),
+            refers("refs-k8s", "ref+k8s://default/refs-source/key"),
+            map("refs-map", "one", ""),
+        ];
+        program(stage, "refs/dev", &resources);
+    });
+    stage.merge(7, "refs").outcome.check(0);
+    let merge = Patch::Merge(json!({"stringData": {"key": "by hand"}}));
+    let edit = async |name: &str| {
+        secrets
+            .patch(name, &PatchParams::default(), &merge)
+            .await
+            .unwrap();
+    };
+    let value = async |name: &str| {
+        let data = secrets.get(name).await.unwrap().data.unwrap();
+        String::from_utf8(data["key"].0.clone()).unwrap()
+    };
+    for name in ["refs-env", "refs-k8s"] {
+        // Beside another difference; and gone altogether.
+        edit(name).await;
+        stage.by_hand("refs-map", Some("two")).await;
+        let digest = look(&mut stage, "refs/dev");
+        stage.approve(&digest).outcome.check(0);
+        has(&stage, "refs-map", "one").await;
+        assert_eq!(issue(&stage, "refs/dev").state, "closed");
+        secrets.delete(name, &DeleteParams::default()).await.unwrap();
+        let digest = look(&mut stage, "refs/dev");
+        stage.approve(&digest).outcome.check(0);
+        assert_eq!(value("refs-env").await, "token-one");
+        assert_eq!(value("refs-k8s").await, "source-one");
+    }
+    // The digest stands for one difference: what is edited after it was shown is another one, and has another digest.
+    edit("refs-env").await;
+    let digest = look(&mut stage, "refs/dev");
+    edit("refs-k8s").await;
+    let ran = stage.approve(&digest);
+    ran.outcome.check(3);
+    says(&ran, &["it does not differ as the given digest says"]);
+    assert_eq!(value("refs-env").await, "by hand");
+    stage.approve(&ran.digest()).outcome.check(0);
+    assert_eq!(value("refs-env").await, "token-one");
+    assert_eq!(value("refs-k8s").await, "source-one");
 }

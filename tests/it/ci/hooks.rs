@@ -321,3 +321,75 @@ async fn a_drift_check_tells_of_a_new_version_of_a_secret() {
     assert!(paths.contains(&"secret/metadata/pay/db"), "{asked:?}");
     assert!(!paths.contains(&"secret/data/pay/db"), "{asked:?}");
 }
+
+/// A pull request that adds a `pre-destroy` hook shows the Job, a policy set judges it, and its merge only records it. What
+/// Helm and Argo CD make at times that do not exist here is made by no apply.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_for_later_is_shown_and_judged_and_a_test_of_helm_is_left_out() {
+    let read = "apply: {hooks: {service_accounts: [default], read: [argocd, helm]}}\n";
+    let rules = "policy:\n  sets:\n  - {name: jobs, path: ops/policy}\n";
+    let mut stage = stage(&format!("{read}{rules}")).await;
+    let deny = "package main\n\ndeny contains msg if {\n\tsome resource in input.resources\n\tresource.action == \"run\"\n\tresource.after.spec.template.spec.containers[0].image == \"example.com/evil:1\"\n\tmsg := sprintf(\"%s has an evil image\", [resource.id])\n}\n";
+    stage.monorepo.write("ops/policy/jobs.rego", deny).commit("Rules");
+    let ns = stage.cluster.namespace("ci-hooks-later").await;
+    let objects = Objects::of(stage.cluster).await;
+    let foreign = |name: &str, key: &str, value: &str| {
+        let mut job = job(&ns, name, "");
+        job["metadata"]["annotations"] = json!({key: value});
+        job
+    };
+    let backup = |image: &str| {
+        let mut job = job(&ns, "backup", "pre-destroy");
+        job["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        job
+    };
+    let left_out = [
+        foreign("helm-test", "helm.sh/hook", "test"),
+        foreign("argo-skip", "argocd.argoproj.io/hook", "Skip"),
+    ];
+    let sync = foreign("argo-sync", "argocd.argoproj.io/hook", "Sync");
+    let first = [&[deployment(&ns, "web:1"), sync.clone()][..], &left_out].concat();
+    let (_, previewed) = stage.reviewed(7, "first", |stage| write(stage, "later/dev", &first));
+    let comment = stage.comments().pop().unwrap().1;
+    let page = std::fs::read_to_string(previewed.output("summary-path")).unwrap();
+    for words in [
+        "helm-test`: it is left out, and no apply makes it",
+        "argo-skip`: it is left out",
+    ] {
+        assert!(
+            page.contains(words) || comment.contains(words),
+            "{words}: {comment}\n{page}"
+        );
+    }
+    stage.merge(7, "first").outcome.check(0);
+    for job in &left_out {
+        assert!(objects.get(job).await.is_none(), "{job}");
+    }
+    assert!(objects.get(&sync).await.is_some());
+
+    let with = |image: &str| [&first[..], &[backup(image)]].concat();
+    let (_, evil) = stage.reviewed(8, "evil", |stage| {
+        write(stage, "later/dev", &with("example.com/evil:1"))
+    });
+    let says = format!("batch/v1:Job:{ns}:backup has an evil image");
+    assert!(evil.summary.contains(&says), "{}", evil.summary);
+    stage.merge(8, "evil").outcome.check(3);
+    let (_, good) = stage.reviewed(9, "good", |stage| {
+        write(stage, "later/dev", &with("example.com/job:1"))
+    });
+    let comment = stage.comments().pop().unwrap().1;
+    for words in [
+        "1 to run",
+        "it runs before the stack is deleted; this apply only records it",
+    ] {
+        assert!(
+            comment.contains(words) || good.summary.contains(words),
+            "{words}: {comment}"
+        );
+    }
+    stage.merge(9, "good").outcome.check(0);
+    assert!(objects.get(&backup("")).await.is_none(), "it is only recorded");
+    assert!(has_digest(&stage, "later/dev").await);
+    stage.again().outcome.check(0);
+    assert_eq!(stage.receipt("later/dev")["result"], "applied");
+}

@@ -11,6 +11,7 @@ use crate::{
         ci_stage::Stage,
         cluster::{Cluster, EVICTED},
         objects::{Objects, path},
+        payloads,
         prometheus::PrometheusServer,
         service::eventually,
         tiny_monorepo,
@@ -74,6 +75,13 @@ async fn a_push_to_another_app_does_not_apply_again_what_was_rolled_back() {
     for topic in ["rollout-failed", "rolled-back"] {
         let event = (topic.to_owned(), json!(["held1/canary"]));
         assert!(events.contains(&event), "{topic}: {events:?}");
+    }
+    // Of what was never tried nothing is told, and later runs tell nothing again.
+    let is_failure = |(topic, _): &(String, Value)| topic == "apply-failed";
+    assert!(!events.iter().any(is_failure), "{events:?}");
+    for _ in 0..2 {
+        continued(&mut stage).outcome.check(3);
+        assert_eq!(told(&heard), []);
     }
 
     stage.monorepo.checkout("main");
@@ -179,6 +187,117 @@ async fn people_pause_and_resume_and_approve_a_wave_in_an_environment() {
     stage.approve(&digest).outcome.check(0);
     assert_eq!(stage.value("hands-eu").await.as_deref(), Some("one"));
     assert_eq!(phase(&stage).await.1, RolloutPhase::Done);
+}
+
+/// A person aborts while a run waits for the end of the bake in its job: neither that run nor a later one goes on with the
+/// commit, until somebody resumes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_during_a_bake_holds_the_commit() {
+    const BAKES: &str = "rollouts:\n- name: web\n  waves:\n  - {match: 'appops/*/canary', bake: 8s}\n  - {match: 'appops/*/eu'}\n";
+    let names = ["canary", "eu"];
+    let mut stage = Stage::small(BAKES).await;
+    stage.reviewed(7, "first", |stage| stacks(stage, "bakes", &names, "one"));
+    let (before, after) = stage.press_merge(7, "first");
+    let payload = payloads::push("main", &before, &after, false);
+    stage.monorepo.checkout(&after);
+    let checkout = stage.monorepo.path().to_owned();
+    let (konverge, _) = stage.prepared(&checkout, "push", &payload, &after, "refs/heads/main");
+    let running = konverge.start();
+    let states = stage.states().await;
+    eventually("a bake", std::time::Duration::from_secs(120), || async {
+        let stored = states.rollout("web").await.unwrap()?;
+        (stored.record.phase == RolloutPhase::Baking).then_some(())
+    })
+    .await;
+    let shown = stage
+        .konverge(["rollout", "list", "--output", "json"])
+        .run()
+        .expect(0)
+        .json();
+    let rollout = &shown["rollouts"][0];
+    assert_eq!(
+        (&rollout["phase"], &rollout["wave"]),
+        (&json!("baking"), &json!(1)),
+        "{shown}"
+    );
+    assert!(rollout["until"].as_str() > rollout["since"].as_str(), "{shown}");
+    let shown = stage.konverge(["rollout", "status", "web"]).run().expect(0);
+    assert!(
+        shown.stdout.contains("wave 1 of 2 of ") && shown.stdout.contains(", baking until 2"),
+        "{}",
+        shown.stdout
+    );
+    let command = |name: &str| {
+        let ran = stage
+            .konverge(["rollout", name, "web", "--reason", "incident 42"])
+            .run();
+        ran.check(0);
+        ran.stderr
+    };
+    let says = command("abort");
+    assert!(says.contains("its commit is held"), "{says}");
+    running.wait().check(3);
+    let held = stage.again();
+    held.outcome.check(3);
+    let says = "the rollout `web` was aborted with this change of bakes/eu, so it is not applied again";
+    assert!(held.outcome.stdout.contains(says), "{}", held.outcome.stdout);
+    assert_eq!(stage.value("bakes-eu").await, None);
+    stage.monorepo.checkout("main");
+    stage
+        .konverge(["rollout", "resume", "web", "--reason", "it is well"])
+        .run()
+        .check(0);
+    stage.again().outcome.check(0);
+    assert_eq!(stage.value("bakes-eu").await.as_deref(), Some("one"));
+    assert_eq!(phase(&stage).await.1, RolloutPhase::Done);
+}
+
+/// The plan of the next wave has a secret of a store without versions: what an approval stands for is what the apply makes.
+/// People are asked once, and again if the secret changes after the approval was asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wave_with_a_secret_is_approved_once_and_asked_for_once() {
+    let (url, heard) = webhook_receiver::receiver(Vec::new()).await;
+    let config = format!(
+        "{APPROVED}secrets: {{rotation: write, stores: {{job: {{kind: env, allow: [{{stacks: '**', paths: 'PAY_*'}}]}}}}}}\nnotify:\n- {{kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}}\n"
+    );
+    let mut stage = Stage::small(&config).await;
+    people(&stage);
+    let ns = stage.cluster.namespace("ci-secret-wave").await;
+    let env = |token: &str| {
+        vec![
+            ("PAY_TOKEN", token.to_owned()),
+            ("HOOK_URL", url.clone()),
+            ("HOOK_KEY", "signing-key".to_owned()),
+        ]
+    };
+    let secret = |label: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pay", "namespace": ns, "labels": {"round": label}},
+            "stringData": {"token": "ref+env://PAY_TOKEN"}})
+    };
+    for (number, round) in [(7, "one"), (8, "two")] {
+        stage.env = env(&format!("token-{round}"));
+        let branch = format!("round-{round}");
+        stage.reviewed(number, &branch, |stage| {
+            stacks(stage, "paid", &["canary"], round);
+            write(stage, "paid/eu", &[secret(round)]);
+        });
+        let asked = stage.merge(number, &branch);
+        asked.outcome.check(0);
+        let waits = ("waiting".to_owned(), json!(["paid/eu"]));
+        let events = told(&heard);
+        assert_eq!(
+            events.iter().filter(|event| **event == waits).count(),
+            1,
+            "{events:?}"
+        );
+        // Nothing has happened since.
+        continued(&mut stage).outcome.check(0);
+        assert_eq!(told(&heard), []);
+        stage.env.push(("GITHUB_ACTOR", "grace".to_owned()));
+        stage.approve(&asked.digest()).outcome.check(0);
+        assert_eq!(phase(&stage).await.1, RolloutPhase::Done, "{round}");
+        told(&heard);
+    }
 }
 
 /// A plan that an apply would refuse has no digest, so nobody can approve it.

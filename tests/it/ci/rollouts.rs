@@ -246,10 +246,12 @@ async fn a_gate_passes_by_a_real_number_alone_and_a_failure_holds_the_commit() {
     );
     let abort = |stage: &Stage| {
         stage.monorepo.checkout("main");
-        stage
-            .konverge(["rollout", "abort", "web", "--reason", "new rules"])
-            .run()
-            .check(0);
+        for command in ["abort", "resume"] {
+            stage
+                .konverge(["rollout", command, "web", "--reason", "new rules"])
+                .run()
+                .check(0);
+        }
     };
     abort(&stage);
     for (query, says) in [

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
+    faulty_api_server::{Faults, Proxy},
     objects::{Objects, path},
     service::eventually,
     shop_monorepo::{Shop, resource},
@@ -224,4 +226,88 @@ async fn what_the_spec_suspends_is_ready_and_what_somebody_suspends_is_not() {
         "{}",
         told.stdout
     );
+}
+
+/// What `status` and the portal say of `shop/dev`.
+fn says(shop: &Shop, words: &str, condition: &str) {
+    let found = &status(shop)[0];
+    assert_eq!(found["conditions"][0], condition, "{found}");
+    let row = shop.run(&["status"]).expect(0).stdout;
+    assert!(row.contains(words), "{words}: {row}");
+    let pages = tempfile::tempdir().unwrap();
+    let out = pages.path().join("pages");
+    shop.run(&["portal", "build", "--out", out.to_str().unwrap()])
+        .expect(0);
+    let overview = std::fs::read_to_string(out.join("index.html")).unwrap();
+    let (_, row) = overview.split_once("shop/dev").unwrap();
+    assert!(row.contains(words), "{words}: {row}");
+}
+
+/// A run dies in the middle; the next ones are stopped by a freeze, and fail. The last one is what counts, for both.
+#[tokio::test(flavor = "multi_thread")]
+async fn status_and_portal_say_the_same_of_what_came_after_a_kill() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("status-killed").await;
+    let config = format!("{CONFIG}state: {{lease: {{term: 2s, wait: 60s}}}}\n");
+    let shop = Shop::new(&config, &[("KUBECONFIG", &cluster.kubeconfig())]);
+    shop.wants("dev", &[resource(&config_map(&ns, "one", "1"))]);
+    let apply = ["apply", "--all", "--yes", "--rev", "HEAD"];
+    shop.run(&apply).expect(0);
+    shop.wants(
+        "dev",
+        &[
+            resource(&config_map(&ns, "one", "2")),
+            resource(&config_map(&ns, "two", "2")),
+        ],
+    );
+    let proxy = Proxy::start(cluster, Faults::none()).await;
+    proxy.kill_at_write(1);
+    let running = shop
+        .konverge(&apply)
+        .env("KUBECONFIG", proxy.kubeconfig())
+        .start();
+    proxy.killed().await;
+    running.signal(SIGKILL);
+    assert_eq!(running.wait().code, None);
+    says(&shop, "running or interrupted", "open");
+
+    shop.run(&["freeze", "--reason", "the fair"]).expect(0);
+    let frozen = shop.run(&["status", "--output", "json"]).expect(0).json();
+    assert_eq!(frozen["freeze"]["reason"], "the fair", "{frozen}");
+    assert!(frozen["freeze"]["since"].is_string(), "{frozen}");
+    shop.run(&apply).expect(3);
+    says(&shop, "last apply stopped", "stopped");
+    shop.run(&["unfreeze", "--reason", "it is over"]).expect(0);
+    let calm = shop.run(&["status", "--output", "json"]).expect(0).json();
+    assert!(calm.get("freeze").is_none(), "{calm}");
+
+    shop.wants(
+        "dev",
+        &[resource(&config_map("status-killed-nowhere", "two", "2"))],
+    );
+    shop.run(&apply).expect(1);
+    says(&shop, "last apply failed", "failed");
+    shop.wants("dev", &[resource(&config_map(&ns, "one", "3"))]);
+    shop.run(&apply).expect(0);
+    assert_eq!(status(&shop)[0]["conditions"], json!(["applied"]));
+}
+
+/// Nothing was tried of a stack that was imported.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_imported_stack_has_not_failed() {
+    let cluster = Cluster::shared();
+    let shop = shop(cluster);
+    shop.wants("dev", &[resource(&config_map("default", "imported", "1"))]);
+    let state = json!({"id": 1, "project": "shop", "stack": "dev", "version": 1, "kusionVersion": "0.9.0", "serial": 7,
+        "operator": "", "createTime": "2024-01-01T00:00:00Z", "modifiedTime": "2024-01-01T00:00:00Z",
+        "resources": [resource(&config_map("default", "imported", "1"))]});
+    let file = shop.monorepo.path().join(".git/kusion_state.json");
+    std::fs::write(&file, state.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    shop.run(&["state", "import", file, "--stack", "shop/dev"])
+        .expect(0);
+    let imported = &status(&shop)[0];
+    assert_eq!(imported["applied"]["reason"], "import", "{imported}");
+    assert_eq!(imported["head"], "changed", "{imported}");
+    says(&shop, "changes pending", "pending");
 }

@@ -309,6 +309,10 @@ async fn a_script_is_known_by_its_token_alone() {
     };
     let main = "sub=repo:acme/infra:ref:refs/heads/main&aud=scripts";
     let good = sign(main).await;
+    for token in [&good, &sign(&format!("{main}&nbf=-1")).await] {
+        let (status, _) = send(Method::GET, "/api/v1/overview", token).await;
+        assert_eq!(status, StatusCode::OK);
+    }
     let (status, text) = send(Method::GET, "/api/v1/overview", &good).await;
     assert_eq!(status, StatusCode::OK, "{text}");
     assert!(text.contains("shop/prod") && !text.contains("bank"), "{text}");
@@ -321,6 +325,8 @@ async fn a_script_is_known_by_its_token_alone() {
         format!("{main}&key=other"),
         format!("{main}&seconds=-60"),
         format!("{main}&seconds=200000"),
+        format!("{main}&issued=200"),
+        format!("{main}&nbf=200"),
     ] {
         let token = sign(&query).await;
         let (status, text) = send(Method::GET, "/api/v1/overview", &token).await;

@@ -164,3 +164,49 @@ async fn a_wrong_attribute_is_never_edited() {
     }
     assert!(kept > 0, "no round was kept");
 }
+
+/// The value is the default of a schema, so no file sets it: the attribute is added to the one block where it has an effect.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_default_of_a_schema_is_set_in_the_stack_s_own_file() {
+    let mut stage = Stage::small("").await;
+    let object = |name: &str, value: &str| {
+        format!(
+            "    {{id = \"v1:ConfigMap:default:{name}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{name}\", namespace = \"default\"}}, data = {{value = {value}}}}}}}\n"
+        )
+    };
+    // One has the attribute, two have the same one, and one has none.
+    let program = format!(
+        "schema Server:\n    name: str\n    value: str = \"default\"\n\nschema Other:\n    name: str\n\n\
+         _one = Server {{\n    name = \"one\"\n}}\n_two = Server {{\n    name = \"two\"\n}}\n_other = Other {{\n    name = \"three\"\n}}\nresources = [\n{}{}{}{}]\n",
+        object("default-one", "_one.value"),
+        object("default-two", "_two.value"),
+        object("default-both", "_two.value"),
+        object("default-none", "\"${_other.name}-computed\"")
+    );
+    stage.reviewed(7, "keep", |stage| {
+        tiny_monorepo::write_program(&stage.monorepo, "keep/dev", &program)
+    });
+    stage.merge(7, "keep").outcome.check(0);
+    stage.monorepo.checkout("main");
+    let before = stage.monorepo.read(MAIN);
+    stage.by_hand("default-one", Some("by hand")).await;
+    keep(&stage).expect(0);
+    assert_eq!(
+        stage.monorepo.read(MAIN),
+        before.replace(
+            "    name = \"one\"\n",
+            "    name = \"one\"\n    value = \"by hand\"\n"
+        )
+    );
+    stage.monorepo.git(["checkout", "--quiet", "."]);
+    stage.by_hand("default-one", Some("default")).await;
+    // It would change another object too; and nothing has the name.
+    for (map, value) in [("default-two", "default"), ("default-none", "three-computed")] {
+        stage.by_hand(map, Some("by hand")).await;
+        let refused = keep(&stage).expect(1);
+        let says = format!("sets the value of v1:ConfigMap:default:{map}");
+        assert!(refused.stderr.contains(&says), "{}", refused.stderr);
+        assert_eq!(stage.monorepo.git(["status", "--porcelain"]), "");
+        stage.by_hand(map, Some(value)).await;
+    }
+}

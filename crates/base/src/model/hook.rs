@@ -106,6 +106,11 @@ impl HookTask {
         }
     }
 
+    /// Returns true if the hook runs when its stack leaves, and this plan only records it: then its Spec is gone.
+    pub fn is_for_later(&self) -> bool {
+        self.time == HookTime::PreDestroy && !self.may_run
+    }
+
     /// Returns true if a stamp is of a run with the same digest, in this apply or in one before it.
     pub fn is_stamp(&self, stamp: &str) -> bool {
         let digest = if self.always {

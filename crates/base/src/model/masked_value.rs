@@ -61,6 +61,48 @@ pub fn reference(mark: ReferenceMark<'_>) -> Value {
 /// What the version of a file of the repository begins with. It moves by a commit, which is reviewed like any other.
 pub const FILE_VERSION: &str = "file-";
 
+/// What the version of a secret begins with whose store has no versions: a keyed hash of the fetched value follows.
+pub const VALUE_VERSION: &str = "hash:";
+
+/// A masked value as a digest stands for it: without what only a job with the values of secrets knows. `None` if it is the
+/// same.
+pub fn without_value_hashes(value: &Value) -> Option<Value> {
+    if let Some(mark) = as_reference(value) {
+        let version = mark.version.filter(|version| version.contains(VALUE_VERSION))?;
+        let known = version.split(" + ").map(|version| match version {
+            hash if hash.starts_with(VALUE_VERSION) => "?",
+            version => version,
+        });
+        let known: Vec<_> = known.collect();
+        let is_known = known.iter().any(|version| *version != "?");
+        let version = is_known.then(|| known.join(" + "));
+        let version = version.as_deref();
+        return Some(reference(ReferenceMark { version, ..mark }));
+    }
+    match value {
+        Value::Object(map) => {
+            let changed = map
+                .iter()
+                .filter_map(|(key, value)| Some((key, without_value_hashes(value)?)));
+            let changed: Vec<_> = changed.collect();
+            (!changed.is_empty()).then(|| {
+                let mut whole = map.clone();
+                whole.extend(changed.into_iter().map(|(key, value)| (key.clone(), value)));
+                Value::Object(whole)
+            })
+        }
+        Value::Array(items) => {
+            let changed: Vec<_> = items.iter().map(without_value_hashes).collect();
+            changed.iter().any(Option::is_some).then(|| {
+                let both = changed.into_iter().zip(items);
+                both.map(|(changed, item)| changed.unwrap_or_else(|| item.clone()))
+                    .collect()
+            })
+        }
+        _ => None,
+    }
+}
+
 impl ReferenceMark<'_> {
     /// Returns true if a version is that of a file of the repository.
     pub fn is_of_file(&self) -> bool {

@@ -12,6 +12,7 @@ pub mod built_in_groups;
 pub mod check_run;
 pub mod claim;
 pub mod comment_marker;
+pub mod condition;
 pub mod container;
 pub mod diff;
 pub mod digest;

@@ -11,6 +11,7 @@ use super::{
     CommitId, Digest, ResourceId, StackId,
     claim::Marks,
     digest::DigestBuilder,
+    masked_value::without_value_hashes,
     plan::{Action, Basis, ChangeOrigin, ResourcePlan, StackPlan},
 };
 
@@ -42,7 +43,8 @@ pub struct ReviewUnit {
 }
 
 impl ReviewUnit {
-    /// The digest over (stack, resource, action, path, to) in canonical JSON.
+    /// The digest over (stack, resource, action, path, to) in canonical JSON. A job that has the values of secrets and one
+    /// that has none give a unit the same digest.
     pub fn digest(&self) -> Digest {
         let mut builder = DigestBuilder::new("unit");
         for part in [
@@ -54,7 +56,10 @@ impl ReviewUnit {
             builder.part(part.as_bytes());
         }
         match &self.to {
-            Some(value) => builder.part(Digest::of_json(value).as_bytes()),
+            Some(value) => {
+                let known = without_value_hashes(value);
+                builder.part(Digest::of_json(known.as_ref().unwrap_or(value)).as_bytes())
+            }
             None => builder.part(b""),
         };
         builder.finish()

@@ -50,8 +50,8 @@ pub struct RolloutRecord {
     /// Since when jobs see stacks of the current wave unready after the bake. A job that sees one ready takes it out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unready_since: BTreeMap<StackId, ClockReading>,
-    /// Contents of stacks with which a rollout failed: they are not applied until a newer content of one of these stacks comes,
-    /// or somebody resumes.
+    /// Contents of stacks with which a rollout failed or was aborted: they are not applied until a newer content of one of
+    /// these stacks comes, or somebody resumes.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub held: BTreeSet<HeldContent>,
     /// What the gates of the current wave said last.
@@ -59,7 +59,7 @@ pub struct RolloutRecord {
     pub measured: BTreeMap<String, String>,
 }
 
-/// The content of a stack with which a rollout failed.
+/// The content of a stack with which a rollout failed or was aborted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HeldContent {
     /// The stack.
@@ -100,7 +100,7 @@ pub enum RolloutPhase {
     Stopped,
     /// Every wave has ended.
     Done,
-    /// Somebody ended the rollout before its last wave.
+    /// Somebody ended the rollout before its last wave. Its commit is held as that of a failed one.
     Aborted,
 }
 

@@ -4,7 +4,9 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, health::Health};
+use super::{
+    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, condition::StackCondition, health::Health,
+};
 use crate::error::ErrorBody;
 
 /// The output of `konverge status --output json`. The JSON has `"version":1`.
@@ -12,8 +14,24 @@ use crate::error::ErrorBody;
 pub struct StatusReport {
     /// Version of this format.
     pub version: u32,
+    /// Why all applies are stopped, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze: Option<FreezeStatus>,
     /// Sorted by folder.
     pub stacks: Vec<StackStatus>,
+}
+
+/// The freeze of all applies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FreezeStatus {
+    /// The reasons that were given.
+    pub reason: String,
+    /// When it was set first.
+    pub since: Timestamp,
+    /// Who set it first.
+    pub actor: String,
+    /// The run in which that was.
+    pub run: String,
 }
 
 /// What runs of one stack, and what waits.
@@ -25,6 +43,8 @@ pub struct StackStatus {
     pub id: StackId,
     /// What is applied, compared with the head.
     pub head: HeadStatus,
+    /// How it stands, the worst first; as the portal says it, without drift.
+    pub conditions: Vec<StackCondition>,
     /// The last recorded write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<AppliedStatus>,
@@ -51,7 +71,7 @@ pub enum HeadStatus {
     Changed,
     /// Everything that could be done is done, and the rest waits. The next run takes it up again.
     Waiting,
-    /// The last apply failed. The next run retries.
+    /// The last apply failed, or was interrupted. The next run continues.
     Unfinished,
     /// Never applied.
     New,
@@ -115,6 +135,16 @@ impl ObjectStatus {
 }
 
 impl StackStatus {
+    /// How the last apply of what is pending ended, if not well.
+    pub fn unfinished(&self) -> Option<StackCondition> {
+        let is_pending = !matches!(
+            self.head,
+            HeadStatus::Applied | HeadStatus::Kept | HeadStatus::Destroyed
+        );
+        let mut conditions = self.conditions.iter().copied().filter(|_| is_pending);
+        conditions.find(|condition| condition.is_of_apply())
+    }
+
     /// The objects that are not ready.
     pub fn not_ready(&self) -> impl Iterator<Item = &ObjectStatus> {
         let objects = self.objects.iter().flatten();

@@ -30,9 +30,39 @@ pub(crate) struct ReviewGate {
     policy_check: PolicyCheck,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
-    /// Set if the plans restore drift, whose digests are approved. For each stack the commit before the applied one,
-    /// if it is recorded.
-    restores: Option<BTreeMap<StackId, Option<CommitId>>>,
+    /// Set if the plans restore drift, whose digests are approved.
+    restores: Option<ApprovedDrift>,
+}
+
+/// What the approved digests of drift are compared with.
+pub(crate) struct ApprovedDrift {
+    /// The differences as a drift check finds them now. A digest is never computed from the plan of the apply: that one
+    /// has the values of secrets, which no check has.
+    pub found: BTreeMap<StackId, StackPlan>,
+    /// For each stack the commit before the applied one, if it is recorded: who brought the applied one does not approve
+    /// its restoration.
+    pub before: BTreeMap<StackId, Option<CommitId>>,
+}
+
+impl ApprovedDrift {
+    /// The difference of a stack.
+    ///
+    /// # Errors
+    /// It is not known.
+    fn of(&self, stack: &StackId) -> Result<&StackPlan, UserError> {
+        let what = || format!("{stack} was not restored: it could not be compared with what was applied");
+        match self.found.get(stack).map(|found| (found, &found.error)) {
+            Some((found, None)) => Ok(found),
+            Some((_, Some(error))) => {
+                let what = format!("{}: {}", what(), error.message);
+                Err(error
+                    .hints
+                    .iter()
+                    .fold(UserError::new(error.kind, what), |all, hint| all.hint(hint)))
+            }
+            None => Err(UserError::new(ErrorKind::Internal, what()).hint("run the drift check again")),
+        }
+    }
 }
 
 impl ReviewGate {
@@ -50,13 +80,11 @@ impl ReviewGate {
         }
     }
 
-    /// To restore what was applied last: a digest stands for a difference, and nothing else is restored. `before` has
-    /// for each stack the commit before the applied one, if it is recorded: who brought the applied one does not
-    /// approve it.
+    /// To restore what was applied last: a digest stands for a difference, and nothing else is restored.
     #[must_use]
-    pub(crate) fn for_restoring(self, before: BTreeMap<StackId, Option<CommitId>>) -> Self {
+    pub(crate) fn for_restoring(self, drift: ApprovedDrift) -> Self {
         Self {
-            restores: Some(before),
+            restores: Some(drift),
             ..self
         }
     }
@@ -126,20 +154,20 @@ impl LateApprover for ApprovedStack {
 #[async_trait]
 impl Approver for ReviewGate {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
-        let Some(before) = &self.restores else {
+        let Some(drift) = &self.restores else {
             let covered = Agreed {
                 since: past.commit.as_ref(),
                 until: None,
             };
-            return self.authorize(proposed, past, covered).await;
+            return self.authorize(proposed, proposed.plan, past, covered).await;
         };
         if proposed.plan.summary.changed() == 0 {
             return Ok(ApprovedPlan::by(NothingToRestore));
         }
-        let found = drift::difference(proposed.plan);
-        let digest = drift::digest(&found, past.commit.as_ref());
+        let found = drift.of(&proposed.plan.id)?;
+        let digest = drift::digest(found, past.commit.as_ref());
         if !self.approvals.contains(&digest) {
-            return Err(another_difference(&found, digest).into());
+            return Err(another_difference(found, digest).into());
         }
         // From here on the digest of the difference is the one of the plan, in hints too.
         let plan = StackPlan {
@@ -151,21 +179,22 @@ impl Approver for ReviewGate {
             document: proposed.document,
         };
         let covered = Agreed {
-            since: before.get(&plan.id).and_then(Option::as_ref),
+            since: drift.before.get(&plan.id).and_then(Option::as_ref),
             until: past.commit.as_ref(),
         };
-        let mut approval = self.authorize(&proposed, past, covered).await?;
+        let mut approval = self.authorize(&proposed, found, past, covered).await?;
         approval.authorization.reconciled = true;
         Ok(approval)
     }
 }
 
 impl ReviewGate {
-    /// Checks a plan against the reviews, the given digests and the policies. `covered` are the commits that its digest
-    /// covers.
+    /// Checks a plan against the reviews, the given digests and the policies. `shown` is what its digest stands for, and
+    /// `covered` are the commits that the digest covers.
     async fn authorize(
         &self,
         proposed: &ProposedPlan<'_>,
+        shown: &StackPlan,
         past: &PriorState,
         covered: Agreed<'_>,
     ) -> Result<ApprovedPlan, Refusal> {
@@ -199,10 +228,10 @@ impl ReviewGate {
         let mut decisions = Decisions::default();
         let agreed = self.approvals.contains(&plan.digest).then_some(covered);
         if agreed.is_some() {
-            reviewed = reviewed.with_agreed(plan);
+            reviewed = reviewed.with_agreed(shown);
             decisions.matched.insert(plan.digest);
         }
-        let drift = match &self.restores {
+        let drift_policy = match &self.restores {
             None => match self.policy_check.drift(plan, &pulls, agreed).await {
                 Ok(drift) => drift,
                 Err(error) => return Err(decisions.refuse(error)),
@@ -210,7 +239,11 @@ impl ReviewGate {
             // Nothing else is restored than the approved difference.
             Some(_) => DriftPolicy::Stop,
         };
-        let objections = reviewed.objections(plan, drift);
+        let objections = match &self.restores {
+            None => reviewed.objections(plan, drift_policy),
+            // Values that the server fills in are no difference.
+            Some(_) => reviewed.objections(&drift::difference(plan), drift_policy),
+        };
         if !objections.is_empty() {
             let error = self.unreviewed(plan, &objections);
             decisions.stopped.push(StoppedPlan {
@@ -255,7 +288,7 @@ impl ReviewGate {
             late: Box::new(ApprovedStack {
                 stack: plan.id.clone(),
                 reviewed,
-                drift,
+                drift: drift_policy,
                 restores: self.restores.is_some(),
                 sets,
             }),
@@ -265,7 +298,13 @@ impl ReviewGate {
     /// The error for a plan with unreviewed parts.
     fn unreviewed(&self, plan: &StackPlan, objections: &[Unreviewed]) -> UserError {
         let what = format!("{} was stopped before anything was changed", plan.id);
-        refusal(&what, &describe_all(objections, self.restores.is_some()))
+        let refused = refusal(&what, &describe_all(objections, self.restores.is_some()));
+        if self.restores.is_some() {
+            return refused
+                .hint("start the drift check again: its issue shows what differs now, with a digest to approve")
+                .hint("a secret that has a new value in its store, without a version, is written by an apply of the stack alone");
+        }
+        refused
             .hint("open a pull request whose preview shows it, or revert the change that brought it")
             .hint(format!(
                 "to approve exactly this plan, start the workflow manually with `approve: {}`",

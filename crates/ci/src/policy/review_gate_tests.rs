@@ -198,8 +198,12 @@ async fn drift_is_restored_by_the_digest_of_the_difference_alone() {
     };
     let digest = drift::digest(&drift::difference(&drifted), Some(&applied));
     let restoring = |approvals: &[Digest]| {
-        let before = BTreeMap::from([(drifted.id.clone(), Some(commit('e')))]);
-        gate("", vec![record(&drifted)], approvals).for_restoring(before)
+        let id = || drifted.id.clone();
+        let drift = ApprovedDrift {
+            found: BTreeMap::from([(id(), drifted.clone())]),
+            before: BTreeMap::from([(id(), Some(commit('e')))]),
+        };
+        gate("", vec![record(&drifted)], approvals).for_restoring(drift)
     };
     let approval = decide(&restoring(&[digest]), &drifted, &past).await.ok().unwrap();
     assert!(approval.authorization.reconciled);
@@ -210,6 +214,16 @@ async fn drift_is_restored_by_the_digest_of_the_difference_alone() {
     assert_eq!(refusal.error.kind, ErrorKind::Unreviewed);
     assert!(refusal.error.hints.join("\n").contains(&digest.to_string()));
     assert!(refusal.decisions.matched.is_empty());
+
+    // What the check did not show is not restored, though it is in the plan of the apply.
+    let more = plan(&[Action::Create, Action::Update]);
+    let refusal = refused(&restoring(&[digest]), &more, &past).await;
+    assert_eq!(refusal.error.kind, ErrorKind::Unreviewed);
+    assert!(
+        refusal.error.hints[0].contains("drift check again"),
+        "{:?}",
+        refusal.error
+    );
 
     // Where nothing differs nothing is approved, also not later.
     let calm = plan(&[]);

@@ -1,7 +1,10 @@
 //! The approval of the next wave: it is bound to the plans of its stacks as they are now. A job plans the stacks of its own
 //! environment; the record has the plans of the others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::lane::HeadLane;
 use crate::{
@@ -22,7 +25,7 @@ use konverge_base::{
 };
 use konverge_config::GateApproval;
 use konverge_policy::rollout::{GateReading, NextPlans};
-use konverge_run::{PlanStart, Planner, Target, apply, redact};
+use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, redact};
 
 /// The plans of the next wave that this run made at a gate. They are made once: an apply makes them again.
 pub(super) struct OwnPlans {
@@ -192,7 +195,8 @@ fn masked(failure: &UserError, secrets: &Secrets) -> String {
     redact::failure(failure, secrets).message
 }
 
-/// The digest of the plan of a stack, as an apply would make it. What an apply refuses cannot be approved.
+/// The digest of the plan of a stack, as an apply would make it: with the values of its secrets, or an apply that finds one
+/// changed would never make the approved plan. What an apply refuses cannot be approved.
 async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, UserError> {
     let prior = match &planning.backend {
         Some(backend) => backend.states.load(&target.id).await?,
@@ -202,10 +206,12 @@ async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, User
     let state = prior.map(|prior| prior.state);
     let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
     let wanted = planning.spec(target).await?;
+    let secrets = StackSecrets::new(Arc::clone(&planning.references), target);
+    let secrets = secrets.with_values(&wanted).await?;
     let start = PlanStart {
         state: &state,
         serial: Some(serial),
-        secrets: None,
+        secrets: Some(&secrets),
     };
     let plan = apply::plan_live(planning, target, wanted, start).await?;
     Ok(plan.public.digest)

@@ -20,14 +20,14 @@ use konverge_base::{
     error::UserError,
     interrupt::Interrupt,
     model::{
-        CommitId, StackId,
+        CommitId, Digest, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult, WaitReason},
         rollout::{ClockReading, RolloutPhase, RolloutRecord},
     },
 };
 use konverge_config::{Config, RolloutConfig};
 use konverge_policy::rollout::{
-    GateReading, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, held_stacks, step,
+    GateReading, NextPlans, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, held_stacks, step,
 };
 use konverge_run::{
     StateBackend, Target,
@@ -57,6 +57,8 @@ pub(crate) struct EndedRollouts {
     pub decisions: Decisions,
     /// The rollouts that stopped.
     pub events: Vec<RolloutEvent>,
+    /// The stacks among the outcomes of which this run tried nothing, and has nothing new to tell.
+    pub kept_back: BTreeSet<StackId>,
     /// What rollouts wait for, in words.
     pub waits: Vec<String>,
 }
@@ -165,6 +167,7 @@ pub(crate) async fn run(
             stored: stored.remove(&rollout.name),
             older: None,
             wrote: None,
+            asks: false,
             budget: &mut budget,
             had: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -179,6 +182,13 @@ pub(crate) async fn run(
         driver.end(failure.as_ref(), &mut ended).await;
     }
     ended
+}
+
+/// What a gate asks people now: the plans of the next wave, in this phase. `None` if it does not, or not yet.
+fn question(record: &RolloutRecord) -> Option<(&CommitId, usize, ClockReading, &BTreeMap<StackId, Digest>)> {
+    let asks = record.phase == RolloutPhase::Gate && !record.paused;
+    let is_whole = asks && NextPlans::new(record, None).missing.is_empty();
+    is_whole.then_some((&record.commit, record.wave, record.since, &record.planned))
 }
 
 /// One rollout in a job.
@@ -202,6 +212,8 @@ pub(super) struct RolloutDriver<'a> {
     pub(super) older: Option<OlderLane>,
     /// When this run wrote the newest record, by number.
     pub(super) wrote: Option<(u64, Instant)>,
+    /// Whether this run made the rollout ask people what it did not ask before.
+    pub(super) asks: bool,
     pub(super) budget: &'a mut Duration,
     /// The stacks that this run brought to a commit.
     pub(super) had: BTreeMap<StackId, CommitId>,
@@ -292,6 +304,7 @@ impl RolloutDriver<'_> {
                 .notes
                 .note(&format!("note: rollout {}: {what}", record.rollout));
             let before = before.as_ref().map(|before| &before.record);
+            self.asks |= question(&record).is_some_and(|asked| before.and_then(question) != Some(asked));
             self.events
                 .extend(before.and_then(|before| RolloutEvent::of(before, &record, &self.failed)));
             self.failed.clear();
@@ -490,11 +503,15 @@ impl RolloutDriver<'_> {
                     if !is_carried {
                         queued.insert(target.id.clone());
                     }
-                    if held.contains(&target.id) && (!is_carried || record.phase.is_over()) {
+                    let outcome = if held.contains(&target.id) && (!is_carried || record.phase.is_over()) {
                         held_outcome(target, record)
                     } else {
                         waiting_outcome(target, input, record, self.wait.as_ref())
+                    };
+                    if !(self.asks && outcome.result == StackResult::Waiting) {
+                        ended.kept_back.insert(target.id.clone());
                     }
+                    outcome
                 }
                 (None, _, Err(failure)) => apply::stopped_outcome(target, StackResult::Failed, &failure),
                 (None, None, Ok(_)) => continue,

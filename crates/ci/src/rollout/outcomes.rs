@@ -60,17 +60,21 @@ pub(super) fn carries(record: &RolloutRecord, id: &StackId, input: Option<Digest
     stacks.any(|(_, other, stack)| other == id && stack.input == input)
 }
 
-/// The outcome of a pending stack with a content that failed in an earlier rollout.
+/// The outcome of a pending stack with a content that an earlier rollout failed with, or was aborted with.
 pub(super) fn held_outcome(target: &Target, record: &RolloutRecord) -> StackOutcome {
     let name = &record.rollout;
+    let ended = match record.phase {
+        RolloutPhase::Aborted if record.stacks().any(|(_, id, _)| *id == target.id) => "was aborted",
+        _ => "failed",
+    };
     let failure = UserError::new(
         ErrorKind::Policy,
         format!(
-            "the rollout `{name}` failed with this change of {}, so it is not applied again",
+            "the rollout `{name}` {ended} with this change of {}, so it is not applied again",
             target.id
         ),
     )
-    .hint("a merge that changes what failed starts a new rollout")
+    .hint("a merge that changes one of its stacks again starts a new rollout")
     .hint(format!(
         "`konverge rollout resume {name}` lets it be applied, once the rollout has ended"
     ));

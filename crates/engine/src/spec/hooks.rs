@@ -20,7 +20,7 @@ use konverge_base::model::{
     Digest, GroupKind, ResourceId,
     digest::DigestBuilder,
     hook::{HOOK_STAMP, HookPurpose, HookRules, HookTask, HookTasks, HookTime},
-    spec::{Resource, RuntimeKind},
+    spec::{Resource, RuntimeKind, Spec},
 };
 
 /// The hooks of a Spec.
@@ -111,6 +111,19 @@ pub fn order_hooks(
         );
     }
     Ok(SpecHooks { tasks, notes })
+}
+
+/// Takes the objects out of a Spec that another tool makes at times which do not exist here (`helm.sh/hook: test`). Returns a
+/// note about each.
+pub fn leave_out(spec: &mut Spec, rules: &HookRules) -> Vec<String> {
+    let mut notes = Vec::new();
+    spec.resources.retain(|resource| {
+        let why = foreign::why_left_out(resource, rules);
+        let stays = why.is_none();
+        notes.extend(why);
+        stays
+    });
+    notes
 }
 
 /// The run of a recorded `pre-destroy` hook before other resources are deleted; `None` if it is not one.

@@ -9,7 +9,7 @@ pub enum RolloutCommand {
     Pause,
     /// It continues: after a pause where it was, after a stop with the wave that failed.
     Resume,
-    /// It ends here.
+    /// It ends here. Its commit is held.
     Abort,
 }
 
@@ -54,9 +54,11 @@ pub fn command(
         }),
         (_, phase) if phase.is_over() => Err(RolloutCommandError::Over),
         (_, RolloutPhase::RollingBack) => Err(RolloutCommandError::RollingBack),
+        // Or the next run, which may wait for the bake already, would begin again with the same commit.
         (RolloutCommand::Abort, _) => Ok(RolloutRecord {
             phase: RolloutPhase::Aborted,
             paused: false,
+            held: record.held.iter().cloned().chain(record.contents()).collect(),
             ..changed
         }),
         (RolloutCommand::Pause, _) if record.paused => Err(RolloutCommandError::Paused),
@@ -68,6 +70,8 @@ pub fn command(
         (RolloutCommand::Resume, RolloutPhase::Stopped) => Ok(resumed(record, changed)),
         (RolloutCommand::Resume, _) if record.paused => Ok(RolloutRecord {
             paused: false,
+            // What was asked before the pause is asked again.
+            planned: Default::default(),
             ..changed
         }),
         (RolloutCommand::Resume, _) => Err(RolloutCommandError::Running),

@@ -15,7 +15,7 @@ pub use commands::{RolloutCommand, RolloutCommandError, command};
 pub use elapsed::{ElapsedTime, elapsed};
 pub use gate::{GateNumber, read_gate};
 pub use next_plans::NextPlans;
-pub use overdue::overdue_from;
+pub use overdue::{bakes_until, overdue_from};
 pub use rules::{GateRules, RolloutRules, WaveRules};
 pub use step::{GateReading, RolloutFacts, RolloutStep, StackReadiness, step};
 

@@ -10,6 +10,14 @@ use super::rules::RolloutRules;
 /// How long after the end of a bake or of a deadline a rollout is overdue.
 const GRACE: Duration = Duration::from_secs(3600);
 
+/// The time at which the bake of the current wave ends, by the clock of the machine that wrote the record. `None`: it does
+/// not bake.
+pub fn bakes_until(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {
+    let wave = rules.waves.get(record.wave)?;
+    let bakes = record.phase == RolloutPhase::Baking && !record.paused && rules.digest == record.rules;
+    bakes.then(|| record.since.local.checked_add(wave.bake).ok())?
+}
+
 /// The time from which a rollout is overdue, by the clock of the machine that wrote the record. `None`: it has ended, or it
 /// waits for a person.
 pub fn overdue_from(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {

@@ -62,6 +62,13 @@ impl SimulatedWorld {
             if is_over {
                 self.undone.clear();
             }
+            if wanted == RolloutCommand::Abort {
+                self.undone
+                    .entry(commit)
+                    .or_default()
+                    .extend(Self::contents(&next));
+                self.allowed.remove(&commit);
+            }
             self.records.push(next.into());
         }
     }

@@ -15,6 +15,7 @@ use konverge_base::model::{
 use super::{
     elapsed::{ElapsedTime, elapsed},
     next_plans::NextPlans,
+    overdue::bakes_until,
     rules::{RolloutRules, WaveRules},
 };
 
@@ -256,10 +257,9 @@ impl RunningWave<'_> {
             }
         };
         if passed < bake {
-            let until = self.record.since.local.checked_add(bake).ok();
             return wait(
                 WaitReason::Time,
-                until,
+                bakes_until(self.record, self.rules),
                 format!("{} bakes", self.record.wave_title()),
             );
         }

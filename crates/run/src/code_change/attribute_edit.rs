@@ -11,6 +11,15 @@ use konverge_kcl::{AssignedValue, Assignment, AttributePath, Formatting, KclErro
 
 const UNTOUCHED: &str = "nothing was written";
 
+/// What happens to an attribute that no file sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnsetAttribute {
+    /// The edit is refused: a name may be misspelled.
+    Refuse,
+    /// It is added to the stack's own file: the Spec then says whether it is meant.
+    Add,
+}
+
 /// A file of the program with what it sets.
 pub(super) struct ProgramFile {
     pub path: RepoPath,
@@ -30,6 +39,19 @@ impl CodeEditor<'_> {
         path: &AttributePath,
         value: &str,
         place: EditPlace,
+    ) -> Result<EditedLine, UserError> {
+        self.edit_attribute(stack, path, value, place, UnsetAttribute::Refuse)
+            .await
+    }
+
+    /// As [`CodeEditor::set_attribute`], also for an attribute that no file sets.
+    pub(super) async fn edit_attribute(
+        &mut self,
+        stack: &Stack,
+        path: &AttributePath,
+        value: &str,
+        place: EditPlace,
+        unset: UnsetAttribute,
     ) -> Result<EditedLine, UserError> {
         let value = value.trim();
         let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
@@ -73,7 +95,7 @@ impl CodeEditor<'_> {
                     EditPlace::Stack => self.parse_all(pool, &files.base).await?,
                     EditPlace::Base => Vec::new(),
                 };
-                let (file, text) = add(stack, &edited, &base, path, value)?;
+                let (file, text) = add(stack, &edited, &base, (path, value), unset)?;
                 (file, text, EditKind::Added)
             }
         };
@@ -157,8 +179,8 @@ fn add<'f>(
     stack: &Stack,
     own: &'f [ProgramFile],
     base: &[ProgramFile],
-    path: &AttributePath,
-    value: &str,
+    (path, value): (&AttributePath, &str),
+    unset: UnsetAttribute,
 ) -> Result<(&'f ProgramFile, String), UserError> {
     let keys = path.keys();
     for files in [own, base] {
@@ -180,7 +202,7 @@ fn add<'f>(
         let what = format!("`{}`, which holds `{path}`, is computed", at.path);
         return Err(refused(what, file, at.line));
     }
-    if places(base, path).is_empty() {
+    if unset == UnsetAttribute::Refuse && places(base, path).is_empty() {
         let failure = UserError::new(ErrorKind::Usage, format!("no file of {} sets `{path}`", stack.id));
         let mut failure = at_block(failure, own, path);
         let known = [own, base].map(|files| matching(files, |found| found.value != AssignedValue::Block));

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{
     CodeEditor, EditPlace, EditedLine,
+    attribute_edit::UnsetAttribute,
     spec_fields::{SpecField, WantedField},
 };
 use konverge_base::{
@@ -35,7 +36,9 @@ impl CodeEditor<'_> {
         }
         let mut lines = Vec::new();
         while !wanted.is_empty() {
-            let (line, left) = self.set_field(stack, &wanted, EditPlace::Stack).await?;
+            let (line, left) = self
+                .set_field(stack, &wanted, EditPlace::Stack, UnsetAttribute::Add)
+                .await?;
             lines.push(line);
             wanted = left;
         }

@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::{
     CodeEditor, EditKind, EditPlace, EditedLine,
+    attribute_edit::UnsetAttribute,
     program_files::ProgramFiles,
     spec_fields::{SpecField, WantedField, changes_within, image_name, images, is_image_reference},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, stack::Stack},
+    model::{RepoPath, spec::Spec, stack::Stack},
 };
 use konverge_kcl::{AssignedValue, AttributePath, literal};
 
@@ -27,7 +28,26 @@ struct NoSingleAttribute;
 /// The maximum number of names in a message.
 const MOST_NAMED: usize = 5;
 
-impl CodeEditor<'_> {
+/// What is tried for a field of a stack.
+struct Trials<'t> {
+    stack: &'t Stack,
+    /// The value, as a literal of KCL.
+    text: &'t str,
+    place: EditPlace,
+    before: &'t Spec,
+    /// The wanted fields; the first one is looked for.
+    fields: &'t [SpecField],
+}
+
+/// An edit that does what is wanted.
+struct KeptEdit<'a> {
+    trial: CodeEditor<'a>,
+    line: EditedLine,
+    /// The places of the fields that it gives their values.
+    changed: Vec<usize>,
+}
+
+impl<'a> CodeEditor<'a> {
     /// Gives the image `name` of a stack another reference: edits the one attribute that makes exactly that image
     /// change. `None` if it has the reference already, and no single attribute makes it.
     ///
@@ -104,7 +124,9 @@ impl CodeEditor<'_> {
             current,
             field: wanted,
         };
-        let (line, _) = self.set_field(stack, &[wanted], place).await?;
+        let (line, _) = self
+            .set_field(stack, &[wanted], place, UnsetAttribute::Refuse)
+            .await?;
         Ok(Some(line))
     }
 
@@ -120,7 +142,11 @@ impl CodeEditor<'_> {
         let current = std::mem::replace(&mut field.value, Value::from(another_reference(reference)));
         let literals = self.literals_of(stack, &current).await?;
         let wanted = WantedField { current, field };
-        let mut line = match self.clone().set_field(stack, &[wanted], place).await {
+        let mut line = match self
+            .clone()
+            .set_field(stack, &[wanted], place, UnsetAttribute::Refuse)
+            .await
+        {
             Ok((line, _)) => line,
             Err(failure) if failure.room_error::<NoSingleAttribute>().is_some() => return Ok(None),
             Err(failure) => return Err(failure),
@@ -146,7 +172,7 @@ impl CodeEditor<'_> {
     }
 
     /// Gives one of the fields in `wanted` its value, and with the same edit others of them if they come from the same
-    /// attribute. Returns the edit and the fields that are left.
+    /// attribute. Returns the edit and the fields that are left. `unset` is for an attribute that no file sets.
     ///
     /// # Errors
     /// No attribute or several change the first field and nothing beside `wanted`.
@@ -155,6 +181,7 @@ impl CodeEditor<'_> {
         stack: &Stack,
         wanted: &[WantedField],
         place: EditPlace,
+        unset: UnsetAttribute,
     ) -> Result<(EditedLine, Vec<WantedField>), UserError> {
         let WantedField { field, current } = &wanted[0];
         let name = format!("{} {}", field.resource, field.path.escape_debug());
@@ -163,7 +190,7 @@ impl CodeEditor<'_> {
             UserError::new(ErrorKind::Kcl, what)
         })?;
         let literals = self.literals_of(stack, current).await?;
-        let tried: BTreeSet<_> = literals.iter().map(|found| &found.path).collect();
+        let tried: BTreeSet<_> = literals.iter().map(|found| found.path.clone()).collect();
         if tried.len() > MOST_TRIED {
             let what = format!(
                 "{} attributes have the value of {name}, and at most {MOST_TRIED} are tried",
@@ -175,19 +202,18 @@ impl CodeEditor<'_> {
         }
         let before = self.spec(&stack.id).await?;
         let fields: Vec<_> = wanted.iter().map(|wanted| wanted.field.clone()).collect();
-        let mut kept = Vec::new();
-        for path in tried.iter().copied() {
-            self.run.check_interrupted()?;
-            let mut trial = self.clone();
-            let Ok(line) = trial.set_attribute(stack, path, &text, place).await else {
-                continue;
-            };
-            let Ok(after) = trial.spec(&stack.id).await else {
-                continue;
-            };
-            let changed = changes_within(&before, &after, &fields);
-            if let Some(changed) = changed.filter(|changed| changed.contains(&0)) {
-                kept.push((trial, line, changed));
+        let trials = Trials {
+            stack,
+            text: &text,
+            place,
+            before: &before,
+            fields: &fields,
+        };
+        let mut kept = self.try_each(&trials, &tried, UnsetAttribute::Refuse).await?;
+        if kept.is_empty() && unset == UnsetAttribute::Add {
+            let names = self.unset_attributes(stack, &field.path).await?;
+            if names.len() <= MOST_TRIED {
+                kept = self.try_each(&trials, &names, unset).await?;
             }
         }
         let names = listed(
@@ -197,7 +223,7 @@ impl CodeEditor<'_> {
         );
         let failure = match kept.len() {
             1 => {
-                let (trial, line, changed) = kept.swap_remove(0);
+                let KeptEdit { trial, line, changed } = kept.swap_remove(0);
                 *self = trial;
                 let left = wanted.iter().enumerate().filter(|(at, _)| !changed.contains(at));
                 return Ok((line, left.map(|(_, field)| field.clone()).collect()));
@@ -215,8 +241,8 @@ impl CodeEditor<'_> {
             }
             _ => {
                 let places = kept.iter();
-                let places =
-                    places.map(|(_, line, _)| format!("`{}` ({}:{})", line.path, line.file, line.line));
+                let places = places
+                    .map(|KeptEdit { line, .. }| format!("`{}` ({}:{})", line.path, line.file, line.line));
                 let what = format!(
                     "several attributes of {} change {name}: {}",
                     stack.id,
@@ -228,6 +254,58 @@ impl CodeEditor<'_> {
         Err(failure
             .caused_by(NoSingleAttribute)
             .hint("nothing was written; set the attribute by its path: `konverge set STACK PATH=VALUE`"))
+    }
+
+    /// The edits of these attributes that give the first field its value, and change nothing beside the fields.
+    async fn try_each(
+        &self,
+        trials: &Trials<'_>,
+        paths: &BTreeSet<AttributePath>,
+        unset: UnsetAttribute,
+    ) -> Result<Vec<KeptEdit<'a>>, UserError> {
+        let Trials {
+            stack, text, place, ..
+        } = *trials;
+        let mut kept = Vec::new();
+        for path in paths {
+            self.run.check_interrupted()?;
+            let mut trial = self.clone();
+            let Ok(line) = trial.edit_attribute(stack, path, text, place, unset).await else {
+                continue;
+            };
+            let Ok(after) = trial.spec(&stack.id).await else {
+                continue;
+            };
+            let changed = changes_within(trials.before, &after, trials.fields);
+            if let Some(changed) = changed.filter(|changed| changed.contains(&0)) {
+                kept.push(KeptEdit { trial, line, changed });
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The attributes that a field may come from if no file sets them, such as the default of a schema: named as the field,
+    /// in each block of the stack's own files.
+    async fn unset_attributes(
+        &self,
+        stack: &Stack,
+        field: &str,
+    ) -> Result<BTreeSet<AttributePath>, UserError> {
+        let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
+        let files = ProgramFiles::read(&self.revisions.head, stack)?;
+        let Some(name) = field.rsplit('/').next().filter(|name| !name.is_empty()) else {
+            return Ok(BTreeSet::new());
+        };
+        let mut paths = BTreeSet::new();
+        for file in self.parse_all(pool, &files.own).await? {
+            let blocks = file.parsed.assignments.iter();
+            let blocks = blocks.filter(|found| found.value == AssignedValue::Block);
+            paths.extend(blocks.filter_map(|block| {
+                let name = std::iter::once(name.to_owned());
+                AttributePath::from_keys(block.path.keys().iter().cloned().chain(name).collect())
+            }));
+        }
+        Ok(paths)
     }
 
     /// The places at which the files of a stack and of its base set an attribute to a literal of this value.

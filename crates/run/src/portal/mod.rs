@@ -11,7 +11,7 @@ mod views;
 
 pub use build::{BuildReport, build};
 pub use head::Head;
-pub use overview::{StackSources, read_overview};
+pub use overview::{StackSources, read_overview, recorded_facts};
 pub use publish::{SiteStore, publish};
 pub use site::{FolderSite, Site, SiteError};
 pub use stack::{HistoryRange, StackRead, read_difference, read_stack};

@@ -11,7 +11,7 @@ use super::{
 use crate::StateBackend;
 use konverge_base::{
     error::UserError,
-    model::{Digest, StackId},
+    model::{Digest, StackId, apply_result::StackResult},
 };
 use konverge_portal::{
     AppliedState, DriftView, FreezeView, HeadFact, Overview, OverviewRow, SearchIndex, StackFacts,
@@ -170,6 +170,25 @@ async fn summaries(
     Ok(summaries)
 }
 
+/// What the store knows of the applies of a stack. `written` says when its state was written, and how that apply ended.
+pub fn recorded_facts(
+    known: &IndexedStates,
+    id: &StackId,
+    written: Option<(jiff::Timestamp, Option<StackResult>)>,
+) -> StackFacts {
+    let entry = known.entries.get(id);
+    let stopped = known.stopped.get(id);
+    StackFacts {
+        recorded: entry.is_some(),
+        open: known.is_open(id),
+        retired: entry.is_some_and(|entry| entry.retired),
+        settled: entry.is_some_and(|entry| entry.input_digest.is_some()),
+        written,
+        stopped: stopped.map(|stopped| (stopped.at, stopped.result)),
+        ..StackFacts::default()
+    }
+}
+
 fn row(
     id: &StackId,
     entry: &IndexEntry,
@@ -181,15 +200,10 @@ fn row(
     let read = summary.as_ref().ok().and_then(Option::as_ref);
     let stopped = known.stopped.get(id);
     let facts = StackFacts {
-        recorded: true,
         unreadable: summary.is_err(),
-        open: entry.open,
-        retired: entry.retired,
-        settled: entry.input_digest.is_some(),
-        written: read.map(|summary| (summary.written, summary.result)),
-        stopped: stopped.map(|stopped| (stopped.at, stopped.result)),
         drift_checked: drift.filter(|check| check.drift.is_some()).map(|check| check.at),
         head: head.map_or(HeadFact::Unknown, |head| head.fact(id)),
+        ..recorded_facts(known, id, read.map(|summary| (summary.written, summary.result)))
     };
     let is_later = |at| read.is_none_or(|summary| at > summary.written);
     let found = drift.and_then(|check| Some((check.at, check.drift.as_ref()?)));
@@ -239,9 +253,10 @@ fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<Ov
     new.map(|(id, folder)| {
         let stopped = known.stopped.get(id);
         let facts = StackFacts {
-            stopped: stopped.map(|stopped| (stopped.at, stopped.result)),
+            recorded: false,
+            open: false,
             head: HeadFact::Changed,
-            ..StackFacts::default()
+            ..recorded_facts(known, id, None)
         };
         OverviewRow {
             stack: folder.clone(),

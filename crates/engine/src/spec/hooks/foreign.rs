@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::declaration::{HookDeclaration, annotations};
 use konverge_base::model::{
     GroupKind, ResourceId,
-    hook::{HookRules, HookTime},
+    hook::{HOOK, HookRules, HookTime},
     spec::Resource,
 };
 
@@ -21,6 +21,8 @@ struct Dialect {
     weight: &'static str,
     /// What each of its times means. Those without a meaning here are missing.
     times: &'static [(&'static str, HookTime)],
+    /// Its times of objects that come with the others: after its hooks before them, and before those after them.
+    in_order: &'static [&'static str],
     /// Pairs of times that only together mean what ours does.
     pairs: &'static [[&'static str; 2]],
     /// Its policies that delete a Job which has ended.
@@ -41,6 +43,7 @@ const ARGO_CD: Dialect = Dialect {
         ("SyncFail", HookTime::Failed),
         ("PreDelete", HookTime::PreDestroy),
     ],
+    in_order: &["Sync"],
     pairs: &[],
     deletes: ["HookSucceeded", "HookFailed"],
     recreates: "BeforeHookCreation",
@@ -59,6 +62,8 @@ const HELM: Dialect = Dialect {
         ("post-upgrade", HookTime::Post),
         ("pre-delete", HookTime::PreDestroy),
     ],
+    // Of Helm 2, on definitions of custom resources.
+    in_order: &["crd-install"],
     pairs: &[["pre-install", "pre-upgrade"], ["post-install", "post-upgrade"]],
     deletes: ["hook-succeeded", "hook-failed"],
     recreates: "before-hook-creation",
@@ -119,6 +124,47 @@ pub(super) fn collect_unread(
     }
 }
 
+/// Returns why an object is left out of its stack; `None` if it is not. Its tool makes it only at times that do not exist
+/// here: any apply that made it would run it at another time.
+pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<String> {
+    let annotations = annotations(resource)?;
+    if annotations.contains_key(HOOK) {
+        return None;
+    }
+    let dialect = tool_of(annotations, rules)?;
+    let words = words(annotations, dialect.hook);
+    let is_known = |word: &&str| {
+        let mut times = dialect.times.iter().map(|(name, _)| name);
+        times.any(|name| name == word) || dialect.in_order.contains(word)
+    };
+    (!words.is_empty() && !words.iter().any(|word| is_known(word))).then(|| {
+        format!(
+            "`{}`: it is left out, and no apply makes it: `{}: {}` of {} has no time here",
+            resource.id,
+            dialect.hook,
+            words.join(",").escape_debug(),
+            dialect.tool
+        )
+    })
+}
+
+/// What has the meaning of an annotation here.
+fn instead(key: &str, value: &str) -> &'static str {
+    let is_kept = match key {
+        "helm.sh/resource-policy" => value.trim() == "keep",
+        "argocd.argoproj.io/sync-options" => {
+            let mut options = value.split(',').map(str::trim);
+            options.any(|option| matches!(option, "Prune=false" | "Delete=false"))
+        }
+        _ => false,
+    };
+    if is_kept {
+        "write `konverge/keep: \"true\"`, or its object is deleted when it leaves the Spec"
+    } else {
+        "it has no meaning here"
+    }
+}
+
 /// One note for each annotation, however many objects have it.
 pub(super) fn notes_of(unread: UnreadAnnotations) -> impl Iterator<Item = String> {
     unread.into_iter().map(|((key, value), (tool, ids))| {
@@ -127,10 +173,11 @@ pub(super) fn notes_of(unread: UnreadAnnotations) -> impl Iterator<Item = String
             more => format!(" and {more} more"),
         };
         format!(
-            "`{}`{more}: `{}: {}` of {tool} is not understood: it has no meaning here; `dependsOn` gives an order",
+            "`{}`{more}: `{}: {}` of {tool} is not understood: {}; `dependsOn` gives an order",
             ids[0],
             key.escape_debug(),
             value.escape_debug(),
+            instead(&key, &value),
         )
     })
 }
@@ -178,6 +225,11 @@ pub(super) fn read(
                     &format!("a Job is one hook here, and it is `{first}` already"),
                 );
             }
+            (None, None) if dialect.in_order.contains(&word) => note(
+                dialect.hook,
+                word,
+                "it is no hook here: it comes with the objects of the stack, after `pre` hooks and before `post` hooks, and only if it changes itself",
+            ),
             (None, _) => note(dialect.hook, word, "there is no such time here"),
         }
     }
@@ -215,7 +267,8 @@ pub(super) fn read(
         .iter()
         .filter(|(key, _)| key.starts_with(dialect.domain) && !known.contains(&key.as_str()));
     for (key, value) in others {
-        note(key, value.as_str().unwrap_or_default(), "it has no meaning here");
+        let value = value.as_str().unwrap_or_default();
+        note(key, value, instead(key, value));
     }
     Some(HookDeclaration {
         keeps_last: !both,

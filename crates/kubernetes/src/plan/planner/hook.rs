@@ -19,7 +19,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        hook::{HOOK_STAMP, HookTask, HookTime},
+        hook::{HOOK_STAMP, HookTask},
         masked_value,
         plan::{Action, Validation},
         state::Recorded,
@@ -27,8 +27,14 @@ use konverge_base::{
 };
 use konverge_engine::runtime::Item;
 
+/// Returns true if a hook for later is recorded as it is.
+fn is_same(prior: &Recorded, now: Option<&Recorded>) -> bool {
+    now.is_some_and(|now| (&now.attributes, &now.extensions) == (&prior.attributes, &prior.extensions))
+}
+
 impl ObjectPlanner<'_> {
-    /// Plans the run of a hook. The Job gets the stamp of the run.
+    /// Plans the run of a hook. The Job gets the stamp of the run. A hook that runs when its stack leaves is shown as the run
+    /// that it will be, when it is new or changes; it is only recorded.
     pub(super) async fn hook(
         &self,
         item: &mut Item,
@@ -38,17 +44,25 @@ impl ObjectPlanner<'_> {
     ) -> Result<DraftPlan, UserError> {
         let last = HookRun::of(item.prior.as_ref());
         let is_done = |run: &HookRun| run.succeeded == Some(true) && task.is_done_by(&run.stamp);
-        if task.time == HookTime::PreDestroy && !task.may_run {
-            return Ok(self.kept_for_later(item, subject));
+        let kept = task
+            .is_for_later()
+            .then(|| self.kept_for_later(item, subject))
+            .flatten();
+        if let Some(prior) = item.prior.as_ref().filter(|prior| is_same(prior, kept.as_ref())) {
+            let body = self.body(item, self.scope.stack.as_str());
+            return Ok(unchanged(
+                Some(prior.clone()),
+                self.true_desired(item, subject, &body),
+            ));
         }
-        if !task.may_run || last.is_some_and(|(run, _)| is_done(&run)) {
+        if kept.is_none() && (!task.may_run || last.is_some_and(|(run, _)| is_done(&run))) {
             let body = self.body(item, self.scope.stack.as_str());
             return Ok(unchanged(
                 item.prior.clone(),
                 self.true_desired(item, subject, &body),
             ));
         }
-        if let Some(desired) = &mut item.desired {
+        if let Some(desired) = item.desired.as_mut().filter(|_| kept.is_none()) {
             object_ref::annotate(&mut desired.attributes, HOOK_STAMP, task.stamp());
         }
         let mut draft = match live {
@@ -63,7 +77,7 @@ impl ObjectPlanner<'_> {
         draft.action = Action::Run;
         // The number of an apply is not a part of what is reviewed.
         let shown = draft.changes.iter_mut().filter_map(|change| change.to.as_mut());
-        for object in shown.chain(&mut draft.truth.after) {
+        for object in shown.chain(&mut draft.truth.after).filter(|_| kept.is_none()) {
             object["metadata"]["annotations"][HOOK_STAMP] = json!(task.digest.to_string());
         }
         // The Job must be there until its end is recorded.
@@ -75,27 +89,18 @@ impl ObjectPlanner<'_> {
         if let Some(spec) = spec {
             spec.shift_remove("ttlSecondsAfterFinished");
         }
+        if kept.is_some() {
+            draft.recorded = kept;
+        }
         Ok(draft)
     }
 
-    /// A hook that runs when its stack leaves is only recorded: then its Spec is gone.
-    fn kept_for_later(&self, item: &Item, subject: &PlanItem) -> DraftPlan {
+    /// The record of a hook that runs when its stack leaves: then its Spec is gone.
+    fn kept_for_later(&self, item: &Item, subject: &PlanItem) -> Option<Recorded> {
         let body = self.body(item, self.scope.stack.as_str());
-        let mut recorded = self.record(item, subject, &body, None, None);
-        if let Some(recorded) = &mut recorded {
-            ObjectRecord::update(recorded, |record| record.hook = Some(HookRun::not_due()));
-        }
-        let is_same = |prior: &&Recorded| {
-            let now = recorded.as_ref().map(|now| (&now.attributes, &now.extensions));
-            now == Some((&prior.attributes, &prior.extensions))
-        };
-        let kept = item
-            .prior
-            .as_ref()
-            .filter(is_same)
-            .cloned()
-            .or_else(|| recorded.clone());
-        unchanged(kept, self.true_desired(item, subject, &body))
+        let mut recorded = self.record(item, subject, &body, None, None)?;
+        ObjectRecord::update(&mut recorded, |record| record.hook = Some(HookRun::not_due()));
+        Some(recorded)
     }
 
     /// Checks that a live Job may be deleted for the next run.

@@ -11,6 +11,7 @@ use konverge_base::model::{
     hook::HOOK_STAMP,
     plan::Action,
 };
+use konverge_engine::EnginePlan;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -618,10 +619,37 @@ async fn a_pre_destroy_hook_runs_before_anything_is_deleted() {
     let mut stack = stack("hook-leaves", cluster);
     let backup = job(&ns, "backup", json!({"konverge/hook": "pre-destroy"}));
     let wanted = [deployment(&ns, 1), backup.clone()];
-    let outcome = apply(&mut stack, &wanted).await;
+    // Whoever reviews the stack sees what will run, and that it does not run now.
+    let shown = |plan: &EnginePlan| {
+        let run = plan
+            .public
+            .resources
+            .iter()
+            .find(|one| one.action == Action::Run)
+            .unwrap();
+        assert!(
+            run.notes[0].contains("this apply only records it"),
+            "{:?}",
+            run.notes
+        );
+        run.changes[0].to.clone().unwrap()
+    };
+    let plan = stack.plan_well(&wanted).await;
+    assert_eq!(shown(&plan)["metadata"]["name"], "backup");
+    let outcome = stack.carry_out(plan).await;
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
     assert!(objects.get(&backup).await.is_none(), "it runs at the end alone");
     assert_eq!(stack.plan_well(&wanted).await.public.summary.changed(), 0);
+    // A change of what it guards changes nothing about it; a change of its own is shown.
+    let plan = stack.plan_well(&[deployment(&ns, 2), backup.clone()]).await;
+    assert_eq!(action(&plan, &backup), Action::Unchanged);
+    let mut edited = backup.clone();
+    edited["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["--all"]);
+    let plan = stack.plan_well(&[deployment(&ns, 1), edited]).await;
+    assert_eq!(
+        shown(&plan)["spec"]["template"]["spec"]["containers"][0]["args"],
+        json!(["--all"])
+    );
 
     // It fails: everything stays.
     controllers.set("backup", End::Fails);

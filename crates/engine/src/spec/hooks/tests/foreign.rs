@@ -278,6 +278,95 @@ fn an_annotation_of_another_tool_is_named_wherever_it_stands() {
     assert!(unread.notes.is_empty(), "{:?}", unread.notes);
 }
 
+/// What another tool makes only at times that do not exist here is made by no apply; what it makes with the other objects is.
+#[test]
+fn what_has_no_time_here_is_left_out_and_named() {
+    let annotated = |key: &str, value: &str| hook("m", json!({key: value}));
+    let both = HookRules {
+        argocd: true,
+        helm: true,
+        ..rules()
+    };
+    for (key, value, is_left_out) in [
+        ("argocd.argoproj.io/hook", "Skip", true),
+        ("argocd.argoproj.io/hook", "PostDelete", true),
+        ("argocd.argoproj.io/hook", "Sync", false),
+        ("argocd.argoproj.io/hook", "PreSync,PostDelete", false),
+        ("helm.sh/hook", "test", true),
+        ("helm.sh/hook", "post-delete, pre-rollback", true),
+        ("helm.sh/hook", "pre-rollback,pre-upgrade", false),
+        ("helm.sh/hook", "crd-install", false),
+        ("helm.sh/hook", "no-such-time", true),
+        ("helm.sh/hook-weight", "3", false),
+    ] {
+        let left = |rules: &HookRules| {
+            let resources = vec![annotated(key, value), workload("web")];
+            let mut spec = Spec {
+                resources,
+                ..Spec::default()
+            };
+            let notes = leave_out(&mut spec, rules);
+            assert_eq!(notes.len() + spec.resources.len(), 2, "{notes:?}");
+            assert!(
+                notes.iter().all(|note| note.contains(&format!("`{key}: "))),
+                "{notes:?}"
+            );
+            !notes.is_empty()
+        };
+        assert_eq!(left(&both), is_left_out, "{key}: {value}");
+        assert!(!left(&rules()), "nobody asked to read {key}");
+    }
+    let mut own = annotated("helm.sh/hook", "test");
+    own.attributes["metadata"]["annotations"]["konverge/hook"] = json!("pre");
+    let mut spec = Spec {
+        resources: vec![own],
+        ..Spec::default()
+    };
+    assert!(leave_out(&mut spec, &both).is_empty());
+    // `Sync` comes after what is before every workload.
+    let sync = annotated("argocd.argoproj.io/hook", "Sync");
+    let pre = hook("pre", json!({"konverge/hook": "pre"}));
+    let (hooks, _) = ordered(&[sync.clone(), pre.clone()], &both).unwrap();
+    assert_eq!(hooks.tasks[&pre.id].guards, [sync.id]);
+    assert!(
+        hooks.notes[0].contains("after `pre` hooks and before `post` hooks"),
+        "{:?}",
+        hooks.notes
+    );
+}
+
+#[test]
+fn what_a_tool_keeps_points_to_our_annotation() {
+    let both = HookRules {
+        argocd: true,
+        helm: true,
+        ..rules()
+    };
+    for (key, value, points) in [
+        ("helm.sh/resource-policy", "keep", true),
+        ("argocd.argoproj.io/sync-options", "Force=true,Prune=false", true),
+        ("argocd.argoproj.io/sync-options", "Delete=false", true),
+        ("argocd.argoproj.io/sync-options", "Prune=true", false),
+    ] {
+        // On a plain object, and on a hook of that tool.
+        let time = if key.starts_with("helm") {
+            ("helm.sh/hook", "pre-install,pre-upgrade")
+        } else {
+            ("argocd.argoproj.io/hook", "PreSync")
+        };
+        for annotations in [json!({key: value}), json!({key: value, time.0: time.1})] {
+            let (hooks, _) = ordered(&[hook("m", annotations), workload("web")], &both).unwrap();
+            assert_eq!(hooks.notes.len(), 1, "{:?}", hooks.notes);
+            assert_eq!(
+                hooks.notes[0].contains("`konverge/keep: \"true\"`"),
+                points,
+                "{:?}",
+                hooks.notes
+            );
+        }
+    }
+}
+
 #[test]
 fn a_config_map_that_another_tool_makes_a_hook_is_a_plain_object_and_named() {
     let annotations = json!({"helm.sh/hook": "pre-install,pre-upgrade"});

@@ -1,9 +1,10 @@
-//! [`StackCondition`]: how a stack stands. One stack may have several; the worst decides its place.
+//! [`StackCondition`]: how a stack stands, for `konverge status` and the portal. One stack may have several; the worst
+//! decides its place.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use konverge_base::model::apply_result::StackResult;
+use super::apply_result::StackResult;
 
 /// How a stack stands, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -36,6 +37,11 @@ pub enum StackCondition {
 }
 
 impl StackCondition {
+    /// Returns true if it says how the last apply ended, and that this was not well.
+    pub fn is_of_apply(self) -> bool {
+        matches!(self, Self::Failed | Self::Stopped | Self::Open | Self::HeldBack)
+    }
+
     /// All conditions, the worst first.
     pub const ALL: [Self; 12] = [
         Self::Failed,
@@ -117,7 +123,7 @@ pub struct StackFacts {
     pub recorded: bool,
     /// Whether the state cannot be read.
     pub unreadable: bool,
-    /// Whether a run works on it or died.
+    /// Whether a run works on it or died, and no apply ended since.
     pub open: bool,
     /// Whether it was destroyed, moved away or forgotten.
     pub retired: bool,
