@@ -169,7 +169,7 @@ async fn one(
     kinds: &[RuntimeKind],
 ) -> StackStatus {
     let mut status = StackStatus {
-        stack: target.folder.clone(),
+        stack: target.folder().clone(),
         id: target.id.clone(),
         head: HeadStatus::New,
         applied: None,

@@ -244,7 +244,7 @@ fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<Ov
             ..StackFacts::default()
         };
         OverviewRow {
-            stack: folder.clone(),
+            stack: folder.clone().into(),
             id: id.clone(),
             conditions: facts.conditions(),
             applied: None,
