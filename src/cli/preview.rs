@@ -15,8 +15,10 @@ use konverge_base::{
         StackId,
         comment_marker::{CommentMarker, MarkerKind},
         model_change::ModelChange,
+        permission_changes::PowerChange,
         plan::{Basis, Plan, StackPlan},
         plan_document::{PlanDocument, StackDocument},
+        policy_finding::PolicyFinding,
     },
 };
 use konverge_config::{Config, DriftPolicy};
@@ -24,10 +26,11 @@ use konverge_report::{
     self as report, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style,
 };
 use konverge_run::{
-    Session, adopted_stacks,
+    OpenRevision, Session, SpecSource, adopted_stacks,
     cluster_selection::Live,
+    manual_policy_sets::PromptFindings,
     plan_documents::{DocumentVisitor, PlannedDocument},
-    stack_contexts,
+    redact, stack_contexts,
     stack_order::StackOrder,
 };
 
@@ -83,7 +86,12 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         adopted_stacks::add_proposed(&mut session).await?
     };
     let documents = Documents::default();
-    let visitor = (args.output == PlanOutput::Plan).then_some(&documents as &dyn DocumentVisitor);
+    let found = PromptFindings::new(session.sets.clone(), session.planning.secrets());
+    let visitor = match args.output {
+        PlanOutput::Plan => Some(&documents as &dyn DocumentVisitor),
+        PlanOutput::Markdown | PlanOutput::Html => Some(&found as &dyn DocumentVisitor),
+        PlanOutput::Text | PlanOutput::Json => None,
+    };
     let mut preview = konverge_run::preview::run(&session.planning, &session.targets, visitor).await?;
     if session.introduces {
         preview.count_every_failure();
@@ -114,10 +122,17 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         context.print(&report::json::document(&documents.into_document()));
         return Ok(exit_code(&preview.plan, &session.planning.config, args.exit_code));
     }
+    let mut effects = Effects {
+        models: session.models(),
+        ..Effects::default()
+    };
+    if matches!(args.output, PlanOutput::Markdown | PlanOutput::Html) {
+        effects.add_what_a_comment_says(&session, &preview.plan, found.into_findings())?;
+    }
     context.print(&render(
         &preview.plan,
         &session,
-        &session.models(),
+        &effects,
         RunInfo {
             stacks_in_repository: session.planning.stacks_in_repository(),
             compiled: session.planning.counts().compiled,
@@ -141,6 +156,48 @@ fn exit_code(plan: &Plan, config: &Config, changes_count: bool) -> u8 {
         (true, _) => 1,
         (false, true) => 2,
         (false, false) => 0,
+    }
+}
+
+/// What a change does besides its plan.
+#[derive(Default)]
+struct Effects {
+    models: Vec<ModelChange>,
+    /// Only for the comment and the page.
+    findings: Vec<PolicyFinding>,
+    /// Only for the comment and the page.
+    permissions: Vec<PowerChange>,
+}
+
+impl Effects {
+    /// Adds the findings of the policies to those of the sets, and what a merge changes in permissions.
+    fn add_what_a_comment_says(
+        &mut self,
+        session: &Session,
+        plan: &Plan,
+        of_sets: Vec<PolicyFinding>,
+    ) -> Result<(), UserError> {
+        let Session {
+            planning, targets, ..
+        } = session;
+        self.findings = of_sets;
+        if let SpecSource::Compiled { head, base, .. } = &planning.wanted {
+            let config = &planning.config;
+            let unapproved = |config: &Config, revision: &OpenRevision| {
+                konverge_ci::unapproved_findings(config, revision.source.as_ref(), plan, targets)
+            };
+            self.findings.extend(unapproved(config, head)?);
+            if let Some(base) = base.as_deref() {
+                // A merge is judged by the rules before it, too. Those that cannot be read are none.
+                let before = Config::load(base.source.as_ref()).unwrap_or_default();
+                self.findings.extend(unapproved(&before, base)?);
+                self.permissions = konverge_ci::permission_changes(config, Some(base), head);
+            }
+        }
+        redact::findings(&mut self.findings, planning.secrets());
+        self.findings.sort();
+        self.findings.dedup();
+        Ok(())
     }
 }
 
@@ -186,14 +243,14 @@ fn remark(plan: &Plan, session: &Session, output: PlanOutput) {
 fn render(
     plan: &Plan,
     session: &Session,
-    models: &[ModelChange],
+    effects: &Effects,
     run: RunInfo,
     merging: Merging,
     output: PlanOutput,
     style: Style,
 ) -> Result<String, UserError> {
     let config = &session.planning.config;
-    let stacks = session.targets.iter().map(|target| (&target.id, &target.folder));
+    let stacks = session.targets.iter().map(|target| (&target.id, target.folder()));
     let contexts = stack_contexts(config, stacks.clone());
     let waves = StackOrder::build(config, &session.targets)?.waves();
     let rollouts = konverge_ci::rollout_sentences(config, stacks);
@@ -209,11 +266,11 @@ fn render(
         run: &run,
         affected,
         plan,
-        power: &[],
+        power: &effects.permissions,
         settings: &session.settings,
-        models,
+        models: &effects.models,
         last_push: None,
-        findings: &[],
+        findings: &effects.findings,
         contexts: &contexts,
         waves: &waves,
         rollouts: &rollouts,
@@ -236,9 +293,11 @@ fn render(
         PlanOutput::Text => {
             report::terminal::plan(plan, style)
                 + &report::setting_changes::terminal(&session.settings, style)
-                + &report::model_changes::terminal(models, style)
+                + &report::model_changes::terminal(&effects.models, style)
         }
-        PlanOutput::Json | PlanOutput::Plan => report::json::preview(plan, &[], models, &session.settings),
+        PlanOutput::Json | PlanOutput::Plan => {
+            report::json::preview(plan, &[], &effects.models, &session.settings)
+        }
         PlanOutput::Markdown => report::markdown::comment(&input).body,
         PlanOutput::Html => report::html::report(&input),
     })

@@ -47,7 +47,7 @@ pub async fn recorded_stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
         for row in rows {
             known
                 .entry(row.stack.to_string())
-                .or_insert_with(|| row.entry.folder.clone());
+                .or_insert_with(|| row.entry.folder.or_root().clone());
         }
     }
     offer_stacks(known, typed)

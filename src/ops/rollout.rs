@@ -68,7 +68,7 @@ pub async fn list(run: &RunContext, form: RolloutForm) -> Result<String, UserErr
             log(&rollout.name),
             plural(rollout.waves.len(), "wave")
         ));
-        text.extend(warning.map(|warning| format!("{warning}\n")));
+        text.extend(warning.map(|warning| format!("warning: {warning}\n")));
     }
     let is_configured = |name: &String| config.rollouts.iter().any(|rollout| rollout.name == *name);
     for (name, stored) in stored.iter().filter(|(name, _)| !is_configured(name)) {
@@ -97,7 +97,8 @@ pub async fn under_way(planning: &Planner) -> Result<Vec<String>, UserError> {
     let runs = stored.iter().filter(|(_, stored)| !stored.record.phase.is_over());
     let lines = runs.flat_map(|(name, stored)| {
         let line = format!("note: rollout {}: {}", log(name), short(&planning.config, stored));
-        [Some(line), overdue(&planning.config, stored)]
+        let overdue = overdue(&planning.config, stored);
+        [Some(line), overdue.map(|why| format!("warning: {why}"))]
     });
     Ok(lines.flatten().collect())
 }
@@ -110,7 +111,7 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Str
     let matcher = planning.config.rollout_matcher();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for target in targets {
-        let names = match matcher.wave_of(&target.folder) {
+        let names = match matcher.wave_of(target.folder()) {
             Ok(found) => found.map(|(name, _)| name).into_iter().collect(),
             Err(several) => planning
                 .config

@@ -87,7 +87,7 @@ impl SpecDifference {
             let plan = self.plan_one(run, sides, target);
             plan.unwrap_or_else(|failure| {
                 StackPlan::failed(
-                    target.folder.clone(),
+                    target.folder().clone(),
                     target.id.clone(),
                     Basis::Spec,
                     failure.body(),
@@ -150,7 +150,7 @@ impl SpecDifference {
         let config = &sides.head.config.secrets;
         let reader = SecretReader {
             stack: &target.id,
-            folder: &target.folder,
+            folder: target.folder(),
         };
         let notes = after.notes.clone().into_iter().chain(note);
         let after = policy::admit(config, reader, after)?.spec;
@@ -160,7 +160,7 @@ impl SpecDifference {
             head: &after,
         };
         let mask = SpecMask::for_readers(&run.secrets);
-        let mut plan = engine::plan_against_spec(&target.id, &target.folder, specs, None, mask);
+        let mut plan = engine::plan_against_spec(&target.id, target.folder(), specs, None, mask);
         plan.notes.splice(..0, notes);
         Ok(plan)
     }

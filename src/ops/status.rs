@@ -214,7 +214,7 @@ async fn one(
     kinds: &[RuntimeKind],
 ) -> StackStatus {
     let mut status = StackStatus {
-        stack: target.folder.clone(),
+        stack: target.folder().clone(),
         id: target.id.clone(),
         head: HeadStatus::New,
         conditions: Vec::new(),

@@ -200,7 +200,7 @@ impl<'a> Watch<'a> {
                 self.run.check_interrupted()?;
                 let failed = |target: &Target| {
                     StackPlan::failed(
-                        target.folder.clone(),
+                        target.folder().clone(),
                         target.id.clone(),
                         Basis::Live,
                         failure.body(),

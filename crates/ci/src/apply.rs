@@ -237,7 +237,7 @@ async fn apply_pending(
     let records = RolloutRecords::load(&backend, &config).await;
     warn_of_overdue_drift(job, &backend, &config).await;
     for line in records.overdue(&config) {
-        job.run.notes.note(&line);
+        job.run.notes.warning(&line);
     }
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
@@ -431,8 +431,8 @@ async fn open_head(
 /// A schedule that does not run cannot report that: every apply does.
 async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Config) {
     if let Some(since) = DriftSchedule::load(job, backend, config).await.overdue() {
-        job.run.notes.note(&format!(
-            "warning: no successful drift check for {}; does the scheduled job still run?",
+        job.run.notes.warning(&format!(
+            "no successful drift check for {}; does the scheduled job still run?",
             report::age(since)
         ));
     }
@@ -443,7 +443,7 @@ async fn save_index(job: &Job, backend: &StateBackend) {
     if let Err(error) = backend.states.save_index().await {
         job.run
             .notes
-            .note(&format!("warning: could not update the state index: {error}"));
+            .warning(&format!("could not update the state index: {error}"));
     }
 }
 

@@ -51,8 +51,7 @@ impl Publisher<'_> {
                 Some(path)
             }
             Err(error) => {
-                run.notes
-                    .note(&format!("warning: the {what} was not kept: {error}"));
+                run.notes.warning(&format!("the {what} was not kept: {error}"));
                 None
             }
         }

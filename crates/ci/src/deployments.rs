@@ -65,8 +65,8 @@ impl Deployments {
         let client = job.client.clone().filter(|_| config.apply.deployments)?;
         let matcher = config.rollout_matcher();
         let places = targets.iter().map(|target| {
-            let rules = config.for_place(&target.id, &target.folder);
-            let rollout = matcher.wave_of(&target.folder).ok().flatten();
+            let rules = config.for_place(&target.id, target.folder());
+            let rollout = matcher.wave_of(target.folder()).ok().flatten();
             let place = DeploymentPlace {
                 environment: rules.environment.unwrap_or_else(|| target.id.to_string()),
                 rollout: rollout.map(|(name, _)| name.to_owned()),

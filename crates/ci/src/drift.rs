@@ -86,7 +86,7 @@ async fn check_and_publish(
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
     for line in overdue_rollouts(&config, &backend).await {
-        job.run.notes.note(&line);
+        job.run.notes.warning(&line);
     }
     workflow_coverage::warn(&job.run, &config, &side);
     let policy_check = PolicyCheck::new(
@@ -206,17 +206,16 @@ pub(super) async fn applied(
 fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
     if !behind.is_empty() {
         let names: Vec<_> = behind.iter().map(StackId::as_str).collect();
-        job.run.notes.note(&format!(
-            "warning: the default branch is ahead of what is applied for {}: {}",
+        job.run.notes.warning(&format!(
+            "the default branch is ahead of what is applied for {}: {}",
             report::plural(names.len(), "stack"),
             names.join(", ")
         ));
     }
     if let Some(since) = overdue {
-        job.run.notes.note(&format!(
-            "warning: no successful drift check for {}",
-            report::age(since)
-        ));
+        job.run
+            .notes
+            .warning(&format!("no successful drift check for {}", report::age(since)));
     }
 }
 

@@ -114,7 +114,7 @@ format!("rules name {}", known.join(", ").escape_debug())
             held_back.push(self.held_back(&target, &first, &elsewhere, guarded));
             blocked.insert(target.id.clone(), first);
         }
-        targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
+        targets.sort_by(|a, b| (a.folder(), &a.id).cmp(&(b.folder(), &b.id)));
         Ok(ScopedTargets {
             targets,
             held_back,
@@ -160,7 +160,7 @@ format!("rules name {}", known.join(", ").escape_debug())
 
 /// The environment that a rule gives a stack. The folder counts, and no identity that a pull request chooses.
 fn environment_of(rules: &StackRules<'_>, target: &Target) -> Option<String> {
-    rules.for_place(&target.id, &target.folder).environment
+    rules.for_place(&target.id, target.folder()).environment
 }
 
 #[cfg(test)]

@@ -27,11 +27,13 @@ mod environments;
 mod github_history;
 mod job;
 pub mod job_conditions;
+mod job_warnings;
 mod newer_status;
 mod news;
 mod notifications;
 mod open_revisions;
 mod page_link;
+mod permission_changes;
 mod policy;
 mod preview;
 mod preview_events;
@@ -58,8 +60,10 @@ use std::collections::HashMap;
 
 use job::Job;
 pub use job::{CiOptions, CommentRule, JobResult};
+use job_warnings::JobWarnings;
 pub use page_link::link_page;
-pub use policy::policy_config;
+pub use permission_changes::permission_changes;
+pub use policy::{policy_config, unapproved::unapproved_findings};
 pub use rollout::sentences as rollout_sentences;
 pub use scheduled_task::ScheduledTask;
 pub use shard_mode::ShardMode;
@@ -79,10 +83,12 @@ use konverge_run::RunContext;
 pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, UserError> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
-    let ending = RunSummary::begin(run, &runner);
+    let (warnings, run) = JobWarnings::of_run(run);
+    let ending = RunSummary::begin(&run, &runner);
     let mut client = None;
-    let result = begin(run, options, &runner, &mut client).await;
+    let result = begin(&run, options, &runner, &mut client).await;
     ending.write(client.as_ref(), options, &result).await;
+    warnings.annotate();
     result
 }
 
@@ -112,7 +118,7 @@ async fn begin(
 fn connect(run: &RunContext, runner: &Runner) -> Result<Option<Client>, UserError> {
     let Some(token) = run.github_token() else {
         run.notes
-            .note("warning: no token: neither comment nor status is written (set the input `github-token`)");
+            .warning("no token: neither comment nor status is written (set the input `github-token`)");
         return Ok(None);
     };
     let client = Client::new(&runner.api_url, &runner.repository, token, run.secrets.clone())?;
@@ -147,7 +153,7 @@ async fn open_job(
     };
     if job.repository.is_dirty()? {
         run.notes
-            .note("warning: the working tree has uncommitted changes; only commits are read");
+            .warning("the working tree has uncommitted changes; only commits are read");
     }
     Ok(Some(job))
 }

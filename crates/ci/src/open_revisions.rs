@@ -1,8 +1,10 @@
 //! Opens revisions in a job: commits only, with the permissions of the default branch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::{adoption, job::Job, policy::active_policies, trust::job_trust::Trust, workflow_coverage};
+use crate::{
+    adoption, job::Job, permission_changes::permission_changes, trust::job_trust::Trust, workflow_coverage,
+};
 use konverge_base::{
     error::UserError,
     model::{
@@ -10,17 +12,15 @@ use konverge_base::{
         affected::{Affected, AffectedStack},
         file_source::Source,
         model_change::ModelChange,
-        permission_changes::{CODEOWNERS, PowerChange},
+        permission_changes::PowerChange,
         setting_change::SettingChange,
-        stack::Stack,
     },
 };
-use konverge_config::{Apply, Config, FILE_NAME, Sandbox, StackSides};
-use konverge_policy::CodeOwners;
+use konverge_config::{Apply, Config, FILE_NAME, Sandbox};
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, SpecSource, StateBackend,
     Target, cluster_selection::Live, compiler::Compilers, core_lookup, health_rules, model_changes,
-    policy_set_loader, setting_changes, state_backend,
+    setting_changes, state_backend,
 };
 
 /// Two opened revisions, with the input for planning their difference.
@@ -117,7 +117,7 @@ impl Job {
         workflow_coverage::warn(&self.run, &proposed, &revisions.head);
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
-        let power_changes = difference(&proposed, &revisions);
+        let power_changes = permission_changes(&proposed, revisions.base.as_ref(), &revisions.head);
         let models = model_changes::find(&self.run, revisions.base.as_ref(), &revisions.head, &affected);
         let mut targets = revisions.targets(&affected);
         let introduces = introduces_config(power.as_ref(), &revisions);
@@ -127,8 +127,8 @@ impl Job {
         let can_mark = state_backend::can_mark(&self.run, &protected)?;
         let can_mark = can_mark || !grants.store;
         if !can_mark {
-            self.run.notes.note(
-                "warning: this job holds no key of `state.encrypt_to`, so it compares the compiled Specs of both revisions and records no review: after the merge each plan needs an approval by its digest\n  hint: give the job KONVERGE_AGE_IDENTITY, or a key service that it may use",
+            self.run.notes.warning(
+                "this job holds no key of `state.encrypt_to`, so it compares the compiled Specs of both revisions and records no review: after the merge each plan needs an approval by its digest\n  hint: give the job KONVERGE_AGE_IDENTITY, or a key service that it may use",
             );
         }
         let backend = if grants.store && can_mark {
@@ -312,55 +312,8 @@ fn introduces_config(power: &dyn Source, revisions: &ComparedRevisions) -> bool 
     revisions.introduces_config() && !power.files().contains_key(&RepoPath::root().child(FILE_NAME))
 }
 
-/// How a proposal changes permissions: keys of `konverge.yaml`, files that it names, CODEOWNERS.
-fn difference(proposed: &Config, revisions: &ComparedRevisions) -> Vec<PowerChange> {
-    let (base, head) = (revisions.base.as_ref(), &revisions.head);
-    // An unreadable base grants nothing, so everything is new.
-    let before = base.and_then(|base| Config::load(base.source.as_ref()).ok());
-    let before = before.unwrap_or_default();
-    let mut pairs: BTreeMap<&StackId, StackSides<'_>> = BTreeMap::new();
-    for stack in base.iter().flat_map(|base| &base.layout.stacks) {
-        pairs.entry(&stack.id).or_default().before = Some(stack);
-    }
-    for stack in &head.layout.stacks {
-        pairs.entry(&stack.id).or_default().after = Some(stack);
-    }
-    let stacks: Vec<_> = pairs.into_values().collect();
-    let mut changes = before.permission_changes(proposed, &stacks);
-    let file = |key: &str, stacks| PowerChange {
-        key: key.to_owned(),
-        from: Some("as it is".to_owned()),
-        to: Some("other content".to_owned()),
-        stacks,
-    };
-    let same_rules =
-        |base: &OpenRevision| health_rules::same(proposed, base.source.as_ref(), head.source.as_ref());
-    if !base.is_some_and(same_rules) {
-        let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
-        changes.push(file(&format!("apply.health_rules: {folder}"), None));
-    }
-    let sets = |side: &OpenRevision| policy_set_loader::load(proposed, side.source.as_ref());
-    for name in base.map(sets).unwrap_or_default().different(&sets(head)) {
-        changes.push(file(&format!("policy.sets: {name}"), None));
-    }
-    let owners = |side: &OpenRevision| active_policies::codeowners(side.source.as_ref());
-    let owners = [base.and_then(owners), owners(head)];
-    if owners[0] != owners[1] {
-        let [before, after] = owners.map(|text| CodeOwners::read(text.as_deref().unwrap_or_default()));
-        let file_of = |stack: &&Stack| format!("{}/stack.yaml", stack.folder);
-        let concerned = head.layout.stacks.iter();
-        let concerned =
-            concerned.filter(|stack| before.owners(&file_of(stack)) != after.owners(&file_of(stack)));
-        changes.push(file(
-            CODEOWNERS,
-            Some(concerned.map(|stack| stack.id.clone()).collect()),
-        ));
-    }
-    changes
-}
-
 fn sort_by_folder(targets: &mut [Target]) {
-    targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
+    targets.sort_by(|a, b| (a.folder(), &a.id).cmp(&(b.folder(), &b.id)));
 }
 
 /// The configuration without all permissions: only how the repository is read and compiled remains.

@@ -97,10 +97,10 @@ async fn plan_and_publish(
     note_missing_store(job, &opened);
     if let Some(backend) = &opened.planning.backend {
         for line in overdue_rollouts(&opened.planning.config, backend).await {
-            job.run.notes.note(&line);
+            job.run.notes.warning(&line);
         }
     }
-    let changed = opened.targets.iter().map(|target| (&target.id, &target.folder));
+    let changed = opened.targets.iter().map(|target| (&target.id, target.folder()));
     let rollouts = rollout::sentences(&opened.planning.config, changed.clone());
     let contexts = stack_contexts(&opened.planning.config, changed);
     let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
@@ -344,8 +344,8 @@ async fn last_push(
         .earlier(number, &subject.head, job.runner.run_id)
         .await
         .inspect_err(|error| {
-            job.run.notes.note(&format!(
-                "warning: the earlier preview could not be read, so the comment does not say what the last push changed: {error}"
+            job.run.notes.warning(&format!(
+                "the earlier preview could not be read, so the comment does not say what the last push changed: {error}"
             ));
         })
         .ok()?;

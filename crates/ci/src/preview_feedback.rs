@@ -111,8 +111,8 @@ impl PreviewFeedback<'_> {
             written,
         };
         if let Err(error) = backend.states.reviews().save_comment(&key, &comment).await {
-            self.job.run.notes.note(&format!(
-                "warning: the text of the comment could not be recorded, so no review of #{number} overrides a finding: {error}"
+            self.job.run.notes.warning(&format!(
+                "the text of the comment could not be recorded, so no review of #{number} overrides a finding: {error}"
             ));
         }
     }

@@ -111,15 +111,15 @@ pub(super) fn warn(run: &RunContext, config: &Config, side: &OpenRevision) {
     let workflows = workflows(side.source.as_ref());
     let uncovered = uncovered_stacks(config, &side.layout.stacks, &workflows);
     if let Some(text) = describe(&uncovered) {
-        run.notes.note(&format!("warning: {text}"));
+        run.notes.warning(&format!("{text}"));
     }
     if let Some(text) = describe_without_environment(&jobs_without_environment(&workflows)) {
-        run.notes.note(&format!("warning: {text}"));
+        run.notes.warning(&format!("{text}"));
     }
     for job in jobs_without_hook_permission(config, &workflows) {
         let (key, access) = HOOK_PERMISSION;
-        run.notes.note(&format!(
-            "warning: the job `{}` cannot start the workflows of `apply.hooks.workflows`: add `{key}: {access}` to its `permissions`",
+        run.notes.warning(&format!(
+            "the job `{}` cannot start the workflows of `apply.hooks.workflows`: add `{key}: {access}` to its `permissions`",
             job.escape_debug()
         ));
     }

@@ -38,6 +38,44 @@ impl StackGlob {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Config;
+    use konverge_base::model::RepoPath;
+
+    /// As the reference says of `include`.
+    #[test]
+    fn the_root_is_matched_by_these_globs_of_rules_waves_and_the_portal() {
+        let root = RepoPath::root();
+        let id = "root/default".parse().unwrap();
+        for (pattern, by_folder, by_identity) in [
+            ("**", true, true),
+            ("*", true, false),
+            (".", false, false),
+            ("./**", false, false),
+            ("*/*", false, true),
+            ("root/default", false, true),
+            ("root/**", false, true),
+        ] {
+            let text = format!(
+                "stacks: [{{match: '{pattern}', cluster: one, environment: e}}]\nclusters: {{one: {{}}}}\n\
+                 rollouts: [{{name: all, waves: [{{match: '{pattern}'}}]}}]\n\
+                 portal:\n  login: {{issuer: 'https://id.example', client_id: p, url: 'https://p.example'}}\n  \
+                 roles: [{{groups: [a], role: viewer, match: '{pattern}'}}]\n"
+            );
+            let config = Config::parse(&text).unwrap();
+            let rules = config.for_place(&id, &root);
+            assert_eq!(
+                rules.cluster.is_some(),
+                by_folder || by_identity,
+                "rule {pattern}"
+            );
+            // What grants something goes by the folder alone.
+            assert_eq!(rules.environment.is_some(), by_folder, "environment {pattern}");
+            let wave = config.rollout_matcher().wave_of(&root).unwrap().is_some();
+            assert_eq!(wave, by_folder, "wave {pattern}");
+            let portal = config.portal.grants_of_groups(&["a".to_owned()]);
+            assert_eq!(portal.may_see(&root), by_folder, "portal {pattern}");
+        }
+    }
 
     /// Text is what the library would make of the same glob.
     #[test]

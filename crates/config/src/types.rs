@@ -33,7 +33,8 @@ pub struct Config {
     pub exclude: Vec<String>,
     /// Globs of folders with a `kcl.mod` that are stacks without a `stack.yaml`: `apps/*/*`. The folder names the
     /// stack, the one above the project. A path dependency of another module is not a stack. `.` is the root of the
-    /// repository, whose stack is `root/default`; rules match it by `**` and by this identity.
+    /// repository, whose stack is `root/default`. Its folder is the empty text: globs of rules, waves and the portal that
+    /// match it are `**` and `*`. A glob that matches identities also takes `root/default`.
     pub include: Vec<String>,
     /// Globs of the folders of production stacks: `appops/*/prod`. Previews show them first and count them. Default: a
     /// folder with `prod` or `production` as a word of a component. Only the default branch can say so.

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::{SearchIndex, StackCondition};
 use konverge_base::model::{
-    CommitId, Digest, RepoPath, ResourceId, StackId, apply_record::ApplyRecord, apply_result::StackResult,
-    state::StackState,
+    CommitId, Digest, RepoPath, ResourceId, StackFolder, StackId, apply_record::ApplyRecord,
+    apply_result::StackResult, state::StackState,
 };
 
 /// All stacks. The JSON has `"version":1`.
@@ -87,7 +87,7 @@ impl Overview {
 #[serde(rename_all = "camelCase")]
 pub struct OverviewRow {
     /// Folder of the stack.
-    pub stack: RepoPath,
+    pub stack: StackFolder,
     /// Identity of the stack.
     pub id: StackId,
     /// How it stands, the worst first; at least one.
@@ -150,7 +150,7 @@ impl StackIndex {
     #[must_use]
     pub fn restricted(&self, may_see: impl Fn(&RepoPath) -> bool) -> Self {
         let rows = self.overview.stacks.iter();
-        let stacks: Vec<_> = rows.filter(|row| may_see(&row.stack)).cloned().collect();
+        let stacks: Vec<_> = rows.filter(|row| may_see(row.stack.or_root())).cloned().collect();
         let ids: BTreeSet<_> = stacks.iter().map(|row| row.id.clone()).collect();
         let seen = |id: &StackId| ids.contains(id);
         // What concerns the store may name stacks, and how many there are.

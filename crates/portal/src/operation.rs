@@ -309,7 +309,7 @@ fn rollback(
             "the history of the stack lists them",
         ));
     };
-    let folder = row.stack.as_str();
+    let folder = row.stack.or_root().as_str();
     Ok(NextStep {
         address: page.map(|page| format!("{}/commits/HEAD/{}", page.repository, encoded(folder))),
         command: format!(
@@ -411,7 +411,7 @@ mod tests {
 
     fn row(id: &str, run: &str) -> OverviewRow {
         OverviewRow {
-            stack: RepoPath::normalize("apps/a b").unwrap(),
+            stack: RepoPath::normalize("apps/a b").unwrap().into(),
             id: id.parse().unwrap(),
             conditions: vec![StackCondition::Applied],
             applied: Some(AppliedState {

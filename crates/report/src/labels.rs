@@ -227,6 +227,20 @@ pub fn counts(summary: &Summary) -> String {
     }
 }
 
+/// The sentence about stacks that are taken over as they run; `None` without them.
+pub(crate) fn taken_over(stacks: usize, objects: usize) -> Option<String> {
+    let verb = match stacks {
+        0 => return None,
+        1 => "is taken over as it runs",
+        _ => "are taken over as they run",
+    };
+    Some(format!(
+        "{} {verb}: only the owner annotation is added, to {}.",
+        plural(stacks, "stack"),
+        plural(objects, "object")
+    ))
+}
+
 /// The note on an unvalidated Spec-only comparison: what only a cluster knows.
 pub(crate) const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
 

@@ -13,6 +13,7 @@ use konverge_base::model::{
     ResourceId, StackId,
     affected::{Affected, AffectedStack, InputChange, InputKind, SpecChange},
     plan::{Action, Basis, Plan, ResourcePlan, StackPlan, Summary},
+    takeover,
 };
 
 /// The style of the output.
@@ -164,12 +165,16 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     let groups = failure_groups(plan);
     let equal = SharedChanges::find(plan);
     text.push_str(&equal.text(style));
+    let whole = plan.stacks.iter().filter(|stack| is_taken_over(stack));
+    let objects = whole.clone().map(|stack| stack.resources.len()).sum();
+    text.extend(labels::taken_over(whole.count(), objects).map(|sentence| format!("{sentence}\n")));
     for stack in &plan.stacks {
         total = total + diff::own_summary(stack);
         drifted += diff::drifted(stack);
         failed += usize::from(stack.error.is_some() && !stack.fails_as_before);
         failed_before += usize::from(stack.fails_as_before);
         match whole_failure(stack) {
+            None if is_taken_over(stack) => {}
             // An error of many stacks is shown once, at the first of them.
             Some(_) => {
                 let group = groups.iter().find(|(_, group)| group.stacks[0] == &stack.id);
@@ -302,6 +307,7 @@ impl<'a> SharedChanges<'a> {
             let resources = stack.resources.iter();
             resources
                 .filter(|resource| !resource.changes.iter().any(diff::is_drift))
+                .filter(|resource| !takeover::stays(&stack.id, resource))
                 .collect()
         };
         let resources: Vec<_> = stacks.iter().map(own).collect();
@@ -353,16 +359,26 @@ impl<'a> SharedChanges<'a> {
     }
 }
 
+/// Returns true if a stack is taken over as it runs, and nothing else happens to it.
+fn is_taken_over(stack: &StackPlan) -> bool {
+    let mut resources = stack.resources.iter();
+    stack.error.is_none()
+        && !stack.resources.is_empty()
+        && resources.all(|resource| takeover::stays(&stack.id, resource))
+}
+
 /// A stack without the changes that are shown above; nothing if that is all of it.
 fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> String {
     let name = style.paint(Color::Bold, &escape::log(stack.id.as_str()));
     let mut text = partial_failure(stack, &name, style);
-    let own: Vec<_> = stack
+    let (kept, changed): (Vec<_>, Vec<_>) = stack
         .resources
         .iter()
-        .filter(|resource| !shared.shows(stack, resource))
-        .collect();
-    let above = stack.resources.len() - own.len();
+        .partition(|resource| takeover::stays(&stack.id, resource));
+    let all = changed.len();
+    let mut own = changed;
+    own.retain(|resource| !shared.shows(stack, resource));
+    let above = all - own.len();
     if above > 0 && own.is_empty() && text.is_empty() {
         return text;
     }
@@ -370,13 +386,17 @@ fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> St
         0 => String::new(),
         n => format!(", {n} of them above under \"Same change\""),
     };
+    let kept = match kept.len() {
+        0 => String::new(),
+        n => format!(", {n} of them taken over as they run"),
+    };
     let basis = match stack.basis {
         Basis::Live => "",
         Basis::NeverApplied => " (never applied)",
         Basis::Spec => " (Spec compared with Spec: no cluster was queried)",
     };
     text.push_str(&format!(
-        "{name}: {}{above}{}{basis}\n",
+        "{name}: {}{above}{kept}{}{basis}\n",
         labels::counts(&diff::own_summary(stack)),
         already_different(diff::drifted(stack))
     ));

@@ -292,17 +292,8 @@ impl PlanView<'_> {
 
     /// The sentence about stacks that are taken over as they run; `None` without them.
     pub(super) fn takeover_sentence(&self) -> Option<String> {
-        let objects: usize = self.taken_over.iter().map(|stack| stack.objects).sum();
-        let (verb, stacks) = match self.taken_over.len() {
-            0 => return None,
-            1 => ("is taken over as it runs", 1),
-            stacks => ("are taken over as they run", stacks),
-        };
-        Some(format!(
-            "{} {verb}: only the owner annotation is added, to {}.",
-            labels::plural(stacks, "stack"),
-            labels::plural(objects, "object")
-        ))
+        let objects = self.taken_over.iter().map(|stack| stack.objects).sum();
+        labels::taken_over(self.taken_over.len(), objects)
     }
 
     /// Why the stacks of a group change.

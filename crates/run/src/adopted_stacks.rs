@@ -45,7 +45,7 @@ pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, Us
     session.settings.extend(end_of_adoption(&released));
     session.targets.extend(added);
     session.targets.extend(released);
-    session.targets.sort_by(|a, b| a.folder.cmp(&b.folder));
+    session.targets.sort_by(|a, b| a.folder().cmp(b.folder()));
     Ok(names)
 }
 
@@ -74,9 +74,9 @@ pub async fn proposed(
         match head.layout.stack(id) {
             Some(_) if recorded.has(id) || affected.iter().any(|target| target.id == *id) => {}
             Some(stack) => targets.push(Target::new(stack, base.layout.stack(id))),
-            None => run.notes.note(&format!(
-                "warning: {FILE_NAME} names `{id}`, which is not a stack here"
-            )),
+            None => run
+                .notes
+                .warning(&format!("{FILE_NAME} names `{id}`, which is not a stack here")),
         }
     }
     Ok(targets)

@@ -192,6 +192,11 @@ impl AppStacks {
             request,
             source,
             settings: &self.modules,
+            workspace: inputs
+                .platform
+                .file
+                .clone()
+                .unwrap_or_else(|| own_workspace(stack)),
         };
         let (answers, said) = modules.answer(&calls, &context).await?;
         let generated = kusion::generate(&apps, &app_stack, &answers)?;
@@ -380,6 +385,13 @@ impl WorkspaceFiles<'_> {
         let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
+}
+
+/// The workspace file of a stack that no rule gives one.
+fn own_workspace(stack: &Stack) -> RepoPath {
+    let own = kusion::workspace_file(stack.names.name());
+    own.or_else(|| kusion::workspace_file(DEFAULT))
+        .unwrap_or_default()
 }
 
 /// Says why a stack has the default workspace although no file could have its name.

@@ -76,7 +76,7 @@ impl<'a> AppliedSpec<'a> {
             return Err(removed(&target.id));
         }
         let state = self.planning.prior(target).await?;
-        let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+        let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.place.clone()));
         // A head that does not compile is no reason not to restore.
         let head = self.planning.spec(target).await.ok();
         let spec = self.spec(&target.id, head.as_ref(), &state).await?;
@@ -151,7 +151,7 @@ impl<'a> AppliedSpec<'a> {
         // It may have had another identity then.
         let there = layout
             .stack(stack)
-            .or_else(|| layout.stack_in_folder(&state.folder))
+            .or_else(|| layout.stack_in_folder(state.folder.path()?))
             .ok_or_else(|| another_spec(stack, commit))?;
         compilers.for_revision(&past).spec(there).await
     }

@@ -173,7 +173,7 @@ async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[Stac
         planning
             .run
             .notes
-            .note(&format!("warning: could not update the state index: {error}"));
+            .warning(&format!("could not update the state index: {error}"));
     }
 }
 

@@ -51,8 +51,8 @@ impl BranchHistory for CloneHistory {
         let tip = match self.repository.default_branch() {
             Ok(branch) => self.repository.resolve(&branch)?,
             Err(error) => {
-                self.run.notes.note(&format!(
-                    "warning: stacks to which a newer commit was applied are not recognized: {error}; \
+                self.run.notes.warning(&format!(
+                    "stacks to which a newer commit was applied are not recognized: {error}; \
                      `git remote set-head origin --auto` sets the default branch"
                 ));
                 return Ok(BTreeSet::new());

@@ -144,7 +144,7 @@ impl ComparedRevisions {
         let others = self.head.layout.stacks.iter();
         let others = others.filter(|stack| !known.contains(&stack.id));
         targets.extend(others.map(|stack| self.target(stack)));
-        targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
+        targets.sort_by(|a, b| (a.folder(), &a.id).cmp(&(b.folder(), &b.id)));
         targets
     }
 

@@ -269,8 +269,8 @@ impl Compilers {
 
     fn say_where_nothing_is_kept(&self) {
         if let (None, Ok(folder)) = (&self.caches, caches::folder(&self.run)) {
-            self.run.notes.note(&format!(
-                "warning: the cache is disabled: {} is in the repository, where a pull request could place its own files\n  hint: set XDG_CACHE_HOME to a folder outside of the checkout",
+            self.run.notes.warning(&format!(
+                "the cache is disabled: {} is in the repository, where a pull request could place its own files\n  hint: set XDG_CACHE_HOME to a folder outside of the checkout",
                 folder.display()
             ));
         }
@@ -317,7 +317,7 @@ impl Compilers {
         }
         let pool = Pool::start(options).await?;
         if let Some(warning) = pool.warning() {
-            self.run.notes.note(&format!("warning: {warning}"));
+            self.run.notes.warning(&format!("{warning}"));
         }
         Ok(Arc::new(StartedCore {
             pool,
@@ -504,7 +504,7 @@ impl<'a> Compiler<'a> {
                 String::new()
             };
             if said.insert(what.clone()) {
-                run.notes.note(&format!("warning: {what}{hints}"));
+                run.notes.warning(&format!("{what}{hints}"));
             }
         }
         Ok(found)

@@ -25,6 +25,11 @@ pub trait Notes: Send + Sync {
     /// One note of one or more lines.
     fn note(&self, text: &str);
 
+    /// A note of what may be wrong.
+    fn warning(&self, text: &str) {
+        self.note(&format!("warning: {text}"));
+    }
+
     /// A command for GitHub's runner from `github::workflow_commands`. Ignored elsewhere.
     fn command(&self, line: &str);
 }
@@ -156,8 +161,7 @@ impl RunContext {
             .iter()
             .map(|hint| format!("\n  hint: {hint}"))
             .collect();
-        self.notes
-            .note(&format!("warning: {what}: {}{hints}", failure.message));
+        self.notes.warning(&format!("{what}: {}{hints}", failure.message));
     }
 
     /// Marks that the run changes something from here on: it is no longer dropped when it is asked to stop.

@@ -190,7 +190,7 @@ async fn one(planning: &Planner, last_applied: &AppliedSpec<'_>, target: &Target
     match check_drift(planning, last_applied, target).await {
         Ok(checked) => checked,
         Err(failure) => {
-            let (folder, id) = (target.folder.clone(), target.id.clone());
+            let (folder, id) = (target.folder().clone(), target.id.clone());
             StackDrift::new(StackPlan::failed(folder, id, Basis::Live, failure.body()), None)
         }
     }
@@ -211,8 +211,8 @@ async fn note_older_store(
     let is_meanwhile = entry.serial < prior.serial
         && prior.written.as_second() + RUN_SECONDS > jiff::Timestamp::now().as_second();
     if !is_meanwhile {
-        planning.run.notes.note(&format!(
-            "warning: the index says serial {} of {}, and its state is serial {}: the store may have been put back\n  hint: `konverge state doctor` compares both",
+        planning.run.notes.warning(&format!(
+            "the index says serial {} of {}, and its state is serial {}: the store may have been put back\n  hint: `konverge state doctor` compares both",
             entry.serial, prior.state.stack, prior.serial
         ));
     }
@@ -233,7 +233,7 @@ async fn check_drift(
         None => None,
     };
     let Some(mut state) = prior.filter(|state| !is_blank(state)) else {
-        let (folder, id) = (target.folder.clone(), target.id.clone());
+        let (folder, id) = (target.folder().clone(), target.id.clone());
         let plan = StackPlan::new(folder, id, Basis::NeverApplied, Vec::new());
         return Ok(StackDrift::new(plan, None));
     };

@@ -35,8 +35,8 @@ pub fn find(
     };
     let found = compare(base, head, affected);
     found.unwrap_or_else(|error| {
-        run.notes.note(&format!(
-            "warning: a generated model could not be read, so the preview does not say what changes in models: {error}"
+        run.notes.warning(&format!(
+            "a generated model could not be read, so the preview does not say what changes in models: {error}"
         ));
         Vec::new()
     })

@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
@@ -18,14 +19,14 @@ use crate::{
 use konverge_base::{
     checkout::Checkout,
     error::{ErrorKind, UserError},
-    model::{file_source::Source, stack::Stack},
-    secrets::without_secrets,
+    model::{RepoPath, file_source::Source, stack::Stack},
+    secrets::{without_credentials, without_secrets},
 };
 use konverge_config::ModuleConfig;
 use konverge_kcl::{CompileRequest, SandboxMode, Workdir, platform};
 use konverge_kusion::{
     ForeignAnswer, ForeignAnswers, ForeignCall,
-    module_host::{self, ModuleLimits, ModuleRequest, ModuleSetup},
+    module_host::{self, ModuleError, ModuleLimits, ModuleRequest, ModuleSetup},
 };
 use konverge_repo::konfig::{DeclaredDependency, DependencySource};
 
@@ -66,6 +67,8 @@ pub struct CallContext<'a> {
     pub source: &'a dyn Source,
     /// `modules` of its konverge.yaml.
     pub settings: &'a BTreeMap<String, ModuleConfig>,
+    /// The file of its workspace, which may not exist.
+    pub workspace: RepoPath,
 }
 
 /// A binary, and where it was found.
@@ -76,6 +79,32 @@ struct FoundBinary {
     is_pinned: bool,
     /// Code from outside cannot have chosen it.
     is_checked: bool,
+}
+
+/// Where the platform sets what a module may have asked for, or has to.
+fn settings_hint(call: &ForeignCall, context: &CallContext<'_>) -> String {
+    let (file, module) = (&context.workspace, &call.module);
+    if !call.platform_config.is_empty() {
+        return format!(
+            "what the platform sets for it is in `{file}`, under `modules.{module}.configs.default`; a region is `AWS_REGION` or \
+             `ALICLOUD_REGION` under `context`"
+        );
+    }
+    let declared = context.dependencies.iter().find(|one| one.name == *module);
+    let path = match declared.map(|declared| &declared.source) {
+        Some(DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) => {
+            without_credentials(url)
+        }
+        Some(DependencySource::Path(_) | DependencySource::Version(_)) | None => "PATH".to_owned(),
+    };
+    let version = declared
+        .and_then(DeclaredDependency::version)
+        .unwrap_or("VERSION");
+    let block = json!({"path": path, "version": version, "configs": {"default": {"KEY": "VALUE"}}});
+    format!(
+        "the platform sets nothing for it: if it asks for that, write `{file}`: `{}`",
+        json!({"modules": {module.as_str(): block}})
+    )
 }
 
 impl ModuleRunner {
@@ -148,9 +177,11 @@ impl ModuleRunner {
             };
             let run = module_host::generate(&setup, &request_of(call, context.stack)).await;
             let run = run.map_err(|error| {
+                let hint = matches!(error, ModuleError::Refused { .. }).then(|| settings_hint(call, context));
                 let failure = error.into_user_error(&call.module);
                 let message = without_secrets(&failure.message);
-                UserError { message, ..failure }.context(format!("`{}`", call.part.app))
+                let failure = UserError { message, ..failure }.context(format!("`{}`", call.part.app));
+                hint.into_iter().fold(failure, UserError::hint)
             })?;
             notes.extend(
                 run.warning

@@ -50,7 +50,7 @@ impl NameLookup<'_> {
         let target = self.target;
         let mut names = state.guarded_as.clone();
         names.ids.extend(state.earlier_identities.iter().cloned());
-        names.folders.insert(state.folder.clone());
+        names.folders.extend(state.folder.path().cloned());
         for stack in target.head.iter().chain(&target.base) {
             names.ids.extend([stack.names.clone(), stack.id.clone()]);
             names.folders.insert(stack.folder.clone());
@@ -66,22 +66,22 @@ impl NameLookup<'_> {
                 let Some(entry) = known.entries.get(&id) else {
                     continue;
                 };
-                names.folders.insert(entry.folder.clone());
+                names.folders.extend(entry.folder.path().cloned());
                 names.extend(&entry.guarded_as);
                 names.ids.insert(id);
             }
         }
-        Ok(names.besides(&target.id, &target.folder))
+        Ok(names.besides(&target.id, target.folder()))
     }
 
     /// The recorded stacks whose folder is or was the one of the target; those that are gone, too.
     fn of_folder(&self, known: &IndexedStates) -> BTreeSet<StackId> {
-        let folder = &self.target.folder;
-        if folder.is_root() {
+        let place = &self.target.place;
+        let Some(folder) = place.path() else {
             return BTreeSet::new();
-        }
+        };
         let stood_here =
-            |entry: &IndexEntry| entry.folder == *folder || entry.guarded_as.folders.contains(folder);
+            |entry: &IndexEntry| entry.folder == *place || entry.guarded_as.folders.contains(folder);
         let entries = known.entries.iter();
         let here = entries.filter(|(_, entry)| stood_here(entry));
         here.map(|(id, _)| id.clone()).collect()
@@ -140,7 +140,9 @@ impl NameLookup<'_> {
             return Ok(others);
         }
         let is_removed = |(id, entry): &(&StackId, &IndexEntry)| {
-            entry.is_known() && head.layout.stack(id).is_none() && !head.layout.leaves_out(&entry.folder)
+            entry.is_known()
+                && head.layout.stack(id).is_none()
+                && !head.layout.leaves_out(entry.folder.or_root())
         };
         for (id, entry) in records.known.entries.iter().filter(is_removed) {
             let has_resource = !new.is_empty() && {
@@ -172,11 +174,11 @@ impl NameLookup<'_> {
             let (from, to) = (
                 CommitFolder {
                     commit: from,
-                    folder: &removed.folder,
+                    folder: removed.folder.or_root(),
                 },
                 CommitFolder {
                     commit: to,
-                    folder: &self.target.folder,
+                    folder: self.target.folder(),
                 },
             );
             repository.is_renamed(from, to)

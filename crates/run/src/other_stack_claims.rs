@@ -348,7 +348,7 @@ impl<'a> OwnershipLookup<'a> {
             // It was removed, unless its folder is left out or cannot be read.
             let is_removed = head.layout.identities_certain();
             let entry = self.backend?.states.known().await.ok()?.entries.get(stack)?;
-            let left_out = head.layout.leaves_out(&entry.folder);
+            let left_out = head.layout.leaves_out(entry.folder.or_root());
             return (is_removed && !left_out).then(SpecClaims::default);
         }
         self.wants(head, stack).await.ok().flatten()

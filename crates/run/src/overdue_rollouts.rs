@@ -31,7 +31,7 @@ pub fn overdue_records(
             .filter_map(|stored| overdue(config, stored))
             .collect(),
         Err(failure) => vec![format!(
-            "warning: how far the rollouts are is unknown: {}",
+            "how far the rollouts are is unknown: {}",
             escape::log(&failure.message)
         )],
     }
@@ -45,7 +45,7 @@ pub fn overdue(config: &Config, stored: &StoredRollout) -> Option<String> {
     let from = overdue_from(record, &RolloutRules::from_config(rollout, &config.gates))?;
     (Timestamp::now() > from).then(|| {
         format!(
-            "warning: the rollout `{}` is overdue: {} is {} since {:.0}, and no run has moved it on since; start the workflow by `repository_dispatch` of the type `konverge-continue`",
+            "the rollout `{}` is overdue: {} is {} since {:.0}, and no run has moved it on since; start the workflow by `repository_dispatch` of the type `konverge-continue`",
             record.rollout,
             record.wave_title(),
             record.phase,

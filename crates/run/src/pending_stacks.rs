@@ -72,12 +72,12 @@ pub async fn pending_targets(
         .entries
         .iter()
         .filter(|(id, entry)| entry.is_known() && head.layout.stack(id).is_none())
-        .filter(|(id, entry)| !goes_on.contains(id) && !head.layout.leaves_out(&entry.folder));
+        .filter(|(id, entry)| !goes_on.contains(id) && !head.layout.leaves_out(entry.folder.or_root()));
     for (id, entry) in gone {
         let prior = stack_lookup::recorded_state(backend, id).await;
         let target = stack_lookup::forgotten(id, entry, prior.as_ref());
         let is_of_spec_file = prior.is_some_and(|prior| is_of_spec_file(entry, &prior));
-        if !is_of_spec_file && !head.layout.leaves_out(&target.folder) {
+        if !is_of_spec_file && !head.layout.leaves_out(target.folder()) {
             targets.push(target);
         }
     }
@@ -88,5 +88,5 @@ pub async fn pending_targets(
 /// was never in the repository.
 fn is_of_spec_file(entry: &IndexEntry, prior: &StackState) -> bool {
     // An entry without a serial is of a run that was killed: its folder is unknown.
-    entry.serial > 0 && prior.recorded_folder().is_none()
+    entry.serial > 0 && prior.folder.path().is_none()
 }

@@ -181,7 +181,7 @@ impl Planner {
         leaving: &BTreeSet<StackId>,
     ) -> Result<TargetPlan, UserError> {
         let state = self.prior(target).await?;
-        let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+        let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.place.clone()));
         self.take_up_rescue(&mut state)?;
         if let Err(refusal) = kusion_releases::open_turn(&self.run, &self.config, &state).await {
             let what = format!("an apply of {} would stop", target.id);
@@ -257,7 +257,7 @@ impl Planner {
 
     /// The rules of a target. For its login and its environment the folder counts.
     fn rules(&self, target: &Target) -> EffectiveStack {
-        self.config.for_place(&target.id, &target.folder)
+        self.config.for_place(&target.id, target.folder())
     }
 
     /// Returns true if a controller applies the objects of a target that the repository has.
@@ -403,7 +403,7 @@ impl Planner {
             let before = self.references.name_stores(before);
             let wanted = stack_secrets.admit(wanted)?;
             let secrets = self.secrets();
-            let (id, folder) = (&target.id, &target.folder);
+            let (id, folder) = (&target.id, target.folder());
             let specs = ComparedSpecs {
                 base: &before,
                 head: &wanted,
@@ -440,7 +440,7 @@ impl Planner {
         let moved = self.identity_note(target).await?;
         let mut step = engine::plan(PlanRequest {
             stack: target.id.clone(),
-            folder: target.folder.clone(),
+            folder: target.folder().clone(),
             spec: wanted,
             state,
             runtimes: &runtimes,
@@ -598,12 +598,14 @@ impl Planner {
 /// Refuses a stack that only its state knows under another folder than that of the state: logins, policies and approvals
 /// go by the folder.
 fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
-    if target.rules().is_some() || state.is_blank() || state.folder == target.folder {
+    if target.rules().is_some() || state.is_blank() || state.folder.or_root() == target.folder() {
         return Ok(());
     }
     let what = format!(
         "`{}` was applied from `{}`, and what named it says `{}`",
-        target.id, state.folder, target.folder
+        target.id,
+        state.folder,
+        target.folder()
     );
     Err(UserError::new(ErrorKind::State, what)
         .hint("`konverge state doctor --repair` writes the index again from the states"))

@@ -37,7 +37,7 @@ fn started_workflows(planning: &Planner, target: &Target, plan: &StackPlan) -> V
     let of_time = |when, word: &'static str| {
         let hooks = planning
             .config
-            .hook_workflows(when, &target.id, &target.folder, &plan.known_as);
+            .hook_workflows(when, &target.id, target.folder(), &plan.known_as);
         hooks.into_iter().map(move |hook| {
             format!(
                 "the merge starts the workflow {} {word} the apply of this stack",
@@ -140,7 +140,7 @@ async fn one(
     visitor: Option<&dyn DocumentVisitor>,
 ) -> (StackPlan, Option<ReviewedStack>, DeclaredClaims) {
     let failed = |basis, failure: UserError| {
-        StackPlan::failed(target.folder.clone(), target.id.clone(), basis, failure.body())
+        StackPlan::failed(target.folder().clone(), target.id.clone(), basis, failure.body())
     };
     // Without a Spec nothing was compared.
     let wanted = match planning.spec(target).await {

@@ -66,7 +66,7 @@ pub async fn renamed_stacks(
         .iter()
         .filter(|(id, entry)| entry.is_known() && layout.stack(id).is_none());
     for (id, entry) in gone {
-        let Some(stack) = new.get(&entry.folder) else {
+        let Some(stack) = new.get(entry.folder.or_root()) else {
             continue;
         };
         let own = backend.states.load(&stack.id).await?;
@@ -75,7 +75,7 @@ pub async fn renamed_stacks(
         }
         let named_by = match backend.states.load(id).await? {
             // A Spec from a file is recorded in no folder: no stack continues it.
-            Some(prior) if prior.state.recorded_folder().is_none() => continue,
+            Some(prior) if prior.state.folder.path().is_none() => continue,
             Some(prior) => prior.state.named_by,
             None => continue,
         };

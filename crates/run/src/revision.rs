@@ -447,8 +447,8 @@ impl OpenRevision {
             run.notes.note(&format!("note: {note}"));
         }
         for pattern in self.config.rules().unmatched(&self.layout.stacks) {
-            run.notes.note(&format!(
-                "warning: konverge.yaml: `match: {}` under `stacks` matches no stack; a glob is for a folder or an identity, such as `appops/*/prod`",
+            run.notes.warning(&format!(
+                "konverge.yaml: `match: {}` under `stacks` matches no stack; a glob is for a folder or an identity, such as `appops/*/prod`",
                 pattern.escape_debug()
             ));
         }

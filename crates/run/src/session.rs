@@ -19,7 +19,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        CommitId, RepoPath, Shard, StackId,
+        CommitId, RepoPath, Shard, StackFolder, StackId,
         affected::Affected,
         model_change::ModelChange,
         setting_change::SettingChange,
@@ -352,7 +352,10 @@ pub async fn open_file(
     };
     Ok(Session {
         planning,
-        targets: vec![Target::new(&stack, None)],
+        targets: vec![Target {
+            place: StackFolder::none(),
+            ..Target::new(&stack, None)
+        }],
         affected: nothing_compared(),
         sets,
         settings: Vec::new(),

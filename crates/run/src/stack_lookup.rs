@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use crate::{OpenRevision, RunContext, StackSelector, StateBackend, Target, renamed_stacks};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, StackId, state::StackState},
+    model::{StackFolder, StackId, state::StackState},
 };
 use konverge_state::{IndexEntry, IndexedStates, Proven};
 
@@ -38,12 +38,12 @@ impl NamedStacks<'_> {
         };
         let mut targets = BTreeMap::new();
         for selector in selectors {
-            // Stacks that only states know may share a folder: each apply of a single Spec is recorded at the root.
+            // Stacks that only states know may share a folder, and each apply of a single Spec has none.
             let found = self.find_one(selector, &gone).await?;
             targets.extend(
                 found
                     .into_iter()
-                    .map(|target| ((target.folder.clone(), target.id.clone()), target)),
+                    .map(|target| ((target.folder().clone(), target.id.clone()), target)),
             );
         }
         Ok(targets.into_values().collect())
@@ -52,11 +52,11 @@ impl NamedStacks<'_> {
     async fn find_one(
         &self,
         selector: &StackSelector,
-        gone: &[(StackId, RepoPath)],
+        gone: &[(StackId, StackFolder)],
     ) -> Result<Vec<Target>, UserError> {
         let gone = gone
             .iter()
-            .filter(|(id, folder)| selector.matches_recorded(id, folder));
+            .filter(|(id, folder)| selector.matches_recorded(id, folder.or_root()));
         let mut found: Vec<_> = gone
             .map(|(id, folder)| Target::forgotten(id.clone(), folder.clone()))
             .collect();
@@ -92,7 +92,7 @@ impl NamedStacks<'_> {
     }
 
     /// The stacks that states know and head does not have, with the folders that they were applied from.
-    async fn recorded_alone(&self, backend: &StateBackend) -> Result<Vec<(StackId, RepoPath)>, UserError> {
+    async fn recorded_alone(&self, backend: &StateBackend) -> Result<Vec<(StackId, StackFolder)>, UserError> {
         let layout = &self.head.layout;
         let known = backend.states.known().await?;
         let renamed = renamed_stacks::renamed_stacks(backend, layout, known).await?;
@@ -134,7 +134,7 @@ pub(crate) async fn recorded(
     }
     let entries = known.entries.iter().filter(|(_, entry)| entry.is_known());
     let found: Vec<_> = entries
-        .filter(|(id, entry)| selector.matches_recorded(id, &entry.folder))
+        .filter(|(id, entry)| selector.matches_recorded(id, entry.folder.or_root()))
         .map(|(id, entry)| Target::forgotten(id.clone(), entry.folder.clone()))
         .collect();
     if found.is_empty() {

@@ -25,8 +25,8 @@ impl StackOrder {
         let mut before = BTreeMap::new();
         let rules = config.rules();
         for stack in targets {
-            let comes_after = rules.for_place(&stack.id, &stack.folder).comes_after();
-            let matching = |other: &&Target| other.id != stack.id && comes_after(&other.id, &other.folder);
+            let comes_after = rules.for_place(&stack.id, stack.folder()).comes_after();
+            let matching = |other: &&Target| other.id != stack.id && comes_after(&other.id, other.folder());
             let first: BTreeSet<_> = targets
                 .iter()
                 .filter(matching)

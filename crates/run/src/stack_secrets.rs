@@ -46,7 +46,7 @@ impl StackSecrets {
         Self {
             run,
             stack: target.id.clone(),
-            folder: target.folder.clone(),
+            folder: target.folder().clone(),
             admitted: BTreeSet::new(),
             is_applied: false,
         }

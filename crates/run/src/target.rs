@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use konverge_base::model::{CommitId, Digest, RepoPath, StackId, spec::Spec, stack::Stack};
+use konverge_base::model::{CommitId, Digest, RepoPath, StackFolder, StackId, spec::Spec, stack::Stack};
 pub use konverge_repo::konfig::StackSelector;
 
 /// The selected stacks.
@@ -22,8 +22,8 @@ pub enum Selection {
 pub struct Target {
     /// Identity of the stack.
     pub id: StackId,
-    /// The folder at the head; at the base, or in the state, if the stack was removed.
-    pub folder: RepoPath,
+    /// The folder at the head; at the base, or in the state, if the stack was removed. None for a Spec from a file.
+    pub place: StackFolder,
     /// The stack at the head; `None` if it was removed.
     pub head: Option<Stack>,
     /// The stack at the base, if it existed.
@@ -48,7 +48,7 @@ impl Target {
     pub fn new(head: &Stack, base: Option<&Stack>) -> Self {
         Self {
             id: head.id.clone(),
-            folder: head.folder.clone(),
+            place: head.folder.clone().into(),
             head: Some(head.clone()),
             base: base.cloned(),
             recorded: None,
@@ -59,7 +59,7 @@ impl Target {
     pub fn removed(base: &Stack) -> Self {
         Self {
             id: base.id.clone(),
-            folder: base.folder.clone(),
+            place: base.folder.clone().into(),
             head: None,
             base: Some(base.clone()),
             recorded: None,
@@ -67,14 +67,19 @@ impl Target {
     }
 
     /// A stack that only the state knows.
-    pub fn forgotten(id: StackId, folder: RepoPath) -> Self {
+    pub fn forgotten(id: StackId, folder: impl Into<StackFolder>) -> Self {
         Self {
             id,
-            folder,
+            place: folder.into(),
             head: None,
             base: None,
             recorded: None,
         }
+    }
+
+    /// The folder as rules see it.
+    pub fn folder(&self) -> &RepoPath {
+        self.place.or_root()
     }
 
     /// The same stack with no desired resources.

@@ -141,7 +141,7 @@ impl Asking {
             .overview
             .row(id)
             .ok_or(RequestError::Unknown("this stack"))?;
-        if !self.access.may_operate(&row.stack) {
+        if !self.access.may_operate(row.stack.or_root()) {
             return Err(RequestError::forbidden(
                 format!("the role `operator` for `{id}` is missing"),
                 "a rule of `portal.roles` on the default branch grants it",
@@ -208,7 +208,7 @@ impl Asking {
         let forwarded = forwarded.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         Ok(PortalRequest {
             operation,
-            stack: row.map(|row| (row.id.clone(), row.stack.clone())),
+            stack: row.map(|row| (row.id.clone(), row.stack.or_root().clone())),
             input,
             person: person.ok_or_else(|| RequestError::SignedOut("no person is signed in".to_owned()))?,
             address: self

@@ -138,7 +138,7 @@ async fn page_of_stack(
             let csrf = access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
             let csrf = csrf.ok_or(RequestError::Unknown("this page"))?;
             let view = asked.details(&index, &id).await?;
-            let csrf = Some(csrf).filter(|_| access.may_operate(&view.row.stack));
+            let csrf = Some(csrf).filter(|_| access.may_operate(view.row.stack.or_root()));
             Ok(Body::new(html::operations(&view, csrf), None))
         }
         file => {

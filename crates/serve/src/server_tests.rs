@@ -31,7 +31,7 @@ fn id(text: &str) -> StackId {
 
 fn row(stack: &str, condition: StackCondition) -> OverviewRow {
     OverviewRow {
-        stack: RepoPath::normalize(&format!("apps/{stack}")).unwrap(),
+        stack: RepoPath::normalize(&format!("apps/{stack}")).unwrap().into(),
         id: id(stack),
         conditions: vec![condition],
         applied: Some(AppliedState {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DocumentWriter, DriftCheck, indexed_summary::IndexedSummary, state_document::StateDocument};
 use konverge_base::model::{
-    CommitId, Digest, RepoPath, StackId,
+    CommitId, Digest, StackFolder, StackId,
     apply_result::StackResult,
     claim::{Claim, Marks},
     container::Container,
@@ -43,9 +43,9 @@ pub struct IndexEntry {
     /// The Spec digest of that apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
-    /// The folder of the last apply.
+    /// The folder of the last apply. An entry of an earlier version has none for the root.
     #[serde(default)]
-    pub folder: RepoPath,
+    pub folder: StackFolder,
     /// The other names of the stack, for guards.
     #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
     pub guarded_as: OtherNames,
@@ -196,6 +196,7 @@ fn join_later<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konverge_base::model::RepoPath;
 
     #[test]
     fn a_stack_is_known_while_objects_of_it_may_exist() {
@@ -241,7 +242,7 @@ mod tests {
     fn an_opening_entry_keeps_what_is_there_and_no_digest() {
         let before = IndexEntry {
             resources: 3,
-            folder: RepoPath::root().child("apps"),
+            folder: RepoPath::root().child("apps").into(),
             input_digest: Some(Digest::of_bytes(b"one")),
             spec_digest: Some(Digest::of_bytes(b"spec")),
             ..IndexEntry::open(1, 1, None)

@@ -51,7 +51,7 @@ fn the_later_lease_wins_and_within_a_lease_the_end() {
 #[test]
 fn an_opening_entry_takes_over_what_the_entry_before_knew() {
     let ended = IndexEntry {
-        folder: RepoPath::root().child("apps"),
+        folder: RepoPath::root().child("apps").into(),
         commit: Some("a".repeat(40).parse().unwrap()),
         ..entry(1, 5, false, 3)
     };

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::lease_holder::Holder;
-use konverge_base::model::RepoPath;
+use konverge_base::model::StackFolder;
 
 /// The options of an acquisition.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub struct LeaseOptions {
     /// The maximum time to wait for another holder.
     pub wait: Duration,
     /// The folder of the stack, for a stack that has no state yet.
-    pub folder: RepoPath,
+    pub folder: StackFolder,
     /// Observes the wait, and is asked whether the holder's run is over.
     pub watch: Option<Arc<dyn LeaseWatch>>,
     /// Continue from the newest readable document if the newest one is damaged (`state push --over-damaged`).
@@ -29,7 +29,7 @@ impl Default for LeaseOptions {
         Self {
             term: Duration::from_secs(60),
             wait: Duration::from_secs(600),
-            folder: RepoPath::root(),
+            folder: StackFolder::none(),
             watch: None,
             over_damaged: false,
             over_vanished: false,

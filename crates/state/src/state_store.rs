@@ -16,7 +16,7 @@ use super::{
 };
 use crate::store::{Key, Store};
 use konverge_base::model::{
-    RepoPath, StackId,
+    StackFolder, StackId,
     apply_record::ApplyRecord,
     state::{JournalEntry, StackState},
 };
@@ -414,7 +414,7 @@ impl StateStore {
         let Some(bytes) = self.get_or_copy(&key).await? else {
             return Ok(None);
         };
-        let (header, document): (_, StateDocument) = self.envelopes.read("state", &key, &bytes)?;
+        let (header, mut document): (_, StateDocument) = self.envelopes.read("state", &key, &bytes)?;
         if document.serial != serial || document.state.stack != *stack {
             return Err(StateError::Damaged {
                 key: key.to_string(),
@@ -424,6 +424,7 @@ impl StateStore {
                 ),
             });
         }
+        document.state = document.state.of_this_version();
         Ok(Some((header, document)))
     }
 }
@@ -452,7 +453,7 @@ impl Reading {
                 retired: false,
                 applied_reviews: std::collections::BTreeSet::new(),
                 idle: Vec::new(),
-                state: StackState::empty(stack.clone(), RepoPath::root()),
+                state: StackState::empty(stack.clone(), StackFolder::none()),
             },
             (None, None) => return None,
         };

@@ -40,7 +40,7 @@ pub(super) async fn list(backend: &StateBackend, json: bool, context: &CliContex
             listed.stack.as_str(),
             entry.serial,
             entry.resources,
-            log(entry.folder.as_str()),
+            log(&entry.folder.to_string()),
         ));
         if let Some(why) = &listed.damaged {
             context.print(&format!("{:width$}  damaged: {}\n", "", log(why)));

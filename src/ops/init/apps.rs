@@ -101,9 +101,14 @@ impl AppSurvey {
                 || self.only_workspace().is_some()
                 || self.workspaces.contains(name)
         };
-        let name = self.without.iter().find(|name| !has_one(name))?;
+        let names: Vec<_> = self.without.iter().filter(|name| !has_one(name)).collect();
+        let first = names.first()?;
+        let all: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         Some(format!(
-            "stacks named `{name}` have no workspace: `konverge state import ~/.kusion --workspace {name}` takes it out of Kusion's local backend"
+            "stacks named {} have no workspace: `konverge state import ~/.kusion --workspace {first}` takes one out of Kusion's \
+             local backend; or write `{}/{first}.yaml`, if a module asks for a setting",
+            all.join(", "),
+            kusion::FOLDER
         ))
     }
 }

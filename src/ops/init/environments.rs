@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, stack::Stack},
+};
+use konverge_config::Config;
 use konverge_repo::konfig::Layout;
 use serde_json::json;
 
@@ -93,6 +97,30 @@ pub(super) fn order(layout: &Layout) -> String {
         return rules;
     }
     format!("  # A stack waits for those before it, and is skipped if one of them fails.\n{rules}")
+}
+
+/// The key `production` of `konverge.yaml`: the folders of stacks that are called so, or an example.
+pub(super) fn production(layout: &Layout) -> String {
+    let [.., names] = STAGES;
+    let by_word = Config::default().production_folders();
+    let says_production =
+        |part: &str| names.contains(&part) || by_word.contains(&RepoPath::root().child(part));
+    let glob = |stack: &Stack| {
+        let parts: Vec<_> = stack.folder.as_str().split('/').collect();
+        let at = parts.iter().rposition(|part| says_production(part))?;
+        let below = if at + 1 == parts.len() { "" } else { "/**" };
+        Some(format!("**/{}{below}", globset::escape(parts[at])))
+    };
+    let globs: BTreeSet<_> = layout.stacks.iter().filter_map(glob).collect();
+    let key = if globs.is_empty() {
+        "# production: ['**/prod']".to_owned()
+    } else {
+        format!("production: {}", json!(globs))
+    };
+    format!(
+        "# The folders of production: previews show their stacks first, and count them. Without this key a folder with the word \
+         `prod` is one.\n{key}\n\n"
+    )
 }
 
 fn stack_folders(layout: &Layout) -> BTreeSet<&str> {

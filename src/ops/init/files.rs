@@ -71,11 +71,12 @@ pub(super) fn config_text(survey: &Survey, cores: &CoreTrials, setup: &Setup) ->
     };
     config
         .replace("{id}", &uuid::Uuid::new_v4().to_string())
-        .replace("{include}", &include(&survey.include))
+        .replace("{include}", &include(&survey.packages.include))
         .replace("{tried}", &tried)
         .replace("{core}", core)
         .replace("{settings}", settings(survey.order))
         .replace(CLUSTERS, &clusters(&survey.contexts, setup.cluster.as_ref()))
+        .replace("{production}", &environments::production(&survey.layout))
         .replace("{stacks}", &stacks(survey, &setup.environments))
 }
 
@@ -173,7 +174,7 @@ fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::init::apps;
+    use crate::ops::init::{apps, package_layout::PackageLayout};
     use konverge_repo::konfig::Layout;
 
     fn survey() -> Survey {
@@ -182,7 +183,7 @@ mod tests {
             order: SettingsOrder::V090,
             folder: None,
             named_core: None,
-            include: Vec::new(),
+            packages: PackageLayout::default(),
             unknown_core: None,
             contexts: Vec::new(),
             apps: apps::AppSurvey::default(),

@@ -44,7 +44,7 @@ pub struct Report {
     pub cores: CoreTrials,
     /// What is missing.
     pub hints: Vec<String>,
-    /// What to do next, if the stacks compile; `None` without a `kcl.mod`.
+    /// What to do next, if the stacks compile; `None` without stacks.
     pub next: Option<&'static str>,
 }
 
@@ -90,7 +90,7 @@ pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Repor
         tried,
         cores,
         hints: hints(&survey, setup),
-        next: survey.layout.has_module.then(|| setup.next_step()),
+        next: has_stacks.then(|| setup.next_step()),
     })
 }
 
@@ -136,22 +136,15 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
         counted(layout.stacks.len(), "stack"),
         counted(layout.projects.len(), "project"),
     )];
-    if !survey.include.is_empty() {
-        let globs: Vec<_> = survey.include.iter().map(|glob| format!("`{glob}`")).collect();
-        found.push(format!(
-            "no folder has a `stack.yaml`: packages with a program are the stacks (`include` in konverge.yaml: {}), and the \
-             folder above is the project",
-            globs.join(", ")
-        ));
-    }
+    found.extend(survey.packages.describe());
     let era = match survey.order {
         SettingsOrder::V07 => "the settings files are those of Kusion v0.7: `kcl.settings: v0.7`",
         SettingsOrder::V091 => "`stack.yaml` names a kubeconfig, as in Kusion v0.9.1: `kcl.settings: v0.9.1`",
         SettingsOrder::V090 => "the settings files are read as Kusion v0.9.0 does",
     };
     // Nobody reads settings files of AppConfigurations and packages.
-    let is_read =
-        survey.include.is_empty() && (survey.apps.stacks == 0 || survey.apps.stacks < layout.stacks.len());
+    let is_read = survey.packages.include.is_empty()
+        && (survey.apps.stacks == 0 || survey.apps.stacks < layout.stacks.len());
     found.extend(is_read.then(|| era.to_owned()));
     found.extend(survey.apps.describe());
     let named = survey.unknown_core.as_ref().map(|version| {
@@ -197,6 +190,7 @@ fn hints(survey: &Survey, setup: &Setup) -> Vec<String> {
                 .to_owned(),
         );
     }
+    hints.extend(survey.packages.hint());
     hints.extend(survey.apps.hint());
     hints.extend(setup.hint());
     hints

@@ -2,43 +2,147 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use super::setup::scalar;
 use konverge_base::{
     error::UserError,
     model::{RepoPath, file_source::Source, stack::LayoutRules},
 };
-use konverge_repo::konfig::Layout;
+use konverge_repo::konfig::{Layout, Settings};
 
 /// With more globs than this, the packages have no common layout.
 const MOST_GLOBS: usize = 12;
 
-/// The globs of `include` that make the programs among the packages of a repository stacks; empty if it has none, or if
-/// they have no common layout.
-///
-/// # Errors
-/// A file cannot be read.
-pub(super) fn include(files: &Arc<dyn Source>) -> Result<Vec<String>, UserError> {
-    let every = LayoutRules {
-        include: vec!["**".to_owned()],
-        ..LayoutRules::default()
-    };
-    let packages = Layout::read(files, every)?;
-    // The commonest KCL repository of all: one package, which is the repository.
-    let root = RepoPath::root();
-    if packages.stacks.is_empty()
-        && files.files().contains_key(&root.child("kcl.mod"))
-        && is_program(&root, files.as_ref())
-    {
-        return Ok(vec![".".to_owned()]);
+/// The packages that are stacks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct PackageLayout {
+    /// The globs of `include` that make them stacks; empty if there is none, or if they have no common layout.
+    pub include: Vec<String>,
+    /// True if the root has a program too, and is no stack because others lie in it.
+    pub leaves_root_out: bool,
+    /// The settings files at the root, if the root is the only stack. It reads none of them.
+    pub settings: Vec<RootSettings>,
+}
+
+/// A settings file at the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RootSettings {
+    pub file: RepoPath,
+    /// True if it names the files of the program.
+    pub has_files: bool,
+}
+
+impl PackageLayout {
+    /// Finds the programs among the packages of a repository.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn find(files: &Arc<dyn Source>) -> Result<Self, UserError> {
+        let every = LayoutRules {
+            include: vec!["**".to_owned()],
+            ..LayoutRules::default()
+        };
+        let packages = Layout::read(files, every)?;
+        let root = RepoPath::root();
+        let root_is_program =
+            files.files().contains_key(&root.child("kcl.mod")) && is_program(&root, files.as_ref());
+        // The commonest KCL repository of all: one package, which is the repository.
+        if packages.stacks.is_empty() && root_is_program {
+            return Ok(Self {
+                include: vec![".".to_owned()],
+                settings: root_settings(files.as_ref()),
+                ..Self::default()
+            });
+        }
+        let packages: BTreeSet<RepoPath> = packages.stacks.into_iter().map(|stack| stack.folder).collect();
+        let is_program = |folder: &&RepoPath| is_program(folder, files.as_ref());
+        let programs: BTreeSet<RepoPath> = packages.iter().filter(is_program).cloned().collect();
+        let mut include = globs(&programs, &packages);
+        if include.len() > MOST_GLOBS {
+            include.clear();
+        }
+        Ok(Self {
+            leaves_root_out: root_is_program && !include.is_empty(),
+            include,
+            settings: Vec::new(),
+        })
     }
-    let packages: BTreeSet<RepoPath> = packages.stacks.into_iter().map(|stack| stack.folder).collect();
-    let is_program = |folder: &&RepoPath| is_program(folder, files.as_ref());
-    let programs: BTreeSet<RepoPath> = packages.iter().filter(is_program).cloned().collect();
-    let globs = globs(&programs, &packages);
-    Ok(if globs.len() > MOST_GLOBS {
-        Vec::new()
-    } else {
-        globs
-    })
+
+    /// Sentences about what was found.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if !self.include.is_empty() {
+            let globs: Vec<_> = self.include.iter().map(|glob| format!("`{glob}`")).collect();
+            found.push(format!(
+                "no folder has a `stack.yaml`: packages with a program are the stacks (`include` in konverge.yaml: {}), and \
+                 the folder above is the project",
+                globs.join(", ")
+            ));
+        }
+        if self.leaves_root_out {
+            found.push(
+                "the package at the root has a program too, and is no stack, because other stacks lie in it: `include: ['.']` \
+                 makes it the only one"
+                    .to_owned(),
+            );
+        }
+        found
+    }
+
+    /// The commands that make a stack of each settings file at the root.
+    pub(super) fn hint(&self) -> Option<String> {
+        if self.settings.is_empty() {
+            return None;
+        }
+        let files: Vec<_> = self
+            .settings
+            .iter()
+            .map(|one| format!("`{}`", one.file))
+            .collect();
+        let mut lines = vec![format!(
+            "`root/default` reads no settings file. For one stack for each of {}: run these lines in the root, and take \
+             `include` out of konverge.yaml",
+            files.join(", ")
+        )];
+        lines.push("  echo 'name: root' > project.yaml".to_owned());
+        for RootSettings { file, has_files } in &self.settings {
+            let name = file
+                .file_name()
+                .rsplit_once('.')
+                .map_or("default", |(stem, _)| stem);
+            let (copy, after) = if *has_files {
+                ("cat", "  # then put ../../ before its paths")
+            } else {
+                ("echo 'kcl_cli_configs: {files: [../../main.k]}' | cat -", "")
+            };
+            lines.push(format!(
+                "  mkdir -p stacks/{name} && echo 'name: {}' > stacks/{name}/stack.yaml && {copy} {file} > stacks/{name}/kcl.yaml{after}",
+                scalar(name),
+            ));
+        }
+        Some(lines.join("\n"))
+    }
+}
+
+/// The files at the root that say how a program is run: with `kcl_options` or `kcl_cli_configs`. Only those whose name
+/// means nothing to a shell.
+fn root_settings(files: &dyn Source) -> Vec<RootSettings> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_yaml = |path: &&RepoPath| {
+        let name = path.as_str();
+        name.chars().all(is_plain)
+            && !name.starts_with('-')
+            && [".yaml", ".yml"].iter().any(|end| name.ends_with(end))
+    };
+    let read = |path: &RepoPath| {
+        let text = files.read_path(path).ok()??;
+        let settings = Settings::parse(&text).ok()?;
+        let has_files = !settings.files.is_empty();
+        (has_files || !settings.options.is_empty()).then(|| RootSettings {
+            file: path.clone(),
+            has_files,
+        })
+    };
+    files.files().keys().filter(is_yaml).filter_map(read).collect()
 }
 
 /// Returns true if a package is run by itself: its `kcl.mod` names entries, or it has a `main.k`.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{apps::AppSurvey, package_layout};
+use super::{apps::AppSurvey, package_layout::PackageLayout};
 use konverge_base::{
     model::{
         RepoPath,
@@ -15,7 +15,7 @@ use konverge_base::{
     },
     yaml,
 };
-use konverge_repo::konfig::Layout;
+use konverge_repo::konfig::{Layout, PackageKind};
 use konverge_run::RunContext;
 
 /// The result.
@@ -28,8 +28,8 @@ pub(super) struct Survey {
     pub folder: Option<RepoPath>,
     /// The version of the core that a `kcl.mod` names, if it can be installed.
     pub named_core: Option<String>,
-    /// The globs of `include`, where packages are stacks without a `stack.yaml`.
-    pub include: Vec<String>,
+    /// The packages that are stacks without a `stack.yaml`.
+    pub packages: PackageLayout,
     /// A version of KCL that a `kcl.mod` names and that cannot be installed.
     pub unknown_core: Option<String>,
     /// The contexts of the kubeconfig, the current one first.
@@ -48,21 +48,21 @@ pub(super) fn take(
 ) -> Result<Survey, konverge_base::error::UserError> {
     let first = Layout::read(files, SettingsOrder::default())?;
     let order = order(&first, files.as_ref());
-    let include = if first.stacks.is_empty() && first.left_out.is_empty() {
-        package_layout::include(files)?
+    let packages = if first.stacks.is_empty() && first.left_out.is_empty() {
+        PackageLayout::find(files)?
     } else {
-        Vec::new()
+        PackageLayout::default()
     };
     let rules = LayoutRules {
-        include: include.clone(),
+        include: packages.include.clone(),
         ..LayoutRules::from(order)
     };
     let layout = Layout::read(files, rules)?;
-    let named = named_cores(files.as_ref());
+    let named = named_cores(&layout, files.as_ref());
     Ok(Survey {
         folder: folder(&layout, files.as_ref()),
         named_core: named.iter().find(is_known).cloned(),
-        include,
+        packages,
         unknown_core: named.into_iter().find(|version| !is_known(&version)),
         contexts: contexts(run),
         apps: AppSurvey::take(&layout, files.as_ref()),
@@ -109,10 +109,14 @@ fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
 }
 
 /// The versions of KCL that the `kcl.mod` files name: as `edition`, or as `kclvm_version` until 2023. What the whole
-/// monorepo names comes before what a single project does.
-fn named_cores(files: &dyn Source) -> Vec<String> {
+/// monorepo names comes before what a single project does. What a vendored package names says nothing of the repository.
+fn named_cores(layout: &Layout, files: &dyn Source) -> Vec<String> {
+    let vendored = |path: &RepoPath| {
+        let mut packages = layout.packages.iter();
+        packages.any(|(folder, kind)| *kind == PackageKind::Vendored && path.is_within(folder))
+    };
     let modules = files.files().keys().filter(|path| path.file_name() == "kcl.mod");
-    let mut modules: Vec<_> = modules.collect();
+    let mut modules: Vec<_> = modules.filter(|path| !vendored(path)).collect();
     modules.sort_by_key(|path| path.as_str().matches('/').count());
     let named = modules.into_iter().filter_map(|path| {
         let text = files.read_path(path).ok()??;

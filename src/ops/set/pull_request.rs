@@ -99,8 +99,8 @@ pub async fn propose(
         }
     };
     if !client.starts_workflows().await? {
-        run.notes.note(
-            "warning: the pull request was written with the job's GITHUB_TOKEN, so it starts no preview\n  hint: give the step the token of a GitHub App (`actions/create-github-app-token`)",
+        run.notes.warning(
+            "the pull request was written with the job's GITHUB_TOKEN, so it starts no preview\n  hint: give the step the token of a GitHub App (`actions/create-github-app-token`)",
         );
     }
     if proposal.auto_merge {

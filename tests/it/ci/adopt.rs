@@ -228,7 +228,8 @@ async fn by_hand_the_same_stacks_are_shown_and_left_alone() {
     assert!(!told.stdout.contains("hand/new:"), "{}", told.stdout);
 
     let shown = run(&stage, &["preview"]).expect(0);
-    assert!(shown.stdout.contains("hand/same: 1 to adopt"), "{}", shown.stdout);
+    let sentence = "1 stack is taken over as it runs: only the owner annotation is added, to 1 object.";
+    assert!(shown.stdout.contains(sentence), "{}", shown.stdout);
     assert!(!shown.stdout.contains("hand/other"), "{}", shown.stdout);
     stage
         .monorepo

@@ -514,6 +514,12 @@ fn a_takeover_is_one_sentence() {
     assert_eq!(body.matches("konverge/stack").count(), 1, "{body}");
     let page = html::report(&sample.input(0));
     assert!(page.contains("16 stacks are taken over as they run"), "{page}");
+    let terminal = konverge_report::terminal::plan(&sample.plan, konverge_report::terminal::Style::default());
+    let sentence =
+        "16 stacks are taken over as they run: only the owner annotation is added, to 96 objects.\n";
+    assert!(terminal.contains(sentence), "{terminal}");
+    assert_eq!(terminal.matches("» adopt").count(), 1, "{terminal}");
+    assert!(terminal.contains("97 to adopt (1 with changes)"), "{terminal}");
 }
 
 /// Merging over what somebody changed by hand says so at the top, with both values.

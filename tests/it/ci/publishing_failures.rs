@@ -31,6 +31,9 @@ async fn a_late_run_without_permissions_and_a_fork() {
         "{stderr}"
     );
     assert!(stderr.contains("checks: write"), "{stderr}");
+    // Once more as an annotation.
+    let command = "::warning title=konverge::not every stack has a check run";
+    assert_eq!(stderr.matches(command).count(), 1, "{stderr}");
     let comments = stage.comments();
     assert_eq!(comments.len(), 1);
     assert!(

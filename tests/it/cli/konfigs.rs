@@ -566,6 +566,53 @@ async fn a_package_at_the_root_is_a_stack_from_init_to_its_removal() {
     assert!(objects.get(&map("alone")).await.is_some());
 }
 
+/// A package at the root that is run with several settings files: what `init` prints makes a stack of each.
+#[test]
+fn each_settings_file_at_the_root_becomes_a_stack_by_the_printed_lines() {
+    let repository = Repository::init();
+    let settings = |word: &str| format!("# Kept as it is.\nkcl_options:\n  - key: word\n    value: {word}\n");
+    let program = konfigs::config_map("one").replace("\"one\"", "option(\"word\")");
+    repository
+        .write("kcl.mod", "[package]\nname = \"shop\"\n")
+        .write("main.k", program)
+        .write("dev.yaml", settings("no"))
+        .write("prod.yaml", settings("0755"))
+        .write("values.yaml", "replicas: 3\n")
+        .commit("A package");
+    let said = konverge(&repository, &["init"]).stderr;
+    let hint = "For one stack for each of `dev.yaml`, `prod.yaml`: run these lines";
+    assert!(said.contains(hint), "{said}");
+    let lines: Vec<_> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| line.contains(" > ")))
+        .collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    for line in lines {
+        let done = std::process::Command::new("sh")
+            .args(["-c", line])
+            .current_dir(repository.path())
+            .status();
+        assert!(done.unwrap().success(), "{line}");
+    }
+    repository.replace("konverge.yaml", "include:\n  - \".\"\n", "");
+    repository.commit("Stacks");
+    let built = konverge(&repository, &["build", "--all", "--output", "json"]).expect(0);
+    let words: Vec<_> = built.json()["stacks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stack| {
+            let word = &spec_of(stack).resources[0].attributes["data"]["word"];
+            (
+                stack["id"].as_str().unwrap().to_owned(),
+                word.as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    let expected = [("root/dev", "no"), ("root/prod", "0755")];
+    assert_eq!(words, expected.map(|(id, word)| (id.to_owned(), word.to_owned())));
+}
+
 #[test]
 fn a_repository_without_a_module_is_told_so() {
     let repository = Repository::init();

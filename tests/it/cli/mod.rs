@@ -38,6 +38,7 @@ pub mod models;
 pub mod notify;
 pub mod output;
 pub mod package_locks;
+pub mod preview_comment;
 pub mod selection;
 pub mod shells;
 pub mod shown_examples;

@@ -110,7 +110,7 @@ async fn posts_and_edits(script: String, variables: impl Fn(&str) -> Vec<(&'stat
             "<!-- konverge:v1 ",
             "it did not end\n",
             "0123abc",
-            "https://ci.example.com/7",
+            "Its log: https://ci.example.com/7",
         ] {
             assert!(body.contains(part), "{part}: {body}");
         }

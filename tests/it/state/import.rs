@@ -456,9 +456,12 @@ async fn the_first_preview_says_of_each_adopted_object_why() {
             .run(&["preview", "shop/prod", "--output", "json"])
             .expect(0)
             .json();
-        let text = shop.run(&["preview", "shop/prod"]).expect(0).stdout;
-        (plan["stacks"][0]["summary"]["adopt"].as_u64().unwrap(), text)
+        let adopted = plan["stacks"][0]["summary"]["adopt"].as_u64().unwrap();
+        (adopted, plan.to_string())
     };
+    let text = shop.run(&["preview", "shop/prod"]).expect(0).stdout;
+    let sentence = "1 stack is taken over as it runs: only the owner annotation is added, to 2 objects.";
+    assert!(text.contains(sentence), "{text}");
     let (adopted, text) = notes();
     assert_eq!(adopted, 2);
     let why = "it exists and nothing is recorded of `shop/prod`: the first apply takes it over";

@@ -36,7 +36,7 @@ impl OtherNames {
         self.ids.is_subset(&other.ids) && self.folders.is_subset(&other.folders)
     }
 
-    /// The names besides the present ones. The root is no name: what comes from no folder is recorded with it.
+    /// The names besides the present ones. The root is no name: no glob matches it and not every folder.
     #[must_use]
     pub fn besides(mut self, id: &StackId, folder: &RepoPath) -> Self {
         self.ids.remove(id);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{
-    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId,
+    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackFolder, StackId,
     other_names::OtherNames,
     plan::FieldChange,
     spec::{RuntimeKind, Sharing, is_shared},
@@ -20,11 +20,8 @@ pub struct StackState {
     /// The stack that this is the state of.
     pub stack: StackId,
     /// The folder of the last apply. With it a stack that the head no longer has can be destroyed without its
-    /// files. Read it by [`StackState::recorded_folder`]: an empty one is not always the root.
-    pub folder: RepoPath,
-    /// True if that folder is the root of the repository.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub at_root: bool,
+    /// files.
+    pub folder: StackFolder,
     /// Every other name that the stack had when it was planned or applied. Guards that name one of them go on to hold.
     #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
     pub guarded_as: OtherNames,
@@ -63,11 +60,10 @@ pub struct StackState {
 
 impl StackState {
     /// The state of a stack that was never applied.
-    pub fn empty(stack: StackId, folder: RepoPath) -> Self {
+    pub fn empty(stack: StackId, folder: impl Into<StackFolder>) -> Self {
         Self {
             stack,
-            folder,
-            at_root: false,
+            folder: folder.into(),
             guarded_as: OtherNames::default(),
             named_by: NamedBy::Names,
             earlier_identities: Vec::new(),
@@ -82,11 +78,14 @@ impl StackState {
         }
     }
 
-    /// The folder of the last apply in the repository; `None` for a Spec from a file, or one that was imported without a
-    /// folder. Documents of earlier versions say of neither that it is the root: what a core compiled lay there.
-    pub fn recorded_folder(&self) -> Option<&RepoPath> {
-        let is_there = !self.folder.is_root() || self.at_root || self.core.is_some();
-        is_there.then_some(&self.folder)
+    /// The state as this version writes it. Earlier versions wrote an empty folder for the root and for no folder: what a
+    /// core compiled lay at the root.
+    #[must_use]
+    pub fn of_this_version(mut self) -> Self {
+        if self.folder.path().is_none() && self.core.is_some() {
+            self.folder = RepoPath::root().into();
+        }
+        self
     }
 
     /// Returns true if nothing is recorded.

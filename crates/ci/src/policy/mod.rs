@@ -14,4 +14,5 @@ pub(crate) mod pull_head;
 pub(crate) mod review_gate;
 pub(crate) mod review_overrides;
 pub(crate) mod reviews;
+pub(crate) mod unapproved;
 pub(crate) mod unreviewed;

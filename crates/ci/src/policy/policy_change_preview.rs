@@ -180,7 +180,7 @@ async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> 
         head: &spec,
     };
     let mask = SpecMask::for_readers(secrets);
-    let plan = engine::plan_against_spec(&target.id, &target.folder, same, None, mask);
+    let plan = engine::plan_against_spec(&target.id, target.folder(), same, None, mask);
     let truth = engine::true_spec_plan(&plan, same, None, secrets);
     Some(plan_documents::for_rules(truth))
 }

@@ -182,8 +182,8 @@ impl MergedReviews {
         for place in self.used_up(behind, report) {
             if let Err(error) = backend.states.reviews().forget(place).await {
                 // They only cost a listing; the next run retries.
-                job.run.notes.note(&format!(
-                    "warning: a review record that is no longer needed could not be deleted: {error}"
+                job.run.notes.warning(&format!(
+                    "a review record that is no longer needed could not be deleted: {error}"
                 ));
                 return;
             }

@@ -57,7 +57,7 @@ impl GuardedTargets {
         let order = StackOrder::build(config, &pending)?.taking_down(&leaving);
         let mut split = Self::default();
         for target in pending {
-            let place = matcher.wave_of(&target.folder);
+            let place = matcher.wave_of(target.folder());
             let rollout = place.as_ref().ok().and_then(|place| Some(place.as_ref()?.0));
             if let Some(record) = records.under_way(&target.id, rollout) {
                 split.refused.push(left_rollout_outcome(&target, record));

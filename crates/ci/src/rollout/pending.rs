@@ -35,7 +35,7 @@ impl RolloutDriver<'_> {
             }
             let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
             let stack = RolloutStack {
-                folder: target.folder.clone(),
+                folder: target.folder().clone(),
                 input: self.head.planning.input_digest(target)?,
                 before: serial.filter(|serial| *serial > 0),
             };

@@ -44,7 +44,7 @@ fn writer() -> Writer {
 fn row() -> OverviewRow {
     let at = Timestamp::UNIX_EPOCH;
     OverviewRow {
-        stack: RepoPath::normalize("apps/<b>\"x'").unwrap(),
+        stack: RepoPath::normalize("apps/<b>\"x'").unwrap().into(),
         id: id(),
         conditions: StackCondition::ALL.to_vec(),
         applied: Some(AppliedState {

@@ -155,7 +155,7 @@ fn row(row: &OverviewRow) -> Markup {
 pub(super) fn row_facts(row: &OverviewRow) -> Markup {
     html! {
         p.facts {
-            @if !row.stack.is_root() { (code(row.stack.as_str())) " · " }
+            @if let Some(folder) = row.stack.path() { (code(&folder.to_string())) " · " }
             @if let Some(applied) = &row.applied {
                 "serial " (applied.serial) ", " (line(&applied.reason)) " " (moment(applied.written)) " by " (writer(&applied.writer))
                 @if let Some(id) = &applied.commit { " · commit " (commit(id)) }

@@ -34,7 +34,7 @@ fn writer(actor: &str) -> Writer {
 fn row(stack: &str, conditions: &[StackCondition]) -> OverviewRow {
     let has = |condition| conditions.contains(&condition);
     OverviewRow {
-        stack: RepoPath::normalize(&format!("appops/{stack}")).unwrap(),
+        stack: RepoPath::normalize(&format!("appops/{stack}")).unwrap().into(),
         id: stack.parse().unwrap(),
         conditions: conditions.to_vec(),
         applied: (!has(StackCondition::NeverApplied)).then(|| AppliedState {

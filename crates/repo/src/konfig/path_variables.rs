@@ -20,10 +20,12 @@ pub(super) fn package_folder(
     let name = variable.strip_suffix(":KCL_MOD").ok_or_else(|| {
         format!("`{text}`: only ${{PWD}}, ${{KCL_MOD}} and ${{<package>:KCL_MOD}} are known")
     })?;
+    // `kcl.mod` may write a name with `-`; an import cannot.
+    let name = &name.replace('-', "_");
     if let Some(known) = setup.packages.iter().find(|(known, _)| known == name) {
         return Ok(known.clone());
     }
-    if setup.remote_packages.iter().any(|package| package.name == name) {
+    if setup.remote_packages.iter().any(|package| package.name == *name) {
         Err(format!(
             "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` and commit the folder `vendor` ({GET_KCL})"
         ))
@@ -36,6 +38,19 @@ pub(super) fn package_folder(
 mod tests {
     use super::*;
     use konverge_base::model::{package_lock::LockedPackage, stack::RemotePackage};
+
+    #[test]
+    fn a_package_is_found_by_the_name_in_its_kcl_mod() {
+        let folder = RepoPath::normalize("models").unwrap();
+        let setup = CompileSetup {
+            packages: vec![("my_models".to_owned(), folder.clone())],
+            ..CompileSetup::default()
+        };
+        for name in ["my-models", "my_models"] {
+            let found = package_folder(&setup, &format!("{name}:KCL_MOD"), name);
+            assert_eq!(found, Ok(("my_models".to_owned(), folder.clone())));
+        }
+    }
 
     #[test]
     fn who_is_told_to_vendor_a_package_is_told_how_to_get_the_command() {

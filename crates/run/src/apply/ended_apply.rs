@@ -87,11 +87,7 @@ impl EndedApply<'_> {
     fn describe(&self, state: &mut StackState, well: bool) {
         state.guarded_as.extend(self.known_as);
         let head = self.target.head.as_ref();
-        state.folder = self.target.folder.clone();
-        // Without a core it is a Spec from a file, which lies nowhere. What is removed stays where it lay.
-        if head.is_some() {
-            state.at_root = state.folder.is_root() && self.core.is_some();
-        }
+        state.folder = self.target.place.clone();
         state.named_by = head.map(|stack| stack.named_by).unwrap_or_default();
         if well {
             state.earlier_identities.clear();

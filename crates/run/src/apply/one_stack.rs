@@ -80,7 +80,7 @@ async fn apply_stack(
     let lease_options = LeaseOptions {
         term: config.term.duration(),
         wait: config.wait.duration(),
-        folder: target.folder.clone(),
+        folder: target.place.clone(),
         watch: Some(Arc::new(HolderWatch::new(&planning.run, &target.id))),
         ..LeaseOptions::default()
     };
@@ -88,7 +88,8 @@ async fn apply_stack(
         state::move_waiting(backend, &earlier, &target.id, lease_options.clone()).await?;
         planning.run.notes.note(&format!(
             "note: the state of `{earlier}` was moved: the stack in `{}` is now called `{}`",
-            target.folder, target.id
+            target.folder(),
+            target.id
         ));
     }
     let lease = backend.states.acquire(&target.id, lease_options).await?;
@@ -110,10 +111,10 @@ async fn apply_stack(
     };
     // A lease that cannot be released expires by itself; the result matters more.
     if let Err(error) = lease.release().await {
-        planning.run.notes.note(&format!(
-            "warning: could not release the lease of {}: {error}",
-            target.id
-        ));
+        planning
+            .run
+            .notes
+            .warning(&format!("could not release the lease of {}: {error}", target.id));
     }
     result
 }
@@ -151,7 +152,7 @@ impl LeasedStack<'_> {
             lease,
             secrets,
         } = *self;
-        let empty = || StackState::empty(target.id.clone(), target.folder.clone());
+        let empty = || StackState::empty(target.id.clone(), target.place.clone());
         let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
         let mut prior = recorded.clone();
         let taken_up = planning.take_up_rescue(&mut prior)?;
@@ -247,7 +248,7 @@ impl LeasedStack<'_> {
             recorded: &prior.runtime,
             call: WorkflowCall {
                 stack: &target.id,
-                folder: &target.folder,
+                folder: target.folder(),
                 known_as: &public.known_as,
                 commit: options.commit.as_ref(),
                 digest: spec_digest,
@@ -359,7 +360,7 @@ impl LeasedStack<'_> {
 
 fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
     StackOutcome {
-        stack: target.folder.clone(),
+        stack: target.folder().clone(),
         id: target.id.clone(),
         result: StackResult::Unchanged,
         digest: Digest::of_set([]),

@@ -13,7 +13,7 @@ use konverge_base::{
 /// The outcome of a stack that was not changed, and why.
 pub fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError) -> StackOutcome {
     StackOutcome {
-        stack: target.folder.clone(),
+        stack: target.folder().clone(),
         id: target.id.clone(),
         result,
         digest: Digest::of_set([]),

@@ -89,8 +89,8 @@ impl DeliveryChoice<'_> {
                 self.run.warn(&what, refusal);
             }
             Ok(Some(says)) if !self.is_apply => {
-                let note = format!("warning: {}: the last delivery is not well: {says}", self.stack);
-                self.run.notes.note(&note);
+                let note = format!("{}: the last delivery is not well: {says}", self.stack);
+                self.run.notes.warning(&note);
             }
             Ok(_) => {}
         }

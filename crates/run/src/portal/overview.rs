@@ -259,7 +259,7 @@ fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<Ov
             ..recorded_facts(known, id, None)
         };
         OverviewRow {
-            stack: folder.clone(),
+            stack: folder.clone().into(),
             id: id.clone(),
             conditions: facts.conditions(),
             applied: None,

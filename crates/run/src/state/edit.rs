@@ -6,7 +6,7 @@ use crate::infrastructure::StateSeal;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, RepoPath, ResourceId, StackId,
+        ClusterName, ResourceId, StackFolder, StackId,
         state::{RuntimeRecord, StackState},
     },
 };
@@ -226,7 +226,7 @@ pub async fn forget(
         let vanished =
             lease.prior().is_none() && resources.is_empty() && backend.states.was_written(stack).await?;
         let mut state = if vanished {
-            StackState::empty(stack.clone(), RepoPath::root())
+            StackState::empty(stack.clone(), StackFolder::none())
         } else {
             recorded_state(&lease, stack)?
         };

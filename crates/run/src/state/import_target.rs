@@ -4,7 +4,7 @@ use crate::{OpenRevision, RevisionSpec, RunContext};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, RepoPath, StackId,
+        ClusterName, RepoPath, StackFolder, StackId,
         stack::{NamedBy, Stack},
     },
 };
@@ -27,7 +27,7 @@ pub(super) struct ImportTarget {
     /// The identity.
     pub stack: StackId,
     /// The folder in the repository.
-    pub folder: RepoPath,
+    pub folder: StackFolder,
     /// Where the identity comes from.
     pub named_by: NamedBy,
     /// The cluster of its objects, if the configuration names one.
@@ -65,7 +65,7 @@ impl ImportTarget {
         if let Some(stack) = found {
             return Ok(Self {
                 stack: stack.id.clone(),
-                folder: asked.folder.unwrap_or(&stack.folder).clone(),
+                folder: asked.folder.unwrap_or(&stack.folder).clone().into(),
                 named_by: stack.named_by,
                 cluster: head
                     .as_ref()
@@ -84,7 +84,7 @@ impl ImportTarget {
         };
         Ok(Self {
             stack,
-            folder: asked.folder.cloned().unwrap_or_default(),
+            folder: asked.folder.cloned().map(StackFolder::from).unwrap_or_default(),
             named_by: NamedBy::default(),
             cluster: None,
             is_known,

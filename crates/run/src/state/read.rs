@@ -108,9 +108,10 @@ pub async fn resolve_stack(backend: &StateBackend, name: &str) -> Result<StackId
     }
     let known = backend.states.known().await?;
     let folder = RepoPath::normalize(name);
-    let by_folder = known.entries.iter().find(|(_, entry)| {
-        entry.is_known() && Some(&entry.folder) == folder.as_ref() && !entry.folder.is_root()
-    });
+    let by_folder = known
+        .entries
+        .iter()
+        .find(|(_, entry)| entry.is_known() && folder.is_some() && entry.folder.path() == folder.as_ref());
     match (by_folder, name.parse::<StackId>()) {
         (Some((id, _)), _) => Ok(id.clone()),
         // It may be damaged, or hold a lease and no state yet: the command itself says so.

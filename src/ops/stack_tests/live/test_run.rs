@@ -100,7 +100,7 @@ impl TestRun {
             term,
             // A holder that was killed is over after one term.
             wait: term + term / 2,
-            folder: test_folder(name),
+            folder: test_folder(name).into(),
             watch: Some(Arc::new(HolderWatch::new(run, &session))),
             ..LeaseOptions::default()
         };

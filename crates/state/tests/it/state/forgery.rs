@@ -54,7 +54,7 @@ async fn filled(scope: SealScope, sealer: &Sealer) -> Arc<MemoryStore> {
         lease.journal(vec![intent("web")]).await.unwrap();
         let mut state = with(&["web"], digest);
         state.stack = id(stack);
-        state.folder = RepoPath::normalize(&format!("apps/{stack}")).unwrap();
+        state.folder = RepoPath::normalize(&format!("apps/{stack}")).unwrap().into();
         state.commit = Some(head());
         lease.commit(state, &[7]).await.unwrap();
         states.save_index().await.unwrap();

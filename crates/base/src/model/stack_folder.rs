@@ -1,0 +1,80 @@
+//! [`StackFolder`]: where a stack lies, which may be nowhere.
+
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use super::RepoPath;
+
+/// The root, for stacks without a folder.
+static ROOT: LazyLock<RepoPath> = LazyLock::new(RepoPath::root);
+
+/// The folder of a stack in the repository, or none: a Spec from a file lies nowhere.
+///
+/// As text the root is `.`, and no folder is empty. Documents of earlier versions have the empty text for both.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct StackFolder(Option<RepoPath>);
+
+impl StackFolder {
+    /// No folder.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// The folder, if there is one.
+    pub fn path(&self) -> Option<&RepoPath> {
+        self.0.as_ref()
+    }
+
+    /// The folder as rules see it: what lies nowhere is matched as the root is.
+    pub fn or_root(&self) -> &RepoPath {
+        self.path().unwrap_or(&ROOT)
+    }
+}
+
+impl From<RepoPath> for StackFolder {
+    fn from(path: RepoPath) -> Self {
+        Self(Some(path))
+    }
+}
+
+impl From<String> for StackFolder {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "" => Self::none(),
+            "." => RepoPath::root().into(),
+            path => RepoPath::from_kept(path).into(),
+        }
+    }
+}
+
+impl From<StackFolder> for String {
+    fn from(folder: StackFolder) -> Self {
+        folder.to_string()
+    }
+}
+
+impl std::fmt::Display for StackFolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Some(path) => path.fmt(f),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_a_folder_and_nothing_is_none() {
+        for (text, path) in [("\"\"", None), ("\".\"", Some("")), ("\"a/b\"", Some("a/b"))] {
+            let folder: StackFolder = serde_json::from_str(text).unwrap();
+            assert_eq!(folder.path().map(RepoPath::as_str), path);
+            assert_eq!(serde_json::to_string(&folder).unwrap(), text);
+        }
+        assert_ne!(StackFolder::from(RepoPath::root()), StackFolder::none());
+    }
+}

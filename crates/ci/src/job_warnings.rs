@@ -1,0 +1,72 @@
+//! [`JobWarnings`]: the warnings of a job, which GitHub shows as annotations.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use konverge_base::{
+    model::check_run::{Annotation, Level},
+    secrets::Secrets,
+};
+use konverge_github::workflow_commands;
+use konverge_run::{Notes, RunContext};
+
+/// Prints notes as before, and keeps the warnings.
+pub(super) struct JobWarnings {
+    notes: Arc<dyn Notes>,
+    secrets: Secrets,
+    said: Mutex<Vec<String>>,
+}
+
+impl JobWarnings {
+    /// The warnings of a run, and the run that keeps them.
+    pub(super) fn of_run(run: &RunContext) -> (Arc<Self>, RunContext) {
+        let warnings = Arc::new(Self {
+            notes: Arc::clone(&run.notes),
+            secrets: run.secrets.clone(),
+            said: Mutex::default(),
+        });
+        let run = RunContext {
+            notes: Arc::clone(&warnings) as Arc<dyn Notes>,
+            ..run.clone()
+        };
+        (warnings, run)
+    }
+
+    /// Annotates the job. At its end, because GitHub keeps ten annotations of a level: the last of them counts the rest.
+    pub(super) fn annotate(&self) {
+        let said = std::mem::take(&mut *self.lock());
+        let annotation = |text: &String| Annotation {
+            level: Level::Warning,
+            file: String::new(),
+            line: None,
+            column: None,
+            title: "konverge".to_owned(),
+            message: self.secrets.mask(text),
+        };
+        let annotations: Vec<_> = said.iter().map(annotation).collect();
+        for line in workflow_commands::annotations(&annotations) {
+            self.notes.command(&line);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Notes for JobWarnings {
+    fn note(&self, text: &str) {
+        self.notes.note(text);
+    }
+
+    fn warning(&self, text: &str) {
+        self.notes.warning(text);
+        let mut said = self.lock();
+        if !said.iter().any(|earlier| earlier == text) {
+            said.push(text.to_owned());
+        }
+    }
+
+    fn command(&self, line: &str) {
+        self.notes.command(line);
+    }
+}
