@@ -95,7 +95,7 @@ pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::model::{Digest, RepoPath, spec::RuntimeKind};
+    use konverge_base::model::{Digest, RepoPath, StackFolder, spec::RuntimeKind};
     use serde_json::json;
 
     fn recorded(id: &str, word: &str) -> Recorded {
@@ -124,15 +124,15 @@ mod tests {
         let folder = |path: &str| JournalEntry::Folder {
             folder: RepoPath::normalize(path).unwrap(),
         };
-        let mut state = StackState::empty("a/b".parse().unwrap(), RepoPath::root());
+        let mut state = StackState::empty("a/b".parse().unwrap(), StackFolder::none());
         merge_journal(
             &mut state,
             &[folder("apps/a"), intent("v1:A:made", Action::Create)],
         );
-        assert_eq!(state.folder.as_str(), "apps/a");
+        assert_eq!(state.folder.or_root().as_str(), "apps/a");
         // What a state says is as it was applied.
         merge_journal(&mut state, &[folder("apps/other")]);
-        assert_eq!(state.folder.as_str(), "apps/a");
+        assert_eq!(state.folder.or_root().as_str(), "apps/a");
     }
 
     #[test]

@@ -135,8 +135,8 @@ impl StackState {
                 self.runtime.insert(key.clone(), value.clone());
             }
             JournalEntry::Release { release } => self.kusion_release = Some(release.clone()),
-            JournalEntry::Folder { folder } if self.recorded_folder().is_none() => {
-                self.folder = folder.clone();
+            JournalEntry::Folder { folder } if self.folder.path().is_none() => {
+                self.folder = folder.clone().into();
             }
             JournalEntry::Folder { .. } => {}
             JournalEntry::Names { names } => self.guarded_as.extend(names),

@@ -220,9 +220,10 @@ impl LeasedStack<'_> {
         }
         let late = LateReview::new(late);
         // Until the first state is written, the journal alone can say where the stack lies.
-        let known = lease.prior().and_then(|prior| prior.state.recorded_folder());
-        if known.is_none() && !target.folder.is_root() {
-            let folder = target.folder.clone();
+        let is_known = |prior: &Versioned| prior.state.folder.path().is_some();
+        if !lease.prior().is_some_and(is_known)
+            && let Some(folder) = target.place.path().cloned()
+        {
             lease.journal(vec![JournalEntry::Folder { folder }]).await?;
         }
         let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
