@@ -12,11 +12,16 @@ use crate::policy::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{CommitId, Digest, StackId, authorization::Authorization, plan::StackPlan, review::ReviewRecord},
+    model::{
+        CommitId, Digest, StackId,
+        authorization::Authorization,
+        plan::StackPlan,
+        review::{ReviewRecord, ReviewUnit, stack_units},
+    },
 };
 use konverge_config::DriftPolicy;
 use konverge_engine::LatePlan;
-use konverge_policy::{ReviewedUnits, Unreviewed};
+use konverge_policy::{Objection, ReviewedUnits, Unreviewed};
 use konverge_run::{
     apply::{
         ApprovedPlan, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal, StoppedPlan,
@@ -242,7 +247,12 @@ impl ReviewGate {
         let objections = match &self.restores {
             None => reviewed.objections(plan, drift_policy),
             // Values that the server fills in are no difference.
-            Some(_) => reviewed.objections(&drift::difference(plan), drift_policy),
+            Some(_) => {
+                let now = drift::difference(plan);
+                let mut objections = reviewed.objections(&now, drift_policy);
+                objections.extend(changed_since(shown, &now));
+                objections
+            }
         };
         if !objections.is_empty() {
             let error = self.unreviewed(plan, &objections);
@@ -311,6 +321,21 @@ impl ReviewGate {
                 plan.digest
             ))
     }
+}
+
+/// The parts of a difference with another live value than the approved one has: somebody wrote it after the check, perhaps
+/// while the apply waited for the lease.
+fn changed_since(approved: &StackPlan, now: &StackPlan) -> Vec<Unreviewed> {
+    let place = |unit: &ReviewUnit| (unit.resource.clone(), unit.path.clone());
+    let approved = stack_units(approved).into_iter();
+    let found: BTreeMap<_, _> = approved.map(|unit| (place(&unit), unit.from)).collect();
+    let is_other = |unit: &ReviewUnit| found.get(&place(unit)).is_some_and(|from| *from != unit.from);
+    let others = stack_units(now).into_iter().filter(is_other);
+    let objected = others.map(|unit| Unreviewed {
+        unit,
+        objection: Objection::Drifted,
+    });
+    objected.collect()
 }
 
 /// A stack that does not differ from what was applied: no plan of it was approved, so nothing of it is applied.

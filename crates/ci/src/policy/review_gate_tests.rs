@@ -4,9 +4,9 @@ use konverge_base::{
     model::{
         RepoPath,
         other_names::OtherNames,
-        plan::{Action, Basis},
+        plan::{Action, Basis, ChangeOrigin, FieldChange},
         plan_document::{DocumentStack, StackDocument},
-        review::{ReviewedStack, stack_units},
+        review::ReviewedStack,
     },
     secrets::{HashKey, Secrets},
 };
@@ -235,4 +235,35 @@ async fn drift_is_restored_by_the_digest_of_the_difference_alone() {
         ErrorKind::Unreviewed
     );
     assert!(approval.late.recreate(appeared).await.is_err());
+}
+
+#[tokio::test]
+async fn a_value_that_changed_after_the_check_is_not_restored() {
+    let applied = commit('c');
+    let past = PriorState {
+        commit: Some(applied.clone()),
+        ..PriorState::default()
+    };
+    let differs = |live: &str| {
+        let mut drifted = plan(&[Action::Update]);
+        drifted.resources[0].changes = vec![FieldChange {
+            path: "/data/value".to_owned(),
+            from: Some(live.into()),
+            to: Some("one".into()),
+            origin: ChangeOrigin::Drift,
+        }];
+        drifted
+    };
+    let found = differs("by hand");
+    let digest = drift::digest(&found, Some(&applied));
+    let drift = ApprovedDrift {
+        found: BTreeMap::from([(found.id.clone(), found.clone())]),
+        before: BTreeMap::from([(found.id.clone(), Some(commit('e')))]),
+    };
+    let restoring = gate("", Vec::new(), &[digest]).for_restoring(drift);
+    assert!(decide(&restoring, &found, &past).await.is_ok());
+    let refusal = refused(&restoring, &differs("by another hand"), &past).await;
+    assert_eq!(refusal.error.kind, ErrorKind::Unreviewed);
+    let says = "at /data/value: it changed after the approved difference was planned";
+    assert!(refusal.error.message.contains(says), "{:?}", refusal.error);
 }

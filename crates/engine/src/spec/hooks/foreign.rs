@@ -137,7 +137,7 @@ pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<Str
         let mut times = dialect.times.iter().map(|(name, _)| name);
         times.any(|name| name == word) || dialect.in_order.contains(word)
     };
-    (!words.is_empty() && !words.iter().any(|word| is_known(word))).then(|| {
+    (!words.is_empty() && !words.iter().any(is_known)).then(|| {
         format!(
             "`{}`: it is left out, and no apply makes it: `{}: {}` of {} has no time here",
             resource.id,
