@@ -192,7 +192,11 @@ impl AppStacks {
             request,
             source,
             settings: &self.modules,
-            workspace: inputs.platform.file.clone().unwrap_or_else(|| own_workspace(stack)),
+            workspace: inputs
+                .platform
+                .file
+                .clone()
+                .unwrap_or_else(|| own_workspace(stack)),
         };
         let (answers, said) = modules.answer(&calls, &context).await?;
         let generated = kusion::generate(&apps, &app_stack, &answers)?;
@@ -386,7 +390,8 @@ impl WorkspaceFiles<'_> {
 /// The workspace file of a stack that no rule gives one.
 fn own_workspace(stack: &Stack) -> RepoPath {
     let own = kusion::workspace_file(stack.names.name());
-    own.or_else(|| kusion::workspace_file(DEFAULT)).unwrap_or_default()
+    own.or_else(|| kusion::workspace_file(DEFAULT))
+        .unwrap_or_default()
 }
 
 /// Says why a stack has the default workspace although no file could have its name.

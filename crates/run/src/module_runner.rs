@@ -97,7 +97,9 @@ fn settings_hint(call: &ForeignCall, context: &CallContext<'_>) -> String {
         }
         Some(DependencySource::Path(_) | DependencySource::Version(_)) | None => "PATH".to_owned(),
     };
-    let version = declared.and_then(DeclaredDependency::version).unwrap_or("VERSION");
+    let version = declared
+        .and_then(DeclaredDependency::version)
+        .unwrap_or("VERSION");
     let block = json!({"path": path, "version": version, "configs": {"default": {"KEY": "VALUE"}}});
     format!(
         "the platform sets nothing for it: if it asks for that, write `{file}`: `{}`",
