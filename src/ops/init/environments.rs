@@ -153,7 +153,10 @@ pub(super) fn rules(names: &[String], layout: &Layout) -> String {
 mod tests {
     use super::*;
     use crate::ops::init::WORKFLOW;
-    use konverge_base::yaml;
+    use konverge_base::{
+        model::stack::{CompileSetup, NamedBy},
+        yaml,
+    };
     use serde_json::Value;
 
     #[test]
@@ -178,6 +181,50 @@ mod tests {
             assert_eq!(read["jobs"][other]["strategy"], Value::Null, "{other}");
         }
         assert_eq!(workflow(WORKFLOW, &[]), WORKFLOW);
+    }
+
+    #[test]
+    fn production_is_what_the_folders_of_stacks_are_called() {
+        let stack = |folder: &&str| {
+            let folder = RepoPath::normalize(folder).unwrap();
+            Stack {
+                id: "a/b".parse().unwrap(),
+                names: "a/b".parse().unwrap(),
+                earlier_names: None,
+                named_by: NamedBy::Names,
+                manifest: folder.child("stack.yaml"),
+                project_folder: folder.clone(),
+                folder,
+                compile: Ok(CompileSetup::default()),
+                cluster: None,
+                kubeconfig: None,
+            }
+        };
+        let production = |folders: &[&str]| {
+            let text = production(&Layout {
+                stacks: folders.iter().map(stack).collect(),
+                ..Layout::default()
+            });
+            let config = Config::parse(&text).unwrap();
+            let is_production = |folder: &&&str| {
+                let folder = RepoPath::normalize(folder).unwrap();
+                config.production_folders().contains(&folder)
+            };
+            let found: Vec<_> = folders.iter().filter(is_production).copied().collect();
+            (config.production.len(), found.len())
+        };
+        let folders = [
+            "a/prod",
+            "a/prod-eu",
+            "a/dev",
+            "b/prd",
+            "prod/eu/c",
+            "prod/us/d",
+            "a/pre-prod",
+        ];
+        assert_eq!(production(&folders), (4, 5));
+        // Without one, the key is an example.
+        assert_eq!(production(&["a/dev"]), (0, 0));
     }
 
     #[test]

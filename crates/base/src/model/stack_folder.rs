@@ -67,6 +67,7 @@ impl std::fmt::Display for StackFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::state::StackState;
 
     #[test]
     fn the_root_is_a_folder_and_nothing_is_none() {
@@ -76,5 +77,24 @@ mod tests {
             assert_eq!(serde_json::to_string(&folder).unwrap(), text);
         }
         assert_ne!(StackFolder::from(RepoPath::root()), StackFolder::none());
+    }
+
+    /// A state of an earlier version has no folder for the root, nor for a Spec from a file.
+    #[test]
+    fn what_a_core_compiled_lay_at_the_root() {
+        let of_file = StackState::empty("a/b".parse().unwrap(), StackFolder::none());
+        let compiled = StackState {
+            core: Some("0.13.2".to_owned()),
+            ..of_file.clone()
+        };
+        for (state, lies) in [
+            (of_file, StackFolder::none()),
+            (compiled, RepoPath::root().into()),
+        ] {
+            let text = serde_json::to_string(&state).unwrap();
+            assert!(text.contains("\"folder\":\"\""), "{text}");
+            let read: StackState = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.of_this_version().folder, lies);
+        }
     }
 }
