@@ -25,6 +25,11 @@ pub trait Notes: Send + Sync {
     /// One note of one or more lines.
     fn note(&self, text: &str);
 
+    /// A note that is not worth a second line, however often it is given.
+    fn note_once(&self, text: &str) {
+        self.note(text);
+    }
+
     /// A command for GitHub's runner from `github::workflow_commands`. Ignored elsewhere.
     fn command(&self, line: &str);
 }
