@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo parts test test-all example lint fmt clippy typos deny fuzz mutants bench build-times docs site image release
+.PHONY: help build demo parts test test-all example lint fmt clippy typos deny fuzz mutants bench build-times macos docs site image release
 
 CARGO ?= cargo
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
@@ -15,7 +15,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export CARGO_INCREMENTAL ?= 0
 endif
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-MACHINE := $(shell uname -m)-unknown-linux-gnu
+MACHINE := $(subst arm64,aarch64,$(shell uname -m))-$(if $(filter Darwin,$(shell uname -s)),apple-darwin,unknown-linux-gnu)
 RELEASED := $(TARGET)/$(MACHINE)/release/konverge
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
 
@@ -84,6 +84,10 @@ bench: parts ## measure; the figures go to docs/
 
 build-times: ## measure what compiling costs; the figures go to benches/figures.md
 	scripts/build-times
+
+macos: ## check that the sources compile for macOS; linking needs a Mac
+	scripts/parts install release macos
+	PATH="$$(scripts/parts path release):$$PATH" cargo-zigbuild check --locked --package konverge --target aarch64-apple-darwin
 
 site: ## the docs as a site in target/site; fails on a link or an anchor that leads nowhere
 	scripts/parts install site
