@@ -78,9 +78,10 @@ mutants: parts ## break a sample of the code that decides, and show what no test
 	scripts/parts install mutants
 	eval "$$(scripts/parts env)" && scripts/mutants
 
-bench: parts ## measure; the figures go to docs/
+bench: parts ## measure; writes benches/figures.md with the commit, and names what got more than 20 % worse
 	scripts/parts install bench
-	eval "$$(scripts/parts env)" && $(CARGO) bench --locked
+	eval "$$(scripts/parts env)" && KONVERGE_WRITE_PERFORMANCE=1 $(CARGO) bench --locked
+	scripts/bench-figures
 
 build-times: ## measure what compiling costs; the figures go to benches/figures.md
 	scripts/build-times
