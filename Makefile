@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo parts test test-all example lint fmt clippy typos deny fuzz mutants bench build-times macos docs site image release
+.PHONY: help build demo parts check test test-all slowest example lint fmt clippy typos deny fuzz mutants bench build-times macos docs site image release
 
 CARGO ?= cargo
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
@@ -32,6 +32,9 @@ demo: ## build, and show the preview of a change in a small monorepo
 parts: ## install the real parts that the tests run on
 	scripts/parts install test
 
+check: ## before a commit: rustfmt, clippy, unit tests of the crates that changed; needs no parts
+	scripts/check
+
 test: parts example ## all tests on the real parts, with short seeds
 	eval "$$(scripts/parts env)" && $(CARGO) test --locked --no-fail-fast
 
@@ -44,6 +47,9 @@ test-all: parts example release ## also what is slower: release, image, other st
 	$(AS_ROOT) env RUST="$$(rustc --print sysroot)" CARGO_HOME="$${CARGO_HOME:-$$HOME/.cargo}" KONVERGE_PARTS="$(CACHE)" scripts/quick-start
 	$(MAKE) fuzz
 	$(MAKE) mutants
+
+slowest: parts ## run all tests, and list the 20 slowest; one over 20 s needs a reason in tests/slow.txt
+	eval "$$(scripts/parts env)" && scripts/slowest
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
 	$(MAKE) -C konfig-example check-core PYTHON="$$(scripts/parts path kcl)"
