@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo parts test test-all example lint fmt clippy typos deny fuzz mutants bench build-times docs site image release
+.PHONY: help build demo parts check test test-all slowest example lint fmt clippy typos deny fuzz mutants bench build-times macos docs site image release
 
 CARGO ?= cargo
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
@@ -15,7 +15,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export CARGO_INCREMENTAL ?= 0
 endif
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-MACHINE := $(shell uname -m)-unknown-linux-gnu
+MACHINE := $(subst arm64,aarch64,$(shell uname -m))-$(if $(filter Darwin,$(shell uname -s)),apple-darwin,unknown-linux-gnu)
 RELEASED := $(TARGET)/$(MACHINE)/release/konverge
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
 
@@ -32,6 +32,9 @@ demo: ## build, and show the preview of a change in a small monorepo
 parts: ## install the real parts that the tests run on
 	scripts/parts install test
 
+check: ## before a commit: rustfmt, clippy, unit tests of the crates that changed; needs no parts
+	scripts/check
+
 test: parts example ## all tests on the real parts, with short seeds
 	eval "$$(scripts/parts env)" && $(CARGO) test --locked --no-fail-fast
 
@@ -44,6 +47,9 @@ test-all: parts example release ## also what is slower: release, image, other st
 	$(AS_ROOT) env RUST="$$(rustc --print sysroot)" CARGO_HOME="$${CARGO_HOME:-$$HOME/.cargo}" KONVERGE_PARTS="$(CACHE)" scripts/quick-start
 	$(MAKE) fuzz
 	$(MAKE) mutants
+
+slowest: parts ## run all tests, and list the 20 slowest; one over 20 s needs a reason in tests/slow.txt
+	eval "$$(scripts/parts env)" && scripts/slowest
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
 	$(MAKE) -C konfig-example check-core PYTHON="$$(scripts/parts path kcl)"
@@ -78,12 +84,17 @@ mutants: parts ## break a sample of the code that decides, and show what no test
 	scripts/parts install mutants
 	eval "$$(scripts/parts env)" && scripts/mutants
 
-bench: parts ## measure; the figures go to docs/
+bench: parts ## measure; writes benches/figures.md with the commit, and names what got more than 20 % worse
 	scripts/parts install bench
-	eval "$$(scripts/parts env)" && $(CARGO) bench --locked
+	eval "$$(scripts/parts env)" && KONVERGE_WRITE_PERFORMANCE=1 $(CARGO) bench --locked
+	scripts/bench-figures
 
 build-times: ## measure what compiling costs; the figures go to benches/figures.md
 	scripts/build-times
+
+macos: ## check that the sources compile for macOS; linking needs a Mac
+	scripts/parts install release macos
+	PATH="$$(scripts/parts path release):$$PATH" cargo-zigbuild check --locked --package konverge --target aarch64-apple-darwin
 
 site: ## the docs as a site in target/site; fails on a link or an anchor that leads nowhere
 	scripts/parts install site

@@ -21,6 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLATFORMS = {
     "x86_64-unknown-linux-gnu": "manylinux_2_28_x86_64",
     "aarch64-unknown-linux-gnu": "manylinux_2_28_aarch64",
+    "x86_64-apple-darwin": "macosx_11_0_x86_64",
+    "aarch64-apple-darwin": "macosx_11_0_arm64",
 }
 
 

@@ -1,6 +1,7 @@
 //! Shows the progress: a spinner on a terminal, plain lines elsewhere (grouped in GitHub Actions).
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -26,6 +27,7 @@ pub(super) struct Screen {
     context: CliContext,
     began: Instant,
     lines: Mutex<ProgressLines>,
+    said: Mutex<HashSet<String>>,
     spinner: Option<Arc<Spinner>>,
 }
 
@@ -41,6 +43,7 @@ impl CliContext {
             context: self.clone(),
             began: Instant::now(),
             lines: Mutex::new(ProgressLines::new(dialect)),
+            said: Mutex::default(),
             spinner: self.interactive().then(|| self.open_spinner()),
         });
         RunContext {
@@ -154,6 +157,13 @@ impl Notes for Screen {
         // A note may contain text of a pull request.
         self.context
             .note(&escape::log_each(&self.context.secrets.mask(text)).join("\n"));
+    }
+
+    fn warning(&self, text: &str) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.insert(text.to_owned()) {
+            self.note(&format!("warning: {text}"));
+        }
     }
 
     fn command(&self, line: &str) {

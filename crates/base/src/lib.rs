@@ -5,6 +5,7 @@ pub mod atomic_file;
 pub mod checkout;
 pub mod error;
 pub mod interrupt;
+mod kernel;
 pub mod model;
 pub mod process;
 pub mod retry;

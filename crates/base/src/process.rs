@@ -11,7 +11,7 @@ use tokio::{
     process::Command,
 };
 
-use crate::checkout::Executable;
+use crate::{checkout::Executable, kernel};
 
 /// A program to run.
 #[derive(Debug, Clone)]
@@ -199,14 +199,15 @@ pub fn forbid_core_dumps() {
     }
 }
 
-/// Makes the kernel kill the child when this process dies, however it dies.
+/// Makes the kernel kill the child when this process dies, however it dies. Only Linux can: elsewhere a child of a
+/// process that is killed lives until its pipes end.
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {
     let parent = nix::unistd::getpid();
     // SAFETY: between fork and exec only async-signal-safe calls are made: prctl and getppid.
     unsafe {
         command.pre_exec(move || {
-            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+            kernel::die_with_parent()?;
             if nix::unistd::getppid() != parent {
                 return Err(std::io::Error::other("the parent is gone"));
             }

@@ -74,7 +74,7 @@ use trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_github::{Client, GithubEvent, Runner};
 use konverge_repo::git::{GitCredentials, GitError, Repository};
-use konverge_run::RunContext;
+use konverge_run::{RunContext, sandbox_rule};
 
 /// Handles the event.
 ///
@@ -98,6 +98,7 @@ async fn begin(
     runner: &Runner,
     told: &mut Option<Client>,
 ) -> Result<JobResult, UserError> {
+    sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
     let client = connect(run, runner)?;
     told.clone_from(&client);

@@ -268,7 +268,7 @@ fn with_hints(error: KclError) -> UserError {
                 .hint(format!("unset KONVERGE_KCL, and run `konverge kcl install {wanted}`"))
                 .hint(format!("or write `kcl.version: {found}` into konverge.yaml")),
             KclError::Install { why, .. } if why.contains("CPython") => failure.hint(
-                "install one of these (`apt-get install python3`), or name it where it is not on the PATH: `--interpreter PYTHON`",
+                "install one of these (`apt-get install python3`, on macOS `brew install python@3.13`), or name it where it is not on the PATH: `--interpreter PYTHON`",
             ),
             KclError::Install { .. } => failure
                 .hint("HTTPS_PROXY names a proxy, and `--index URL` or PIP_INDEX_URL a mirror of PyPI")
@@ -278,9 +278,9 @@ fn with_hints(error: KclError) -> UserError {
             ))
             .hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
-            KclError::Start(why) if why.contains(konverge_sandbox::MISSING) => failure
-                .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
-                .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the default branch's"),
+            KclError::Start(why) if why.contains(konverge_sandbox::MISSING) => {
+                konverge_sandbox::HINTS.into_iter().fold(failure, UserError::hint)
+            }
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
             KclError::Checksum { .. } => failure.hint(
                 "run it again; if it fails again, a proxy or mirror serves another file than the one that was published: ask who runs it",

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
 
-use super::{KclError, Toolchain, toolchain};
+use super::{
+    KclError, Toolchain,
+    toolchain::{self, Probe},
+};
 use konverge_base::{
     checkout::{Checkout, Executable},
     process::Program,
@@ -163,6 +166,24 @@ struct Pin {
     file: &'static str,
 }
 
+impl Pin {
+    fn fits(&self, version: &str, probe: &Probe) -> bool {
+        self.version == version
+            && self.tag == probe.tag
+            && self.platforms().any(|platform| probe.has_platform(platform))
+    }
+
+    /// The platform tags of the wheel.
+    fn platforms(&self) -> impl Iterator<Item = &'static str> {
+        let last = self.file.rsplit('-').next().unwrap_or_default();
+        last.trim_end_matches(".whl").split('.')
+    }
+
+    fn is_of_macos(&self) -> bool {
+        self.platforms().any(|platform| platform.starts_with("macosx"))
+    }
+}
+
 fn pins() -> impl Iterator<Item = Pin> {
     PINS.lines()
         .filter(|line| !line.starts_with('#'))
@@ -205,26 +226,20 @@ async fn choose(
         let Ok(probe) = toolchain::probe(executable, None).await else {
             continue;
         };
-        let suffix = format!("{}.whl", probe.machine);
-        let fits = |pin: &Pin| pin.version == version && pin.tag == probe.tag && pin.file.ends_with(&suffix);
-        if let Some(pin) = pins().find(fits) {
+        if let Some(pin) = pins().find(|pin| pin.fits(version, &probe)) {
             return Ok((checkout.executable(toolchain::HOST, &probe.executable)?, pin));
         }
-        seen.push(format!(
-            "{} ({} {})",
-            candidate.display(),
-            probe.tag,
-            probe.machine
-        ));
+        seen.push(format!("{} ({})", candidate.display(), probe.kind()));
     }
-    let tags: std::collections::BTreeSet<_> = pins()
-        .filter(|pin| pin.version == version)
-        .map(|pin| pin.tag)
-        .collect();
-    let tags: Vec<_> = tags.into_iter().collect();
+    let tags = |is_of: fn(&Pin) -> bool| {
+        let pins = pins().filter(|pin| pin.version == version && is_of(pin));
+        let tags: std::collections::BTreeSet<_> = pins.map(|pin| pin.tag).collect();
+        tags.into_iter().collect::<Vec<_>>().join(", ")
+    };
     Err(failed(format!(
-        "it needs CPython on Linux with glibc ({}); found {}",
-        tags.join(", "),
+        "it needs CPython on Linux with glibc ({}), or on macOS from 11.0 with Apple's processors and from 10.12 with Intel's ({}); found {}",
+        tags(|pin| !pin.is_of_macos()),
+        tags(Pin::is_of_macos),
         if seen.is_empty() {
             "no Python interpreter".to_owned()
         } else {
@@ -335,6 +350,53 @@ mod tests {
         let versions = versions();
         assert_eq!(versions.first(), Some(&super::super::DEFAULT_VERSION));
         assert_eq!(versions.last(), Some(&"0.9.0"));
+    }
+
+    fn probe(system: &str, release: &str, machine: &str) -> Probe {
+        serde_json::from_value(serde_json::json!({
+            "executable": "/usr/bin/python3", "tag": "cp312", "system": system, "release": release,
+            "machine": machine, "version": null, "extension": null, "readable": [], "folders": [],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_machine_gets_the_wheel_of_its_system() {
+        let file = |system, release, machine| {
+            let probe = probe(system, release, machine);
+            let pin = pins().find(|pin| pin.fits("0.13.2", &probe));
+            pin.map(|pin| pin.platforms().collect::<Vec<_>>().join(" "))
+        };
+        let mac = Some("macosx_10_12_x86_64 macosx_11_0_arm64 macosx_10_12_universal2".to_owned());
+        let linux = |machine| Some(format!("manylinux_2_17_{machine} manylinux2014_{machine}"));
+        for (system, release, machine, wanted) in [
+            ("Linux", "", "x86_64", linux("x86_64")),
+            ("Linux", "", "aarch64", linux("aarch64")),
+            ("Linux", "", "arm64", None),
+            ("Darwin", "11.0", "arm64", mac.clone()),
+            ("Darwin", "26.1", "arm64", mac.clone()),
+            ("Darwin", "10.12.6", "x86_64", mac),
+            // An old macOS.
+            ("Darwin", "10.11.6", "x86_64", None),
+            ("Darwin", "", "arm64", None),
+            ("FreeBSD", "", "x86_64", None),
+        ] {
+            assert_eq!(
+                file(system, release, machine),
+                wanted,
+                "{system} {release} {machine}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_version_has_a_wheel_for_macos() {
+        for version in versions() {
+            assert!(
+                pins().any(|pin| pin.version == version && pin.is_of_macos()),
+                "{version}"
+            );
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub use self::{
     toolchain::{Toolchain, data_folder},
     workdir::Workdir,
 };
-pub use konverge_sandbox::SandboxMode;
+pub use konverge_sandbox::{SUPPORTED as SANDBOX_SUPPORTED, SandboxMode};
 pub use pool_options::PoolOptions;
 pub use validate::SchemaPlace;
 pub use version::{DEFAULT_VERSION, OLDEST_VERSION};

@@ -5,6 +5,8 @@ import glob, importlib.machinery, importlib.util, json, os, platform, sys, sysco
 answer = {
     "executable": os.path.realpath(sys.executable),
     "tag": "cp%d%d" % sys.version_info[:2] if sys.implementation.name == "cpython" else sys.implementation.name,
+    "system": platform.system(),
+    "release": platform.mac_ver()[0],
     "machine": platform.machine(),
     "version": None,
     "extension": None,
@@ -37,11 +39,13 @@ if answer["extension"]:
 for name in os.listdir(stdlib):
     if name not in ("site-packages", "dist-packages", "test"):
         readable.add(os.path.join(stdlib, name))
-with open("/proc/self/maps") as maps:
-    for line in maps:
-        path = line.split(None, 5)[-1].strip()
-        if path.startswith("/") and os.path.isfile(path):
-            readable.add(path)
+# macOS has no such list, and no sandbox that needs it.
+if answer["system"] == "Linux":
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            path = line.split(None, 5)[-1].strip()
+            if path.startswith("/") and os.path.isfile(path):
+                readable.add(path)
 answer["folders"] = [stdlib]
 answer["readable"] = sorted(readable)
 print(json.dumps(answer))

@@ -43,6 +43,10 @@ pub struct Toolchain {
 pub(super) struct Probe {
     pub executable: PathBuf,
     pub tag: String,
+    /// `Linux` or `Darwin`.
+    pub system: String,
+    /// The version of macOS; empty elsewhere.
+    pub release: String,
     pub machine: String,
     version: Option<String>,
     extension: Option<PathBuf>,
@@ -179,6 +183,33 @@ fn interpreter() -> Option<PathBuf> {
 }
 
 impl Probe {
+    /// Returns true if a platform tag of a wheel names this system, as `manylinux_2_17_x86_64` and
+    /// `macosx_11_0_arm64` do.
+    pub(super) fn has_platform(&self, tag: &str) -> bool {
+        let system = tag
+            .strip_suffix(&self.machine)
+            .and_then(|rest| rest.strip_suffix('_'));
+        match (
+            self.system.as_str(),
+            system.map(|system| system.split_once('_').unwrap_or((system, ""))),
+        ) {
+            ("Darwin", Some(("macosx", oldest))) => {
+                numbers(&self.release) >= numbers(&oldest.replace('_', "."))
+            }
+            ("Linux", Some((system, _))) => system.starts_with("manylinux"),
+            _ => false,
+        }
+    }
+
+    /// The interpreter's kind and system, as `cp312, macOS 14.5 on arm64`.
+    pub(super) fn kind(&self) -> String {
+        let system = match self.system.as_str() {
+            "Darwin" => format!("macOS {}", self.release),
+            other => other.to_owned(),
+        };
+        format!("{}, {system} on {}", self.tag, self.machine)
+    }
+
     /// Returns an error if the core lacks the call that a worker makes.
     fn check_call(&self) -> Result<(), KclError> {
         match &self.version {
@@ -292,6 +323,8 @@ mod tests {
         let probe = |callable| Probe {
             executable: "/venv/bin/python".into(),
             tag: "cp312".to_owned(),
+            system: "Linux".to_owned(),
+            release: String::new(),
             machine: "x86_64".to_owned(),
             version: Some("0.8.7".to_owned()),
             extension: Some("/venv/_kcl_lib.so".into()),

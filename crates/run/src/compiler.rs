@@ -22,6 +22,7 @@ use crate::{
     module_runner::{ModuleRunner, ModuleTrust},
     package_locks,
     remote_cache::RemoteCache,
+    sandbox_rule::{self, CodeOrigin},
     unset_options,
 };
 use konverge_base::{
@@ -36,12 +37,11 @@ use konverge_base::{
     },
     secrets::{mask_object, mask_resource, without_secrets},
 };
-use konverge_config::{Config, Sandbox};
+use konverge_config::Config;
 use konverge_engine::spec::{self, SpecError};
 use konverge_kcl::{
     Bounds, Cache, CacheAccess, CompileRequest, Compiled, KclError, KnownPackages, PackageFetcher,
-    PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, UnlockedPackages,
-    VerifiedPackages,
+    PackageTrust, Pool, PoolOptions, ResolvedPackage, SharedCache, UnlockedPackages, VerifiedPackages,
 };
 use konverge_repo::affected::Analysis;
 use konverge_report::errors;
@@ -290,12 +290,13 @@ impl Compilers {
             .packages
             .get_or_try_init(async || self.package_folder())
             .await?;
+        let sandbox = sandbox_rule::mode(kcl.sandbox, self.origin());
         let packages = PackageFetcher {
             folder: folder.path.clone(),
             offline: self.run.var("KONVERGE_OFFLINE").is_some(),
             core: core.clone(),
             executable: executable.clone(),
-            sandbox: sandbox_mode(kcl.sandbox),
+            sandbox,
             bounds: Bounds::default(),
             environment: self.run.env.clone(),
             whole: Arc::clone(&folder.verified),
@@ -303,12 +304,11 @@ impl Compilers {
             asker: self.asker.clone(),
             checkout: self.run.checkout(),
         };
-        let (sandbox, trust) = (sandbox_mode(kcl.sandbox), self.module_trust.clone());
-        let modules = ModuleRunner::new(&self.run, executable.clone(), sandbox, trust)?;
+        let modules = ModuleRunner::new(&self.run, executable.clone(), sandbox, self.module_trust.clone())?;
         let mut options = PoolOptions::new(core, executable);
         options.packages = Some(folder.path.clone());
         options.workers = workers(&self.config);
-        options.sandbox = sandbox_mode(kcl.sandbox);
+        options.sandbox = sandbox;
         if let Some(limit) = kcl.memory_mib {
             options.memory_limit = limit << 20;
         }
@@ -317,7 +317,7 @@ impl Compilers {
         }
         let pool = Pool::start(options).await?;
         if let Some(warning) = pool.warning() {
-            self.run.notes.warning(&format!("{warning}"));
+            self.run.notes.warning(warning);
         }
         Ok(Arc::new(StartedCore {
             pool,
@@ -325,6 +325,13 @@ impl Compilers {
             packages,
             modules,
         }))
+    }
+
+    fn origin(&self) -> CodeOrigin {
+        match self.asker {
+            PackageTrust::Own if !self.run.in_ci() => CodeOrigin::OwnCheckout,
+            PackageTrust::Own | PackageTrust::Outside(_) => CodeOrigin::Others,
+        }
     }
 
     /// The package folder that workers read. It exists for this run only if the job has no writable home, or
@@ -557,13 +564,6 @@ fn spec_of(workspace: &OpenRevision, stack: &Stack, compiled: &Compiled) -> Resu
     }
     spec.notes.clone_from(&compiled.notes);
     Ok(spec)
-}
-
-fn sandbox_mode(configured: Option<Sandbox>) -> SandboxMode {
-    match configured {
-        Some(Sandbox::Required) => SandboxMode::Required,
-        Some(Sandbox::BestEffort) | None => SandboxMode::BestEffort,
-    }
 }
 
 /// The number of stacks compiled at once.

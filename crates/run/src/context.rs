@@ -25,7 +25,7 @@ pub trait Notes: Send + Sync {
     /// One note of one or more lines.
     fn note(&self, text: &str);
 
-    /// A note of what may be wrong.
+    /// A note of what may be wrong. People see the same one once.
     fn warning(&self, text: &str) {
         self.note(&format!("warning: {text}"));
     }

@@ -55,6 +55,7 @@ mod rescue_file;
 mod revision;
 pub mod rule_evaluator;
 mod run_builder;
+pub mod sandbox_rule;
 mod secret_fetch;
 mod secret_files;
 pub mod secret_stores;

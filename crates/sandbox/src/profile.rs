@@ -1,6 +1,5 @@
 //! [`SandboxProfile`]: the sandbox rules for a KCL worker and for a module.
 
-use landlock::{AccessFs, BitFlags};
 use serde::{Deserialize, Serialize};
 
 /// What a sandboxed program is for.
@@ -29,14 +28,6 @@ impl SandboxProfile {
         match self {
             Self::Interpreter => STACK,
             Self::Module { .. } => MODULE_STACK,
-        }
-    }
-
-    /// A module makes its socket, and removes it.
-    pub(super) fn more_writes(self) -> BitFlags<AccessFs> {
-        match self {
-            Self::Interpreter => BitFlags::empty(),
-            Self::Module { .. } => AccessFs::MakeSock | AccessFs::RemoveFile | AccessFs::RemoveDir,
         }
     }
 

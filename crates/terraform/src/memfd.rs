@@ -8,8 +8,6 @@ use std::{
     path::PathBuf,
 };
 
-use nix::sys::memfd::{MFdFlags, memfd_create};
-
 /// An anonymous file of this process. Child processes of the same user open it by [`MemoryFile::path`].
 #[derive(Debug)]
 pub(super) struct MemoryFile {
@@ -22,7 +20,7 @@ pub(super) type Stamp = (u64, i64, i64);
 impl MemoryFile {
     /// A file with this content; `name` is visible in `/proc` only.
     pub(super) fn new(name: &str, content: &[u8]) -> io::Result<Self> {
-        let file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC)?);
+        let file = anonymous(name)?;
         file.write_all_at(content, 0)?;
         Ok(Self { file })
     }
@@ -52,6 +50,21 @@ impl MemoryFile {
         let metadata = self.file.metadata()?;
         Ok((metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
     }
+}
+
+#[cfg(target_os = "linux")]
+fn anonymous(name: &str) -> io::Result<File> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    Ok(File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC)?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn anonymous(_: &str) -> io::Result<File> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "this system has no files in memory, and a state in clear text is not written to a disk; run it on Linux, \
+         or compare Specs alone: `konverge preview --live never`",
+    ))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub async fn check_module(run: &RunContext, given: &str) -> Vec<DoctorFinding> {
         findings.push(DoctorFinding::unused(
             "sandbox",
             warning.clone(),
-            "run on a kernel with Landlock (Linux 5.13 or newer)",
+            konverge_sandbox::HINTS[0],
         ));
     }
     findings.push(DoctorFinding::from_result(

@@ -52,12 +52,17 @@ fn assets(folder: &Path) {
             "scripts/release has another shape: {shape}"
         );
     }
-    for machine in ["x86_64", "aarch64"] {
-        let name = format!("konverge-{VERSION}-{machine}-unknown-linux-gnu");
+    for (machine, system) in [
+        ("x86_64", "unknown-linux-gnu"),
+        ("aarch64", "unknown-linux-gnu"),
+        ("x86_64", "apple-darwin"),
+        ("aarch64", "apple-darwin"),
+    ] {
+        let name = format!("konverge-{VERSION}-{machine}-{system}");
         let inside = folder.join("made").join(&name);
         program(
             &inside.join("konverge"),
-            &format!("#!/bin/sh\necho konverge {machine}\n"),
+            &format!("#!/bin/sh\necho konverge {machine}-{system}\n"),
         );
         for file in ["README.md", "completions/konverge.bash", "man/konverge.1"] {
             program(&inside.join(file), "not the binary\n");
@@ -78,9 +83,12 @@ fn assets(folder: &Path) {
     }
 }
 
-fn install(folder: &Path, machine: &str, line: &str) -> Outcome {
+fn install(folder: &Path, (system, machine): (&str, &str), line: &str) -> Outcome {
     program(&folder.join("bin/curl"), CURL);
-    program(&folder.join("bin/uname"), &format!("#!/bin/sh\necho {machine}\n"));
+    program(
+        &folder.join("bin/uname"),
+        &format!("#!/bin/sh\ncase $1 in -m) echo {machine} ;; -s) echo {system} ;; esac\n"),
+    );
     let path = std::env::var("PATH").unwrap();
     let script = format!("set -eo pipefail\n{line}\n");
     Konverge::of("/bin/bash".as_ref(), ["-c", script.as_str()])
@@ -95,12 +103,17 @@ fn install(folder: &Path, machine: &str, line: &str) -> Outcome {
 #[test]
 fn the_line_of_the_readme_installs_the_binary_of_a_release() {
     let line = line();
-    for machine in ["x86_64", "aarch64"] {
+    for (of, target) in [
+        (("Linux", "x86_64"), "x86_64-unknown-linux-gnu"),
+        (("Linux", "aarch64"), "aarch64-unknown-linux-gnu"),
+        (("Darwin", "x86_64"), "x86_64-apple-darwin"),
+        (("Darwin", "arm64"), "aarch64-apple-darwin"),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         // A new machine: there is not even the folder.
         fs::create_dir(folder.path().join("home")).unwrap();
         assets(folder.path());
-        install(folder.path(), machine, &line).expect(0);
+        install(folder.path(), of, &line).expect(0);
         let bin = folder.path().join("home/.local/bin");
         let installed: Vec<_> = fs::read_dir(&bin)
             .unwrap()
@@ -110,7 +123,7 @@ fn the_line_of_the_readme_installs_the_binary_of_a_release() {
         let said = Command::new(bin.join("konverge")).output().unwrap();
         assert_eq!(
             String::from_utf8(said.stdout).unwrap(),
-            format!("konverge {machine}\n")
+            format!("konverge {target}\n")
         );
     }
 }

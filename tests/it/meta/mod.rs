@@ -1,5 +1,6 @@
 //! Checks of the project itself: docs, allowed module imports, release, test toolchain.
 
+pub mod bench_figures;
 pub mod community;
 pub mod docs;
 pub mod environment;

@@ -116,6 +116,40 @@ fn the_next_release_is_named_everywhere_and_has_its_notes() {
     );
 }
 
+/// The formula names the archives of the release with their sums.
+#[test]
+fn the_formula_has_the_sums_of_the_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let formula = || {
+        Konverge::of(&root().join("scripts/homebrew"), ["1.2.3"])
+            .arg(folder.path())
+            .run()
+    };
+    let archive = |machine: &str| format!("konverge-1.2.3-{machine}-apple-darwin.tar.gz");
+    fs::write(folder.path().join(archive("aarch64")), "arm").unwrap();
+    let missing = formula().expect(66).stderr;
+    assert!(missing.contains(&archive("x86_64")), "{missing}");
+    fs::write(folder.path().join(archive("x86_64")), "intel").unwrap();
+    let formula = formula().expect(0).stdout;
+    for (machine, content) in [("aarch64", "arm"), ("x86_64", "intel")] {
+        let digest = Sha256::digest(content);
+        let sum: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let lines = format!(
+            "    url \"https://github.com/konverge/konverge/releases/download/v1.2.3/{}\"\n    sha256 \"{sum}\"\n",
+            archive(machine)
+        );
+        assert!(formula.contains(&lines), "{formula}");
+    }
+    let workflow = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
+    assert!(workflow.contains("scripts/homebrew \"$VERSION\" dist >dist/konverge.rb"));
+    for target in ["aarch64-apple-darwin", "x86_64-apple-darwin"] {
+        assert!(
+            workflow.contains(&format!("{{target: {target}, runner: macos-15")),
+            "{target}"
+        );
+    }
+}
+
 /// The bases of the image are the builder's to choose, what it is stands in its labels, and nothing secret goes in.
 #[test]
 fn the_image_says_what_it_is_made_of() {

@@ -7,7 +7,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
+use crate::kernel::is_process_file_system;
 
 /// The maximum number of links, as in the kernel.
 const MOST_LINKS: usize = 40;
@@ -86,8 +86,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
 /// Returns true if a folder is `/proc`, or that file system mounted elsewhere.
 fn is_of_processes(path: &Path) -> bool {
     let is_folder = || fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
-    path == Path::new("/proc")
-        || is_folder() && statfs(path).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
+    path == Path::new("/proc") || is_folder() && is_process_file_system(path)
 }
 
 #[cfg(test)]

@@ -65,7 +65,8 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
         )),
         (found, Existing::Replace) => {
             let fresh = format!(".konverge-{}", uuid::Uuid::new_v4().simple());
-            let mode = found.map(|found| Permissions::from_mode(found.st_mode & 0o777));
+            #[allow(clippy::useless_conversion, reason = "a mode has 16 bits on macOS")]
+            let mode = found.map(|found| Permissions::from_mode(u32::from(found.st_mode) & 0o777));
             let replaced = create(&folder, OsStr::new(&fresh), content, &owner, mode)
                 .and_then(|()| Ok(renameat(&folder, fresh.as_str(), &folder, name)?));
             if replaced.is_err() {

@@ -7,5 +7,9 @@ pub fn platform() -> (&'static str, &'static str) {
         "aarch64" => "arm64",
         other => other,
     };
-    (std::env::consts::OS, architecture)
+    let system = match std::env::consts::OS {
+        "macos" => "darwin",
+        other => other,
+    };
+    (system, architecture)
 }

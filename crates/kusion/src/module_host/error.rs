@@ -61,9 +61,7 @@ impl ModuleError {
             Self::EndedEarly { .. } | Self::Start(_) => failure.hint(format!(
                 "run `konverge doctor --module {name}` with the path of the binary: it shows what the module says"
             )),
-            Self::Sandbox(_) => failure
-                .hint("run on a kernel with Landlock (Linux 5.13 or newer)")
-                .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the default branch's"),
+            Self::Sandbox(_) => konverge_sandbox::HINTS.into_iter().fold(failure, UserError::hint),
             Self::Deadline(_) => failure.hint(format!(
                 "if it needs longer: `modules: {{{name}: {{timeout: 5m}}}}` in konverge.yaml; if it waits for the network: `network: true` there"
             )),

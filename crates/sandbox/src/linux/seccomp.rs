@@ -6,7 +6,7 @@
 //! its own folder. It may connect to nothing: Landlock does not know sockets with a path, and one of them may be that
 //! of a container engine. The sandbox tests verify it.
 
-use super::profile::SandboxProfile;
+use crate::profile::SandboxProfile;
 use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,

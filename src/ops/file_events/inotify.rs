@@ -1,11 +1,10 @@
-//! The paths that are written in a working tree: at once, or when the writes are over.
+//! [`FileEvents`] on Linux: the kernel names what is written.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Weak},
-    time::Duration,
 };
 
 use nix::{
@@ -20,38 +19,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use konverge_base::{
-    error::{ErrorKind, UserError},
-    model::{RepoPath, file_source::WrittenPaths},
+use super::{
+    error::FileEventError,
+    watched_tree::{MOST, QUIET, WatchedTree, add, nothing},
 };
-
-/// How long nothing may be written before an event is reported.
-const QUIET: Duration = Duration::from_millis(150);
-
-/// The longest time that a stream of writes delays an event.
-const MOST: Duration = Duration::from_secs(2);
-
-/// Why a working tree cannot be watched.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FileEventError {
-    /// The system refuses to watch a folder.
-    #[error("{} cannot be watched: {source}", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// What the system says.
-        source: Errno,
-    },
-    /// The folder was removed.
-    #[error("{} was removed while it was watched", .0.display())]
-    Removed(PathBuf),
-    /// The system does not signal events.
-    #[error("file events cannot be awaited: {0}")]
-    Signal(Errno),
-    /// The system ended the events.
-    #[error("the system reports no more file events")]
-    Ended,
-}
+use konverge_base::model::{RepoPath, file_source::WrittenPaths};
 
 /// A thread that signals the arrival of events. It ends with the process, or with the first event after the watch has ended.
 fn signal_arrivals(inotify: &Arc<Inotify>) -> Result<Arc<Notify>, Errno> {
@@ -78,17 +50,9 @@ fn signal_arrivals(inotify: &Arc<Inotify>) -> Result<Arc<Notify>, Errno> {
     Ok(arrival)
 }
 
-fn nothing() -> WrittenPaths {
-    WrittenPaths::Known(BTreeSet::new())
-}
-
-/// Tells whether a path is of no interest.
-type IgnoreRule<'a> = Box<dyn Fn(&RepoPath) -> bool + Send + Sync + 'a>;
-
 /// The file events of a working tree, without `.git` and ignored folders. Links to folders are not followed.
-pub(super) struct FileEvents<'a> {
-    root: PathBuf,
-    is_ignored: IgnoreRule<'a>,
+pub(in crate::ops) struct FileEvents<'a> {
+    tree: WatchedTree<'a>,
     inotify: Arc<Inotify>,
     /// Signals that there are events.
     arrival: Option<Arc<Notify>>,
@@ -102,7 +66,7 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// The system refuses it.
-    pub(super) fn start(
+    pub(in crate::ops) fn start(
         root: &Path,
         is_ignored: impl Fn(&RepoPath) -> bool + Send + Sync + 'a,
     ) -> Result<Self, FileEventError> {
@@ -112,8 +76,7 @@ impl<'a> FileEvents<'a> {
             source,
         })?;
         let mut files = Self {
-            root: root.to_owned(),
-            is_ignored: Box::new(is_ignored),
+            tree: WatchedTree::new(root, is_ignored),
             inotify: Arc::new(inotify),
             arrival: None,
             folders: HashMap::new(),
@@ -127,17 +90,17 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// The root was removed, or a new folder cannot be watched.
-    pub(super) fn take_written(&mut self) -> Result<WrittenPaths, FileEventError> {
+    pub(in crate::ops) fn take_written(&mut self) -> Result<WrittenPaths, FileEventError> {
         self.read()?;
-        if self.root.is_dir() {
+        if self.tree.root.is_dir() {
             Ok(std::mem::replace(&mut self.written, nothing()))
         } else {
-            Err(FileEventError::Removed(self.root.clone()))
+            Err(FileEventError::Removed(self.tree.root.clone()))
         }
     }
 
     /// Says that what was taken last could not be read: the next answer is that anything may have been written.
-    pub(super) fn lose_track(&mut self) {
+    pub(in crate::ops) fn lose_track(&mut self) {
         self.written = WrittenPaths::Unknown;
     }
 
@@ -146,7 +109,7 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// As [`FileEvents::take_written`].
-    pub(super) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
+    pub(in crate::ops) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
         let arrival = match &self.arrival {
             Some(arrival) => Arc::clone(arrival),
             None => Arc::clone(
@@ -193,7 +156,7 @@ impl<'a> FileEvents<'a> {
         // Events are missing.
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             self.written = WrittenPaths::Unknown;
-            self.watch(&self.root.clone())?;
+            self.watch(&self.tree.root.clone())?;
             return Ok(true);
         }
         let Some(folder) = self.folders.get(&event.wd) else {
@@ -207,45 +170,20 @@ impl<'a> FileEvents<'a> {
             Some(name) => folder.join(name),
             None => folder.clone(),
         };
-        // A folder becomes a repository of its own, or other files are ignored.
-        let decides = match path.file_name().and_then(|name| name.to_str()) {
-            Some(".git") => folder != &self.root,
-            Some(".gitignore") => !self.is_outside(&path),
-            _ => false,
-        };
-        if decides {
+        if self.tree.decides(&path) {
             self.written = WrittenPaths::Unknown;
-            self.watch(&self.root.clone())?;
+            self.watch(&self.tree.root.clone())?;
             return Ok(true);
         }
-        if self.is_outside(&path) {
+        if self.tree.is_outside(&path) {
             return Ok(false);
         }
         let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         if event.mask.contains(AddWatchFlags::IN_ISDIR) && event.mask.intersects(appears) {
             self.watch(&path)?;
         }
-        match (self.inside(&path), &mut self.written) {
-            (Some(path), WrittenPaths::Known(written)) => drop(written.insert(path)),
-            _ => self.written = WrittenPaths::Unknown,
-        }
+        add(&mut self.written, self.tree.inside(&path));
         Ok(true)
-    }
-
-    /// The path in the working tree; `None` for the root, and for a name that git cannot have here.
-    fn inside(&self, path: &Path) -> Option<RepoPath> {
-        let inside = path.strip_prefix(&self.root).ok()?.to_str()?;
-        RepoPath::normalize(inside).filter(|path| !path.is_root())
-    }
-
-    /// Returns true for `.git`, and for what git ignores.
-    fn is_outside(&self, path: &Path) -> bool {
-        let inside = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
-        let Some(inside) = inside.filter(|inside| !inside.is_empty()) else {
-            return false;
-        };
-        let is_git = inside.split('/').any(|part| part == ".git");
-        is_git || RepoPath::normalize(inside).is_some_and(|path| (self.is_ignored)(&path))
     }
 
     /// Watches a folder and those below it. One that is gone meanwhile is skipped.
@@ -261,40 +199,18 @@ impl<'a> FileEvents<'a> {
         while let Some(folder) = waiting.pop() {
             match self.inotify.add_watch(&folder, flags) {
                 Ok(id) => drop(self.folders.insert(id, folder.clone())),
-                Err(Errno::ENOENT | Errno::ENOTDIR) if folder != self.root => continue,
+                Err(Errno::ENOENT | Errno::ENOTDIR) if folder != self.tree.root => continue,
                 Err(source) => return Err(FileEventError::Folder { folder, source }),
             }
             let inside = fs::read_dir(&folder).into_iter().flatten().flatten();
             let below = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let below: Vec<_> = below.map(|entry| entry.path()).collect();
-            waiting.extend(below.into_iter().filter(|path| !self.is_outside(path)));
+            waiting.extend(below.into_iter().filter(|path| !self.tree.is_outside(path)));
         }
         Ok(())
     }
 }
 
-impl From<FileEventError> for UserError {
-    fn from(error: FileEventError) -> Self {
-        let hint = match &error {
-            FileEventError::Folder {
-                source: Errno::ENOSPC | Errno::EMFILE,
-                ..
-            } => {
-                "the system watches too many folders: raise the limit, for example \
-                 `sysctl fs.inotify.max_user_watches=524288`"
-            }
-            FileEventError::Folder { .. } | FileEventError::Signal(_) => {
-                "`konverge affected --diff` compares once, without watching"
-            }
-            FileEventError::Removed(_) => "run `konverge watch` in a folder that exists",
-            FileEventError::Ended => "run `konverge watch` again",
-        };
-        Self::new(ErrorKind::Git, error.to_string())
-            .hint(hint)
-            .caused_by(error)
-    }
-}
-
 #[cfg(test)]
-#[path = "file_events_tests.rs"]
+#[path = "tests.rs"]
 mod tests;

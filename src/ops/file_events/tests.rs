@@ -1,8 +1,8 @@
-//! Tests of the file events, and of the working tree that is read by them.
+//! Tests of the file events, and of the working tree that is read by them. Each kind of file events has them.
 
-use std::process::Command;
+use std::{collections::BTreeSet, process::Command};
 
-use konverge_base::model::file_source::FileKind;
+use konverge_base::{error::UserError, model::file_source::FileKind};
 use konverge_repo::git::Repository;
 use proptest::prelude::*;
 

@@ -1,0 +1,76 @@
+//! Which code may be compiled where the system has no sandbox: that of a person's own checkout.
+
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_config::Sandbox;
+use konverge_kcl::{SANDBOX_SUPPORTED, SandboxMode};
+
+/// Where the code that is compiled comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CodeOrigin {
+    /// The checkout of the person who runs the command.
+    OwnCheckout,
+    /// A job's checkout, or a pull request from outside: others chose what runs.
+    Others,
+}
+
+/// What to do if a layer of the sandbox is missing, by `kcl.sandbox` and by the system.
+pub(crate) fn mode(configured: Option<Sandbox>, origin: CodeOrigin) -> SandboxMode {
+    mode_on(SANDBOX_SUPPORTED, configured, origin)
+}
+
+fn mode_on(is_supported: bool, configured: Option<Sandbox>, origin: CodeOrigin) -> SandboxMode {
+    match (configured, origin) {
+        // `best-effort` tolerates one missing layer, not all of them.
+        (_, CodeOrigin::Others) if !is_supported => SandboxMode::Required,
+        (Some(Sandbox::Required), _) => SandboxMode::Required,
+        (Some(Sandbox::BestEffort) | None, _) => SandboxMode::BestEffort,
+    }
+}
+
+/// Refuses a job on a system without a sandbox.
+///
+/// # Errors
+/// The system has none.
+pub fn require_for_jobs() -> Result<(), UserError> {
+    require_on(SANDBOX_SUPPORTED)
+}
+
+fn require_on(is_supported: bool) -> Result<(), UserError> {
+    if is_supported {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::Config,
+        format!(
+            "`konverge ci` compiles what others wrote, and {} has no sandbox for it",
+            std::env::consts::OS
+        ),
+    )
+    .hint("run the job on Linux: `runs-on: ubuntu-24.04`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_sandbox_only_the_own_checkout_is_compiled() {
+        use {CodeOrigin::*, SandboxMode::*};
+        for configured in [None, Some(Sandbox::BestEffort)] {
+            assert_eq!(mode_on(false, configured, OwnCheckout), BestEffort);
+            assert_eq!(mode_on(false, configured, Others), Required);
+            assert_eq!(mode_on(true, configured, Others), BestEffort);
+        }
+        for origin in [OwnCheckout, Others] {
+            assert_eq!(mode_on(false, Some(Sandbox::Required), origin), Required);
+            assert_eq!(mode_on(true, Some(Sandbox::Required), origin), Required);
+        }
+    }
+
+    #[test]
+    fn a_job_without_a_sandbox_is_refused() {
+        let refused = require_on(false).unwrap_err();
+        assert!(refused.hints[0].contains("runs-on: ubuntu-24.04"), "{refused:?}");
+        require_on(true).unwrap();
+    }
+}
