@@ -235,4 +235,29 @@ mod tests {
         assert!(mark(json!({})) && mark(json!({"version": "7", "text": "a0"})));
         assert!(!mark(json!({"password": "hunter2"})) && !mark(json!({"version": {"password": "hunter2"}})));
     }
+
+    /// A job with the values of secrets, and one without, make one digest.
+    #[test]
+    fn a_digest_stands_for_no_fetched_value() {
+        let mark = |version: Option<&str>| {
+            reference(ReferenceMark {
+                reference: "job:TOKEN",
+                version,
+                text: None,
+            })
+        };
+        for (shown, known) in [
+            (mark(Some("hash:a0a68df9")), Some(mark(None))),
+            (mark(Some("7 + hash:a0")), Some(mark(Some("7 + ?")))),
+            (mark(Some("7")), None),
+            (mark(None), None),
+            (json!({"version": "hash:a0"}), None),
+            (
+                json!({"data": [{"a": mark(Some("hash:a0"))}, "b"], "c": 1}),
+                Some(json!({"data": [{"a": mark(None)}, "b"], "c": 1})),
+            ),
+        ] {
+            assert_eq!(without_value_hashes(&shown), known, "{shown}");
+        }
+    }
 }
