@@ -46,7 +46,8 @@ fn states(store: Arc<dyn Store>, sealer: Option<&Sealer>) -> StateStore {
         run: "bench".to_owned(),
         actor: "bench".to_owned(),
     };
-    StateStore::open(store, RepositoryId::new("bench"), writer).with_sealer(sealer.cloned(), SealScope::All)
+    StateStore::open(store, RepositoryId::new("bench"), writer)
+        .with_sealer(sealer.cloned(), SealScope::Documents)
 }
 
 async fn apply(states: &StateStore, n: usize, round: usize) {

@@ -213,4 +213,5 @@ impl<'a> FileEvents<'a> {
 
 #[cfg(test)]
 #[path = "tests.rs"]
+#[allow(clippy::duplicate_mod, reason = "each kind of file events has the same tests")]
 mod tests;

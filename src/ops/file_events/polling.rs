@@ -225,4 +225,5 @@ fn hash_of(path: &Path, found: &Metadata) -> Option<u64> {
 
 #[cfg(test)]
 #[path = "tests.rs"]
+#[allow(clippy::duplicate_mod, reason = "each kind of file events has the same tests")]
 mod tests;

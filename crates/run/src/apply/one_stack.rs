@@ -221,7 +221,8 @@ impl LeasedStack<'_> {
         let late = LateReview::new(late);
         // Until the first state is written, the journal alone can say where the stack lies.
         let is_known = |prior: &Versioned| prior.state.folder.path().is_some();
-        if !lease.prior().is_some_and(is_known)
+        if !public.resources.is_empty()
+            && !lease.prior().is_some_and(is_known)
             && let Some(folder) = target.place.path().cloned()
         {
             lease.journal(vec![JournalEntry::Folder { folder }]).await?;
