@@ -111,10 +111,10 @@ pub(super) fn warn(run: &RunContext, config: &Config, side: &OpenRevision) {
     let workflows = workflows(side.source.as_ref());
     let uncovered = uncovered_stacks(config, &side.layout.stacks, &workflows);
     if let Some(text) = describe(&uncovered) {
-        run.notes.warning(&format!("{text}"));
+        run.notes.warning(&text);
     }
     if let Some(text) = describe_without_environment(&jobs_without_environment(&workflows)) {
-        run.notes.warning(&format!("{text}"));
+        run.notes.warning(&text);
     }
     for job in jobs_without_hook_permission(config, &workflows) {
         let (key, access) = HOOK_PERMISSION;

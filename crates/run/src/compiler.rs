@@ -317,7 +317,7 @@ impl Compilers {
         }
         let pool = Pool::start(options).await?;
         if let Some(warning) = pool.warning() {
-            self.run.notes.warning(&format!("{warning}"));
+            self.run.notes.warning(warning);
         }
         Ok(Arc::new(StartedCore {
             pool,

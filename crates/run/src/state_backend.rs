@@ -101,7 +101,7 @@ pub async fn open_part(
     let (services, age) = key_services::open(run, config);
     states = states.with_key_services(services);
     let notes = Arc::clone(&run.notes);
-    states = states.telling_skipped(Arc::new(move |what: &str| notes.warning(&format!("{what}"))));
+    states = states.telling_skipped(Arc::new(move |what: &str| notes.warning(what)));
     let scope = if config.state.encrypt_to.is_empty() {
         SealScope::Values
     } else {

@@ -255,7 +255,7 @@ mod tests {
         };
         let target = |id: &str| Target {
             id: id.parse().unwrap(),
-            folder: RepoPath::root(),
+            place: RepoPath::root().into(),
             head: None,
             base: None,
             recorded: None,
