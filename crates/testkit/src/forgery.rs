@@ -171,14 +171,14 @@ fn other_text(text: &str) -> String {
     if let Some((_, other)) = WORDS.iter().find(|(word, _)| *word == text) {
         return (*other).to_owned();
     }
-    // The last digit of hexadecimal texts and times, or else of a name.
+    // The last digit of hexadecimal texts and times, or else of a name. `0` and `4` may end the Base64 of a key.
     let at = text
         .char_indices()
         .rev()
         .find(|(_, character)| character.is_ascii_alphanumeric() && !matches!(character, 'Z' | 'z'));
     match at {
         Some((at, character)) => {
-            let other = if character == '0' { '1' } else { '0' };
+            let other = if character == '0' { '4' } else { '0' };
             format!("{}{other}{}", &text[..at], &text[at + 1..])
         }
         None => format!("{text}0"),
