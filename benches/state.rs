@@ -46,8 +46,8 @@ fn states(store: Arc<dyn Store>, sealer: Option<&Sealer>) -> StateStore {
         run: "bench".to_owned(),
         actor: "bench".to_owned(),
     };
-    StateStore::open(store, RepositoryId::new("bench"), writer)
-        .with_sealer(sealer.cloned(), SealScope::Documents)
+    let scope = sealer.map_or(SealScope::Values, |_| SealScope::Documents);
+    StateStore::open(store, RepositoryId::new("bench"), writer).with_sealer(sealer.cloned(), scope)
 }
 
 async fn apply(states: &StateStore, n: usize, round: usize) {
@@ -131,7 +131,8 @@ async fn measure(store: &Arc<dyn Store>, sealer: Option<&Sealer>) -> Vec<Duratio
             STACKS
         );
         let count = counted.count();
-        assert_eq!((count.lists, count.gets), (1, 1 + DELTAS), "{count:?}");
+        // A run among them may have made a compaction of those before it.
+        assert!(count.lists == 1 && count.gets <= 1 + DELTAS, "{count:?}");
     }
     times.sort();
     times
@@ -146,7 +147,7 @@ fn write(measured: &[(Duration, Duration)]) {
         "an optimized build"
     };
     let section = format!(
-        "{OPEN}\n## What to apply among {STACKS} stacks\n\nFrom MinIO on the same machine, one LIST, one compaction and {DELTAS} deltas: best of {ROUNDS} {:.0} ms, median {:.0} ms; with the marks of `state.encrypt_to` {:.0} ms and {:.0} ms, measured with {build}. Bound: 150 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench state` writes this.\n{CLOSE}",
+        "{OPEN}\n## What to apply among {STACKS} stacks\n\nFrom MinIO on the same machine, one LIST, one compaction and at most {DELTAS} deltas: best of {ROUNDS} {:.0} ms, median {:.0} ms; with the marks of `state.encrypt_to` {:.0} ms and {:.0} ms, measured with {build}. Bound: 150 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench state` writes this.\n{CLOSE}",
         measured[0].0.as_secs_f64() * 1e3,
         measured[0].1.as_secs_f64() * 1e3,
         measured[1].0.as_secs_f64() * 1e3,
