@@ -149,11 +149,14 @@ impl Deployments {
         stack: &StackId,
     ) -> Result<Option<Deployment>, GithubError> {
         let all = self.client.deployments(&place.environment, None).await?;
-        // That of a rollout names no stack: in an environment of its own it can only be this one.
+        // That of a rollout names no stack: in the environment with the stack's own name it can only be this one.
         let is_alone = place.environment == stack.as_str();
         let own = all
             .into_iter()
-            .filter(|made| is_alone || made.payload["stack"] == stack.as_str());
+            .filter(|made| match made.payload["stack"].as_str() {
+                Some(named) => named == stack.as_str(),
+                None => is_alone && made.payload["rollout"].is_string(),
+            });
         for deployment in own.take(LOOKED_AT) {
             if self.client.deployment_state(deployment.id).await? == Some(DeploymentState::Success) {
                 return Ok(Some(deployment));

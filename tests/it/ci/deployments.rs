@@ -199,6 +199,16 @@ async fn a_later_deployment_stops_the_stack(name: &str, payload: Value) {
     stage.github.world(|world| {
         let later = json!({"id": 900_001, "sha": "e".repeat(40), "task": "konverge:apply", "environment": id,
             "created_at": "2999-01-01T00:00:00Z", "payload": payload});
+        // One of another stack, and one of another tool, say nothing of this one.
+        for payload in [
+            json!({"version": 1, "stack": "other/dev"}),
+            json!({"by": "another tool"}),
+        ] {
+            let mut other = later.clone();
+            other["sha"] = "d".repeat(40).into();
+            other["payload"] = payload;
+            world.deployments.push(other);
+        }
         world.deployments.push(later);
         let status = json!({"id": 900_002, "state": "success"});
         world.deployment_statuses.push((900_001, status));
