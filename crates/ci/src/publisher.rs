@@ -391,6 +391,11 @@ impl<'a> Publisher<'a> {
     pub(crate) fn annotate(&self, plan: &Plan, findings: &[PolicyFinding]) {
         let mut notes = report::checks::annotations(plan);
         notes.extend(report::checks::finding_annotations(findings));
+        self.annotate_lines(notes);
+    }
+
+    /// Shows what is wrong in files at their lines.
+    pub(crate) fn annotate_lines(&self, mut notes: Vec<Annotation>) {
         for note in &mut notes {
             note.message = self.job.run.secrets.mask_finished(&note.message);
         }

@@ -16,6 +16,7 @@ use crate::{
     checks::mask_check,
     connect,
     job::{CiOptions, CommentRule, Job, JobResult},
+    job_warnings::JobWarnings,
     newer_status::newest_status,
     open_job,
     open_revisions::{EffectiveConfig, PreviewCommits, compilers},
@@ -109,6 +110,18 @@ pub async fn run(
 ) -> Result<JobResult, UserError> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
+    let (warnings, run) = JobWarnings::of_run(run);
+    let result = run_event(&run, options, &runner, tester).await;
+    warnings.annotate();
+    result
+}
+
+async fn run_event(
+    run: &RunContext,
+    options: &CiOptions,
+    runner: &Runner,
+    tester: &dyn StackTester,
+) -> Result<JobResult, UserError> {
     let event = runner.event()?;
     if runner.event_name == "pull_request_target"
         || !matches!(
@@ -124,8 +137,8 @@ pub async fn run(
             "give the job `if: github.event_name == 'pull_request'`; `konverge test --live` runs live tests elsewhere",
         ));
     }
-    let client = connect(run, &runner)?;
-    let Some(job) = open_job(run, options, &runner, &event, client).await? else {
+    let client = connect(run, runner)?;
+    let Some(job) = open_job(run, options, runner, &event, client).await? else {
         return Ok(JobResult::WELL);
     };
     let publisher = Publisher::new(&job);
@@ -294,6 +307,7 @@ async fn publish(publisher: &Publisher<'_>, event: &PullRequestEvent, tested: Te
         ..job.info()
     };
     publisher.test_check(&event.head, test_check::check(&page)).await;
+    publisher.annotate_lines(test_check::annotations(&page));
     publisher.summary(&markdown::stack_tests(&page, &info, None, SUMMARY_BUDGET));
     let marker = CommentMarker {
         head: event.head.to_string(),

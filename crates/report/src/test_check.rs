@@ -23,6 +23,18 @@ pub fn check(page: &TestPage<'_>) -> CheckRun {
         (false, true) => Conclusion::Neutral,
         (false, false) => Conclusion::Success,
     };
+    CheckRun {
+        name: NAME.to_owned(),
+        conclusion,
+        title: page.verdict(),
+        summary: format!("{} in {}.", page.verdict(), plural(page.report.stacks, "stack")),
+        text: markdown::stack_tests(page, &RunInfo::default(), None, CHECK_BUDGET),
+        annotations: annotations(page),
+    }
+}
+
+/// Returns the failed tests at their lines.
+pub fn annotations(page: &TestPage<'_>) -> Vec<Annotation> {
     let failed = page.report.tests.iter().flat_map(diagnostics);
     let annotations = failed.map(|found| Annotation {
         level: Level::Error,
@@ -32,14 +44,7 @@ pub fn check(page: &TestPage<'_>) -> CheckRun {
         title: "stack test".to_owned(),
         message: found.message.lines().map(line).collect::<Vec<_>>().join("\n"),
     });
-    CheckRun {
-        name: NAME.to_owned(),
-        conclusion,
-        title: page.verdict(),
-        summary: format!("{} in {}.", page.verdict(), plural(page.report.stacks, "stack")),
-        text: markdown::stack_tests(page, &RunInfo::default(), None, CHECK_BUDGET),
-        annotations: annotations.collect(),
-    }
+    annotations.collect()
 }
 
 /// The check run of a commit that is not tested.

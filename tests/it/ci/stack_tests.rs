@@ -136,7 +136,19 @@ async fn live_tests_run_after_the_policy_sets_passed() {
         .commit("A file that is not a test");
     stage.pull_request(2, "wrong", "opened").outcome.check(0);
     stage.github.world(|world| world.comments.clear());
-    tests(&mut stage, 2, "wrong", "acme/konfig").outcome.check(1);
+    let ran = tests(&mut stage, 2, "wrong", "acme/konfig");
+    ran.outcome.check(1);
+    // As annotations too: the log of the job has them where no check run is written.
+    for command in [
+        "::error file=appops/web/dev/test/live.test.yaml,line=4,title=stack test::",
+        "::error file=appops/web/dev/test/no.test.yaml",
+    ] {
+        let said = &ran.outcome.stderr;
+        assert!(
+            said.lines().any(|line| line.starts_with(command)),
+            "{command}: {said}"
+        );
+    }
     let (conclusion, output) = check(&stage);
     assert_eq!(
         (conclusion.as_str(), &output["title"]),
@@ -252,6 +264,13 @@ async fn a_missing_permission_is_named() {
             ran.outcome
                 .stderr
                 .contains(&format!("`permissions:` with `{line}`")),
+            "{}",
+            ran.outcome.stderr
+        );
+        let commands = ran.outcome.stderr.lines();
+        let mut warnings = commands.filter(|line| line.starts_with("::warning title=konverge::"));
+        assert!(
+            warnings.any(|command| command.contains(line)),
             "{}",
             ran.outcome.stderr
         );
