@@ -1,5 +1,7 @@
 //! `konverge init`: sets up a repository.
 
+use clap::ValueEnum;
+
 use super::{CliContext, completers};
 use crate::ops::init::{self, CoreTrials, JobCloud, NamedContext, Setup, WrittenFile};
 use konverge_base::error::{ErrorKind, UserError};
@@ -39,13 +41,27 @@ pub struct Args {
 enum CloudArg {
     /// EKS and S3
     Aws,
+    /// GKE and Cloud Storage
+    Google,
+    /// AKS and Blob Storage
+    Azure,
+}
+
+impl From<CloudArg> for JobCloud {
+    fn from(cloud: CloudArg) -> Self {
+        match cloud {
+            CloudArg::Aws => Self::Aws,
+            CloudArg::Google => Self::Google,
+            CloudArg::Azure => Self::Azure,
+        }
+    }
 }
 
 impl Args {
     /// Returns what was said on the command line, or at the terminal if nothing was.
     async fn setup(&self, context: &CliContext) -> Result<Setup, UserError> {
         let said = Setup {
-            cloud: self.cloud.map(|CloudArg::Aws| JobCloud::Aws),
+            cloud: self.cloud.map(Into::into),
             store: self.store.clone(),
             cluster: self.cluster.clone(),
             environments: self.environments.clone(),
@@ -89,11 +105,22 @@ async fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
         context,
     );
     let cluster = cluster.await?;
-    let cloud = context
-        .ask("Do the jobs log in at AWS? (yes; empty: no) ")
-        .await?;
+    let cloud = answered(
+        "At which cloud do the jobs log in? (aws, google, azure; empty: none) ",
+        |name| {
+            let named = CloudArg::from_str(name, true).map(JobCloud::from);
+            named.map_err(|_| {
+                UserError::new(
+                    ErrorKind::Usage,
+                    format!("`{}` is none of them", name.escape_debug()),
+                )
+            })
+        },
+        context,
+    );
+    let cloud = cloud.await?;
     Ok(Setup {
-        cloud: cloud.starts_with(['y', 'Y']).then_some(JobCloud::Aws),
+        cloud,
         store,
         cluster,
         ..said

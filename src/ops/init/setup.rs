@@ -57,15 +57,77 @@ impl FromStr for NamedContext {
 pub enum JobCloud {
     /// Amazon Web Services.
     Aws,
+    /// Google Cloud.
+    Google,
+    /// Microsoft Azure.
+    Azure,
 }
 
-/// The role of each job, as a variable of the repository. A job that looks for drift writes nothing, and has no environment
-/// that the role of the apply may trust.
-const AWS_ROLES: [&str; 3] = [
-    "KONVERGE_PREVIEW_ROLE",
-    "KONVERGE_APPLY_ROLE",
-    "KONVERGE_DRIFT_ROLE",
-];
+/// The variables of the jobs that log in at a cloud.
+struct LoginVariables {
+    /// Who trusts the token.
+    trusted_by: &'static str,
+    /// The same for every job: variables of the repository under their own names.
+    shared: &'static [&'static str],
+    /// Names the identity of the job.
+    identity: &'static str,
+    /// What such an identity is called: the end of the names of the variables of the repository.
+    kind: &'static str,
+    /// The guide that makes the identities.
+    guide: &'static str,
+}
+
+/// The jobs that log in, in the order of the workflow. Each has an identity of its own: a job that looks for drift writes
+/// nothing, and has no environment that the identity of the apply may trust.
+const JOBS: [&str; 3] = ["PREVIEW", "APPLY", "DRIFT"];
+
+impl JobCloud {
+    fn variables(self) -> LoginVariables {
+        match self {
+            Self::Aws => LoginVariables {
+                trusted_by: "AWS",
+                shared: &["AWS_REGION"],
+                identity: "AWS_ROLE_ARN",
+                kind: "ROLE",
+                guide: "start-eks",
+            },
+            Self::Google => LoginVariables {
+                trusted_by: "Google",
+                shared: &["GOOGLE_WORKLOAD_IDENTITY_PROVIDER"],
+                identity: "GOOGLE_SERVICE_ACCOUNT_EMAIL",
+                kind: "ACCOUNT",
+                guide: "permissions",
+            },
+            Self::Azure => LoginVariables {
+                trusted_by: "Entra",
+                shared: &["AZURE_TENANT_ID", "AZURE_STORAGE_ACCOUNT_NAME"],
+                identity: "AZURE_CLIENT_ID",
+                kind: "CLIENT",
+                guide: "permissions",
+            },
+        }
+    }
+}
+
+impl LoginVariables {
+    /// The variable of the repository with the identity of a job.
+    fn of_job(&self, job: &str) -> String {
+        format!("KONVERGE_{job}_{}", self.kind)
+    }
+
+    /// The step of a job that runs Konverge, with its login.
+    fn step(&self, job: &str) -> String {
+        let of_job = self.of_job(job);
+        let shared = self.shared.iter().map(|name| (*name, *name));
+        let lines = shared.chain([(self.identity, of_job.as_str())]);
+        let env: String = lines
+            .map(|(name, variable)| format!("          {name}: ${{{{ vars.{variable} }}}}\n"))
+            .collect();
+        format!(
+            "{STEP}        env:\n{env}        with:\n          kubeconfig: ${{{{ vars.KUBECONFIG }}}} # addresses, and no secret\n"
+        )
+    }
+}
 
 impl Setup {
     /// Checks the address of the store, which is written as it is.
@@ -104,10 +166,14 @@ impl Setup {
 
     /// Adds to the workflow what the jobs need to log in at the cloud.
     pub(super) fn workflow(&self, workflow: &str) -> String {
-        let Some(JobCloud::Aws) = self.cloud else {
+        let Some(cloud) = self.cloud else {
             return workflow.to_owned();
         };
-        let token = "      id-token: write # the token that AWS trusts\n";
+        let login = cloud.variables();
+        let token = format!(
+            "      id-token: write # the token that {} trusts\n",
+            login.trusted_by
+        );
         let asked = workflow
             .replace(
                 "      checks: write # annotations at the lines of a KCL error\n",
@@ -115,17 +181,13 @@ impl Setup {
             )
             .replace(
                 "      # id-token: write # to log in at a cloud without a stored key\n",
-                token,
+                &token,
             )
-            .replace("      # id-token: write\n", token);
+            .replace("      # id-token: write\n", &token);
         let mut text = String::new();
         for (at, part) in asked.split(STEP).enumerate() {
-            if let Some(role) = at.checked_sub(1).and_then(|job| AWS_ROLES.get(job)) {
-                text.push_str(STEP);
-                text.push_str(&format!(
-                    "        env:\n          AWS_REGION: ${{{{ vars.AWS_REGION }}}}\n          AWS_ROLE_ARN: ${{{{ vars.{role} }}}}\n"
-                ));
-                text.push_str("        with:\n          kubeconfig: ${{ vars.KUBECONFIG }} # addresses, and no secret\n");
+            if let Some(job) = at.checked_sub(1).and_then(|job| JOBS.get(job)) {
+                text.push_str(&login.step(job));
             }
             text.push_str(part);
         }
@@ -137,10 +199,17 @@ impl Setup {
 
     /// What is left to do outside of the repository.
     pub(super) fn hint(&self) -> Option<String> {
-        self.cloud.map(|JobCloud::Aws| {
-            "the workflow reads the variables AWS_REGION, KONVERGE_PREVIEW_ROLE, KONVERGE_APPLY_ROLE, KONVERGE_DRIFT_ROLE and \
-             KUBECONFIG of the repository: the guide `start-eks` makes the roles and sets them"
-                .to_owned()
+        self.cloud.map(|cloud| {
+            let login = cloud.variables();
+            let shared = login.shared.iter().map(|name| (*name).to_owned());
+            let jobs = JOBS.iter().map(|job| login.of_job(job));
+            let names: Vec<_> = shared.chain(jobs).collect();
+            format!(
+                "the workflow reads the variables {} and KUBECONFIG of the repository: the guide `{}` says what they name, \
+                 and what each may do",
+                names.join(", "),
+                login.guide
+            )
         })
     }
 }

@@ -1,6 +1,8 @@
 //! A repository whose stacks ran before Konverge came is taken over by one pull request: what is unchanged, and nothing
 //! else.
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
@@ -8,7 +10,11 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{ci_stage::Stage, process::Outcome};
+use crate::support::{
+    ci_stage::Stage,
+    process::{Konverge, Outcome, binary},
+    root,
+};
 
 /// Somebody else applied a ConfigMap long ago.
 async fn runs_already(stage: &Stage, map: &str, value: &str) {
@@ -319,6 +325,63 @@ async fn a_change_that_slips_in_between_stops_the_stack() {
     );
     assert_eq!(owner(&stage, "slip-same").await, None);
     assert_eq!(stage.value("slip-same").await.as_deref(), Some("slipped in"));
+}
+
+/// The command of the guide that collects the digests of what is left, as it stands there.
+fn digests_of_the_rest(stage: &Stage) -> String {
+    let page = std::fs::read_to_string(root().join("docs/guides/adopt.md")).unwrap();
+    let command = page.lines().find(|line| line.starts_with("digests=")).unwrap();
+    let programs = binary().parent().unwrap().to_owned();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let typed = Konverge::of(
+        Path::new("/bin/sh"),
+        ["-e", "-c", &format!("{command}\nprintf %s \"$digests\"")],
+    );
+    typed
+        .with_kcl()
+        .dir(stage.monorepo.path())
+        .env("PATH", path)
+        .env("KUBECONFIG", stage.cluster.kubeconfig())
+        .env("XDG_STATE_HOME", stage.scratch.path())
+        .run()
+        .expect(0)
+        .stdout
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_remaining_stacks_are_brought_in_by_one_run() {
+    let mut stage = Stage::small("").await;
+    let map_of = |at: usize| format!("bootstrap-{at:02}");
+    for at in 0..24 {
+        let map = map_of(at);
+        // Half of them run with another value, the others are new.
+        if at % 2 == 0 {
+            runs_already(&stage, &map, "by hand").await;
+        }
+        stage.stack(&format!("{map}/prod"), &[(&map, "one")]);
+    }
+    let first = stage.straight_to_main(|stage| {
+        stage.monorepo.write("konverge.adopt.yaml", "stacks: []\n");
+    });
+    first.outcome.check(0);
+    let digests = digests_of_the_rest(&stage);
+    assert_eq!(digests.split(',').count(), 24, "{digests}");
+
+    // Of one the plan is no longer what was read: it alone is left alone, and that is said.
+    stage.by_hand(&map_of(0), None).await;
+    let ran = stage.approve(&digests);
+    ran.outcome.check(0);
+    let said = &ran.outcome.stderr;
+    assert_eq!(
+        said.matches("found no plan, no finding and no drift").count(),
+        1,
+        "{said}"
+    );
+    assert_eq!(stage.value(&map_of(0)).await, None);
+    for at in 1..24 {
+        assert_eq!(stage.value(&map_of(at)).await.as_deref(), Some("one"), "{at}");
+    }
+    assert_eq!(stage.receipt("bootstrap-07/prod")["agreedBy"], json!(["dev"]));
 }
 
 fn text(value: &Value) -> &str {

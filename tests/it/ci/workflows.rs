@@ -144,47 +144,81 @@ fn workflows_and_actions_are_sound() {
     assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
 }
 
-/// What `init` writes for a cloud: each job may ask for a token, and has its role.
+/// What `init` writes for a cloud: each job may ask for a token, and has an identity of its own.
 #[test]
-fn the_workflow_for_aws_is_sound_and_each_job_logs_in() {
-    let monorepo = Repository::init();
-    monorepo
-        .write("kcl.mod", "[package]\nname = \"konfig\"\n")
-        .commit("No stack yet");
-    let options = [
-        "--cloud",
-        "aws",
-        "--store",
-        "s3://my-bucket/konverge",
-        "--cluster",
-        "prod",
-    ];
-    let init = Konverge::new(["init"].iter().chain(&options))
-        .dir(monorepo.path())
-        .run();
-    init.expect(0);
-    let path = monorepo.path().join(".github/workflows/konverge.yml");
-    let files = [path.clone()];
-    for judged in [actionlint(&files), zizmor(&files)] {
-        assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
-    }
-    let text = fs::read_to_string(path).unwrap();
-    let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
-    for (job, role) in [
-        ("preview", "KONVERGE_PREVIEW_ROLE"),
-        ("apply", "KONVERGE_APPLY_ROLE"),
-        ("drift", "KONVERGE_DRIFT_ROLE"),
+fn the_workflow_for_a_cloud_is_sound_and_each_job_logs_in() {
+    for (cloud, store, shared, identity, kind) in [
+        (
+            "aws",
+            "s3://my-bucket/konverge",
+            &["AWS_REGION"][..],
+            "AWS_ROLE_ARN",
+            "ROLE",
+        ),
+        (
+            "google",
+            "gs://my-bucket/konverge",
+            &["GOOGLE_WORKLOAD_IDENTITY_PROVIDER"],
+            "GOOGLE_SERVICE_ACCOUNT_EMAIL",
+            "ACCOUNT",
+        ),
+        (
+            "azure",
+            "az://my-container/konverge",
+            &["AZURE_TENANT_ID", "AZURE_STORAGE_ACCOUNT_NAME"],
+            "AZURE_CLIENT_ID",
+            "CLIENT",
+        ),
     ] {
-        let job = &workflow["jobs"][job];
-        assert_eq!(job["permissions"]["id-token"], "write");
-        let step = &job["steps"][1];
-        assert_eq!(step["env"]["AWS_ROLE_ARN"], format!("${{{{ vars.{role} }}}}"));
-        assert_eq!(step["with"]["kubeconfig"], "${{ vars.KUBECONFIG }}");
+        let monorepo = Repository::init();
+        monorepo
+            .write("kcl.mod", "[package]\nname = \"konfig\"\n")
+            .commit("No stack yet");
+        let options = ["--cloud", cloud, "--store", store, "--cluster", "prod"];
+        let init = Konverge::new(["init"].iter().chain(&options))
+            .dir(monorepo.path())
+            .run()
+            .expect(0);
+        let path = monorepo.path().join(".github/workflows/konverge.yml");
+        let files = [path.clone()];
+        for judged in [actionlint(&files), zizmor(&files)] {
+            assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
+        }
+        let text = fs::read_to_string(path).unwrap();
+        let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
+        for job in ["preview", "apply", "drift"] {
+            let variable = format!("KONVERGE_{}_{kind}", job.to_uppercase());
+            let job = &workflow["jobs"][job];
+            assert_eq!(job["permissions"]["id-token"], "write");
+            let step = &job["steps"][1];
+            assert_eq!(step["env"][identity], format!("${{{{ vars.{variable} }}}}"));
+            assert_eq!(step["with"]["kubeconfig"], "${{ vars.KUBECONFIG }}");
+            for name in shared {
+                assert_eq!(step["env"][name], format!("${{{{ vars.{name} }}}}"));
+            }
+            // What is to be set is said, and set by the commands of a guide.
+            for name in shared.iter().copied().chain([variable.as_str()]) {
+                assert!(init.stderr.contains(name), "{name}: {}", init.stderr);
+                assert!(is_set_by_a_guide(name), "{name}");
+            }
+        }
+        let config = konverge_config::Config::parse(&monorepo.read("konverge.yaml")).unwrap();
+        assert_eq!(config.state.url.as_deref(), Some(store));
+        let cluster = config.clusters.values().next().unwrap();
+        assert_eq!(cluster.context.as_deref(), Some("prod"));
     }
-    let config = konverge_config::Config::parse(&monorepo.read("konverge.yaml")).unwrap();
-    assert_eq!(config.state.url.as_deref(), Some("s3://my-bucket/konverge"));
-    let cluster = config.clusters.values().next().unwrap();
-    assert_eq!(cluster.context.as_deref(), Some("prod"));
+}
+
+/// Whether a guide sets this variable of the repository.
+fn is_set_by_a_guide(name: &str) -> bool {
+    let command = format!("gh variable set {name} --body ");
+    let texts = pages().into_iter().map(|page| fs::read_to_string(page).unwrap());
+    texts.into_iter().any(|text| text.contains(&command))
+}
+
+#[test]
+fn init_refuses_what_is_not_the_address_of_a_store() {
+    let monorepo = Repository::init();
     let refused = Konverge::new(["init", "--store", "my bucket"])
         .dir(monorepo.path())
         .run();
@@ -199,7 +233,7 @@ fn the_workflow_for_aws_is_sound_and_each_job_logs_in() {
 /// What `init` writes for environments: a job for each, and rules for the stacks whose folders have their names.
 #[test]
 fn the_workflow_for_environments_is_sound_and_its_rules_fit() {
-    for cloud in [&[][..], &["--cloud", "aws"]] {
+    for cloud in [&[][..], &["--cloud", "aws"], &["--cloud", "google"]] {
         let monorepo = Repository::init();
         monorepo.write("kcl.mod", "[package]\nname = \"konfig\"\n");
         for stack in ["shop/dev", "shop/prod"] {

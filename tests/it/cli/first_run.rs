@@ -404,7 +404,7 @@ fn at_a_terminal(answers: &[(&str, &str)], arguments: &[&str]) -> Konverge {
 
 const STORE: &str = "Where is the state kept? (such as `s3://my-bucket/konverge`; empty: decide later) ";
 const CLUSTER: &str = "empty: decide later) ";
-const CLOUD: &str = "Do the jobs log in at AWS? (yes; empty: no) ";
+const CLOUD: &str = "At which cloud do the jobs log in? (aws, google, azure; empty: none) ";
 
 #[test]
 fn init_asks_at_a_terminal_and_nothing_is_drawn_over_the_answers() {
@@ -417,6 +417,7 @@ fn init_asks_at_a_terminal_and_nothing_is_drawn_over_the_answers() {
         (STORE, "s3://my-bucket/konverge"),
         (CLUSTER, eks),
         (CLOUD, "yes"),
+        (CLOUD, "aws"),
     ];
     let told = at_a_terminal(&answers, &["init", "--no-install"])
         .dir(monorepo.path())
@@ -430,6 +431,7 @@ fn init_asks_at_a_terminal_and_nothing_is_drawn_over_the_answers() {
         told.contains("`my bucket` is not the address of a store"),
         "{told}"
     );
+    assert!(told.contains("`yes` is none of them"), "{told}");
     assert!(
         !told.contains("`clusters` is set") && told.contains("compares Spec with Spec"),
         "{told}"

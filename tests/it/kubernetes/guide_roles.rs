@@ -75,6 +75,14 @@ fn of_group(cluster: &Cluster, folder: &Path, group: &str) -> PathBuf {
     })
 }
 
+/// The identity of a job at GKE or AKS, which is a user without a group.
+fn of_user(cluster: &Cluster, folder: &Path, name: &str) -> PathBuf {
+    kubeconfig(cluster, folder, name, |user| {
+        user["as"] = json!(name);
+        user["as-groups"] = json!(["system:authenticated"]);
+    })
+}
+
 /// The service account of the page, by a token of its own.
 async fn of_account(cluster: &Cluster, folder: &Path) -> PathBuf {
     use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -171,6 +179,11 @@ async fn a_preview_asks_and_any_write_of_it_fails() {
     let previewers = [
         of_group(&cluster, folder.path(), "konverge-preview"),
         of_account(&cluster, folder.path()).await,
+        of_user(
+            &cluster,
+            folder.path(),
+            "konverge-drift@my-project.iam.gserviceaccount.com",
+        ),
     ];
     for previewer in &previewers {
         // A policy holds a moment after it is made.
@@ -289,11 +302,17 @@ async fn a_preview_asks_and_any_write_of_it_fails() {
             .is_none()
     );
 
-    // The apply's group writes.
-    let apply = of_group(&cluster, folder.path(), "konverge-apply");
-    konverge(&repository, &apply, &["apply", "--yes", "roles/dev"]).expect(0);
-    let level = maps.get("settings").await.unwrap().data.unwrap()["level"].clone();
-    assert_eq!(level, "two");
+    // The apply writes, by its group or as a user.
+    let name = "konverge-apply@my-project.iam.gserviceaccount.com";
+    for (value, apply) in [
+        ("two", of_group(&cluster, folder.path(), "konverge-apply")),
+        ("three", of_user(&cluster, folder.path(), name)),
+    ] {
+        tiny_monorepo::write_stack(&repository, "roles/dev", &namespace, value);
+        konverge(&repository, &apply, &["apply", "--yes", "roles/dev"]).expect(0);
+        let level = maps.get("settings").await.unwrap().data.unwrap()["level"].clone();
+        assert_eq!(level, value);
+    }
 }
 
 /// The statements of a policy, by the name of the file that the page gives it.
@@ -343,7 +362,12 @@ fn the_policies_of_the_bucket_allow_what_the_jobs_do() {
     for action in ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"] {
         assert_eq!(allowed("apply-store.json", action), [below("*")], "{action}");
     }
-    for name in ["preview-store.json", "apply-store.json"] {
+    assert_eq!(
+        allowed("drift-store.json", "s3:PutObject"),
+        ["looks/*", "index/delta/*", "cache/*"].map(below)
+    );
+    assert_eq!(allowed("drift-store.json", "s3:DeleteObject"), [below("looks/*")]);
+    for name in ["preview-store.json", "apply-store.json", "drift-store.json"] {
         assert_eq!(allowed(name, "s3:ListBucket"), ["arn:aws:s3:::my-bucket"]);
         // Nothing is overwritten.
         for statement in statements(name)
@@ -370,6 +394,93 @@ fn the_policies_of_the_bucket_allow_what_the_jobs_do() {
     }
 }
 
+/// A part of the page, by its heading.
+fn section(heading: &str) -> String {
+    let page = page();
+    let (_, rest) = page.split_once(&format!("\n### {heading}\n")).unwrap();
+    rest.split("\n##").next().unwrap().to_owned()
+}
+
+/// At every cloud the drift check is somebody of its own, whom the subject of its job may be, and nobody else's subject.
+#[test]
+fn the_drift_check_has_an_identity_of_its_own_at_every_cloud() {
+    let branch = "repo:acme/konfig:ref:refs/heads/main";
+    let page = page();
+    let table = page.lines().find(|line| line.starts_with("| drift | `repo:"));
+    assert!(
+        table
+            .unwrap()
+            .starts_with(&format!("| drift | `{branch}`, whether or not"))
+    );
+    for (cloud, trusts) in [
+        (
+            "Google Cloud",
+            "konverge-JOB@my-project.iam.gserviceaccount.com --role roles/iam.workloadIdentityUser --member $pool/",
+        ),
+        ("Azure", "trust $JOB "),
+    ] {
+        let commands = section(cloud);
+        for (job, subject) in [
+            ("preview", "repo:acme/konfig:pull_request"),
+            ("apply", branch),
+            ("drift", branch),
+        ] {
+            let trusted = trusts.replace("JOB", job);
+            let subjects: Vec<_> = commands
+                .lines()
+                .filter_map(|line| Some(line.split_once(&trusted)?.1))
+                .collect();
+            assert_eq!(subjects, [subject], "{cloud}: {job}");
+        }
+        // It writes where the drift check of AWS writes.
+        let rights: Vec<_> = commands
+            .lines()
+            .filter(|line| line.starts_with("grant drift ") || line.starts_with("grant $drift "))
+            .collect();
+        let rights = rights.join("\n");
+        for folder in ["looks", "cache", "index/delta"] {
+            assert!(rights.contains(folder), "{cloud}: {folder}: {rights}");
+        }
+        for folder in ["reviews", "keys", "probe", "states"] {
+            assert!(!rights.contains(folder), "{cloud}: {folder}: {rights}");
+        }
+    }
+    let alibaba: Vec<Value> = blocks(&section("Alibaba Cloud"), "json")
+        .iter()
+        .map(|block| serde_json::from_str(block).unwrap())
+        .collect();
+    let [trust, store] = alibaba.as_slice() else {
+        panic!("a trust and a policy")
+    };
+    let equals = &trust["Statement"][0]["Condition"]["StringEquals"];
+    assert_eq!(equals["oidc:sub"], branch);
+    assert_eq!(equals["oidc:aud"], "sts.aliyuncs.com");
+    let written = &store["Statement"][2];
+    assert_eq!(written["Action"], "oss:PutObject");
+    let below = |folder: &str| json!(format!("acs:oss:*:*:my-bucket/konverge/{folder}/*"));
+    let folders = ["looks", "index/delta", "cache"];
+    assert_eq!(written["Resource"], json!(folders.map(below)));
+    assert_eq!(store["Statement"][3]["Resource"], below("looks"));
+}
+
+/// The commands of the page are a shell's.
+#[test]
+fn the_commands_of_the_clouds_are_read_by_a_shell() {
+    for cloud in ["Google Cloud", "Azure"] {
+        for commands in blocks(&section(cloud), "text") {
+            let read = std::process::Command::new("bash")
+                .args(["-n", "-c", &commands])
+                .output()
+                .unwrap();
+            assert!(
+                read.status.success(),
+                "{cloud}: {}",
+                String::from_utf8_lossy(&read.stderr)
+            );
+        }
+    }
+}
+
 /// A policy of the page for a bucket. MinIO knows no condition on the header, so that one is left out.
 fn policy_for(name: &str, bucket: &str) -> Value {
     let mut statements = statements(name);
@@ -386,7 +497,9 @@ async fn the_policies_of_the_bucket_suffice_and_a_preview_cannot_apply_with_its_
     let mut stage = Stage::with("guide-policies", tiny_monorepo::monorepo(), "").await;
     let preview = policy_for("preview-store.json", &stage.bucket);
     let apply = policy_for("apply-store.json", &stage.bucket);
+    let drift = policy_for("drift-store.json", &stage.bucket);
     let preview = Minio::shared().credentials(&preview).await;
+    let drift = Minio::shared().credentials(&drift).await;
     let apply = Minio::shared().credentials(&apply).await;
 
     stage.env = preview.to_vec();
@@ -407,4 +520,23 @@ async fn the_policies_of_the_bucket_suffice_and_a_preview_cannot_apply_with_its_
     stage.env = apply.to_vec();
     stage.again().outcome.check(0);
     assert_eq!(stage.value("policies-web").await.as_deref(), Some("two"));
+
+    // The drift check looks with its own, reports and remembers, and cannot apply.
+    stage.by_hand("policies-web", Some("by hand")).await;
+    stage.env = drift.to_vec();
+    let looked = stage.schedule();
+    looked.outcome.check(0);
+    assert!(
+        !looked.outcome.stderr.contains("warning"),
+        "{}",
+        looked.outcome.stderr
+    );
+    assert_eq!(stage.github.world(|world| world.issues.len()), 1);
+    let looks = stage.keys().await;
+    assert!(looks.iter().any(|key| key.contains("looks/")), "{looks:?}");
+    let applied = stage.straight_to_main(|stage| {
+        stage.stack("policies/dev", &[("policies-web", "three")]);
+    });
+    assert_ne!(applied.outcome.code, Some(0), "{}", applied.outcome.stdout);
+    assert_eq!(stage.value("policies-web").await.as_deref(), Some("by hand"));
 }
