@@ -144,6 +144,15 @@ fn workflows_and_actions_are_sound() {
     assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
 }
 
+/// The workflow that `init` wrote, which both tools find sound.
+fn sound_workflow(monorepo: &Repository) -> serde_json::Value {
+    let files = [monorepo.path().join(".github/workflows/konverge.yml")];
+    for judged in [actionlint(&files), zizmor(&files)] {
+        assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
+    }
+    konverge_base::yaml::from_str(&fs::read_to_string(&files[0]).unwrap()).unwrap()
+}
+
 /// What `init` writes for a cloud: each job may ask for a token, and has an identity of its own.
 #[test]
 fn the_workflow_for_a_cloud_is_sound_and_each_job_logs_in() {
@@ -179,13 +188,7 @@ fn the_workflow_for_a_cloud_is_sound_and_each_job_logs_in() {
             .dir(monorepo.path())
             .run()
             .expect(0);
-        let path = monorepo.path().join(".github/workflows/konverge.yml");
-        let files = [path.clone()];
-        for judged in [actionlint(&files), zizmor(&files)] {
-            assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
-        }
-        let text = fs::read_to_string(path).unwrap();
-        let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
+        let workflow = sound_workflow(&monorepo);
         for job in ["preview", "apply", "drift"] {
             let variable = format!("KONVERGE_{}_{kind}", job.to_uppercase());
             let job = &workflow["jobs"][job];
@@ -245,18 +248,12 @@ fn the_workflow_for_environments_is_sound_and_its_rules_fit() {
             .dir(monorepo.path())
             .run();
         init.expect(0);
-        let path = monorepo.path().join(".github/workflows/konverge.yml");
-        let files = [path.clone()];
-        for judged in [actionlint(&files), zizmor(&files)] {
-            assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
-        }
-        let text = fs::read_to_string(path).unwrap();
-        let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
+        let workflow = sound_workflow(&monorepo);
         let apply = &workflow["jobs"]["apply"];
         let names = serde_json::json!(["dev", "production", "edge"]);
         assert_eq!(apply["strategy"]["matrix"]["environment"], names);
         let with = &apply["steps"][1]["with"];
-        assert_eq!(with["for-environment"], "${{ matrix.environment }}", "{text}");
+        assert_eq!(with["for-environment"], "${{ matrix.environment }}");
         let config = monorepo.read("konverge.yaml");
         let parsed = konverge_config::Config::parse(&config).unwrap();
         assert_eq!(parsed.environments(), ["dev", "production"], "{config}");

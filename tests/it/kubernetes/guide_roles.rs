@@ -441,7 +441,7 @@ fn the_drift_check_has_an_identity_of_its_own_at_every_cloud() {
         for folder in ["looks", "cache", "index/delta"] {
             assert!(rights.contains(folder), "{cloud}: {folder}: {rights}");
         }
-        for folder in ["reviews", "keys", "probe", "states"] {
+        for folder in ["reviews", "keys", "probe", "stacks"] {
             assert!(!rights.contains(folder), "{cloud}: {folder}: {rights}");
         }
     }
