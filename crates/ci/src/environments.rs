@@ -184,6 +184,7 @@ mod tests {
                 compile: Ok(konverge_base::model::stack::CompileSetup::default()),
                 cluster: None,
                 kubeconfig: None,
+                reads: std::collections::BTreeMap::new(),
             }),
             ..Target::forgotten(id.parse().unwrap(), folder)
         }

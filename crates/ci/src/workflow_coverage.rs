@@ -283,6 +283,7 @@ mod tests {
             compile: Ok(CompileSetup::default()),
             cluster: None,
             kubeconfig: None,
+            reads: std::collections::BTreeMap::new(),
         }
     }
 

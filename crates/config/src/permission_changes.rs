@@ -235,6 +235,7 @@ mod tests {
             compile: Ok(CompileSetup::default()),
             cluster: None,
             kubeconfig: None,
+            reads: std::collections::BTreeMap::new(),
         }
     }
 

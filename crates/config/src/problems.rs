@@ -48,6 +48,12 @@ impl Config {
             .or_else(|| folder_glob_problem("exclude", &self.exclude))
             .or_else(|| folder_glob_problem("include", &self.include))
             .or_else(|| folder_glob_problem("production", &self.production))
+            .or_else(|| {
+                let mut rules = self.outputs.allow.iter();
+                rules.find_map(|rule| {
+                    folder_glob_problem("outputs.allow", &[rule.from.clone(), rule.to.clone()])
+                })
+            })
             .or_else(|| self.data_checks_problem())
             .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
             .or_else(|| self.login_problem())

@@ -91,6 +91,7 @@ impl Config {
             modules,
             terraform,
             secrets,
+            outputs,
             apply,
             policy,
             // They do nothing to a stack.
@@ -223,6 +224,11 @@ impl Config {
                 "secrets",
                 "other secret stores or permissions hold for its references",
                 secrets,
+            ),
+            setting(
+                "outputs.allow",
+                "other stacks may read outputs of each other",
+                &outputs.allow,
             ),
             setting(
                 "apply.ready_timeout",

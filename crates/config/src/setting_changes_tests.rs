@@ -26,6 +26,7 @@ fn stack(id: &str) -> Stack {
         compile: Ok(CompileSetup::default()),
         cluster: None,
         kubeconfig: None,
+        reads: std::collections::BTreeMap::new(),
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
     core_install::CoreInstall,
     models::ModelsConfig,
     notify::Notify,
+    outputs::OutputsConfig,
     portal::PortalConfig,
     rollouts::{GateConfig, RolloutConfig},
     secrets::SecretsConfig,
@@ -62,6 +63,8 @@ pub struct Config {
     pub terraform: TerraformConfig,
     /// The secret stores.
     pub secrets: SecretsConfig,
+    /// Who may read outputs of other stacks (`konverge/outputs`).
+    pub outputs: OutputsConfig,
     /// How changes are applied.
     pub apply: Apply,
     /// What may be applied, for every stack; `stacks[].policy` narrows it.

@@ -48,7 +48,8 @@ impl SensitivePlaces {
         }
     }
 
-    fn hold(&self, read: &Reference) -> bool {
+    /// Returns true if a reference reads one of the places.
+    pub(super) fn hold(&self, read: &Reference) -> bool {
         let Some(mut mask) = self.0.get(&read.target) else {
             return false;
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{RuntimeRegistry, plan_failures};
+use super::{RuntimeRegistry, plan_failures, published_outputs::PublishedOutputs};
 use crate::runtime::{Granularity, PlannedResource, StackScope};
 use konverge_base::{
     error::UserError,
@@ -27,6 +27,8 @@ pub struct EnginePlan {
     pub(super) begun: BTreeMap<ResourceId, Replacement>,
     pub(super) runtimes: RuntimeRegistry,
     pub(super) secrets: Secrets,
+    /// What the stack publishes once everything is applied.
+    pub(super) outputs: PublishedOutputs,
     /// True if the Spec is empty although resources are recorded.
     pub(super) empties_stack: bool,
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Journal, Review, apply_order, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
+    Journal, PublishedValue, Review, apply_order, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
     secret_masking::PropagatedSecrets,
 };
 use konverge_base::{
@@ -26,6 +26,7 @@ use konverge_base::{
         event::{EventSink, RunEvent},
         plan::Action,
         spec::RuntimeKind,
+        stack_output::OutputName,
         state::{JournalEntry, Recorded},
     },
 };
@@ -62,6 +63,8 @@ pub struct Applied {
     /// The resources that are not there although everything succeeded: somebody deleted or recreated them since they
     /// were planned or written. Then the outcome is a failure for this reason only, and a new plan puts them back.
     pub missing: Vec<ResourceId>,
+    /// What the stack publishes, if everything succeeded.
+    pub outputs: Option<BTreeMap<OutputName, PublishedValue>>,
 }
 
 impl Applied {
@@ -69,6 +72,7 @@ impl Applied {
         Self {
             outcome: outcome(plan, StackResult::Stopped, Vec::new(), Some(refusal)),
             missing: Vec::new(),
+            outputs: None,
         }
     }
 }
@@ -382,6 +386,7 @@ impl<'a> Executor<'a> {
     }
 
     fn finish(self, changing: usize, missing: Result<Vec<ResourceId>, UserError>) -> Applied {
+        let published = self.publish();
         let (missing, unchecked) = match missing {
             Ok(missing) => (missing, None),
             Err(failure) => (Vec::new(), Some(failure.context(NOT_CHECKED))),
@@ -416,6 +421,13 @@ impl<'a> Executor<'a> {
             None => None,
         });
         let failure = failure.or(lost);
+        let ended_well = failure.is_none() && waiting.is_none() && !bad;
+        let (outputs, refused) = match published.map(|outputs| ended_well.then_some(outputs)) {
+            Ok(outputs) => (outputs, None),
+            // What failed before is the cause.
+            Err(refusal) => (None, ended_well.then_some(refusal)),
+        };
+        let failure = failure.or(refused);
         let result = match (&failure, waiting, changing, bad) {
             (Some(_), ..) => StackResult::Failed,
             // What is skipped depends on what waits.
@@ -430,7 +442,21 @@ impl<'a> Executor<'a> {
                 ..outcome(self.plan, result, outcomes, failure)
             },
             missing,
+            outputs,
         }
+    }
+
+    /// The values that the stack publishes, as far as its resources are applied.
+    fn publish(&self) -> Result<BTreeMap<OutputName, PublishedValue>, UserError> {
+        let nodes = self.plan.nodes.iter().map(|node| &node.planned.item);
+        let wanted = nodes.filter_map(|item| Some((&item.id, item.desired.as_ref()?)));
+        self.plan.outputs.values(
+            &self.plan.targets,
+            &wanted.collect(),
+            &lock(&self.live),
+            &lock(&self.carried),
+            &self.plan.secrets,
+        )
     }
 }
 

@@ -69,8 +69,10 @@ impl MemoryStack {
             spec: Spec {
                 resources: resources.to_vec(),
                 secret_stores: Vec::new(),
+                outputs: serde_json::Map::new(),
                 notes: Vec::new(),
             },
+            outputs: std::collections::BTreeMap::new(),
             state: &self.state,
             runtimes: &runtimes,
             ignore: &[],

@@ -20,6 +20,7 @@ use super::{
     plan_failures::PlanFailures,
     plan_nodes::{DraftNode, add_deletes, wanted_drafts},
     plan_request::PlanRequest,
+    published_outputs::PublishedOutputs,
     resolve_attributes::resolve_attributes,
     secret_masking::PropagatedSecrets,
     secret_reference_check,
@@ -53,6 +54,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         request.runtimes,
     )
     .await?;
+    let outputs = PublishedOutputs::of_resources(std::mem::take(&mut request.outputs), &prepared)?;
     let mut graph = ResourceGraph::from_spec(&prepared.resources)?;
     let mut hooks = hook_plan::read(
         &prepared.resources,
@@ -76,7 +78,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         earlier: request.state.earlier_identities.clone(),
         data: request.state.runtime.clone(),
         ignore: request.ignore.to_vec(),
-        read: Arc::new(read.collect()),
+        read: Arc::new(read.chain(outputs.read().cloned()).collect()),
         pending: Arc::default(),
         hooks: Arc::new(hooks.tasks),
         references: request.references.clone(),
@@ -102,6 +104,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         builder,
         empties_stack,
         hook_notes: hooks.notes,
+        outputs,
     };
     plan.go_on().await
 }
@@ -164,6 +167,7 @@ struct UnfinishedPlan<'a> {
     builder: PlanBuilder<'a>,
     empties_stack: bool,
     hook_notes: Vec<String>,
+    outputs: PublishedOutputs,
 }
 
 impl<'a> PlanStep<'a> {
@@ -269,8 +273,10 @@ impl<'a> UnfinishedPlan<'a> {
             mut planned,
             failures,
             targets,
+            sensitive_places,
             ..
         } = self.builder;
+        self.outputs.check(&sensitive_places, &targets)?;
         // During the apply all earlier stages are finished.
         scope.pending = Arc::default();
         hook_plan::settle(&scope.stack, &scope.hooks, &mut planned);
@@ -284,6 +290,7 @@ impl<'a> UnfinishedPlan<'a> {
             self.empties_stack,
         );
         plan.public.notes.extend(self.hook_notes);
+        plan.outputs = self.outputs;
         Ok(PlanStep::Done(Box::new(plan)))
     }
 }

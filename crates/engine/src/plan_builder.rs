@@ -6,6 +6,7 @@ use super::{
     plan_failures::{PlanFailures, combine_failures, stops_the_stack},
     plan_nodes::DraftNode,
     plan_request::PlanRequest,
+    published_outputs::PublishedOutputs,
 };
 use crate::runtime::{PlannedResource, StackScope};
 use konverge_base::model::{
@@ -101,6 +102,7 @@ pub(super) fn assemble(
         begun: request.state.begun.clone(),
         runtimes: request.runtimes.clone(),
         secrets: request.secrets.clone(),
+        outputs: PublishedOutputs::default(),
         empties_stack,
     }
 }

@@ -1,9 +1,14 @@
 //! [`PlanRequest`]: what a plan is made of.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use super::RuntimeRegistry;
 use konverge_base::{
     model::{
-        ClusterName, RepoPath, StackId, event::EventSink, hook::HookRules, spec::Spec, state::StackState,
+        ClusterName, RepoPath, StackId, event::EventSink, hook::HookRules, spec::Spec,
+        stack_output::OutputName, state::StackState,
     },
     secrets::{Secrets, StackReferences},
 };
@@ -16,6 +21,8 @@ pub struct PlanRequest<'a> {
     pub folder: RepoPath,
     /// The desired resources.
     pub spec: Spec,
+    /// What the stack publishes, by name: a value, or a text with references ([`Spec::outputs`]).
+    pub outputs: BTreeMap<OutputName, Value>,
     /// The recorded state.
     pub state: &'a StackState,
     /// The runtimes that read the live objects.

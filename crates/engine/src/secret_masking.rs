@@ -100,6 +100,16 @@ impl PropagatedSecrets {
         }
     }
 
+    /// Returns true if a text of the value has one of the secrets.
+    pub(super) fn is_in_value(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => self.is_in(text),
+            Value::Array(items) => items.iter().any(|item| self.is_in_value(item)),
+            Value::Object(map) => map.values().any(|value| self.is_in_value(value)),
+            _ => false,
+        }
+    }
+
     fn is_in(&self, text: &str) -> bool {
         self.0.iter().any(|secret| text.contains(secret.as_str()))
     }

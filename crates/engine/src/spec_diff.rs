@@ -174,6 +174,7 @@ mod tests {
         Spec {
             resources: objects.iter().map(resource).collect(),
             secret_stores: Vec::new(),
+            outputs: serde_json::Map::new(),
             notes: Vec::new(),
         }
     }

@@ -8,6 +8,7 @@ use konverge_base::model::{
     ResourceId, StackId, diff, masked_value,
     plan::{Action, Basis, ChangeOrigin, ResourcePlan, StackPlan},
     review::{ReviewRecord, ReviewUnit, resource_units, stack_units},
+    stack_output::FilledTexts,
 };
 use konverge_config::DriftPolicy;
 
@@ -23,6 +24,8 @@ pub struct ReviewedUnits {
     needs_more_than_specs: bool,
     /// True if a newer version of a reviewed secret is written as well (`secrets.rotation: write`).
     follows_rotation: bool,
+    /// What stands in the place of each text that reads outputs of other stacks.
+    filled: FilledTexts,
 }
 
 /// Why a unit is not accepted.
@@ -105,6 +108,13 @@ impl ReviewedUnits {
         self
     }
 
+    /// Accepts these values for texts that were reviewed as known after the apply of other stacks.
+    #[must_use]
+    pub fn with_filled(mut self, filled: FilledTexts) -> Self {
+        self.filled = filled;
+        self
+    }
+
     fn add(&mut self, unit: ReviewUnit) {
         let place = (unit.resource.clone(), unit.path.clone());
         self.by_path.entry(place).or_default().push(unit);
@@ -160,9 +170,7 @@ impl ReviewedUnits {
         }
         let place = (unit.resource.clone(), unit.path.clone());
         let seen = self.by_path.get(&place).map(Vec::as_slice).unwrap_or_default();
-        let same = |reviewed: &&ReviewUnit| {
-            reviewed.digest() == unit.digest() || admits(reviewed, unit, self.follows_rotation)
-        };
+        let same = |reviewed: &&ReviewUnit| reviewed.digest() == unit.digest() || self.admits(reviewed, unit);
         let reviewed: Vec<_> = seen.iter().filter(same).collect();
         let restores = restores_our_write(unit, plan);
         if reviewed.is_empty() && self.follows_rotation && only_rotates(unit, plan) {
@@ -190,6 +198,52 @@ impl ReviewedUnits {
         (guarded && !known_ground).then_some(Objection::BaseChanged)
     }
 
+    /// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any value, but no
+    /// action more severe than the reviewed one.
+    fn admits(&self, reviewed: &ReviewUnit, unit: &ReviewUnit) -> bool {
+        let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
+        let actions_meet = reviewed.action == unit.action || turned_out;
+        match (&reviewed.to, &unit.to) {
+            (Some(expected), Some(actual)) => {
+                actions_meet && reviewed.stack == unit.stack && self.fits(expected, actual)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns true if a value matches the reviewed one, with anything in the places that were unknown then. The version of
+    /// a secret that the review could not read was unknown too. A text that waited for outputs of other stacks matches what
+    /// they are now.
+    fn fits(&self, expected: &Value, actual: &Value) -> bool {
+        if let Some(text) = masked_value::as_unknown_output(expected) {
+            return self.filled.get(text) == Some(actual);
+        }
+        if masked_value::is_unknown(expected) {
+            return true;
+        }
+        if let (Some(reviewed), Some(now)) = (
+            masked_value::as_reference(expected),
+            masked_value::as_reference(actual),
+        ) {
+            // A file of the repository changes by a commit, which has to be reviewed.
+            let moves = !now.is_of_file() && (self.follows_rotation || reviewed.version.is_none());
+            let same_version = moves || reviewed.version == now.version;
+            return same_version && (reviewed.reference, reviewed.text) == (now.reference, now.text);
+        }
+        match (expected, actual) {
+            (Value::Object(expected), Value::Object(actual)) => {
+                expected.len() == actual.len()
+                    && expected
+                        .iter()
+                        .all(|(key, value)| actual.get(key).is_some_and(|other| self.fits(value, other)))
+            }
+            (Value::Array(expected), Value::Array(actual)) => {
+                expected.len() == actual.len() && expected.iter().zip(actual).all(|(a, b)| self.fits(a, b))
+            }
+            (expected, actual) => expected == actual,
+        }
+    }
+
     /// Returns true if the live value is our last write, so only our own applies have changed it since the review.
     fn is_our_last_write(&self, unit: &ReviewUnit) -> bool {
         let Some(written) = self.last_writes.get(&unit.resource) else {
@@ -201,51 +255,6 @@ impl ReviewedUnits {
             (None, None) => true,
             _ => false,
         }
-    }
-}
-
-/// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any
-/// value, but no action more severe than the reviewed one.
-fn admits(reviewed: &ReviewUnit, unit: &ReviewUnit, any_version: bool) -> bool {
-    let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
-    let actions_meet = reviewed.action == unit.action || turned_out;
-    match (&reviewed.to, &unit.to) {
-        (Some(expected), Some(actual)) => {
-            actions_meet && reviewed.stack == unit.stack && fits(expected, actual, any_version)
-        }
-        _ => false,
-    }
-}
-
-/// Returns true if a value matches the reviewed one, with anything in the places that were unknown then. The
-/// version of a secret that the review could not read was unknown too.
-fn fits(expected: &Value, actual: &Value, any_version: bool) -> bool {
-    if masked_value::is_unknown(expected) {
-        return true;
-    }
-    if let (Some(reviewed), Some(now)) = (
-        masked_value::as_reference(expected),
-        masked_value::as_reference(actual),
-    ) {
-        // A file of the repository changes by a commit, which has to be reviewed.
-        let moves = !now.is_of_file() && (any_version || reviewed.version.is_none());
-        let same_version = moves || reviewed.version == now.version;
-        return same_version && (reviewed.reference, reviewed.text) == (now.reference, now.text);
-    }
-    match (expected, actual) {
-        (Value::Object(expected), Value::Object(actual)) => {
-            expected.len() == actual.len()
-                && expected.iter().all(|(key, value)| {
-                    actual
-                        .get(key)
-                        .is_some_and(|other| fits(value, other, any_version))
-                })
-        }
-        (Value::Array(expected), Value::Array(actual)) => {
-            expected.len() == actual.len()
-                && expected.iter().zip(actual).all(|(a, b)| fits(a, b, any_version))
-        }
-        (expected, actual) => expected == actual,
     }
 }
 

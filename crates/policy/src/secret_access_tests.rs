@@ -35,6 +35,7 @@ fn judge_at(folder: &str, secrets: &str, resource: Value) -> Result<Vec<String>,
     let spec = Spec {
         resources: vec![resource],
         secret_stores: Vec::new(),
+        outputs: serde_json::Map::new(),
         notes: Vec::new(),
     };
     match as_reader(folder, |reader| admit(&config.secrets, reader, spec)) {
@@ -56,6 +57,7 @@ fn a_check_names_every_reference_that_is_refused() {
         let spec = Spec {
             resources: texts.iter().map(|text| as_resource(secret(text))).collect(),
             secret_stores: Vec::new(),
+            outputs: serde_json::Map::new(),
             notes: Vec::new(),
         };
         let refusals = as_reader("appops/pay/prod", |reader| {
@@ -278,6 +280,7 @@ fn a_store_opens_plain_places_and_none_that_an_object_is_found_by() {
     let spec = Spec {
         resources: vec![extended],
         secret_stores: Vec::new(),
+        outputs: serde_json::Map::new(),
         notes: Vec::new(),
     };
     let refusal = admit(&config.secrets, reader, spec).unwrap_err();
@@ -308,6 +311,7 @@ fn a_terraform_resource_refers_in_its_attributes_and_its_provider() {
         let spec = Spec {
             resources: vec![resource],
             secret_stores: Vec::new(),
+            outputs: serde_json::Map::new(),
             notes: Vec::new(),
         };
         admit(&config.secrets, reader, spec).map_err(|refusal| refusal.message)

@@ -154,6 +154,7 @@ fn kind(kind: InputKind) -> &'static str {
         InputKind::Unresolved => "unresolved",
         InputKind::Workspace => "workspace",
         InputKind::Test => "test",
+        InputKind::Output => "output",
     }
 }
 

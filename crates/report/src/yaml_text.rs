@@ -86,6 +86,9 @@ pub(crate) fn is_mark(value: &Value) -> bool {
 
 /// A value in one line: a marker in words, a string in quotes wherever it is ambiguous.
 pub(crate) fn scalar(value: &Value) -> String {
+    if let Some(text) = masked_value::as_unknown_output(value) {
+        return escape::line(&format!("(known after apply of another stack: {text})"));
+    }
     if masked_value::is_unknown(value) {
         return "(known after apply)".to_owned();
     }

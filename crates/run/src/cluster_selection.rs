@@ -180,6 +180,7 @@ mod tests {
             compile: Ok(CompileSetup::default()),
             cluster: None,
             kubeconfig: Some(kubeconfig.to_owned()),
+            reads: std::collections::BTreeMap::new(),
         }
     }
 

@@ -68,6 +68,7 @@ mod stack_contexts;
 pub mod stack_health;
 pub mod stack_lookup;
 pub mod stack_order;
+pub mod stack_outputs;
 pub mod stack_policy_sets;
 mod stack_runtimes;
 mod stack_secrets;

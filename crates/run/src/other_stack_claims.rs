@@ -80,6 +80,11 @@ impl StackClaims {
             ..Self::default()
         }
     }
+
+    /// Returns true if the user confirms that a stack needs nothing of what is removed.
+    pub(crate) fn is_without(&self, stack: &StackId) -> bool {
+        self.without.contains(stack)
+    }
 }
 
 /// The stacks with objects in Namespaces and of kinds, from the index.

@@ -17,6 +17,7 @@ use crate::{
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
     spec_source::SpecSource,
+    stack_outputs::{self, FilledSpec, OutputUse},
     stack_runtimes::StackRuntimes,
     stack_secrets::StackSecrets,
 };
@@ -37,7 +38,7 @@ use konverge_engine::{
     self as engine, ComparedSpecs, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry, SpecMask,
 };
 use konverge_kubernetes::Kubernetes;
-use konverge_state::{IndexedStates, Proven};
+use konverge_state::{IndexedStates, Proven, Versioned};
 
 /// What a plan starts from.
 #[derive(Clone, Copy)]
@@ -212,20 +213,33 @@ impl Planner {
     /// # Errors
     /// Errors of the store.
     pub async fn prior(&self, target: &Target) -> Result<Option<StackState>, UserError> {
+        let Some(recorded) = self.recorded(&target.id).await? else {
+            return Ok(None);
+        };
+        let state = recorded.state;
+        Ok(Some(if state.stack == target.id {
+            state
+        } else {
+            state.renamed(target.id.clone())
+        }))
+    }
+
+    /// The state document of a stack, under its identity or under the one it continues.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(crate) async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError> {
         let Some(backend) = &self.backend else {
             return Ok(None);
         };
-        let own = backend.states.load(&target.id).await?.map(|prior| prior.state);
-        if own.as_ref().is_some_and(|state| !state.is_blank()) {
+        let own = backend.states.load(stack).await?;
+        if own.as_ref().is_some_and(|own| !own.state.is_blank()) {
             return Ok(own);
         }
-        let Some(earlier) = self.earlier_identity(&target.id).await? else {
+        let Some(earlier) = self.earlier_identity(stack).await? else {
             return Ok(own);
         };
-        let earlier = backend.states.load(&earlier).await?;
-        Ok(earlier
-            .map(|prior| prior.state.renamed(target.id.clone()))
-            .or(own))
+        Ok(backend.states.load(&earlier).await?.or(own))
     }
 
     /// As [`Planner::plan`], from a given state, to be applied.
@@ -359,6 +373,7 @@ impl Planner {
             None => StackSecrets::new(Arc::clone(&self.references), target),
         };
         check_folder(target, state)?;
+        stack_outputs::check_removal(self, target, purpose).await?;
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
@@ -398,7 +413,14 @@ impl Planner {
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters) && lacking.is_none();
         if !real {
             // Nothing is resolved: only texts are compared. Whether the stack may use its references is judged nevertheless.
-            let (mut before, note) = self.compared(target).await?;
+            let (before, note) = self.compared(target).await?;
+            let mut before =
+                stack_outputs::without_values(target.base.as_ref().map(|stack| &stack.reads), before);
+            let FilledSpec {
+                spec: wanted,
+                notes: reads,
+                ..
+            } = stack_outputs::fill(self, target, wanted, OutputUse::Names).await?;
             engine::leave_out_hooks(&mut before, &hooks);
             let before = self.references.name_stores(before);
             let wanted = stack_secrets.admit(wanted)?;
@@ -411,6 +433,7 @@ impl Planner {
             let mask = SpecMask::for_readers(secrets);
             let public = engine::plan_against_spec(id, folder, specs, None, mask);
             let mut public = engine::show_spec_hooks(public, specs, &hooks, None, secrets)?;
+            public.notes.extend(reads);
             public.notes.extend(note);
             public.notes.extend(left_out);
             public.notes.extend(lacking);
@@ -432,6 +455,13 @@ impl Planner {
             named: delivery::named_cluster(&wanted),
         };
         let runtimes = delivery.runtimes(runtimes, kubernetes).await?;
+        let FilledSpec {
+            spec: wanted,
+            outputs,
+            read,
+            filled,
+            notes: reads,
+        } = stack_outputs::fill(self, target, wanted, purpose.into()).await?;
         let wanted = stack_secrets.admit(wanted)?;
         // What is missing is said at its resource.
         let _ = stack_secrets.ask_versions().await;
@@ -442,6 +472,7 @@ impl Planner {
             stack: target.id.clone(),
             folder: target.folder().clone(),
             spec: wanted,
+            outputs,
             state,
             runtimes: &runtimes,
             ignore: &ignore,
@@ -459,6 +490,9 @@ impl Planner {
                 PlanStep::Done(mut plan) => {
                     plan.public.notes.extend(moved);
                     plan.public.notes.extend(left_out);
+                    plan.public.notes.extend(reads);
+                    plan.public.read = read;
+                    plan.public.filled = filled;
                     plan.public.waits_for = ownership.into_awaited();
                     return Ok(TargetPlan::Live(plan));
                 }

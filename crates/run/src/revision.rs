@@ -467,8 +467,9 @@ impl OpenRevision {
         let mut changed = Vec::new();
         for stack in &self.layout.stacks {
             let recorded = known.entries.get(&stack.id);
+            let moved = recorded.is_some_and(|entry| entry.reads_moved(&known.entries));
             let recorded = recorded.and_then(|entry| entry.settled_digest());
-            if recorded != Some(self.analysis.input_digest(stack)?) {
+            if moved || recorded != Some(self.analysis.input_digest(stack)?) {
                 changed.push(stack);
             }
         }

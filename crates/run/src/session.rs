@@ -349,6 +349,7 @@ pub async fn open_file(
         compile: Ok(CompileSetup::default()),
         cluster: None,
         kubeconfig: None,
+        reads: std::collections::BTreeMap::new(),
     };
     Ok(Session {
         planning,

@@ -1,9 +1,9 @@
-//! The order of stacks: `after` in `konverge.yaml`, reversed for stacks that are destroyed. A failure holds
+//! The order of stacks: `after` in `konverge.yaml` and `reads` in `stack.yaml`, reversed for stacks that are destroyed. A failure holds
 //! back the dependents; a cycle is an error that names its stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Target;
+use crate::{Target, stack_outputs::reads_circle};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::StackId,
@@ -24,9 +24,13 @@ impl StackOrder {
     pub fn build(config: &Config, targets: &[Target]) -> Result<Self, UserError> {
         let mut before = BTreeMap::new();
         let rules = config.rules();
+        let known = targets.iter().map(|target| (&target.id, target)).collect();
         for stack in targets {
             let comes_after = rules.for_place(&stack.id, stack.folder()).comes_after();
-            let matching = |other: &&Target| other.id != stack.id && comes_after(&other.id, other.folder());
+            let reads = reads_of(&known, stack);
+            let matching = |other: &&Target| {
+                other.id != stack.id && (comes_after(&other.id, other.folder()) || reads.contains(&other.id))
+            };
             let first: BTreeSet<_> = targets
                 .iter()
                 .filter(matching)
@@ -40,7 +44,7 @@ impl StackOrder {
             Some(cycle) => Err(UserError::new(
                 ErrorKind::Config,
                 format!(
-                    "the `after` rules of konverge.yaml form a cycle: {}",
+                    "the `after` rules of konverge.yaml and the `reads` of stacks form a cycle: {}",
                     cycle.iter().map(StackId::as_str).collect::<Vec<_>>().join(" → ")
                 ),
             )
@@ -128,6 +132,16 @@ impl StackOrder {
         let found = self.before(stack).find_map(|first| self.visit(first, path, done));
         path.pop();
         found
+    }
+}
+
+/// The stacks whose outputs a stack reads. Stacks that read each other in a circle have an error of their own, and hold up
+/// nobody else.
+fn reads_of<'a>(known: &BTreeMap<&'a StackId, &'a Target>, stack: &'a Target) -> BTreeSet<&'a StackId> {
+    let reads = |id: &StackId| Some(&known.get(id)?.rules()?.reads);
+    match (stack.rules(), reads_circle(&stack.id, &reads)) {
+        (Some(rules), None) => rules.reads.values().collect(),
+        _ => BTreeSet::new(),
     }
 }
 

@@ -12,6 +12,7 @@ use konverge_base::model::{
     claim::{Claim, Marks},
     container::Container,
     other_names::OtherNames,
+    stack_output::{OutputId, OutputName, RecordedRead},
 };
 
 /// The index entry of one stack.
@@ -52,6 +53,12 @@ pub struct IndexEntry {
     /// The commit that was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
+    /// The keyed digests of what it publishes, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<OutputName, String>,
+    /// The values of other stacks that it was applied with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<IndexedRead>,
     /// What an overview shows of the state. An entry of an earlier version has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<IndexedSummary>,
@@ -78,6 +85,13 @@ impl IndexEntry {
             folder: document.state.folder.clone(),
             guarded_as: document.state.guarded_as.clone(),
             commit: document.state.commit.clone(),
+            outputs: {
+                let outputs = document.state.outputs.iter();
+                outputs
+                    .map(|(name, output)| (name.clone(), output.digest.clone()))
+                    .collect()
+            },
+            reads: document.state.reads.iter().map(IndexedRead::of).collect(),
             summary,
         }
     }
@@ -97,6 +111,8 @@ impl IndexEntry {
             folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),
             guarded_as: before.map(|entry| entry.guarded_as.clone()).unwrap_or_default(),
             commit: before.and_then(|entry| entry.commit.clone()),
+            outputs: before.map(|entry| entry.outputs.clone()).unwrap_or_default(),
+            reads: before.map(|entry| entry.reads.clone()).unwrap_or_default(),
             summary: before.and_then(|entry| entry.summary.clone()),
         }
     }
@@ -112,8 +128,37 @@ impl IndexEntry {
         self.input_digest.filter(|_| !self.open)
     }
 
+    /// Returns true if a value that the stack was applied with is another one now, or is not published any more.
+    pub fn reads_moved(&self, known: &BTreeMap<StackId, Self>) -> bool {
+        let moved = |read: &IndexedRead| {
+            let writer = known.get(&read.output.stack);
+            let settled = writer.filter(|writer| !writer.open && writer.is_known());
+            settled.is_some_and(|writer| writer.outputs.get(&read.output.name) != Some(&read.digest))
+        };
+        self.reads.iter().any(moved)
+    }
+
     pub(super) fn rank(&self) -> (u64, bool, u64) {
         (self.epoch, !self.open, self.serial)
+    }
+}
+
+/// A value of another stack that a stack was applied with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexedRead {
+    /// What was read.
+    #[serde(flatten)]
+    pub output: OutputId,
+    /// The keyed digest of the value.
+    pub digest: String,
+}
+
+impl IndexedRead {
+    fn of(read: &RecordedRead) -> Self {
+        Self {
+            output: read.output.clone(),
+            digest: read.digest.clone(),
+        }
     }
 }
 

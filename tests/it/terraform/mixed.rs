@@ -152,6 +152,7 @@ impl Mixed {
                 ),
             ],
             secret_stores: Vec::new(),
+            outputs: serde_json::Map::new(),
             notes: Vec::new(),
         }
     }
@@ -167,6 +168,7 @@ impl Mixed {
             stack: self.state.stack.clone(),
             folder: RepoPath::root(),
             spec: spec.clone(),
+            outputs: std::collections::BTreeMap::new(),
             state: &self.state,
             runtimes: &self.runtimes,
             ignore: &[],

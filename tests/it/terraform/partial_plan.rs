@@ -43,6 +43,7 @@ fn spec(resources: Vec<Resource>) -> Spec {
     Spec {
         resources,
         secret_stores: Vec::new(),
+        outputs: serde_json::Map::new(),
         notes: Vec::new(),
     }
 }

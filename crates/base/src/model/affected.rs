@@ -107,4 +107,6 @@ pub enum InputKind {
     Workspace,
     /// A stack test, `<stack>/test/**/*.test.yaml`. It changes no Spec.
     Test,
+    /// An output of another stack that the change affects (`reads` in `stack.yaml`).
+    Output,
 }

@@ -1,5 +1,5 @@
-//! JSON values with markers for values that are not shown: `{"$unknown":true}`, `{"$secret":HASH}`, and for a
-//! reference to a secret `{"$secret":{"ref":"STORE:PATH#/KEY","version":V}}`.
+//! JSON values with markers for values that are not shown: `{"$unknown":true}`, `{"$unknown":TEXT}` for one that waits
+//! for outputs of other stacks, `{"$secret":HASH}`, and for a reference to a secret `{"$secret":{"ref":"STORE:PATH#/KEY","version":V}}`.
 //! Paths into them follow RFC 6901; an item of a keyed list is written `name=web`.
 
 use std::borrow::Cow;
@@ -11,9 +11,30 @@ pub fn unknown() -> Value {
     json!({"$unknown": true})
 }
 
-/// Returns true if a value is the *known after apply* marker.
+/// The marker of a value that is known after the apply of other stacks: the text with `${STACK.NAME}` in the place of each
+/// of their outputs.
+pub fn unknown_output(text: &str) -> Value {
+    json!({"$unknown": text})
+}
+
+/// The text of a marker of [`unknown_output`]; `None` for any other value.
+pub fn as_unknown_output(value: &Value) -> Option<&str> {
+    match value {
+        Value::Object(map) if map.len() == 1 => map.get("$unknown").and_then(Value::as_str),
+        _ => None,
+    }
+}
+
+/// Returns true if a value is a *known after apply* marker.
 pub fn is_unknown(value: &Value) -> bool {
-    matches!(value, Value::Object(map) if map.len() == 1 && map.get("$unknown") == Some(&Value::Bool(true)))
+    let is_mark = |mark: &Value| matches!(mark, Value::Bool(true) | Value::String(_));
+    matches!(value, Value::Object(map) if map.len() == 1 && map.get("$unknown").is_some_and(is_mark))
+}
+
+/// Returns true for a marker that says nothing of its value: a secret, or a value that is just unknown. The text of
+/// [`unknown_output`] is masked as any other.
+pub fn is_opaque(value: &Value) -> bool {
+    is_secret(value) || (is_unknown(value) && as_unknown_output(value).is_none())
 }
 
 /// Returns true if any part of the value is *known after apply*.

@@ -49,6 +49,7 @@ pub mod shard;
 pub mod spec;
 pub mod stack;
 pub mod stack_folder;
+pub mod stack_output;
 pub mod stack_test;
 pub mod state;
 pub mod status;

@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ClusterName, Digest, RepoPath, ResourceId, StackId, digest::DigestBuilder, other_names::OtherNames,
+    ClusterName, Digest, RepoPath, ResourceId, StackId,
+    digest::DigestBuilder,
+    other_names::OtherNames,
     spec::RuntimeKind,
+    stack_output::{FilledTexts, RecordedRead},
 };
 use crate::error::ErrorBody;
 
@@ -34,6 +37,12 @@ pub struct StackPlan {
     /// The stacks that must be applied before this one can delete what holds their objects.
     #[serde(skip)]
     pub waits_for: BTreeSet<StackId>,
+    /// The outputs of other stacks whose values the plan has.
+    #[serde(skip)]
+    pub read: Vec<RecordedRead>,
+    /// What stands in the place of each text that reads them. A review of the text as unknown holds for this value alone.
+    #[serde(skip)]
+    pub filled: FilledTexts,
     /// What the Spec was compared with.
     pub basis: Basis,
     /// The digest over the sorted review units.
@@ -273,6 +282,8 @@ impl StackPlan {
             id,
             known_as: OtherNames::default(),
             waits_for: BTreeSet::new(),
+            read: Vec::new(),
+            filled: FilledTexts::new(),
             basis,
             digest,
             summary,

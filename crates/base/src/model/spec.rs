@@ -1,12 +1,17 @@
 //! The Spec: the result of compiling a stack with KCL. All historical Spec formats are normalized to this
 //! one.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Digest, GroupKind, ResourceId, digest::DigestBuilder};
+use super::{
+    Digest, GroupKind, ResourceId,
+    digest::DigestBuilder,
+    reference,
+    stack_output::{InvalidName, OUTPUTS_KEY, OutputName},
+};
 
 /// The runtime of a resource (`type` in the Spec).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -119,6 +124,9 @@ pub struct Spec {
     /// What the Spec itself says about a secret store (Kusion 0.12 and later). It is never used, only compared with
     /// the configured store.
     pub secret_stores: Vec<Map<String, Value>>,
+    /// The outputs that stand beside the resources, by name: a value, or a text with references. [`Spec::outputs`] has
+    /// those of resources too.
+    pub outputs: Map<String, Value>,
     /// What generation from AppConfigurations says to the developer, in plain text.
     pub notes: Vec<String>,
 }
@@ -126,8 +134,63 @@ pub struct Spec {
 impl Spec {
     /// The digest of the Spec: the order of resources does not matter, everything inside them does.
     pub fn digest(&self) -> Digest {
-        Digest::of_set(self.resources.iter().map(Resource::digest))
+        let resources = Digest::of_set(self.resources.iter().map(Resource::digest));
+        if self.outputs.is_empty() {
+            return resources;
+        }
+        let mut builder = DigestBuilder::new("spec with outputs");
+        builder.part(resources.as_bytes());
+        builder.part(Digest::of_map(&self.outputs).as_bytes());
+        builder.finish()
     }
+
+    /// The outputs that the stack publishes: by name a value, or a text with references to its resources.
+    ///
+    /// # Errors
+    /// A name or a path is invalid, or two outputs have one name.
+    pub fn outputs(&self) -> Result<BTreeMap<OutputName, Value>, PublishError> {
+        let mut found: BTreeMap<OutputName, Value> = BTreeMap::new();
+        let mut add = |name: &str, value: Value| {
+            let name: OutputName = name.parse()?;
+            match found.insert(name.clone(), value) {
+                None => Ok(()),
+                Some(_) => Err(PublishError::Twice(name)),
+            }
+        };
+        for (name, value) in &self.outputs {
+            add(name, value.clone())?;
+        }
+        for resource in &self.resources {
+            let id = &resource.id;
+            let Some(own) = resource.extensions.get(OUTPUTS_KEY) else {
+                continue;
+            };
+            let own = own.as_object().ok_or_else(|| PublishError::NoMap(id.clone()))?;
+            for (name, path) in own {
+                let path = path.as_str().filter(|path| !path.is_empty());
+                let path = path.ok_or_else(|| PublishError::NoPath(id.clone(), name.clone()))?;
+                add(name, Value::String(format!("{}{id}.{path}", reference::MARK)))?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The error for outputs that a Spec cannot publish.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// The name of an output is invalid.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// Two outputs have one name.
+    #[error("two outputs have the name `{0}`")]
+    Twice(OutputName),
+    /// The extension is not a map.
+    #[error("`{0}`: `konverge/outputs` is no map of names to paths")]
+    NoMap(ResourceId),
+    /// The path of an output is not a text.
+    #[error("`{0}`: the output `{1}` names no path, such as `status.address`")]
+    NoPath(ResourceId, String),
 }
 
 /// The type of a Terraform resource: `extensions.resourceType`, or else the third part of its id.

@@ -6,7 +6,7 @@ use crate::error::{ErrorKind, UserError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ClusterName, RepoPath, StackId, package_lock::LockedPackage};
+use super::{ClusterName, RepoPath, StackId, package_lock::LockedPackage, stack_output::StackReads};
 
 /// The Kusion version whose rules for settings files apply (`kcl.settings` in `konverge.yaml`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -99,6 +99,8 @@ pub struct Stack {
     pub cluster: Option<ClusterName>,
     /// A kubeconfig path as in Kusion v0.9.1's `stack.yaml`. Not allowed in `ci`.
     pub kubeconfig: Option<String>,
+    /// The stacks whose outputs it reads, by alias.
+    pub reads: StackReads,
 }
 
 impl Stack {

@@ -11,6 +11,7 @@ use super::{
     plan::FieldChange,
     spec::{RuntimeKind, Sharing, is_shared},
     stack::NamedBy,
+    stack_output::{OutputName, RecordedOutput, RecordedRead},
 };
 
 /// The content of a stack's state, without the envelope (serial, nonce, checksum) that `crates/state/src/` adds.
@@ -47,6 +48,12 @@ pub struct StackState {
     /// The release of Kusion's that says the same as this state, if it was imported from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kusion_release: Option<KusionRelease>,
+    /// What the stack publishes, by name, since the last apply in which every resource succeeded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<OutputName, RecordedOutput>,
+    /// The values of other stacks that this apply used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<RecordedRead>,
     /// Sorted by id.
     pub resources: Vec<Recorded>,
     /// Replacements that were started and not completed.
@@ -72,6 +79,8 @@ impl StackState {
             commit: None,
             core: None,
             kusion_release: None,
+            outputs: BTreeMap::new(),
+            reads: Vec::new(),
             resources: Vec::new(),
             begun: BTreeMap::new(),
             runtime: BTreeMap::new(),

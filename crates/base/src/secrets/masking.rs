@@ -95,7 +95,7 @@ fn mask_contents<'a>(
 /// Masks everything below a place that is secret by its shape; keys stay.
 fn mask_place(secrets: &Secrets, key: &str, value: &Value) -> Value {
     match value {
-        _ if is_mark(value) => value.clone(),
+        _ if masked_value::is_opaque(value) => value.clone(),
         Value::Object(map) => {
             let members = map
                 .iter()
@@ -178,7 +178,7 @@ pub fn hidden_texts(secrets: &Secrets, runtime: RuntimeKind, value: &Value) -> V
 pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
     fn masked(secrets: &Secrets, value: &Value, below_credential: bool) -> Value {
         match value {
-            _ if is_mark(value) => value.clone(),
+            _ if masked_value::is_opaque(value) => value.clone(),
             Value::Object(map) => {
                 let member = |key: &String, value: &Value| {
                     let below = below_credential || is_credential_name(key);
@@ -259,7 +259,7 @@ impl<'a> Marker<'a> {
 
     fn map<'m>(&self, map: &'m Map<String, Value>) -> Cow<'m, Map<String, Value>> {
         // A marker has no members.
-        if map.len() == 1 && is_mark(&Value::Object(map.clone())) {
+        if map.len() == 1 && masked_value::is_opaque(&Value::Object(map.clone())) {
             return Cow::Borrowed(map);
         }
         let mut masked: Option<Map<String, Value>> = None;
@@ -331,7 +331,7 @@ impl<'a> Marker<'a> {
     /// Masks the value of a place that is secret by its name. A reference to a secret is kept.
     fn named(&self, says: NameClass, value: &Value, runtime: RuntimeKind) -> Option<Value> {
         match value {
-            _ if says == NameClass::Nothing || is_mark(value) => None,
+            _ if says == NameClass::Nothing || masked_value::is_opaque(value) => None,
             Value::String(text) => {
                 let is_name = says == NameClass::SecretOrName
                     && runtime == RuntimeKind::Kubernetes
@@ -472,10 +472,6 @@ impl<'a> Marker<'a> {
             _ => {}
         }
     }
-}
-
-fn is_mark(value: &Value) -> bool {
-    masked_value::is_unknown(value) || masked_value::is_secret(value)
 }
 
 #[cfg(test)]

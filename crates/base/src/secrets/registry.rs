@@ -164,7 +164,7 @@ impl Secrets {
 
     /// The marker of a secret value. The value is learned as well.
     pub fn mark(&self, secret: &Value) -> Value {
-        if masked_value::is_secret(secret) || masked_value::is_unknown(secret) {
+        if masked_value::is_opaque(secret) {
             return secret.clone();
         }
         self.learn_texts(secret);

@@ -74,10 +74,9 @@ impl SecretPlaces {
         object: &Map<String, Value>,
         masked: Cow<'a, Map<String, Value>>,
     ) -> Cow<'a, Map<String, Value>> {
-        let is_mark = |value: &Value| masked_value::is_secret(value) || masked_value::is_unknown(value);
-        let open = self
-            .values(object)
-            .filter(|(path, value)| !is_mark(value) && !value_at(&masked, path).is_some_and(is_mark));
+        let open = self.values(object).filter(|(path, value)| {
+            !masked_value::is_opaque(value) && !value_at(&masked, path).is_some_and(masked_value::is_opaque)
+        });
         let marks: Vec<_> = open
             .map(|(path, value)| {
                 let of_text = value.as_str().and_then(|text| reference_mark(secrets, text));

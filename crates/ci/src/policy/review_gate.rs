@@ -226,7 +226,8 @@ impl ReviewGate {
         } else {
             ReviewedUnits::from_records(&plan.id, records.iter().copied())
         }
-        .with_last_writes(past.last_writes.clone());
+        .with_last_writes(past.last_writes.clone())
+        .with_filled(plan.filled.clone());
         if self.policy_check.follows_rotation() {
             reviewed = reviewed.following_rotation();
         }

@@ -2,10 +2,14 @@
 
 use std::{
     cell::LazyCell,
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
 };
 
-use super::{Analysis, explain::AnalysisDiff, stack_tests};
+use super::{
+    Analysis,
+    explain::{AnalysisDiff, MAX_REASONS},
+    stack_tests,
+};
 use konverge_base::model::{
     RepoPath, StackId,
     affected::{Affected, AffectedStack, InputChange, InputKind, InputReason, SpecChange},
@@ -86,12 +90,58 @@ impl Analysis {
                 stacks.push(answer(stack, &stack.id, InputChange::Removed, why));
             }
         }
+        self.add_readers(&mut stacks);
         stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
         Affected {
             version: 1,
             base: base.tree.source().commit().cloned(),
             head: self.tree.source().commit().cloned(),
             stacks,
+        }
+    }
+
+    /// Adds the stacks that read outputs of affected ones, and those that read theirs, with the chain through each.
+    fn add_readers(&self, stacks: &mut Vec<AffectedStack>) {
+        let mut readers: HashMap<&StackId, Vec<&Stack>> = HashMap::new();
+        for stack in &self.layout.stacks {
+            for writer in stack.reads.values().collect::<BTreeSet<_>>() {
+                readers.entry(writer).or_default().push(stack);
+            }
+        }
+        if readers.is_empty() {
+            return;
+        }
+        let mut known: HashMap<StackId, usize> = HashMap::new();
+        known.extend(
+            stacks
+                .iter()
+                .enumerate()
+                .map(|(at, stack)| (stack.id.clone(), at)),
+        );
+        let mut at = 0;
+        while at < stacks.len() {
+            let (id, folder) = (stacks[at].id.clone(), stacks[at].stack.clone());
+            let first = stacks[at].why.first();
+            let before = first.map(|reason| (reason.path.clone(), reason.chain.clone()));
+            for reader in readers.get(&id).into_iter().flatten() {
+                let (path, mut chain) = before.clone().unwrap_or((folder.clone(), vec![folder.clone()]));
+                chain.push(reader.folder.clone());
+                let why = InputReason {
+                    path,
+                    kind: InputKind::Output,
+                    chain,
+                };
+                match known.get(&reader.id) {
+                    // A reader that changed by itself has reasons of its own, which come first.
+                    Some(&known) if stacks[known].why.len() < MAX_REASONS => stacks[known].why.push(why),
+                    Some(_) => {}
+                    None => {
+                        known.insert(reader.id.clone(), stacks.len());
+                        stacks.push(answer(reader, &reader.id, InputChange::Modified, vec![why]));
+                    }
+                }
+            }
+            at += 1;
         }
     }
 

@@ -21,7 +21,7 @@ use konverge_base::model::{
 
 /// The header. Increase the number when the format changes, or when the same files would be analyzed
 /// differently. The package version is part of it, so each release starts with new snapshots.
-const HEADER: &[u8] = concat!("konverge revision 11 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
+const HEADER: &[u8] = concat!("konverge revision 12 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as an earlier run analyzed it.
 pub struct Snapshot {

@@ -17,6 +17,7 @@ use konverge_base::model::{
     file_source::{FileEntry, FileKind, FileTree, Listing, TreeId},
     package_lock::LockedPackage,
     stack::{CompileSetup, Entry, EntryPackage, NamedBy, RemotePackage, SetupError, Stack},
+    stack_output::{OutputName, StackReads},
 };
 
 encode_fields!(FileScan {
@@ -88,6 +89,7 @@ encode_fields!(Stack {
     compile,
     cluster,
     kubeconfig,
+    reads,
 });
 encode_fields!(SetupError {
     file,
@@ -198,7 +200,17 @@ macro_rules! names {
         }
     )*};
 }
-names!(StackId, CommitId, ClusterName);
+names!(StackId, CommitId, ClusterName, OutputName);
+
+impl Encode for StackReads {
+    fn put(&self, out: &mut ByteWriter) {
+        let reads = self.iter().map(|(alias, stack)| (alias.clone(), stack.clone()));
+        reads.collect::<Vec<_>>().put(out);
+    }
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
+        Some(Vec::<(OutputName, StackId)>::take(from)?.into_iter().collect())
+    }
+}
 
 #[cfg(test)]
 mod tests {

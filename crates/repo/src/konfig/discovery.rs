@@ -21,6 +21,7 @@ use konverge_base::{
         RepoPath, StackId,
         file_source::{FileKind, Source, SourceError},
         stack::{CompileSetup, Entry, NamedBy, SetupError, Stack},
+        stack_output::StackReads,
     },
     yaml::YamlError,
 };
@@ -255,6 +256,10 @@ impl LayoutReader {
                 None
             }
         };
+        let reads = read_stacks(&document.reads).unwrap_or_else(|why| {
+            broken = Some(layout.problem(file.clone(), None, &why));
+            StackReads::new()
+        });
         let compile = match broken {
             Some(error) => Err(error),
             None => {
@@ -279,8 +284,21 @@ impl LayoutReader {
             compile,
             cluster,
             kubeconfig: document.kubeconfig.clone(),
+            reads,
         })
     }
+}
+
+/// The stacks that `reads` declares, by alias.
+fn read_stacks(declared: &BTreeMap<String, String>) -> Result<StackReads, String> {
+    let stacks = declared.iter().map(|(alias, stack)| {
+        let alias = alias.parse().map_err(|error| format!("`reads`: {error}"))?;
+        let stack = stack
+            .parse()
+            .map_err(|error| format!("`reads.{alias}`: {error}"))?;
+        Ok((alias, stack))
+    });
+    stacks.collect()
 }
 
 impl Layout {

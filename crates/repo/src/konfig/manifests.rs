@@ -1,5 +1,7 @@
 //! `project.yaml` and `stack.yaml`: the names, and the few other relevant keys.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -34,6 +36,7 @@ pub(super) struct StackManifest {
     pub(super) name: Option<WrittenName>,
     pub(super) cluster: Option<String>,
     pub(super) kubeconfig: Option<String>,
+    pub(super) reads: BTreeMap<String, String>,
 }
 
 /// Both manifests as they are parsed.
@@ -45,6 +48,7 @@ struct Document {
     cluster: Option<String>,
     #[serde(rename = "kubeConfig")]
     kubeconfig: Option<String>,
+    reads: Option<BTreeMap<String, String>>,
 }
 
 /// A document as UTF-8 text.
@@ -76,6 +80,7 @@ impl StackManifest {
             name: name(&document.name, text)?,
             cluster: document.cluster,
             kubeconfig: document.kubeconfig,
+            reads: document.reads.unwrap_or_default(),
         })
     }
 }

@@ -162,6 +162,7 @@ mod tests {
                 compile: Ok(CompileSetup::default()),
                 cluster: None,
                 kubeconfig: None,
+                reads: std::collections::BTreeMap::new(),
             }
         };
         let own = |id: &str, folder: &str| stack(id, id, folder, NamedBy::Names);

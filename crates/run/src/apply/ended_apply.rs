@@ -1,16 +1,19 @@
 //! Records how the apply of a stack ended: its state, and the apply record.
 
-use super::{options::ApplyOptions, outcome::has_succeeded};
+use super::{options::ApplyOptions, outcome::has_succeeded, rounds::Published};
 use crate::{Target, rescue_file::Unstored};
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, Digest,
+        CommitId, Digest, ResourceId,
         apply_record::ApplyRecord,
         apply_result::{ResourceResult, StackOutcome, StackResult},
         other_names::OtherNames,
+        plan::Action,
+        stack_output::{RecordedOutput, RecordedRead},
         state::StackState,
     },
+    secrets::Secrets,
 };
 use konverge_state::{Lease, WriteReason};
 
@@ -23,6 +26,11 @@ pub(super) struct EndedApply<'a> {
     pub recorded: &'a StackState,
     /// The other names that the plan was judged under.
     pub known_as: &'a OtherNames,
+    pub secrets: &'a Secrets,
+    /// What the stack publishes, if everything succeeded.
+    pub published: Option<Published>,
+    /// The values of other stacks that the plan has.
+    pub read: &'a [RecordedRead],
     pub input_digest: Option<Digest>,
     pub spec_digest: Digest,
     pub core: Option<&'a str>,
@@ -38,6 +46,7 @@ impl EndedApply<'_> {
     ) {
         let well = has_succeeded(outcome.result);
         self.describe(&mut state, well);
+        self.describe_outputs(&mut state, outcome, well);
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
@@ -102,6 +111,48 @@ impl EndedApply<'_> {
             // The next run applies the stack again.
             state.input_digest = None;
         }
+    }
+
+    /// Writes into the state what the stack publishes and what it read. After a failure the earlier values stay, but for
+    /// those of resources that were replaced or deleted.
+    fn describe_outputs(&self, state: &mut StackState, outcome: &StackOutcome, well: bool) {
+        let (true, Some(published)) = (well, &self.published) else {
+            let ended = |id: &ResourceId| {
+                let mut resources = outcome.resources.iter();
+                resources.any(|resource| {
+                    let is_ended = matches!(resource.action, Action::Replace | Action::Delete);
+                    resource.id == *id && is_ended && resource.result != ResourceResult::Skipped
+                })
+            };
+            state
+                .outputs
+                .retain(|_, output| !output.resources.iter().any(ended));
+            return;
+        };
+        let serial = self.lease.prior().map_or(0, |prior| prior.serial) + 1;
+        let earlier = std::mem::take(&mut state.outputs);
+        let outputs = published.iter().map(|(name, output)| {
+            let digest = self.secrets.hash(output.value.to_string().as_bytes());
+            let since = earlier.get(name).filter(|earlier| earlier.digest == digest);
+            let recorded = RecordedOutput {
+                value: output.value.clone(),
+                serial: since.map_or(serial, |since| since.serial),
+                digest,
+                resources: output.resources.clone(),
+            };
+            (name.clone(), recorded)
+        });
+        state.outputs = outputs.collect();
+        let earlier = std::mem::take(&mut state.reads);
+        let same = |read: &RecordedRead| {
+            let mut earlier = earlier.iter();
+            earlier.find(|earlier| earlier.output == read.output && earlier.digest == read.digest)
+        };
+        state.reads = self
+            .read
+            .iter()
+            .map(|read| same(read).unwrap_or(read).clone())
+            .collect();
     }
 
     /// The commit that is applied, if there is one.

@@ -1,13 +1,13 @@
 //! One stack of an apply: acquires the lease, plans again under it, asks for approval, applies and records.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::{
     consent::{ApprovedPlan, Decisions, LateReview, PriorState, ProposedPlan},
     ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
-    outcome::{has_succeeded, not_started},
+    outcome::{has_succeeded, not_started, stopped_outcome},
     rounds::{ApplyRounds, OthersFirst, plan_live},
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
@@ -17,6 +17,7 @@ use crate::{
     lease_wait::HolderWatch,
     plan_documents,
     rescue_file::Unstored,
+    stack_outputs::AwaitsOutputs,
     state,
 };
 use konverge_base::{
@@ -46,7 +47,13 @@ pub(super) async fn apply(
             if let Some(OthersFirst(stacks)) = failure.room_error() {
                 decisions.waits_for.extend(stacks.iter().cloned());
             }
-            not_started(target, &failure)
+            match failure.room_error() {
+                Some(AwaitsOutputs(stacks)) => {
+                    decisions.waits_for.extend(stacks.iter().cloned());
+                    stopped_outcome(target, StackResult::HeldBack, &failure)
+                }
+                None => not_started(target, &failure),
+            }
         }
     };
     (outcome, decisions)
@@ -233,6 +240,7 @@ impl LeasedStack<'_> {
             turn.begin(lease, &mut prior, target.head.is_none()).await?;
         }
         let journal = ApplyJournal::new(lease, prior.clone(), unstored);
+        let published = Mutex::default();
         let rounds = ApplyRounds {
             planning,
             target,
@@ -242,6 +250,7 @@ impl LeasedStack<'_> {
             secrets,
             late: &late,
             ends_delivery,
+            published: &published,
         };
         let workflows = WorkflowHooks {
             config: &planning.config,
@@ -288,6 +297,9 @@ impl LeasedStack<'_> {
             lease,
             recorded: &recorded,
             known_as: &public.known_as,
+            secrets: planning.secrets(),
+            published: published.into_inner().expect("no panic while the lock is held"),
+            read: &public.read,
             input_digest,
             spec_digest,
             core: match &target.recorded {

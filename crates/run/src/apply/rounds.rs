@@ -1,6 +1,9 @@
 //! Applies a plan in rounds: what disappeared during a round is planned and applied again in the next one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Mutex,
+};
 
 use super::{
     consent::LateReview,
@@ -16,9 +19,12 @@ use konverge_base::{
         apply_result::{StackOutcome, StackResult},
         plan::{Action, ResourcePlan},
         spec::Spec,
+        stack_output::OutputName,
     },
 };
-use konverge_engine::{self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, Review as _};
+use konverge_engine::{
+    self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, PublishedValue, Review as _,
+};
 
 /// The maximum number of rounds. What disappears every time has somebody who deletes it.
 const ROUNDS: usize = 3;
@@ -37,7 +43,12 @@ pub(super) struct ApplyRounds<'a> {
     pub late: &'a LateReview,
     /// Whether no controller delivers the stack any more.
     pub ends_delivery: bool,
+    /// What the stack publishes after the last round.
+    pub published: &'a Mutex<Option<Published>>,
 }
+
+/// The values that a stack publishes, by name.
+pub(super) type Published = BTreeMap<OutputName, PublishedValue>;
 
 impl ApplyRounds<'_> {
     /// Applies an approved plan. The outcome is that of all rounds together.
@@ -49,7 +60,9 @@ impl ApplyRounds<'_> {
         let Applied {
             mut outcome,
             mut missing,
+            outputs,
         } = self.carry_out(plan).await;
+        self.publish(outputs);
         for _ in 1..ROUNDS {
             let Some(first) = missing.first() else { break };
             if let Some(error) = &outcome.error {
@@ -66,9 +79,14 @@ impl ApplyRounds<'_> {
             };
             let next = self.carry_out(*plan).await;
             missing = next.missing;
+            self.publish(next.outputs);
             outcome = join(outcome, next.outcome);
         }
         outcome
+    }
+
+    fn publish(&self, outputs: Option<Published>) {
+        *self.published.lock().expect("no panic while the lock is held") = outputs;
     }
 
     /// Takes the fields of a stack back whose delivery ends, and plans it again as their manager.

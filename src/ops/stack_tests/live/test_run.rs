@@ -123,6 +123,7 @@ impl TestRun {
             compile: Ok(CompileSetup::default()),
             cluster: cluster.cloned(),
             kubeconfig: None,
+            reads: std::collections::BTreeMap::new(),
         };
         let target = match cluster {
             Some(_) => Target::new(&stack, None),

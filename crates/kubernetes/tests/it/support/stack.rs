@@ -121,6 +121,7 @@ impl TestStack {
             stack: self.id.clone(),
             folder: RepoPath::root(),
             spec,
+            outputs: std::collections::BTreeMap::new(),
             state: &self.state,
             runtimes,
             ignore: &self.ignore,
@@ -261,6 +262,7 @@ pub fn spec(objects: &[Value]) -> Spec {
     Spec {
         resources: objects.iter().map(resource).collect(),
         secret_stores: Vec::new(),
+        outputs: serde_json::Map::new(),
         notes: Vec::new(),
     }
 }

@@ -1,0 +1,382 @@
+//! Outputs: values that one stack publishes by name and that other stacks read.
+//!
+//! A stack publishes by `konverge/outputs`, and declares what it reads in its `stack.yaml` (`reads`). Its Spec then
+//! holds `$stack_output.<alias>.<name>` anywhere in a text. A value is replaced before the stack is planned; one that is
+//! not known yet is a marker that says which output is awaited ([`masked_value::unknown_output`]).
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::Range,
+    str::FromStr,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ResourceId, StackId, masked_value};
+
+/// The prefix of a mark.
+pub const MARK: &str = "$stack_output.";
+
+/// The key in a Spec, beside `resources` or in the `extensions` of a resource.
+pub const OUTPUTS_KEY: &str = "konverge/outputs";
+
+/// The maximum size of all outputs of a stack, as JSON.
+pub const MAX_BYTES: usize = 64 * 1024;
+
+/// A name of an output, or the alias of a stack that is read: a letter or `_`, then letters, digits, `_` and `-`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OutputName(String);
+
+/// The error for a text that is no name of an output.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name: it has a letter or `_`, then at most 62 letters, digits, `_` and `-`")]
+pub struct InvalidName(String);
+
+impl OutputName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OutputName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<OutputName> for String {
+    fn from(name: OutputName) -> Self {
+        name.0
+    }
+}
+
+impl TryFrom<String> for OutputName {
+    type Error = InvalidName;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if begins && text.len() <= 63 && text.chars().all(is_name) {
+            Ok(Self(text))
+        } else {
+            let shown = text.chars().take(80).flat_map(char::escape_debug).collect();
+            Err(InvalidName(shown))
+        }
+    }
+}
+
+impl FromStr for OutputName {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.to_owned().try_into()
+    }
+}
+
+/// The stacks that a stack reads, by alias.
+pub type StackReads = BTreeMap<OutputName, StackId>;
+
+/// One output of another stack.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct OutputId {
+    /// The stack that publishes it.
+    pub stack: StackId,
+    /// Its name there.
+    pub name: OutputName,
+}
+
+impl fmt::Display for OutputId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` of {}", self.name, self.stack)
+    }
+}
+
+/// An output as the state of its stack records it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedOutput {
+    /// The value. It is no secret.
+    pub value: Value,
+    /// The keyed digest of the value.
+    pub digest: String,
+    /// The serial of the state that recorded this value first.
+    pub serial: u64,
+    /// The resources that it was read from. While one of them is replaced or gone, the value is not known.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub resources: BTreeSet<ResourceId>,
+}
+
+/// A value of another stack, as the state of its reader records it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedRead {
+    /// What was read.
+    #[serde(flatten)]
+    pub output: OutputId,
+    /// The keyed digest of the value that was applied.
+    pub digest: String,
+    /// The serial of the state of the writer.
+    pub serial: u64,
+    /// The epoch of the lease under which that state was written.
+    pub epoch: u64,
+}
+
+/// One mark in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputMark {
+    /// The position in the text, in bytes.
+    pub place: Range<usize>,
+    /// The alias of the stack.
+    pub alias: OutputName,
+    /// The name of the output.
+    pub name: OutputName,
+}
+
+/// The error for a mark that cannot be read or filled in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutputError {
+    /// The mark has a syntax error.
+    #[error("`{0}` is not `$stack_output.<alias>.<name>`")]
+    Malformed(String),
+    /// `reads` has no such alias.
+    #[error("`{0}` is not declared in `reads` of the stack's `stack.yaml`")]
+    Undeclared(OutputName),
+    /// The value is a list or a map inside a longer text.
+    #[error("{output} is a {what}, which cannot stand inside a longer text")]
+    NotText {
+        /// The output.
+        output: OutputId,
+        /// The type of the value.
+        what: &'static str,
+    },
+}
+
+/// Returns true for a character that a name may contain.
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// The marks in a text, in order.
+///
+/// # Errors
+/// A mark with a syntax error.
+pub fn marks(text: &str) -> Result<Vec<OutputMark>, OutputError> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(offset) = text[at..].find(MARK) {
+        let start = at + offset;
+        let malformed = || OutputError::Malformed(excerpt(&text[start..]));
+        let (alias, end) = word(text, start + MARK.len()).ok_or_else(malformed)?;
+        let is_dot = text[end..].starts_with('.');
+        let (name, end) = word(text, end + 1).filter(|_| is_dot).ok_or_else(malformed)?;
+        found.push(OutputMark {
+            place: start..end,
+            alias,
+            name,
+        });
+        at = end;
+    }
+    Ok(found)
+}
+
+/// The name at a position, and where it ends.
+fn word(text: &str, start: usize) -> Option<(OutputName, usize)> {
+    let rest = text.get(start..)?;
+    let length = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
+    Some((rest[..length].parse().ok()?, start + length))
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(120).flat_map(char::escape_debug).collect()
+}
+
+/// Returns true if a text of the value has a mark.
+pub fn holds_mark(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(MARK),
+        Value::Array(items) => items.iter().any(holds_mark),
+        Value::Object(map) => map
+            .iter()
+            .any(|(key, value)| key.contains(MARK) || holds_mark(value)),
+        _ => false,
+    }
+}
+
+/// The values of the outputs that a stack reads, and the texts that were filled in.
+pub struct OutputFill<'a> {
+    /// The declared stacks.
+    pub reads: &'a StackReads,
+    /// The known values. One that is missing is known after the apply of its stack.
+    pub known: &'a BTreeMap<OutputId, Value>,
+    /// Each text with marks as its marker shows it, with what it was replaced by.
+    pub filled: FilledTexts,
+}
+
+/// What stands in the place of each text with marks, by the text that its marker shows.
+pub type FilledTexts = BTreeMap<String, Value>;
+
+impl OutputFill<'_> {
+    /// The attributes with each mark replaced by its value, or by the marker of an unknown value. A text that is exactly
+    /// one mark becomes the value with its type.
+    ///
+    /// # Errors
+    /// See [`OutputError`].
+    pub fn fill(&mut self, attributes: &Map<String, Value>) -> Result<Map<String, Value>, OutputError> {
+        attributes
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), self.value(value)?)))
+            .collect()
+    }
+
+    fn value(&mut self, value: &Value) -> Result<Value, OutputError> {
+        match value {
+            Value::String(text) if text.contains(MARK) => self.text(text),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::Object(map) => Ok(Value::Object(self.fill(map)?)),
+            other => Ok(other.clone()),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Result<Value, OutputError> {
+        let marks = marks(text)?;
+        let (mut shown, mut filled) = (String::new(), Some(String::new()));
+        let mut whole = None;
+        let mut at = 0;
+        for mark in &marks {
+            let output = self.output(mark)?;
+            shown.push_str(&text[at..mark.place.start]);
+            shown.push_str(&format!("${{{}.{}}}", output.stack, output.name));
+            let value = self.known.get(&output);
+            if mark.place == (0..text.len()) {
+                whole = value.cloned();
+            }
+            filled = match (filled, value) {
+                (Some(mut filled), Some(value)) => {
+                    filled.push_str(&text[at..mark.place.start]);
+                    match as_text(value) {
+                        Ok(value) => filled.push_str(&value),
+                        Err(_) if whole.is_some() => {}
+                        Err(what) => return Err(OutputError::NotText { output, what }),
+                    }
+                    Some(filled)
+                }
+                _ => None,
+            };
+            at = mark.place.end;
+        }
+        shown.push_str(&text[at..]);
+        let value = match (whole, filled) {
+            (Some(value), _) => value,
+            (None, Some(filled)) => Value::String(filled + &text[at..]),
+            (None, None) => masked_value::unknown_output(&shown),
+        };
+        self.filled.insert(shown, value.clone());
+        Ok(value)
+    }
+
+    fn output(&self, mark: &OutputMark) -> Result<OutputId, OutputError> {
+        let undeclared = || OutputError::Undeclared(mark.alias.clone());
+        Ok(OutputId {
+            stack: self.reads.get(&mark.alias).ok_or_else(undeclared)?.clone(),
+            name: mark.name.clone(),
+        })
+    }
+}
+
+/// A value inside a longer text; the type of one that has no text.
+fn as_text(value: &Value) -> Result<Cow<'_, str>, &'static str> {
+    match value {
+        Value::String(text) => Ok(Cow::Borrowed(text)),
+        Value::Number(_) | Value::Bool(_) => Ok(Cow::Owned(value.to_string())),
+        Value::Array(_) => Err("list"),
+        Value::Object(_) => Err("map"),
+        Value::Null => Err("null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fill(text: &str) -> Result<Value, OutputError> {
+        let reads = BTreeMap::from([("db".parse().unwrap(), "shop/database".parse().unwrap())]);
+        let output = |name: &str| OutputId {
+            stack: "shop/database".parse().unwrap(),
+            name: name.parse().unwrap(),
+        };
+        let known = BTreeMap::from([
+            (output("host"), json!("db.local")),
+            (output("port"), json!(5432)),
+            (output("zones"), json!(["a", "b"])),
+        ]);
+        let mut fill = OutputFill {
+            reads: &reads,
+            known: &known,
+            filled: FilledTexts::new(),
+        };
+        fill.value(&json!(text))
+    }
+
+    #[test]
+    fn a_whole_value_keeps_its_type_and_a_part_becomes_text() {
+        for (text, expected) in [
+            ("$stack_output.db.port", json!(5432)),
+            ("$stack_output.db.zones", json!(["a", "b"])),
+            (
+                "pg://$stack_output.db.host:$stack_output.db.port/x",
+                json!("pg://db.local:5432/x"),
+            ),
+            ("$stack_output.db.host.example", json!("db.local.example")),
+            ("no mark", json!("no mark")),
+        ] {
+            assert_eq!(fill(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_names_the_outputs_that_are_awaited() {
+        let waits = masked_value::unknown_output("pg://${shop/database.later}:${shop/database.port}");
+        assert_eq!(
+            fill("pg://$stack_output.db.later:$stack_output.db.port"),
+            Ok(waits)
+        );
+        let waits = masked_value::unknown_output("${shop/database.later}");
+        assert_eq!(fill("$stack_output.db.later"), Ok(waits));
+    }
+
+    #[test]
+    fn what_can_not_be_filled_in_is_said() {
+        for text in [
+            "$stack_output.",
+            "$stack_output.db",
+            "$stack_output.db.",
+            "$stack_output..x",
+            "$stack_output.db.9",
+        ] {
+            assert!(matches!(fill(text), Err(OutputError::Malformed(_))), "{text}");
+        }
+        let undeclared = fill("$stack_output.other.host").unwrap_err();
+        assert!(
+            undeclared.to_string().contains("`other` is not declared"),
+            "{undeclared}"
+        );
+        let list = fill("a $stack_output.db.zones").unwrap_err();
+        assert_eq!(
+            list.to_string(),
+            "`zones` of shop/database is a list, which cannot stand inside a longer text"
+        );
+    }
+
+    #[test]
+    fn a_name_is_short_and_plain() {
+        for name in ["a", "_", "db_host-2"] {
+            assert!(name.parse::<OutputName>().is_ok(), "{name}");
+        }
+        for name in ["", "2a", "-a", "a.b", "a b", "é", &"a".repeat(64)] {
+            assert!(name.parse::<OutputName>().is_err(), "{name}");
+        }
+    }
+}

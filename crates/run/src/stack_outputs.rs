@@ -1,0 +1,539 @@
+//! Values between stacks: puts the outputs that a stack reads into its Spec before it is planned.
+//!
+//! A value is taken from the marked state of its writer, and only while the writer is applied as the revision says. If
+//! it is not, the value is *known after apply*: a preview shows that, and an apply is held back until the writer is done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    OpenRevision, Planner, SpecSource, Target, compiler::Compilers, other_stack_claims::PlanPurpose,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ResourceId, StackId,
+        reference::Targets,
+        resolve::KnownValue,
+        spec::{Resource, RuntimeKind, Spec},
+        stack::Stack,
+        stack_output::{self, FilledTexts, MARK, OutputFill, OutputId, OutputName, RecordedRead, StackReads},
+    },
+    secrets::{Secrets, mask_resource},
+};
+use konverge_state::Versioned;
+
+/// A stack waits until these stacks are applied: it reads their outputs.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("it reads outputs of stacks that are not applied yet")]
+pub(crate) struct AwaitsOutputs(pub BTreeSet<StackId>);
+
+/// A Spec with the values that it reads, and what it publishes itself.
+#[derive(Default)]
+pub(crate) struct FilledSpec {
+    /// The Spec without marks.
+    pub spec: Spec,
+    /// What the stack publishes: a value, or a text with references.
+    pub outputs: BTreeMap<OutputName, Value>,
+    /// The values that were read.
+    pub read: Vec<RecordedRead>,
+    /// What stands in the place of each text with marks.
+    pub filled: FilledTexts,
+    /// What the preview says of it.
+    pub notes: Vec<String>,
+}
+
+/// What the values are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutputUse {
+    /// Only Specs are compared: every value is unknown, and no state is read.
+    Names,
+    /// A plan to show: what changes together with its writer is unknown.
+    Show,
+    /// A comparison with what was applied: the recorded values count.
+    Drift,
+    /// A plan to apply: it is held back while a value is unknown.
+    Apply,
+}
+
+impl From<PlanPurpose<'_>> for OutputUse {
+    fn from(purpose: PlanPurpose<'_>) -> Self {
+        match purpose {
+            PlanPurpose::Show { .. } => Self::Show,
+            PlanPurpose::Drift => Self::Drift,
+            PlanPurpose::Apply => Self::Apply,
+        }
+    }
+}
+
+/// Puts the values into the Spec of a target.
+///
+/// # Errors
+/// A mark that cannot be read or stands where none may, a stack or a name that does not exist, or one that the target may
+/// not read. For an apply: a value that is not known yet ([`AwaitsOutputs`]).
+pub(crate) async fn fill(
+    planning: &Planner,
+    target: &Target,
+    spec: Spec,
+    usage: OutputUse,
+) -> Result<FilledSpec, UserError> {
+    let outputs = published(&spec)?;
+    let wanted = wanted_outputs(planning.secrets(), target, &spec)?;
+    if wanted.is_empty() {
+        return Ok(FilledSpec {
+            spec,
+            outputs,
+            ..FilledSpec::default()
+        });
+    }
+    let SpecSource::Compiled { head, compilers, .. } = &planning.wanted else {
+        let what = "the Spec reads outputs of other stacks, which only a stack of the repository can do";
+        return Err(UserError::new(ErrorKind::Spec, what)
+            .hint("give the values in the file, or preview and apply the stack by its name"));
+    };
+    let reader = target.head.as_ref().or(target.base.as_ref());
+    let reader = reader
+        .ok_or_else(|| UserError::new(ErrorKind::Internal, "a stack without a folder reads outputs"))?;
+    let lookup = OutputLookup {
+        planning,
+        head,
+        compilers,
+        reader,
+        usage,
+    };
+    let mut found = FoundOutputs::default();
+    for (writer, names) in &by_writer(&wanted) {
+        lookup.find(writer, names, &mut found).await?;
+    }
+    if usage == OutputUse::Apply && !found.awaited.is_empty() {
+        return Err(held_back(&found.awaited));
+    }
+    let mut fill = OutputFill {
+        reads: &reader.reads,
+        known: &found.known,
+        filled: FilledTexts::new(),
+    };
+    let mut filled = spec.clone();
+    for resource in &mut filled.resources {
+        let of_resource = |error| misplaced(reader, &resource.id, &error);
+        resource.attributes = fill.fill(&resource.attributes).map_err(of_resource)?;
+    }
+    Ok(FilledSpec {
+        spec: filled,
+        outputs,
+        filled: fill.filled,
+        notes: found.notes(),
+        read: found.read,
+    })
+}
+
+/// The Spec with every mark as an unknown value, to compare Specs. A mark that cannot be read stays as it is.
+pub(crate) fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec {
+    let none = StackReads::new();
+    let mut fill = OutputFill {
+        reads: reads.unwrap_or(&none),
+        known: &BTreeMap::new(),
+        filled: FilledTexts::new(),
+    };
+    for resource in &mut spec.resources {
+        if let Ok(attributes) = fill.fill(&resource.attributes) {
+            resource.attributes = attributes;
+        }
+    }
+    spec
+}
+
+/// What a Spec publishes.
+///
+/// # Errors
+/// An invalid name, or a value that comes from another stack.
+pub(crate) fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> {
+    let outputs = spec
+        .outputs()
+        .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
+    if outputs.is_empty() {
+        return Ok(outputs);
+    }
+    let bodies: BTreeMap<_, _> = spec
+        .resources
+        .iter()
+        .map(|resource| (&resource.id, Value::Object(resource.attributes.clone())))
+        .collect();
+    let targets: Targets = bodies.keys().copied().collect();
+    let known = |id: &ResourceId| bodies.get(id).map_or(KnownValue::Nothing, KnownValue::Expected);
+    for (name, value) in &outputs {
+        let one = Map::from_iter([("value".to_owned(), value.clone())]);
+        // A reference that cannot be read is an error of the plan.
+        let written = targets.resolve(&one, &|_| false, &known);
+        if written.is_ok_and(|written| written.values().any(stack_output::holds_mark)) {
+            let what = format!("the output `{name}` is a value of another stack");
+            return Err(UserError::new(ErrorKind::Spec, what)
+                .hint("let the readers read it from the stack that publishes it"));
+        }
+    }
+    Ok(outputs)
+}
+
+/// The outputs that the Spec of a target reads.
+fn wanted_outputs(secrets: &Secrets, target: &Target, spec: &Spec) -> Result<BTreeSet<OutputId>, UserError> {
+    let mut wanted = BTreeSet::new();
+    let Some(stack) = target.rules() else {
+        return Ok(wanted);
+    };
+    for resource in &spec.resources {
+        let beside = resource.extensions.values().any(stack_output::holds_mark);
+        if beside || resource.depends_on.iter().any(|id| id.as_str().contains(MARK)) {
+            let why = "an output of another stack stands in `attributes` alone: it chooses no provider and no order";
+            return Err(misplaced(stack, &resource.id, &why));
+        }
+        if !resource.attributes.values().any(stack_output::holds_mark)
+            && !resource.attributes.keys().any(|key| key.contains(MARK))
+        {
+            continue;
+        }
+        let masked = mask_resource(secrets, resource).attributes;
+        let mut places = MarkPlaces {
+            resource,
+            reads: &stack.reads,
+            wanted: &mut wanted,
+        };
+        places
+            .in_map(&resource.attributes, Some(&masked), "")
+            .map_err(|why| misplaced(stack, &resource.id, &why))?;
+    }
+    Ok(wanted)
+}
+
+/// Collects the marks of a resource, and refuses those where none may stand.
+struct MarkPlaces<'a> {
+    resource: &'a Resource,
+    reads: &'a StackReads,
+    wanted: &'a mut BTreeSet<OutputId>,
+}
+
+impl MarkPlaces<'_> {
+    fn in_map(
+        &mut self,
+        map: &Map<String, Value>,
+        shown: Option<&Map<String, Value>>,
+        path: &str,
+    ) -> Result<(), String> {
+        for (key, value) in map {
+            if key.contains(MARK) {
+                return Err(format!("`{path}`: an output is a value, and never a key"));
+            }
+            let shown = shown.and_then(|shown| shown.get(key));
+            self.in_value(value, shown, &format!("{path}/{key}"))?;
+        }
+        Ok(())
+    }
+
+    fn in_value(&mut self, value: &Value, shown: Option<&Value>, path: &str) -> Result<(), String> {
+        match value {
+            Value::String(text) if text.contains(MARK) => {
+                if shown != Some(value) {
+                    return Err(format!(
+                        "`{path}` is masked, so nobody could review an output of another stack there"
+                    ));
+                }
+                if self.resource.runtime == RuntimeKind::Kubernetes && is_identity(path) {
+                    return Err(format!(
+                        "`{path}` says which object it is: no output may stand there"
+                    ));
+                }
+                for mark in stack_output::marks(text).map_err(|error| format!("`{path}`: {error}"))? {
+                    let stack = self.reads.get(&mark.alias);
+                    let stack = stack.ok_or_else(|| {
+                        format!(
+                            "`{path}`: {}",
+                            stack_output::OutputError::Undeclared(mark.alias.clone())
+                        )
+                    })?;
+                    self.wanted.insert(OutputId {
+                        stack: stack.clone(),
+                        name: mark.name,
+                    });
+                }
+                Ok(())
+            }
+            Value::Array(items) => {
+                let shown = shown.and_then(Value::as_array);
+                for (at, item) in items.iter().enumerate() {
+                    let shown = shown.and_then(|shown| shown.get(at));
+                    self.in_value(item, shown, &format!("{path}/{at}"))?;
+                }
+                Ok(())
+            }
+            Value::Object(map) => self.in_map(map, shown.and_then(Value::as_object), path),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns true for what identifies an object, and for what Konverge reads of it.
+fn is_identity(path: &str) -> bool {
+    ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"].contains(&path)
+        || path.starts_with("/metadata/annotations/konverge/")
+}
+
+fn misplaced(stack: &Stack, resource: &ResourceId, why: &dyn std::fmt::Display) -> UserError {
+    UserError::new(ErrorKind::Spec, format!("`{resource}`: {why}"))
+        .at(stack.manifest.to_string(), None, None)
+        .hint("`reads: {db: PROJECT/STACK}` in stack.yaml declares a stack, and `$stack_output.db.NAME` reads a value of it")
+}
+
+fn by_writer(wanted: &BTreeSet<OutputId>) -> BTreeMap<&StackId, BTreeSet<&OutputName>> {
+    let mut writers: BTreeMap<&StackId, BTreeSet<&OutputName>> = BTreeMap::new();
+    for output in wanted {
+        writers.entry(&output.stack).or_default().insert(&output.name);
+    }
+    writers
+}
+
+/// The values that were found.
+#[derive(Default)]
+struct FoundOutputs {
+    known: BTreeMap<OutputId, Value>,
+    read: Vec<RecordedRead>,
+    awaited: BTreeSet<OutputId>,
+}
+
+impl FoundOutputs {
+    /// One sentence for each stack that is read.
+    fn notes(&self) -> Vec<String> {
+        let list = |names: Vec<&OutputName>| {
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        let known: BTreeSet<_> = self.known.keys().cloned().collect();
+        let of_known = by_writer(&known)
+            .into_iter()
+            .map(|(writer, names)| format!("reads {} of {writer}", list(names.into_iter().collect())))
+            .collect::<Vec<_>>();
+        let of_awaited = by_writer(&self.awaited).into_iter().map(|(writer, names)| {
+            let names = list(names.into_iter().collect());
+            format!("reads {names} of {writer}: known after {writer} is applied, which comes first")
+        });
+        of_known.into_iter().chain(of_awaited).collect()
+    }
+}
+
+/// Looks up outputs for one stack.
+struct OutputLookup<'a> {
+    planning: &'a Planner,
+    head: &'a OpenRevision,
+    compilers: &'a Compilers,
+    reader: &'a Stack,
+    usage: OutputUse,
+}
+
+impl OutputLookup<'_> {
+    async fn find(
+        &self,
+        writer: &StackId,
+        names: &BTreeSet<&OutputName>,
+        found: &mut FoundOutputs,
+    ) -> Result<(), UserError> {
+        let stack = self.permitted(writer)?;
+        let prior = match self.usage {
+            OutputUse::Names => None,
+            _ => self.planning.recorded(writer).await?,
+        };
+        let mut compiled = None;
+        let is_applied = match (&prior, self.usage) {
+            (None, _) => false,
+            (Some(_), OutputUse::Drift) => true,
+            (Some(prior), _) if prior.state.input_digest == Some(self.head.analysis.input_digest(stack)?) => {
+                true
+            }
+            (Some(prior), _) => {
+                let spec = self.compilers.for_revision(self.head).spec(stack).await?;
+                let is_same = prior.state.spec_digest == Some(spec.digest());
+                compiled = Some(spec);
+                is_same
+            }
+        };
+        for name in names {
+            let output = OutputId {
+                stack: writer.clone(),
+                name: (*name).clone(),
+            };
+            let prior = prior.as_ref().filter(|_| is_applied);
+            if let Some((prior, value)) =
+                prior.and_then(|prior| Some((prior, prior.state.outputs.get(*name)?)))
+            {
+                self.accept(&output, prior, value, found)?;
+                continue;
+            }
+            let spec = match compiled.take() {
+                Some(spec) => spec,
+                None => self.compilers.for_revision(self.head).spec(stack).await?,
+            };
+            let published = published(&spec)?;
+            compiled = Some(spec);
+            if !published.contains_key(*name) {
+                return Err(unpublished(self.reader, &output, published.keys()));
+            }
+            found.awaited.insert(output);
+        }
+        Ok(())
+    }
+
+    fn accept(
+        &self,
+        output: &OutputId,
+        prior: &Versioned,
+        value: &stack_output::RecordedOutput,
+        found: &mut FoundOutputs,
+    ) -> Result<(), UserError> {
+        found.read.push(RecordedRead {
+            output: output.clone(),
+            digest: value.digest.clone(),
+            serial: prior.serial,
+            epoch: prior.epoch,
+        });
+        found.known.insert(output.clone(), value.value.clone());
+        Ok(())
+    }
+
+    /// The stack that is read, if it exists and the reader may read it.
+    fn permitted(&self, writer: &StackId) -> Result<&Stack, UserError> {
+        let place = |failure: UserError| failure.at(self.reader.manifest.to_string(), None, None);
+        let Some(stack) = self.head.layout.stack(writer) else {
+            let what = format!("`reads`: there is no stack `{writer}` to read outputs of");
+            return Err(place(UserError::new(ErrorKind::Spec, what))
+                .hint("`konverge list` shows the stacks; a renamed one is declared by its new name"));
+        };
+        if let Some(circle) = self.circle() {
+            let names: Vec<_> = circle.iter().map(|stack| stack.as_str()).collect();
+            let what = format!("these stacks read each other's outputs: {}", names.join(" → "));
+            return Err(place(UserError::new(ErrorKind::Spec, what)).hint("take one of these `reads` out"));
+        }
+        if !self.planning.config.may_read_outputs(stack, self.reader) {
+            let what = format!(
+                "`{}` may not read outputs of {writer}: they are not of one project and one environment",
+                self.reader.id
+            );
+            let rule = format!(
+                "allow it in konverge.yaml on the default branch: `outputs: {{allow: [{{from: '{}', to: '{}'}}]}}`",
+                stack.folder, self.reader.folder
+            );
+            return Err(place(UserError::new(ErrorKind::Policy, what)).hint(rule));
+        }
+        Ok(stack)
+    }
+
+    /// The stacks that the reader reads in a circle, the reader first and last.
+    fn circle(&self) -> Option<Vec<&StackId>> {
+        reads_circle(&self.reader.id, &|id| Some(&self.head.layout.stack(id)?.reads))
+    }
+}
+
+/// The circle of `reads` that a stack is in, the stack first and last.
+pub(crate) fn reads_circle<'a>(
+    stack: &'a StackId,
+    reads: &dyn Fn(&StackId) -> Option<&'a StackReads>,
+) -> Option<Vec<&'a StackId>> {
+    let mut seen = BTreeSet::new();
+    // Each chain of readers that is not followed yet.
+    let mut chains = vec![vec![stack]];
+    while let Some(chain) = chains.pop() {
+        let writers = chain.last().and_then(|at| reads(at));
+        for writer in writers.into_iter().flat_map(BTreeMap::values) {
+            let mut longer = chain.clone();
+            longer.push(writer);
+            if writer == stack {
+                return Some(longer);
+            }
+            if seen.insert(writer) {
+                chains.push(longer);
+            }
+        }
+    }
+    None
+}
+
+fn unpublished<'a>(
+    reader: &Stack,
+    output: &OutputId,
+    names: impl Iterator<Item = &'a OutputName>,
+) -> UserError {
+    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    let there = if names.is_empty() {
+        "it publishes nothing".to_owned()
+    } else {
+        format!("it publishes {}", names.join(", "))
+    };
+    let what = format!("{} does not publish `{}`: {there}", output.stack, output.name);
+    UserError::new(ErrorKind::Spec, what)
+        .at(reader.manifest.to_string(), None, None)
+        .hint("`konverge/outputs: {NAME: PATH}` in the extensions of a resource publishes a value of it")
+}
+
+fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
+    let outputs: Vec<_> = awaited.iter().map(OutputId::to_string).collect();
+    let stacks: BTreeSet<_> = awaited.iter().map(|output| output.stack.clone()).collect();
+    let what = format!(
+        "it reads {}, which is not applied as this commit says",
+        outputs.join(", ")
+    );
+    UserError::new(ErrorKind::Policy, what)
+        .hint("the next run applies it, once the stack that it reads is applied")
+        .caused_by(AwaitsOutputs(stacks))
+}
+
+/// Refuses to remove a stack whose outputs others were applied with.
+///
+/// # Errors
+/// The stacks that read it ([`AwaitsOutputs`]).
+pub(crate) async fn check_removal(
+    planning: &Planner,
+    target: &Target,
+    purpose: PlanPurpose<'_>,
+) -> Result<(), UserError> {
+    let Some(backend) = planning.backend.as_ref().filter(|_| target.head.is_none()) else {
+        return Ok(());
+    };
+    let reads_it = |stack: &StackId| match (&planning.wanted, purpose) {
+        // What the head no longer declares is gone before this stack is.
+        (SpecSource::Compiled { head, .. }, PlanPurpose::Show { leaving }) => {
+            let declares = head.layout.stack(stack);
+            let declares = declares.is_none_or(|stack| stack.reads.values().any(|read| *read == target.id));
+            declares && !leaving.contains(stack)
+        }
+        _ => true,
+    };
+    let known = backend.states.known().await?;
+    let readers = known.entries.iter().filter(|(id, entry)| {
+        **id != target.id
+            && entry.is_known()
+            && entry.reads.iter().any(|read| read.output.stack == target.id)
+            && !planning.claims.is_without(id)
+    });
+    let mut readers: BTreeSet<StackId> = readers.map(|(id, _)| id.clone()).filter(reads_it).collect();
+    if matches!(purpose, PlanPurpose::Apply) {
+        // The index is of the beginning of the run.
+        for reader in readers.clone() {
+            let now = backend.states.load(&reader).await?;
+            let reads = now.is_some_and(|now| {
+                !now.retired && now.state.reads.iter().any(|read| read.output.stack == target.id)
+            });
+            if !reads {
+                readers.remove(&reader);
+            }
+        }
+    }
+    if readers.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = readers.iter().map(StackId::as_str).collect();
+    let what = format!(
+        "{} read outputs of {}, which would be removed",
+        names.join(", "),
+        target.id
+    );
+    Err(UserError::new(ErrorKind::Policy, what)
+        .hint("take it out of their `reads` first, or confirm with `--without STACK` for each of them")
+        .caused_by(AwaitsOutputs(readers)))
+}
