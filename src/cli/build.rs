@@ -15,7 +15,7 @@ use crate::ops::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        spec::{Resource, RuntimeKind, Spec},
+        spec::{RuntimeKind, Spec},
         stack::Stack,
     },
     secrets::without_secrets,
@@ -138,47 +138,47 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
 }
 
 fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
-    let mut shown: Vec<Resource> = built
-        .iter()
-        .flat_map(|(_, spec)| spec.resources.iter().cloned())
-        .collect();
+    let mut shown: Vec<Spec> = built.iter().map(|(_, spec)| spec.clone()).collect();
     if !args.show_secrets {
         let key = MachineKey::read(&context.run());
-        shown = redact::resources(&shown, &key.secrets);
+        shown = redact::specs(&shown, &key.secrets);
         key.keep();
     }
-    let mut shown = shown.into_iter();
-    let specs: Vec<(Option<&Stack>, Vec<Resource>)> = built
-        .iter()
-        .map(|(stack, spec)| (*stack, shown.by_ref().take(spec.resources.len()).collect()))
-        .collect();
+    let stacks = built.iter().map(|(stack, _)| *stack);
+    let specs: Vec<(Option<&Stack>, Spec)> = stacks.zip(shown).collect();
     match args.output {
         Output::Json => {
             let document = match specs.as_slice() {
-                [(_, resources)] => json!({"version": 1, "resources": resources}),
+                [(_, spec)] => {
+                    let mut document = spec.to_document();
+                    document.insert("version".to_owned(), json!(1));
+                    Value::Object(document)
+                }
                 many => {
-                    let stacks: Vec<Value> = many
-                        .iter()
-                        .filter_map(|(stack, resources)| {
-                            let stack = stack.as_ref()?;
-                            Some(json!({"stack": stack.folder, "id": stack.id, "resources": resources}))
-                        })
-                        .collect();
+                    let of_stack = |(stack, spec): &(Option<&Stack>, Spec)| {
+                        let stack = stack.as_ref()?;
+                        let mut document = spec.to_document();
+                        document.insert("stack".to_owned(), json!(stack.folder));
+                        document.insert("id".to_owned(), json!(stack.id));
+                        Some(Value::Object(document))
+                    };
+                    let stacks: Vec<Value> = many.iter().filter_map(of_stack).collect();
                     json!({"version": 1, "stacks": stacks})
                 }
             };
             context.print(&json::document(&document));
         }
         Output::Yaml => {
-            for (index, (stack, resources)) in specs.iter().enumerate() {
+            for (index, (stack, spec)) in specs.iter().enumerate() {
                 head(context, specs.len(), index, *stack);
-                context.print(&escape::yaml(&json!({"resources": resources})));
+                context.print(&escape::yaml(&spec.to_document()));
             }
         }
         Output::Manifests => {
             let mut first = true;
-            for (stack, resources) in specs {
-                let (objects, others): (Vec<_>, Vec<_>) = resources
+            for (stack, spec) in specs {
+                let (objects, others): (Vec<_>, Vec<_>) = spec
+                    .resources
                     .into_iter()
                     .partition(|resource| resource.runtime == RuntimeKind::Kubernetes);
                 for object in objects {

@@ -296,6 +296,8 @@ mod tests {
             resources: vec![resource],
             known_as: OtherNames::default(),
             waits_for: std::collections::BTreeSet::new(),
+            read: Vec::new(),
+            filled: std::collections::BTreeMap::new(),
             error: None,
             fails_as_before: false,
             notes: Vec::new(),

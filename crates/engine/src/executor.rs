@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Journal, PublishedValue, Review, apply_order, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
+    Journal, Publication, Review, apply_order, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
     secret_masking::PropagatedSecrets,
 };
 use konverge_base::{
@@ -26,7 +26,6 @@ use konverge_base::{
         event::{EventSink, RunEvent},
         plan::Action,
         spec::RuntimeKind,
-        stack_output::OutputName,
         state::{JournalEntry, Recorded},
     },
 };
@@ -64,7 +63,7 @@ pub struct Applied {
     /// were planned or written. Then the outcome is a failure for this reason only, and a new plan puts them back.
     pub missing: Vec<ResourceId>,
     /// What the stack publishes, if everything succeeded.
-    pub outputs: Option<BTreeMap<OutputName, PublishedValue>>,
+    pub outputs: Option<Publication>,
 }
 
 impl Applied {
@@ -422,12 +421,9 @@ impl<'a> Executor<'a> {
         });
         let failure = failure.or(lost);
         let ended_well = failure.is_none() && waiting.is_none() && !bad;
-        let (outputs, refused) = match published.map(|outputs| ended_well.then_some(outputs)) {
-            Ok(outputs) => (outputs, None),
-            // What failed before is the cause.
-            Err(refusal) => (None, ended_well.then_some(refusal)),
-        };
-        let failure = failure.or(refused);
+        let outputs = ended_well.then_some(published);
+        let refused = outputs.iter().flat_map(|outputs| outputs.refused.values()).next();
+        let failure = failure.or(refused.cloned());
         let result = match (&failure, waiting, changing, bad) {
             (Some(_), ..) => StackResult::Failed,
             // What is skipped depends on what waits.
@@ -447,7 +443,7 @@ impl<'a> Executor<'a> {
     }
 
     /// The values that the stack publishes, as far as its resources are applied.
-    fn publish(&self) -> Result<BTreeMap<OutputName, PublishedValue>, UserError> {
+    fn publish(&self) -> Publication {
         let nodes = self.plan.nodes.iter().map(|node| &node.planned.item);
         let wanted = nodes.filter_map(|item| Some((&item.id, item.desired.as_ref()?)));
         self.plan.outputs.values(

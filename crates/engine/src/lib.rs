@@ -8,6 +8,7 @@
 //! (`plan_builder`).
 
 mod apply_order;
+mod awaited_outputs;
 mod delivered_secrets;
 mod engine_plan;
 mod executor;
@@ -56,7 +57,7 @@ pub use ownership::{ClaimQuestion, ClaimedObject, HeldObjects, OwnerClaim};
 pub use plan::{PlanAwaitingClaims, PlanStep, plan};
 pub use plan_request::PlanRequest;
 pub use policy_input::{LatePlan, TruePlan, desired_by_spec, true_spec_plan};
-pub use published_outputs::PublishedValue;
+pub use published_outputs::{Publication, PublishedValue};
 pub use registry::RuntimeRegistry;
 pub use schedule::Schedule;
 pub use spec::hooks::leave_out as leave_out_hooks;

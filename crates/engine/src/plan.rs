@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    RuntimeRegistry,
+    RuntimeRegistry, awaited_outputs,
     delivered_secrets::{self, SensitivePlaces},
     engine_plan::EnginePlan,
     hook_destroy, hook_plan, interrupted_replacement, normalize,
@@ -276,7 +276,10 @@ impl<'a> UnfinishedPlan<'a> {
             sensitive_places,
             ..
         } = self.builder;
-        self.outputs.check(&sensitive_places, &targets)?;
+        let items = planned.iter().flatten().map(|planned| &planned.item);
+        let wanted = items.filter_map(|item| Some((&item.id, item.desired.as_ref()?)));
+        self.outputs
+            .check(&sensitive_places, &targets, &wanted.collect(), self.builder.secrets)?;
         // During the apply all earlier stages are finished.
         scope.pending = Arc::default();
         hook_plan::settle(&scope.stack, &scope.hooks, &mut planned);
@@ -372,6 +375,7 @@ impl PlanBuilder<'_> {
         let recorded = planned.recorded.as_ref().filter(|_| draft.is_delivered());
         let before = recorded.map(|recorded| Arc::clone(&recorded.attributes));
         carried.hide(&self.stack, &mut planned, draft.wanted.as_ref(), self.secrets);
+        awaited_outputs::name(&self.stack, &mut planned);
         if let (Some(before), Some(masked)) = (before, &planned.recorded)
             && let Err(failure) = delivered_secrets::check_masked(&id, &before, &masked.attributes)
         {

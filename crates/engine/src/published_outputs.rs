@@ -13,8 +13,8 @@ use konverge_base::{
     model::{
         ResourceId, masked_value, reference,
         reference::Targets,
-        resolve::KnownValue,
-        spec::Resource,
+        resolve::{KnownValue, ReferenceError},
+        spec::{Resource, RuntimeKind, Sharing},
         stack_output::{self, MAX_BYTES, OutputName},
     },
     secrets::{SecretTemplate, Secrets, mask_resource},
@@ -29,8 +29,20 @@ const BY_STORE: &str =
 pub struct PublishedValue {
     /// The value.
     pub value: Value,
+    /// What the Spec says: a value, or a text with references.
+    pub source: Value,
     /// The resources that it is read from.
     pub resources: BTreeSet<ResourceId>,
+}
+
+/// What a stack publishes after an apply.
+#[derive(Debug, Clone, Default)]
+pub struct Publication {
+    /// The values.
+    pub values: BTreeMap<OutputName, PublishedValue>,
+    /// The outputs that have no value, with the reason: a resource has no such value, or it is secret, too large or no
+    /// plain data.
+    pub refused: BTreeMap<OutputName, UserError>,
 }
 
 /// The outputs of a stack before they are known: a value, or a text with references to its resources.
@@ -76,28 +88,43 @@ impl PublishedOutputs {
         self.0.values().flat_map(|(_, resources)| resources)
     }
 
-    /// Refuses an output of a place whose value its provider calls sensitive.
+    /// Refuses an output of a place whose value is secret, before anything is applied.
     ///
     /// # Errors
     /// The first such output.
-    pub(super) fn check(&self, places: &SensitivePlaces, targets: &Targets) -> Result<(), UserError> {
-        for (name, (value, _)) in &self.0 {
+    pub(super) fn check(
+        &self,
+        places: &SensitivePlaces,
+        targets: &Targets,
+        wanted: &HashMap<&ResourceId, &Resource>,
+        secrets: &Secrets,
+    ) -> Result<(), UserError> {
+        let masked: HashMap<&ResourceId, Value> = self
+            .read()
+            .filter_map(|id| {
+                let wanted = wanted.get(id)?;
+                Some((id, Value::Object(mask_resource(secrets, wanted).attributes)))
+            })
+            .collect();
+        for (name, (template, resources)) in &self.0 {
             let mut texts = Vec::new();
-            stack_texts(value, &mut texts);
+            stack_texts(template, &mut texts);
             let reads = texts
                 .into_iter()
                 .flat_map(|text| targets.scan(text).unwrap_or_default());
             if let Some(read) = reads.into_iter().find(|read| places.hold(read)) {
                 return Err(secret(name, Some(&read.target)));
             }
+            let lookup = |id: &ResourceId| masked.get(id).map_or(KnownValue::Nothing, KnownValue::Expected);
+            let shown = resolve(targets, template, &lookup);
+            if shown.is_ok_and(|shown| masked_value::holds_secret(&shown)) || is_named_secret(secrets, name, template) {
+                return Err(secret(name, resources.first()));
+            }
         }
         Ok(())
     }
 
     /// The values, from the live resources.
-    ///
-    /// # Errors
-    /// A resource has no such value, or the value is secret, too large or no plain data.
     pub(super) fn values(
         &self,
         targets: &Targets,
@@ -105,49 +132,85 @@ impl PublishedOutputs {
         live: &HashMap<ResourceId, Value>,
         carried: &PropagatedSecrets,
         secrets: &Secrets,
-    ) -> Result<BTreeMap<OutputName, PublishedValue>, UserError> {
+    ) -> Publication {
         let masked: HashMap<&ResourceId, Value> = self
             .read()
             .filter_map(|id| Some((id, mask(secrets, wanted.get(id)?, live.get(id)?))))
             .collect();
-        let mut values = BTreeMap::new();
-        let mut size = 0;
-        for (name, (template, resources)) in &self.0 {
-            let of = |known: &dyn Fn(&ResourceId) -> Option<Value>| {
-                let found: HashMap<_, _> = resources.iter().filter_map(|id| Some((id, known(id)?))).collect();
-                let one = Map::from_iter([("value".to_owned(), template.clone())]);
-                let lookup = |id: &ResourceId| found.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
-                let mut resolved = targets.resolve(&one, &|_| false, &lookup)?;
-                Ok::<_, konverge_base::model::resolve::ReferenceError>(
-                    resolved.remove("value").unwrap_or_default(),
-                )
-            };
-            let value = of(&|id| live.get(id).cloned()).map_err(|error| {
+        let of_live = |id: &ResourceId| live.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
+        let of_masked = |id: &ResourceId| masked.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
+        let value_of = |name: &OutputName, template: &Value, resources: &BTreeSet<ResourceId>| {
+            let value = resolve(targets, template, &of_live).map_err(|error| {
                 UserError::new(ErrorKind::Spec, format!("the output `{name}`: {error}"))
                     .hint("name a path that the applied resource has")
             })?;
-            let shown = of(&|id| masked.get(id).cloned());
-            if shown.as_ref() != Ok(&value) || carried.is_in_value(&value) || is_masked(secrets, &value) {
+            let is_shown = resolve(targets, template, &of_masked).is_ok_and(|shown| shown == value);
+            let is_secret = carried.is_in_value(&value)
+                || is_masked(secrets, &value)
+                || is_named_secret(secrets, name, &value);
+            if is_secret || !is_shown {
                 return Err(secret(name, resources.first()));
             }
-            if let Some(why) = problem(&value) {
-                let what = format!("the output `{name}` {why}");
-                return Err(UserError::new(ErrorKind::Spec, what).hint("publish plain data"));
+            match problem(&value) {
+                Some(why) => {
+                    let what = format!("the output `{name}` {why}");
+                    Err(UserError::new(ErrorKind::Spec, what).hint("publish plain data"))
+                }
+                None => Ok(value),
             }
-            size += value.to_string().len();
-            if size > MAX_BYTES {
-                let what = format!(
-                    "the outputs are larger than {} KiB, with `{name}`",
-                    MAX_BYTES / 1024
-                );
-                return Err(UserError::new(ErrorKind::Spec, what)
-                    .hint("publish an address where the rest can be read"));
+        };
+        let mut all = Publication::default();
+        let mut size = 0;
+        for (name, (template, resources)) in &self.0 {
+            let value = value_of(name, template, resources).and_then(|value| {
+                size += name.as_str().len() + value.to_string().len();
+                if size <= MAX_BYTES {
+                    return Ok(value);
+                }
+                let most = MAX_BYTES / 1024;
+                let what = format!("the outputs are larger than {most} KiB, with `{name}`");
+                Err(UserError::new(ErrorKind::Spec, what).hint("publish an address where the rest can be read"))
+            });
+            match value {
+                Ok(value) => {
+                    let published = PublishedValue {
+                        value,
+                        source: template.clone(),
+                        resources: resources.clone(),
+                    };
+                    all.values.insert(name.clone(), published);
+                }
+                Err(refusal) => {
+                    all.refused.insert(name.clone(), refusal);
+                }
             }
-            let resources = resources.clone();
-            values.insert(name.clone(), PublishedValue { value, resources });
         }
-        Ok(values)
+        all
     }
+}
+
+/// The value of an output, with what the resources that it refers to have.
+fn resolve<'v>(
+    targets: &Targets,
+    template: &Value,
+    lookup: &dyn Fn(&ResourceId) -> KnownValue<'v>,
+) -> Result<Value, ReferenceError> {
+    let one = Map::from_iter([("value".to_owned(), template.clone())]);
+    let mut resolved = targets.resolve(&one, &|_| false, lookup)?;
+    Ok(resolved.remove("value").unwrap_or_default())
+}
+
+/// Returns true if a value with this name would be masked in a resource.
+fn is_named_secret(secrets: &Secrets, name: &OutputName, value: &Value) -> bool {
+    let as_resource = Resource {
+        id: "konverge:output".parse().expect("it has no space"),
+        runtime: RuntimeKind::Kubernetes,
+        attributes: Map::from_iter([(name.to_string(), value.clone())]),
+        depends_on: Vec::new(),
+        extensions: Map::new(),
+        sharing: Sharing::default(),
+    };
+    mask_resource(secrets, &as_resource).attributes != as_resource.attributes
 }
 
 fn mask(secrets: &Secrets, wanted: &Resource, live: &Value) -> Value {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::runtime::PlannedResource;
 use konverge_base::{
-    model::{StackId, masked_value, plan::ResourcePlan, spec::Resource, state::Recorded},
+    model::{StackId, masked_value, spec::Resource, state::Recorded},
     secrets::Secrets,
 };
 
@@ -74,13 +74,7 @@ impl PropagatedSecrets {
                 mark(from, &|_| true, secrets);
             }
         }
-        let digested = ResourcePlan::new(stack, old.id.clone(), old.runtime, old.action, changes)
-            .with_ownership(stack, old.ownership.clone());
-        planned.public = ResourcePlan {
-            digest: digested.digest,
-            changes: digested.changes,
-            ..planned.public.clone()
-        };
+        planned.public = planned.public.with_changes(stack, changes);
     }
 
     /// Masks a record in the same way.

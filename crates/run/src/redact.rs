@@ -14,7 +14,7 @@ use konverge_base::{
         plan::{ChangeOrigin, FieldChange, Plan, StackPlan},
         policy_finding::PolicyFinding,
         review::ReviewUnit,
-        spec::Resource,
+        spec::{Resource, Spec},
     },
     secrets::{Secrets, mask_resource, without_secrets},
 };
@@ -55,6 +55,19 @@ pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
         ..resource
     });
     all.collect()
+}
+
+/// Masks Specs, as [`resources`] does.
+#[must_use]
+pub fn specs(specs: &[Spec], secrets: &Secrets) -> Vec<Spec> {
+    let all: Vec<Resource> = specs.iter().flat_map(|spec| spec.resources.iter().cloned()).collect();
+    let mut masked = resources(&all, secrets).into_iter();
+    let of_spec = |spec: &Spec| Spec {
+        resources: masked.by_ref().take(spec.resources.len()).collect(),
+        outputs: spec.outputs.iter().map(|(name, value)| (name.clone(), secrets.mask_value(value))).collect(),
+        ..spec.clone()
+    };
+    specs.iter().map(of_spec).collect()
 }
 
 /// Masks a plan and returns the values that nobody can review. Its digests stay those of the unmasked plan.

@@ -11,6 +11,7 @@ use konverge_base::{
     model::{
         ResourceId,
         spec::{Resource, Spec},
+        stack_output::OUTPUTS_KEY,
     },
     yaml,
 };
@@ -93,16 +94,18 @@ fn other_keys(text: &str) -> Map<String, Value> {
 }
 
 fn render_all(layout: Layout, mut keys: Map<String, Value>, wanted: &Spec) -> String {
+    let document = wanted.to_document();
     let resources: Vec<Value> = wanted.resources.iter().map(value_of).collect();
     match layout {
-        Layout::List => yaml::to_string(&resources),
-        Layout::Mapping => {
-            keys.insert("resources".to_owned(), Value::Array(resources));
-            yaml::to_string(&keys)
-        }
-        Layout::Documents => {
+        Layout::List if wanted.outputs.is_empty() => yaml::to_string(&resources),
+        Layout::Documents if wanted.outputs.is_empty() => {
             let documents: Vec<String> = resources.iter().map(yaml::to_string).collect();
             documents.join("---\n")
+        }
+        _ => {
+            keys.remove(OUTPUTS_KEY);
+            keys.extend(document);
+            yaml::to_string(&keys)
         }
     }
 }

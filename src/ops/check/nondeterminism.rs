@@ -123,6 +123,7 @@ mod tests {
             compile: Ok(setup),
             cluster: None,
             kubeconfig: None,
+            reads: std::collections::BTreeMap::new(),
         };
         let place = |remark: Diagnostic| {
             let what = remark.message.split('`').nth(1).unwrap().to_owned();

@@ -42,6 +42,7 @@ pub(super) fn analyze(
             folder,
             cluster: None,
             kubeconfig: None,
+            reads: std::collections::BTreeMap::new(),
         });
     }
     let (core, scans) = (workspace.config.kcl.core(), &workspace.scans);

@@ -14,7 +14,9 @@ pub(super) fn is_same(one: &Spec, other: &Spec) -> bool {
             .iter()
             .any(|found| is_same_resource(found, resource))
     };
-    one.resources.len() == other.resources.len() && one.resources.iter().all(|resource| find(other, resource))
+    one.outputs == other.outputs
+        && one.resources.len() == other.resources.len()
+        && one.resources.iter().all(|resource| find(other, resource))
 }
 
 /// Whether two resources mean the same: an empty list, `null` and a missing key are one.

@@ -16,7 +16,6 @@ use konverge_run::{
     KeyUse, OpenRequest, Selection, StackSelector, cluster_selection::Live, compiler, preview as previews,
     redact, session,
 };
-use serde_json::json;
 use tempfile::TempDir;
 
 use super::{reached_stacks::ReachedStacks, saved_state::SavedState};
@@ -90,8 +89,9 @@ pub(super) async fn specs(saved: &SavedState, reached: &ReachedStacks) -> Result
         let head = format!("# {} ({})\n", stack.id, log(stack.folder.as_str()));
         match spec {
             Ok(spec) => {
-                let resources = redact::resources(&spec.resources, &saved.run.secrets);
-                parts.push(head + &escape::yaml(&json!({"resources": resources})));
+                for spec in redact::specs(&[spec], &saved.run.secrets) {
+                    parts.push(head.clone() + &escape::yaml(&spec.to_document()));
+                }
             }
             Err(failure) => {
                 let failure = redact::failure(&failure, &saved.run.secrets);

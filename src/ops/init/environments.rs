@@ -198,6 +198,7 @@ mod tests {
                 compile: Ok(CompileSetup::default()),
                 cluster: None,
                 kubeconfig: None,
+                reads: std::collections::BTreeMap::new(),
             }
         };
         let production = |folders: &[&str]| {

@@ -36,6 +36,18 @@ impl ResourcePlan {
         plan
     }
 
+    /// The plan with other values in its changes.
+    #[must_use]
+    pub fn with_changes(&self, stack: &StackId, changes: Vec<FieldChange>) -> Self {
+        let changed = Self::new(stack, self.id.clone(), self.runtime, self.action, changes)
+            .with_ownership(stack, self.ownership.clone());
+        Self {
+            digest: changed.digest,
+            changes: changed.changes,
+            ..self.clone()
+        }
+    }
+
     /// Adds the paths of which only the field manager changes.
     #[must_use]
     pub fn with_ownership(mut self, stack: &StackId, paths: Vec<String>) -> Self {

@@ -144,6 +144,19 @@ impl Spec {
         builder.finish()
     }
 
+    /// The Spec as a file has it: `resources`, and `konverge/outputs` if there are any beside them.
+    pub fn to_document(&self) -> Map<String, Value> {
+        let resources = self.resources.iter();
+        let resources =
+            resources.map(|resource| serde_json::to_value(resource).expect("a resource is plain JSON"));
+        let mut document = Map::new();
+        document.insert("resources".to_owned(), resources.collect());
+        if !self.outputs.is_empty() {
+            document.insert(OUTPUTS_KEY.to_owned(), Value::Object(self.outputs.clone()));
+        }
+        document
+    }
+
     /// The outputs that the stack publishes: by name a value, or a text with references to its resources.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     ClusterName, CommitId, Digest, RepoPath, ResourceId, StackFolder, StackId,
     other_names::OtherNames,
-    plan::FieldChange,
+    plan::{Action, FieldChange},
     spec::{RuntimeKind, Sharing, is_shared},
     stack::NamedBy,
     stack_output::{OutputName, RecordedOutput, RecordedRead},
@@ -131,14 +131,20 @@ impl StackState {
         }
     }
 
-    /// Applies a journal entry of a finished change: adds or removes the resource. Intents and failures
-    /// change nothing.
+    /// Applies a journal entry of a finished change: adds or removes the resource. A failure changes nothing, and an intent
+    /// at most withdraws outputs.
     pub fn apply_entry(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Done { recorded } => self.put(recorded.clone()),
             JournalEntry::Gone { id } => self.remove(id),
             JournalEntry::Begun { id, replacement } => {
+                self.withdraw_outputs(id);
                 self.begun.insert(id.clone(), replacement.clone());
+            }
+            JournalEntry::Intent { recorded, action } => {
+                if matches!(action, Action::Replace | Action::Delete) {
+                    self.withdraw_outputs(&recorded.id);
+                }
             }
             JournalEntry::Runtime { key, value } => {
                 self.runtime.insert(key.clone(), value.clone());
@@ -149,8 +155,13 @@ impl StackState {
             }
             JournalEntry::Folder { .. } => {}
             JournalEntry::Names { names } => self.guarded_as.extend(names),
-            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } | JournalEntry::Untouched { .. } => {}
+            JournalEntry::Failed { .. } | JournalEntry::Untouched { .. } => {}
         }
+    }
+
+    /// Forgets the outputs of a resource that is replaced or deleted: they are unknown until the stack ended well.
+    fn withdraw_outputs(&mut self, id: &ResourceId) {
+        self.outputs.retain(|_, output| !output.resources.contains(id));
     }
 
     /// Applies many entries, as `StackState::follow`; linear in their number.
@@ -164,6 +175,7 @@ impl StackState {
                     resources.insert(recorded.id.clone(), recorded.clone());
                 }
                 JournalEntry::Gone { id } => {
+                    self.withdraw_outputs(id);
                     self.begun.remove(id);
                     resources.remove(id);
                 }
@@ -175,6 +187,7 @@ impl StackState {
 
     /// Removes a resource from the record.
     pub fn remove(&mut self, id: &ResourceId) {
+        self.withdraw_outputs(id);
         self.begun.remove(id);
         self.resources.retain(|resource| resource.id != *id);
     }
@@ -291,7 +304,7 @@ pub enum JournalEntry {
         /// The resource as it would be recorded after success.
         recorded: Recorded,
         /// The planned action.
-        action: super::plan::Action,
+        action: Action,
     },
     /// The resource exists.
     Done {

@@ -15,6 +15,7 @@ use konverge_base::{
     model::{
         ResourceId,
         spec::{Resource, RuntimeKind, Spec},
+        stack_output::OUTPUTS_KEY,
     },
     yaml,
 };
@@ -23,7 +24,7 @@ use konverge_base::{
 const RESOURCE_KEYS: [&str; 6] = ["id", "type", "attributes", "dependsOn", "extensions", "mode"];
 
 /// The keys beside `resources`.
-const SPEC_KEYS: [&str; 3] = ["resources", "secretStore", "context"];
+const SPEC_KEYS: [&str; 4] = ["resources", "secretStore", "context", OUTPUTS_KEY];
 
 /// Parses the documents of a compilation.
 ///
@@ -42,7 +43,10 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
         read_document(document, &path, &mut spec, &mut places)?;
     }
     reserved_markers::refuse(&spec)?;
-    Ok(spec)
+    match spec.outputs() {
+        Ok(_) => Ok(spec),
+        Err(error) => Err(shape("", error.to_string())),
+    }
 }
 
 /// Parses YAML or JSON text, from `--spec FILE` or a golden file.
@@ -98,6 +102,12 @@ fn read_document(
             };
             spec.secret_stores
                 .extend(store.filter(|store| !store.iter().all(says_nothing)));
+            for (name, value) in mapping(map, OUTPUTS_KEY, path)?.unwrap_or_default() {
+                if spec.outputs.insert(name.clone(), value).is_some() {
+                    let name = name.escape_debug();
+                    return Err(shape(path, format!("two outputs have the name `{name}`")));
+                }
+            }
             let list = join(path, "resources");
             match items(&map["resources"], &list)? {
                 Some(items) => read_list(items, &list, spec, places),

@@ -7,6 +7,7 @@ use super::SpecError;
 use konverge_base::model::{
     masked_value::{is_secret, is_unknown},
     spec::Spec,
+    stack_output::OUTPUTS_KEY,
 };
 
 /// Returns an error if any attribute or provider configuration contains a marker.
@@ -24,7 +25,10 @@ pub(super) fn refuse(spec: &Spec) -> Result<(), SpecError> {
             });
         }
     }
-    Ok(())
+    match in_map(&spec.outputs, OUTPUTS_KEY) {
+        Some((path, mark)) => Err(SpecError::Mark { path, mark }),
+        None => Ok(()),
+    }
 }
 
 fn is_mark(map: &Map<String, Value>) -> bool {

@@ -1,20 +1,20 @@
 //! Records how the apply of a stack ended: its state, and the apply record.
 
-use super::{options::ApplyOptions, outcome::has_succeeded, rounds::Published};
+use super::{options::ApplyOptions, outcome::has_succeeded};
 use crate::{Target, rescue_file::Unstored};
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, Digest, ResourceId,
+        CommitId, Digest,
         apply_record::ApplyRecord,
         apply_result::{ResourceResult, StackOutcome, StackResult},
         other_names::OtherNames,
-        plan::Action,
         stack_output::{RecordedOutput, RecordedRead},
         state::StackState,
     },
     secrets::Secrets,
 };
+use konverge_engine::Publication;
 use konverge_state::{Lease, WriteReason};
 
 /// An apply that has ended, with what its record needs.
@@ -28,7 +28,7 @@ pub(super) struct EndedApply<'a> {
     pub known_as: &'a OtherNames,
     pub secrets: &'a Secrets,
     /// What the stack publishes, if everything succeeded.
-    pub published: Option<Published>,
+    pub published: Option<Publication>,
     /// The values of other stacks that the plan has.
     pub read: &'a [RecordedRead],
     pub input_digest: Option<Digest>,
@@ -46,7 +46,7 @@ impl EndedApply<'_> {
     ) {
         let well = has_succeeded(outcome.result);
         self.describe(&mut state, well);
-        self.describe_outputs(&mut state, outcome, well);
+        self.describe_outputs(&mut state, well);
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
@@ -114,28 +114,21 @@ impl EndedApply<'_> {
     }
 
     /// Writes into the state what the stack publishes and what it read. After a failure the earlier values stay, but for
-    /// those of resources that were replaced or deleted.
-    fn describe_outputs(&self, state: &mut StackState, outcome: &StackOutcome, well: bool) {
-        let (true, Some(published)) = (well, &self.published) else {
-            let ended = |id: &ResourceId| {
-                let mut resources = outcome.resources.iter();
-                resources.any(|resource| {
-                    let is_ended = matches!(resource.action, Action::Replace | Action::Delete);
-                    resource.id == *id && is_ended && resource.result != ResourceResult::Skipped
-                })
-            };
-            state
-                .outputs
-                .retain(|_, output| !output.resources.iter().any(ended));
+    /// those that may not be published any more.
+    fn describe_outputs(&self, state: &mut StackState, well: bool) {
+        let Some(published) = &self.published else { return };
+        if !well {
+            state.outputs.retain(|name, _| !published.refused.contains_key(name));
             return;
-        };
+        }
         let serial = self.lease.prior().map_or(0, |prior| prior.serial) + 1;
         let earlier = std::mem::take(&mut state.outputs);
-        let outputs = published.iter().map(|(name, output)| {
+        let outputs = published.values.iter().map(|(name, output)| {
             let digest = self.secrets.hash(output.value.to_string().as_bytes());
             let since = earlier.get(name).filter(|earlier| earlier.digest == digest);
             let recorded = RecordedOutput {
                 value: output.value.clone(),
+                source: output.source.clone(),
                 serial: since.map_or(serial, |since| since.serial),
                 digest,
                 resources: output.resources.clone(),
@@ -143,6 +136,10 @@ impl EndedApply<'_> {
             (name.clone(), recorded)
         });
         state.outputs = outputs.collect();
+        if self.options.rolled_back_to.is_some() {
+            // The old values are in the recorded attributes, without the places where they were read.
+            return;
+        }
         let earlier = std::mem::take(&mut state.reads);
         let same = |read: &RecordedRead| {
             let mut earlier = earlier.iter();

@@ -19,11 +19,10 @@ use konverge_base::{
         apply_result::{StackOutcome, StackResult},
         plan::{Action, ResourcePlan},
         spec::Spec,
-        stack_output::OutputName,
     },
 };
 use konverge_engine::{
-    self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, PublishedValue, Review as _,
+    self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, Publication, Review as _,
 };
 
 /// The maximum number of rounds. What disappears every time has somebody who deletes it.
@@ -44,11 +43,8 @@ pub(super) struct ApplyRounds<'a> {
     /// Whether no controller delivers the stack any more.
     pub ends_delivery: bool,
     /// What the stack publishes after the last round.
-    pub published: &'a Mutex<Option<Published>>,
+    pub published: &'a Mutex<Option<Publication>>,
 }
-
-/// The values that a stack publishes, by name.
-pub(super) type Published = BTreeMap<OutputName, PublishedValue>;
 
 impl ApplyRounds<'_> {
     /// Applies an approved plan. The outcome is that of all rounds together.
@@ -85,7 +81,7 @@ impl ApplyRounds<'_> {
         outcome
     }
 
-    fn publish(&self, outputs: Option<Published>) {
+    fn publish(&self, outputs: Option<Publication>) {
         *self.published.lock().expect("no panic while the lock is held") = outputs;
     }
 
