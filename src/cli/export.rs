@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use super::{
     CliContext,
     common_args::{Revisions, Stacks},
@@ -52,6 +54,9 @@ pub struct Args {
     /// Carry data of a Secret as it is where another text holds it: a resource and a path in it; may be repeated
     #[arg(long, value_name = "ID/PATH")]
     in_clear: Vec<String>,
+    /// The value of an output of another stack that the stack reads, such as `db.endpoint=db.local`; JSON keeps its type
+    #[arg(long = "output-value", value_name = "ALIAS.NAME=VALUE", value_parser = output_value)]
+    output_values: Vec<(String, Value)>,
     /// The name of the chart; default: the stack's
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -68,6 +73,14 @@ pub struct Args {
     /// The folder in --source that gets what --to gets
     #[arg(long, value_name = "DIR", requires = "source")]
     path: Option<String>,
+}
+
+fn output_value(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("it has the form ALIAS.NAME=VALUE, such as db.endpoint=db.local")?;
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+    Ok((name.to_owned(), value))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -273,8 +286,10 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<CompiledStacks, U
     let results = compilers.for_revision(&workspace).specs(&stacks).await;
     run.check_interrupted()?;
     let (mut compiled, mut failures) = (Vec::new(), Vec::new());
+    let given = args.output_values.iter().cloned().collect();
     for (stack, result) in stacks.iter().zip(results) {
-        match result {
+        let filled = |spec| export::with_values(&run.secrets, stack, &spec, &given);
+        match result.and_then(filled) {
             Ok(spec) => compiled.push(CompiledStack {
                 id: stack.id.clone(),
                 commit: workspace.commit().cloned(),

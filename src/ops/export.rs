@@ -6,11 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::Value;
+
 use konverge_base::{
     checkout::{self, Existing},
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
-    model::{CommitId, StackId, spec::Spec},
+    model::{CommitId, StackId, spec::Spec, stack::Stack},
+    secrets::Secrets,
 };
 use konverge_cloud::RegistryLogin;
 use konverge_export::{
@@ -18,7 +21,7 @@ use konverge_export::{
 };
 use konverge_publish::{ArtifactReference, Published, RegistryClient};
 use konverge_report::json;
-use konverge_run::{RunContext, delivery, repository_root};
+use konverge_run::{RunContext, delivery, repository_root, stack_outputs};
 
 /// What each export says of itself.
 const DOCUMENT: &str = "konverge.json";
@@ -31,6 +34,27 @@ pub struct CompiledStack {
     pub commit: Option<CommitId>,
     /// Its Spec.
     pub spec: Spec,
+}
+
+/// The Spec of a stack with the given values of what it reads of other stacks, by `ALIAS.NAME`.
+///
+/// # Errors
+/// A value is missing: no other tool knows what a stack publishes.
+pub fn with_values(
+    secrets: &Secrets,
+    stack: &Stack,
+    spec: &Spec,
+    given: &BTreeMap<String, Value>,
+) -> Result<Spec, UserError> {
+    let filled = stack_outputs::fill_given(secrets, stack, spec, given)?;
+    let Some(missing) = filled.missing.first() else {
+        return Ok(filled.spec);
+    };
+    let what = format!(
+        "stack {}: it reads `{missing}` of another stack, which no other tool knows",
+        stack.id
+    );
+    Err(UserError::new(ErrorKind::Spec, what).hint(format!("give it: `--output-value {missing}=VALUE`")))
 }
 
 /// Wraps a compiled stack.

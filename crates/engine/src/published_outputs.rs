@@ -29,8 +29,6 @@ const BY_STORE: &str =
 pub struct PublishedValue {
     /// The value.
     pub value: Value,
-    /// What the Spec says: a value, or a text with references.
-    pub source: Value,
     /// The resources that it is read from.
     pub resources: BTreeSet<ResourceId>,
 }
@@ -117,7 +115,9 @@ impl PublishedOutputs {
             }
             let lookup = |id: &ResourceId| masked.get(id).map_or(KnownValue::Nothing, KnownValue::Expected);
             let shown = resolve(targets, template, &lookup);
-            if shown.is_ok_and(|shown| masked_value::holds_secret(&shown)) || is_named_secret(secrets, name, template) {
+            if shown.is_ok_and(|shown| masked_value::holds_secret(&shown))
+                || is_named_secret(secrets, name, template)
+            {
                 return Err(secret(name, resources.first()));
             }
         }
@@ -169,13 +169,13 @@ impl PublishedOutputs {
                 }
                 let most = MAX_BYTES / 1024;
                 let what = format!("the outputs are larger than {most} KiB, with `{name}`");
-                Err(UserError::new(ErrorKind::Spec, what).hint("publish an address where the rest can be read"))
+                Err(UserError::new(ErrorKind::Spec, what)
+                    .hint("publish an address where the rest can be read"))
             });
             match value {
                 Ok(value) => {
                     let published = PublishedValue {
                         value,
-                        source: template.clone(),
                         resources: resources.clone(),
                     };
                     all.values.insert(name.clone(), published);

@@ -1,6 +1,6 @@
 //! The `affected` use case: opens two revisions and compares their stacks by inputs, and on request by Specs.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     AnalysisCache, OpenRevision, RevisionSpec, RunContext,
@@ -9,8 +9,8 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId,
-        affected::{Affected, InputChange, SpecChange},
+        CommitId, StackId,
+        affected::{Affected, AffectedStack, InputChange, SpecChange},
         file_source::{BlobId, FileTree, Source, SourceError},
         stack::SetupError,
     },
@@ -235,12 +235,40 @@ async fn compare_specs(
     for failure in join_failures(failures) {
         run.notes.note(&failure.to_string());
     }
+    mark_readers(head, affected);
     for (at, ..) in modified {
         if affected.stacks[at].spec == SpecChange::NotCompiled {
             affected.stacks[at].spec = SpecChange::Error;
         }
     }
     Ok(())
+}
+
+/// A stack whose own Spec stays changes too if one changes whose outputs it reads.
+fn mark_readers(head: &OpenRevision, affected: &mut Affected) {
+    let changes = |stack: &AffectedStack| match stack.change {
+        InputChange::Modified => matches!(stack.spec, SpecChange::Changed | SpecChange::Error),
+        _ => true,
+    };
+    let stacks = affected.stacks.iter().filter(|stack| changes(stack));
+    let mut changed: BTreeSet<StackId> = stacks.map(|stack| stack.id.clone()).collect();
+    loop {
+        let before = changed.len();
+        for stack in affected
+            .stacks
+            .iter_mut()
+            .filter(|stack| stack.spec == SpecChange::Same)
+        {
+            let reads = head.layout.stack(&stack.id).map(|stack| &stack.reads);
+            if reads.is_some_and(|reads| reads.values().any(|writer| changed.contains(writer))) {
+                stack.spec = SpecChange::Changed;
+                changed.insert(stack.id.clone());
+            }
+        }
+        if changed.len() == before {
+            return;
+        }
+    }
 }
 
 /// A revision without files.

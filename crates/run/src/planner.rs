@@ -420,7 +420,7 @@ impl Planner {
                 spec: wanted,
                 notes: reads,
                 ..
-            } = stack_outputs::fill(self, target, wanted, OutputUse::Names).await?;
+            } = stack_outputs::fill(self, target, wanted, OutputUse::Names, &[]).await?;
             engine::leave_out_hooks(&mut before, &hooks);
             let before = self.references.name_stores(before);
             let wanted = stack_secrets.admit(wanted)?;
@@ -461,7 +461,14 @@ impl Planner {
             read,
             filled,
             notes: reads,
-        } = stack_outputs::fill(self, target, wanted, purpose.into()).await?;
+        } = stack_outputs::fill(
+            self,
+            target,
+            wanted,
+            OutputUse::of(purpose, target, self.rolls_back),
+            &state.reads,
+        )
+        .await?;
         let wanted = stack_secrets.admit(wanted)?;
         // What is missing is said at its resource.
         let _ = stack_secrets.ask_versions().await;

@@ -60,11 +60,18 @@ pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
 /// Masks Specs, as [`resources`] does.
 #[must_use]
 pub fn specs(specs: &[Spec], secrets: &Secrets) -> Vec<Spec> {
-    let all: Vec<Resource> = specs.iter().flat_map(|spec| spec.resources.iter().cloned()).collect();
+    let all: Vec<Resource> = specs
+        .iter()
+        .flat_map(|spec| spec.resources.iter().cloned())
+        .collect();
     let mut masked = resources(&all, secrets).into_iter();
     let of_spec = |spec: &Spec| Spec {
         resources: masked.by_ref().take(spec.resources.len()).collect(),
-        outputs: spec.outputs.iter().map(|(name, value)| (name.clone(), secrets.mask_value(value))).collect(),
+        outputs: spec
+            .outputs
+            .iter()
+            .map(|(name, value)| (name.clone(), secrets.mask_value(value)))
+            .collect(),
         ..spec.clone()
     };
     specs.iter().map(of_spec).collect()

@@ -22,6 +22,7 @@ use konverge_base::{
     },
     secrets::{Secrets, mask_resource},
 };
+use konverge_config::Config;
 use konverge_state::Versioned;
 
 /// A stack waits until these stacks are applied: it reads their outputs.
@@ -51,19 +52,29 @@ pub(crate) enum OutputUse {
     Names,
     /// A plan to show: what changes together with its writer is unknown.
     Show,
-    /// A comparison with what was applied: the recorded values count.
-    Drift,
+    /// A comparison with what was applied, or a rollback: the recorded values count.
+    Recorded,
+    /// What was applied last is put back: the recorded values count, as long as they are those that it was applied with.
+    Restore,
     /// A plan to apply: it is held back while a value is unknown.
     Apply,
 }
 
-impl From<PlanPurpose<'_>> for OutputUse {
-    fn from(purpose: PlanPurpose<'_>) -> Self {
+impl OutputUse {
+    /// The use for a plan of a target.
+    pub(crate) fn of(purpose: PlanPurpose<'_>, target: &Target, rolls_back: bool) -> Self {
         match purpose {
             PlanPurpose::Show { .. } => Self::Show,
-            PlanPurpose::Drift => Self::Drift,
+            PlanPurpose::Drift => Self::Recorded,
+            PlanPurpose::Apply if rolls_back => Self::Recorded,
+            PlanPurpose::Apply if target.recorded.is_some() => Self::Restore,
             PlanPurpose::Apply => Self::Apply,
         }
+    }
+
+    /// Returns true if a value is needed now.
+    fn needs_values(self) -> bool {
+        matches!(self, Self::Recorded | Self::Restore | Self::Apply)
     }
 }
 
@@ -77,9 +88,13 @@ pub(crate) async fn fill(
     target: &Target,
     spec: Spec,
     usage: OutputUse,
+    applied_with: &[RecordedRead],
 ) -> Result<FilledSpec, UserError> {
     let outputs = published(&spec)?;
-    let wanted = wanted_outputs(planning.secrets(), target, &spec)?;
+    let wanted = match target.rules() {
+        Some(stack) => wanted_outputs(planning.secrets(), stack, &spec)?,
+        None => BTreeSet::new(),
+    };
     if wanted.is_empty() {
         return Ok(FilledSpec {
             spec,
@@ -95,19 +110,27 @@ pub(crate) async fn fill(
     let reader = target.head.as_ref().or(target.base.as_ref());
     let reader = reader
         .ok_or_else(|| UserError::new(ErrorKind::Internal, "a stack without a folder reads outputs"))?;
-    let lookup = OutputLookup {
-        planning,
+    let declared = DeclaredReads {
+        config: &planning.config,
         head,
         compilers,
         reader,
+    };
+    let lookup = OutputLookup {
+        planning,
+        declared,
         usage,
     };
     let mut found = FoundOutputs::default();
     for (writer, names) in &by_writer(&wanted) {
         lookup.find(writer, names, &mut found).await?;
     }
-    if usage == OutputUse::Apply && !found.awaited.is_empty() {
+    if usage.needs_values() && !found.awaited.is_empty() {
         return Err(held_back(&found.awaited));
+    }
+    let moved = found.moved_since(applied_with);
+    if usage == OutputUse::Restore && !moved.is_empty() {
+        return Err(moved_error(&moved));
     }
     let mut fill = OutputFill {
         reads: &reader.reads,
@@ -123,13 +146,101 @@ pub(crate) async fn fill(
         spec: filled,
         outputs,
         filled: fill.filled,
-        notes: found.notes(),
+        notes: found.notes(&moved),
         read: found.read,
     })
 }
 
+/// Checks what a stack publishes and reads, with no store and no cluster.
+///
+/// # Errors
+/// As [`fill`], as far as git says it.
+pub async fn check(
+    head: &OpenRevision,
+    compilers: &Compilers,
+    secrets: &Secrets,
+    reader: &Stack,
+    spec: &Spec,
+) -> Result<(), UserError> {
+    published(spec)?;
+    let declared = DeclaredReads {
+        config: &head.config,
+        head,
+        compilers,
+        reader,
+    };
+    for writer in reader.reads.values() {
+        declared.permitted(writer)?;
+    }
+    for (writer, names) in &by_writer(&wanted_outputs(secrets, reader, spec)?) {
+        let spec = compilers
+            .for_revision(head)
+            .spec(declared.permitted(writer)?)
+            .await?;
+        let published = published(&spec)?;
+        for name in names.iter().filter(|name| !published.contains_key(**name)) {
+            let output = OutputId {
+                stack: (*writer).clone(),
+                name: (*name).clone(),
+            };
+            return Err(unpublished(reader, &output, published.keys()));
+        }
+    }
+    Ok(())
+}
+
+/// A Spec with values that the user gives for the outputs that it reads.
+pub struct GivenOutputs {
+    /// The Spec. What no value is given for is unknown.
+    pub spec: Spec,
+    /// The outputs without a value, as `ALIAS.NAME`.
+    pub missing: BTreeSet<String>,
+    /// The given values that nothing reads, as `ALIAS.NAME`.
+    pub unused: BTreeSet<String>,
+}
+
+/// Puts given values into a Spec, by `ALIAS.NAME`.
+///
+/// # Errors
+/// As [`fill`], as far as the Spec and the `reads` of its stack say it.
+pub fn fill_given(
+    secrets: &Secrets,
+    stack: &Stack,
+    spec: &Spec,
+    given: &BTreeMap<String, Value>,
+) -> Result<GivenOutputs, UserError> {
+    let wanted = wanted_outputs(secrets, stack, spec)?;
+    let (mut known, mut missing) = (BTreeMap::new(), BTreeSet::new());
+    let mut unused: BTreeSet<String> = given.keys().cloned().collect();
+    for (alias, writer) in &stack.reads {
+        for output in wanted.iter().filter(|output| output.stack == *writer) {
+            let name = format!("{alias}.{}", output.name);
+            unused.remove(&name);
+            match given.get(&name) {
+                Some(value) => drop(known.insert(output.clone(), value.clone())),
+                None => drop(missing.insert(name)),
+            }
+        }
+    }
+    let mut fill = OutputFill {
+        reads: &stack.reads,
+        known: &known,
+        filled: FilledTexts::new(),
+    };
+    let mut filled = spec.clone();
+    for resource in &mut filled.resources {
+        let of_resource = |error| misplaced(stack, &resource.id, &error);
+        resource.attributes = fill.fill(&resource.attributes).map_err(of_resource)?;
+    }
+    Ok(GivenOutputs {
+        spec: filled,
+        missing,
+        unused,
+    })
+}
+
 /// The Spec with every mark as an unknown value, to compare Specs. A mark that cannot be read stays as it is.
-pub(crate) fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec {
+pub fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec {
     let none = StackReads::new();
     let mut fill = OutputFill {
         reads: reads.unwrap_or(&none),
@@ -148,7 +259,7 @@ pub(crate) fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec
 ///
 /// # Errors
 /// An invalid name, or a value that comes from another stack.
-pub(crate) fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> {
+pub fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> {
     let outputs = spec
         .outputs()
         .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
@@ -175,12 +286,9 @@ pub(crate) fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, User
     Ok(outputs)
 }
 
-/// The outputs that the Spec of a target reads.
-fn wanted_outputs(secrets: &Secrets, target: &Target, spec: &Spec) -> Result<BTreeSet<OutputId>, UserError> {
+/// The outputs that the Spec of a stack reads.
+fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTreeSet<OutputId>, UserError> {
     let mut wanted = BTreeSet::new();
-    let Some(stack) = target.rules() else {
-        return Ok(wanted);
-    };
     for resource in &spec.resources {
         let beside = resource.extensions.values().any(stack_output::holds_mark);
         if beside || resource.depends_on.iter().any(|id| id.as_str().contains(MARK)) {
@@ -300,8 +408,20 @@ struct FoundOutputs {
 }
 
 impl FoundOutputs {
-    /// One sentence for each stack that is read.
-    fn notes(&self) -> Vec<String> {
+    /// The outputs whose values are others than those that the stack was applied with.
+    fn moved_since(&self, applied_with: &[RecordedRead]) -> BTreeSet<OutputId> {
+        let is_other = |read: &&RecordedRead| {
+            let mut earlier = applied_with
+                .iter()
+                .filter(|earlier| earlier.output == read.output);
+            earlier.any(|earlier| earlier.digest != read.digest)
+        };
+        let moved = self.read.iter().filter(is_other);
+        moved.map(|read| read.output.clone()).collect()
+    }
+
+    /// One sentence for each stack that is read, and for each value that changed.
+    fn notes(&self, moved: &BTreeSet<OutputId>) -> Vec<String> {
         let list = |names: Vec<&OutputName>| {
             let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
             names.join(", ")
@@ -315,16 +435,17 @@ impl FoundOutputs {
             let names = list(names.into_iter().collect());
             format!("reads {names} of {writer}: known after {writer} is applied, which comes first")
         });
-        of_known.into_iter().chain(of_awaited).collect()
+        let of_moved = moved
+            .iter()
+            .map(|output| format!("an output it reads has changed since it was applied: {output}"));
+        of_known.into_iter().chain(of_awaited).chain(of_moved).collect()
     }
 }
 
 /// Looks up outputs for one stack.
 struct OutputLookup<'a> {
     planning: &'a Planner,
-    head: &'a OpenRevision,
-    compilers: &'a Compilers,
-    reader: &'a Stack,
+    declared: DeclaredReads<'a>,
     usage: OutputUse,
 }
 
@@ -335,7 +456,13 @@ impl OutputLookup<'_> {
         names: &BTreeSet<&OutputName>,
         found: &mut FoundOutputs,
     ) -> Result<(), UserError> {
-        let stack = self.permitted(writer)?;
+        let DeclaredReads {
+            head,
+            compilers,
+            reader,
+            ..
+        } = self.declared;
+        let stack = self.declared.permitted(writer)?;
         let prior = match self.usage {
             OutputUse::Names => None,
             _ => self.planning.recorded(writer).await?,
@@ -343,12 +470,10 @@ impl OutputLookup<'_> {
         let mut compiled = None;
         let is_applied = match (&prior, self.usage) {
             (None, _) => false,
-            (Some(_), OutputUse::Drift) => true,
-            (Some(prior), _) if prior.state.input_digest == Some(self.head.analysis.input_digest(stack)?) => {
-                true
-            }
+            (Some(_), OutputUse::Recorded | OutputUse::Restore) => true,
+            (Some(prior), _) if prior.state.input_digest == Some(head.analysis.input_digest(stack)?) => true,
             (Some(prior), _) => {
-                let spec = self.compilers.for_revision(self.head).spec(stack).await?;
+                let spec = compilers.for_revision(head).spec(stack).await?;
                 let is_same = prior.state.spec_digest == Some(spec.digest());
                 compiled = Some(spec);
                 is_same
@@ -368,12 +493,12 @@ impl OutputLookup<'_> {
             }
             let spec = match compiled.take() {
                 Some(spec) => spec,
-                None => self.compilers.for_revision(self.head).spec(stack).await?,
+                None => compilers.for_revision(head).spec(stack).await?,
             };
             let published = published(&spec)?;
             compiled = Some(spec);
             if !published.contains_key(*name) {
-                return Err(unpublished(self.reader, &output, published.keys()));
+                return Err(unpublished(reader, &output, published.keys()));
             }
             found.awaited.insert(output);
         }
@@ -387,6 +512,13 @@ impl OutputLookup<'_> {
         value: &stack_output::RecordedOutput,
         found: &mut FoundOutputs,
     ) -> Result<(), UserError> {
+        // A rule of masking may have come after it was published.
+        if self.planning.secrets().mask_value(&value.value) != value.value {
+            let what = format!("{output} is a secret value, which nobody may read");
+            return Err(UserError::new(ErrorKind::Secret, what)
+                .at(self.declared.reader.manifest.to_string(), None, None)
+                .hint("refer to it in a secret store instead: `ref+STORE://PATH`"));
+        }
         found.read.push(RecordedRead {
             output: output.clone(),
             digest: value.digest.clone(),
@@ -396,9 +528,20 @@ impl OutputLookup<'_> {
         found.known.insert(output.clone(), value.value.clone());
         Ok(())
     }
+}
 
+/// What a stack declares to read, as git says.
+#[derive(Clone, Copy)]
+struct DeclaredReads<'a> {
+    config: &'a Config,
+    head: &'a OpenRevision,
+    compilers: &'a Compilers,
+    reader: &'a Stack,
+}
+
+impl<'a> DeclaredReads<'a> {
     /// The stack that is read, if it exists and the reader may read it.
-    fn permitted(&self, writer: &StackId) -> Result<&Stack, UserError> {
+    fn permitted(&self, writer: &StackId) -> Result<&'a Stack, UserError> {
         let place = |failure: UserError| failure.at(self.reader.manifest.to_string(), None, None);
         let Some(stack) = self.head.layout.stack(writer) else {
             let what = format!("`reads`: there is no stack `{writer}` to read outputs of");
@@ -410,7 +553,7 @@ impl OutputLookup<'_> {
             let what = format!("these stacks read each other's outputs: {}", names.join(" → "));
             return Err(place(UserError::new(ErrorKind::Spec, what)).hint("take one of these `reads` out"));
         }
-        if !self.planning.config.may_read_outputs(stack, self.reader) {
+        if !self.config.may_read_outputs(stack, self.reader) {
             let what = format!(
                 "`{}` may not read outputs of {writer}: they are not of one project and one environment",
                 self.reader.id
@@ -469,6 +612,17 @@ fn unpublished<'a>(
     UserError::new(ErrorKind::Spec, what)
         .at(reader.manifest.to_string(), None, None)
         .hint("`konverge/outputs: {NAME: PATH}` in the extensions of a resource publishes a value of it")
+}
+
+fn moved_error(moved: &BTreeSet<OutputId>) -> UserError {
+    let outputs: Vec<_> = moved.iter().map(OutputId::to_string).collect();
+    let what = format!(
+        "an output it reads has changed since it was applied: {}",
+        outputs.join(", ")
+    );
+    UserError::new(ErrorKind::Policy, what).hint(
+        "apply the stack instead; nobody reviewed the new value, so it asks for an approval of its digest",
+    )
 }
 
 fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {

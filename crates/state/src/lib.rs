@@ -70,7 +70,7 @@ pub use drift_history::DriftHistory;
 pub use encryption::{IDENTITY_VARIABLE, Sealer};
 pub use error::StateError;
 pub use freeze::{ApplyFreeze, FreezeReason};
-pub use index_entry::{IndexEntry, IndexedStates, StoppedApply};
+pub use index_entry::{IndexEntry, IndexedRead, IndexedStates, StoppedApply};
 pub use indexed_summary::IndexedSummary;
 pub use journal::{OpenIntents, merge_journal};
 pub use key_service::{DataKeys, NamedKeyService};

@@ -28,6 +28,8 @@ pub struct StackTest {
     pub line: Option<u32>,
     /// Options of KCL (`-D key=value`) that replace those of the stack.
     pub options: Map<String, Value>,
+    /// Values of the outputs of other stacks that the stack reads, by `ALIAS.NAME`.
+    pub outputs: BTreeMap<String, Value>,
     /// Values in the place of resources of Terraform; empty for an offline test.
     pub stand_ins: StandIns,
     /// What it is run on.
@@ -59,13 +61,26 @@ struct With {
     options: Map<String, Value>,
     #[serde(default)]
     terraform: BTreeMap<String, Map<String, Value>>,
+    #[serde(default)]
+    outputs: BTreeMap<String, Value>,
+}
+
+/// What a test replaces.
+#[derive(Default)]
+struct Replaced {
+    options: Map<String, Value>,
+    stand_ins: StandIns,
+    outputs: BTreeMap<String, Value>,
 }
 
 impl With {
-    /// The options, and the values in the place of resources.
-    fn read(with: Placed<Self>, is_live: bool) -> Result<(Map<String, Value>, StandIns), YamlError> {
-        let Self { options, terraform } = with.value;
-        if options.is_empty() && terraform.is_empty() {
+    fn read(with: Placed<Self>, is_live: bool) -> Result<Replaced, YamlError> {
+        let Self {
+            options,
+            terraform,
+            outputs,
+        } = with.value;
+        if options.is_empty() && terraform.is_empty() && outputs.is_empty() {
             return Err(error(with.line, "`with` sets no option: remove it"));
         }
         if !is_live && !terraform.is_empty() {
@@ -83,7 +98,11 @@ impl With {
             }
         };
         let stand_ins = terraform.into_iter().map(stand_in);
-        Ok((options, stand_ins.collect::<Result<_, YamlError>>()?))
+        Ok(Replaced {
+            options,
+            stand_ins: stand_ins.collect::<Result<_, YamlError>>()?,
+            outputs,
+        })
     }
 }
 
@@ -103,7 +122,11 @@ impl StackTest {
         }
         let is_live = file.steps.is_some();
         let with = file.with.map(|with| With::read(with, is_live));
-        let (options, stand_ins) = with.transpose()?.unwrap_or_default();
+        let Replaced {
+            options,
+            stand_ins,
+            outputs,
+        } = with.transpose()?.unwrap_or_default();
         let body = match (file.assert, file.steps) {
             (Some(_), Some(steps)) => {
                 let message = "a test has `assert` or `steps`: put the assertions into a step";
@@ -116,6 +139,7 @@ impl StackTest {
             name: name.to_owned(),
             line: file.name.line,
             options,
+            outputs,
             stand_ins,
             body,
         })

@@ -60,6 +60,12 @@ enum Action {
         #[arg(add = completers::recorded_stacks())]
         stack: String,
     },
+    /// List what a stack publishes for others, and who reads it
+    Outputs {
+        /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
+        stack: String,
+    },
     /// Show the difference between two serials
     Diff {
         /// The stack, by identity or folder
@@ -199,6 +205,7 @@ impl Action {
             Self::List
             | Self::Show { .. }
             | Self::History { .. }
+            | Self::Outputs { .. }
             | Self::Diff { .. }
             | Self::Pull { .. }
             | Self::Rollback { .. }
@@ -238,6 +245,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         Action::List => print::list(&backend, json, context).await?,
         Action::Show { stack, serial } => print::show(&backend, stack, *serial, json, context).await?,
         Action::History { stack } => print::history(&backend, stack, json, context).await?,
+        Action::Outputs { stack } => {
+            let stack = ops::resolve_stack(&backend, stack).await?;
+            print::outputs(&ops::outputs(&backend, &stack).await?, json, context);
+        }
         Action::Diff { stack, from, to } => {
             let stack = ops::resolve_stack(&backend, stack).await?;
             let diff = ops::diff(&backend, &stack, *from, *to).await?;

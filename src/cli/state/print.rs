@@ -9,7 +9,10 @@ use konverge_report::{
     self as report,
     escape::{self, log},
 };
-use konverge_run::{StateBackend, state as ops};
+use konverge_run::{
+    StateBackend,
+    state::{self as ops, OutputRow, StackOutputs},
+};
 
 pub(super) fn json<T: serde::Serialize>(value: &T, context: &CliContext) {
     let text = serde_json::to_string_pretty(value).expect("plain data");
@@ -136,6 +139,41 @@ pub(super) async fn history(
         context.print(&format!("{:>6}  {text}\n", line.serial));
     }
     Ok(())
+}
+
+/// What a stack publishes, one line for each output.
+pub(super) fn outputs(found: &StackOutputs, json: bool, context: &CliContext) {
+    if json {
+        return self::json(found, context);
+    }
+    if found.outputs.is_empty() {
+        context.note(&format!("{} publishes nothing", found.stack));
+        return;
+    }
+    let width = |text: fn(&OutputRow) -> usize| found.outputs.iter().map(text).max().unwrap_or(0);
+    let names = width(|output| output.name.as_str().len());
+    let values = width(|output| output.value.to_string().chars().count()).min(60);
+    for output in &found.outputs {
+        let readers: Vec<_> = output
+            .readers
+            .iter()
+            .map(|reader| {
+                let earlier = if reader.current { "" } else { " (an earlier value)" };
+                format!("{}{earlier}", reader.stack)
+            })
+            .collect();
+        let readers = if readers.is_empty() {
+            "nobody reads it".to_owned()
+        } else {
+            format!("read by {}", readers.join(", "))
+        };
+        context.print(&format!(
+            "{:names$}  {:values$}  since serial {}, {readers}\n",
+            output.name.as_str(),
+            log(&output.value.to_string()),
+            output.serial,
+        ));
+    }
 }
 
 /// An apply record in one line: `applied, plan 0123456789ab: #7, approved by ada`.

@@ -17,6 +17,7 @@ mod schema;
 mod secret_references;
 mod shared_objects;
 mod spec_equality;
+mod stack_outputs;
 
 use std::path::Path;
 
@@ -139,6 +140,13 @@ pub async fn run_with(
     }
     if !scope.update {
         found.extend(golden::find_missing(selected, stacks));
+    }
+    if !scope.only_policy {
+        found.extend(stack_outputs::check(workspace, compilers, &compiled, &run.secrets).await);
+    }
+    for (stack, spec) in &mut compiled {
+        // What another stack publishes is not known here, and rules say so.
+        *spec = konverge_run::stack_outputs::without_values(Some(&stack.reads), std::mem::take(spec));
     }
     found.extend(policy::check(workspace, &compiled, &run.secrets).await);
     if scope.only_policy {

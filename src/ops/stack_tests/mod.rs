@@ -25,6 +25,7 @@ use konverge_run::{
     OpenRevision, RunContext, StepCounter,
     compiler::{self, Compilers},
     redact,
+    stack_outputs::{self, GivenOutputs},
 };
 use konverge_testing::{TestBody, TestedSpec, TestedStack, assertion};
 use test_files::{FoundTest, TestFiles};
@@ -126,25 +127,48 @@ impl TestJudge<'_> {
             Ok(spec) => spec,
             Err(failure) => return self.results_of_failure(variant, failure),
         };
-        let secrets = &self.run.secrets;
-        let shown = redact::resources(&spec.resources, secrets);
-        let findings = if variant.tests.iter().any(|found| found.test.expects_refusal()) {
-            self.policies.findings(&variant.stack, &spec).await
+        let reads_nothing = variant.stack.reads.is_empty();
+        if reads_nothing && variant.tests.iter().all(|found| found.test.outputs.is_empty()) {
+            return Ok(self.of_spec(&variant.stack, &spec, &variant.tests).await);
+        }
+        let mut results = Vec::new();
+        for found in &variant.tests {
+            let given = &found.test.outputs;
+            let filled = stack_outputs::fill_given(&self.run.secrets, &variant.stack, &spec, given);
+            let unused = |filled: GivenOutputs| match filled.unused.first() {
+                Some(unused) => Err(format!(
+                    "`with.outputs`: the stack reads no `{}`; an output is `ALIAS.NAME`, with an alias of `reads`",
+                    unused.escape_debug()
+                )),
+                None => Ok(filled.spec),
+            };
+            match filled.map_err(|failure| failure.message).and_then(unused) {
+                Ok(spec) => {
+                    let tests = std::slice::from_ref(found);
+                    results.extend(self.of_spec(&variant.stack, &spec, tests).await);
+                }
+                Err(why) => results.push(found.error(StackTestFailure::new(found.test.line, why))),
+            }
+        }
+        Ok(results)
+    }
+
+    /// The results of tests that have one Spec.
+    async fn of_spec(&self, stack: &Stack, spec: &Spec, tests: &[FoundTest<'_>]) -> Vec<StackTestResult> {
+        let shown = redact::resources(&spec.resources, &self.run.secrets);
+        let findings = if tests.iter().any(|found| found.test.expects_refusal()) {
+            self.policies.findings(stack, spec).await
         } else {
             Vec::new()
         };
-        let is_known_kind = |api_version: Option<&str>, kind: &str| self.kinds.has(&spec, api_version, kind);
+        let is_known_kind = |api_version: Option<&str>, kind: &str| self.kinds.has(spec, api_version, kind);
         let tested = TestedStack::Compiled(TestedSpec {
             resources: &spec.resources,
             shown: &shown,
             findings: &findings,
             is_known_kind: &is_known_kind,
         });
-        Ok(variant
-            .tests
-            .iter()
-            .map(|found| self.result(found, &tested))
-            .collect())
+        tests.iter().map(|found| self.result(found, &tested)).collect()
     }
 
     /// A test may expect that KCL refuses the stack. Any other failure is one of the run, and lets no test pass.

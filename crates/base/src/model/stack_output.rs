@@ -100,8 +100,6 @@ impl fmt::Display for OutputId {
 pub struct RecordedOutput {
     /// The value. It is no secret.
     pub value: Value,
-    /// What the Spec says: a value, or a text with references.
-    pub source: Value,
     /// The keyed digest of the value.
     pub digest: String,
     /// The serial of the state that recorded this value first.

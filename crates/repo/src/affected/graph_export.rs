@@ -60,6 +60,13 @@ impl Analysis {
         let mut edges = BTreeSet::new();
         for (stack, inputs) in self.layout.stacks.iter().zip(&self.inputs) {
             let from = node(&stack.folder, NodeKind::Stack);
+            for writer in stack
+                .reads
+                .values()
+                .filter_map(|writer| self.layout.stack(writer))
+            {
+                edges.insert((from.clone(), node(&writer.folder, NodeKind::Stack)));
+            }
             for entry in &inputs.entries {
                 edges.insert((from.clone(), self.export_node(*entry)));
             }

@@ -118,7 +118,9 @@ impl EndedApply<'_> {
     fn describe_outputs(&self, state: &mut StackState, well: bool) {
         let Some(published) = &self.published else { return };
         if !well {
-            state.outputs.retain(|name, _| !published.refused.contains_key(name));
+            state
+                .outputs
+                .retain(|name, _| !published.refused.contains_key(name));
             return;
         }
         let serial = self.lease.prior().map_or(0, |prior| prior.serial) + 1;
@@ -128,7 +130,6 @@ impl EndedApply<'_> {
             let since = earlier.get(name).filter(|earlier| earlier.digest == digest);
             let recorded = RecordedOutput {
                 value: output.value.clone(),
-                source: output.source.clone(),
                 serial: since.map_or(serial, |since| since.serial),
                 digest,
                 resources: output.resources.clone(),
@@ -136,10 +137,6 @@ impl EndedApply<'_> {
             (name.clone(), recorded)
         });
         state.outputs = outputs.collect();
-        if self.options.rolled_back_to.is_some() {
-            // The old values are in the recorded attributes, without the places where they were read.
-            return;
-        }
         let earlier = std::mem::take(&mut state.reads);
         let same = |read: &RecordedRead| {
             let mut earlier = earlier.iter();

@@ -1,0 +1,38 @@
+//! What stacks publish and read: names that nobody publishes, stacks that do not exist or may not be read, and circles.
+
+use konverge_base::{
+    model::{
+        RepoPath,
+        lint::{Diagnostic, LintRule},
+        spec::Spec,
+        stack::Stack,
+    },
+    secrets::Secrets,
+};
+use konverge_run::{OpenRevision, compiler::Compilers, redact, stack_outputs};
+
+/// One finding for each stack with such a problem.
+pub(super) async fn check(
+    workspace: &OpenRevision,
+    compilers: &Compilers,
+    compiled: &[(&Stack, Spec)],
+    secrets: &Secrets,
+) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (stack, spec) in compiled {
+        let Err(failure) = stack_outputs::check(workspace, compilers, secrets, stack, spec).await else {
+            continue;
+        };
+        let failure = redact::failure(&failure, secrets);
+        let file = failure
+            .location
+            .as_ref()
+            .and_then(|place| RepoPath::normalize(&place.file));
+        let file = file.unwrap_or_else(|| stack.manifest.clone());
+        let mut problem = Diagnostic::new(&file, LintRule::Structure, &failure.message);
+        problem.hint = failure.hints.first().cloned();
+        problem.stacks = vec![stack.id.clone()];
+        found.push(problem);
+    }
+    found
+}
