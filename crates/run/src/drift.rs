@@ -14,7 +14,7 @@ use crate::{
     Planner, StateBackend, StepCounter, Target, TargetPlan,
     applied_spec::{self, AppliedSpec},
     delivery::{self, ControllerStatus},
-    redact,
+    redact, stack_outputs,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -261,11 +261,21 @@ async fn check_drift(
         return Ok(StackDrift::new(plan, Some(obstacle)));
     }
     let compared = plan.resources.len() + plan.summary.unchanged;
-    let mut found = if is_applied {
+    let moved = stack_outputs::moved_since(&plan.read, &state.reads);
+    let mut found = if is_applied && moved.is_empty() {
         difference(&plan)
     } else {
         difference_besides_code(&plan, &state)
     };
+    let mut obstacle = obstacle;
+    if !moved.is_empty() {
+        let failure = stack_outputs::moved_error(&moved);
+        planning
+            .run
+            .notes
+            .note(&format!("{}: {}", target.id, failure.message));
+        obstacle.get_or_insert(failure);
+    }
     found.summary.unchanged = compared - found.resources.len();
     found.digest = digest(&found, state.commit.as_ref());
     let mut drift = StackDrift::new(found, obstacle);

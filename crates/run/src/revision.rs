@@ -1,7 +1,7 @@
 //! Opens a revision of the monorepo: its files, its configuration, its stacks.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
@@ -11,7 +11,7 @@ use crate::{RunContext, StackSelector, app_stacks::AppStacks, caches, secret_fil
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        CommitId, RepoPath,
+        CommitId, RepoPath, StackId,
         file_source::{BlobId, FileKind, Listing, Source, TreeId, WrittenPaths},
         stack::Stack,
     },
@@ -472,6 +472,15 @@ impl OpenRevision {
             if moved || recorded != Some(self.analysis.input_digest(stack)?) {
                 changed.push(stack);
             }
+        }
+        // Whoever reads outputs of these comes after them, and may get other values.
+        let readers = self.layout.readers();
+        let mut seen: HashSet<&StackId> = changed.iter().map(|stack| &stack.id).collect();
+        let mut at = 0;
+        while at < changed.len() {
+            let readers = readers.get(&changed[at].id).into_iter().flatten();
+            changed.extend(readers.filter(|reader| seen.insert(&reader.id)).copied());
+            at += 1;
         }
         Ok(changed)
     }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::{
-    OpenRevision, Planner, SpecSource, Target, compiler::Compilers, other_stack_claims::PlanPurpose,
+    OpenRevision, Planner, SpecSource, Target, apply::OthersFirst, compiler::Compilers,
+    other_stack_claims::PlanPurpose,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -128,7 +129,7 @@ pub(crate) async fn fill(
     if usage.needs_values() && !found.awaited.is_empty() {
         return Err(held_back(&found.awaited));
     }
-    let moved = found.moved_since(applied_with);
+    let moved = moved_since(&found.read, applied_with);
     if usage == OutputUse::Restore && !moved.is_empty() {
         return Err(moved_error(&moved));
     }
@@ -300,7 +301,9 @@ fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTree
         {
             continue;
         }
-        let masked = mask_resource(secrets, resource).attributes;
+        // A mark is no secret by itself, so a plain text is put into its places.
+        let plain = resource.with(plain_map(&resource.attributes));
+        let masked = mask_resource(secrets, &plain).attributes;
         let mut places = MarkPlaces {
             resource,
             reads: &stack.reads,
@@ -311,6 +314,24 @@ fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTree
             .map_err(|why| misplaced(stack, &resource.id, &why))?;
     }
     Ok(wanted)
+}
+
+/// What stands in the place of a text with marks, to see if a value would be masked there.
+const PLAIN_TEXT: &str = "a-value-of-another-stack";
+
+fn plain_text(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.contains(MARK) => Value::from(PLAIN_TEXT),
+        Value::Array(items) => items.iter().map(plain_text).collect(),
+        Value::Object(map) => Value::Object(plain_map(map)),
+        other => other.clone(),
+    }
+}
+
+fn plain_map(map: &Map<String, Value>) -> Map<String, Value> {
+    map.iter()
+        .map(|(key, value)| (key.clone(), plain_text(value)))
+        .collect()
 }
 
 /// Collects the marks of a resource, and refuses those where none may stand.
@@ -340,7 +361,7 @@ impl MarkPlaces<'_> {
     fn in_value(&mut self, value: &Value, shown: Option<&Value>, path: &str) -> Result<(), String> {
         match value {
             Value::String(text) if text.contains(MARK) => {
-                if shown != Some(value) {
+                if shown.and_then(Value::as_str) != Some(PLAIN_TEXT) {
                     return Err(format!(
                         "`{path}` is masked, so nobody could review an output of another stack there"
                     ));
@@ -408,22 +429,10 @@ struct FoundOutputs {
 }
 
 impl FoundOutputs {
-    /// The outputs whose values are others than those that the stack was applied with.
-    fn moved_since(&self, applied_with: &[RecordedRead]) -> BTreeSet<OutputId> {
-        let is_other = |read: &&RecordedRead| {
-            let mut earlier = applied_with
-                .iter()
-                .filter(|earlier| earlier.output == read.output);
-            earlier.any(|earlier| earlier.digest != read.digest)
-        };
-        let moved = self.read.iter().filter(is_other);
-        moved.map(|read| read.output.clone()).collect()
-    }
-
     /// One sentence for each stack that is read, and for each value that changed.
     fn notes(&self, moved: &BTreeSet<OutputId>) -> Vec<String> {
         let list = |names: Vec<&OutputName>| {
-            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
             names.join(", ")
         };
         let known: BTreeSet<_> = self.known.keys().cloned().collect();
@@ -435,9 +444,12 @@ impl FoundOutputs {
             let names = list(names.into_iter().collect());
             format!("reads {names} of {writer}: known after {writer} is applied, which comes first")
         });
-        let of_moved = moved
-            .iter()
-            .map(|output| format!("an output it reads has changed since it was applied: {output}"));
+        let of_moved = moved.iter().map(|output| {
+            format!(
+                "an output it reads has changed since it was applied: {} of {}",
+                output.name, output.stack
+            )
+        });
         of_known.into_iter().chain(of_awaited).chain(of_moved).collect()
     }
 }
@@ -467,17 +479,9 @@ impl OutputLookup<'_> {
             OutputUse::Names => None,
             _ => self.planning.recorded(writer).await?,
         };
-        let mut compiled = None;
-        let is_applied = match (&prior, self.usage) {
-            (None, _) => false,
-            (Some(_), OutputUse::Recorded | OutputUse::Restore) => true,
-            (Some(prior), _) if prior.state.input_digest == Some(head.analysis.input_digest(stack)?) => true,
-            (Some(prior), _) => {
-                let spec = compilers.for_revision(head).spec(stack).await?;
-                let is_same = prior.state.spec_digest == Some(spec.digest());
-                compiled = Some(spec);
-                is_same
-            }
+        let is_applied = match self.usage {
+            OutputUse::Recorded | OutputUse::Restore => true,
+            _ => prior.is_some() && self.is_applied(writer).await?,
         };
         for name in names {
             let output = OutputId {
@@ -491,18 +495,47 @@ impl OutputLookup<'_> {
                 self.accept(&output, prior, value, found)?;
                 continue;
             }
-            let spec = match compiled.take() {
-                Some(spec) => spec,
-                None => compilers.for_revision(head).spec(stack).await?,
-            };
-            let published = published(&spec)?;
-            compiled = Some(spec);
+            let published = published(&compilers.for_revision(head).spec(stack).await?)?;
             if !published.contains_key(*name) {
                 return Err(unpublished(reader, &output, published.keys()));
             }
             found.awaited.insert(output);
         }
         Ok(())
+    }
+
+    /// Returns true if a stack is applied as the revision says, with the values that those have that it reads itself.
+    async fn is_applied(&self, stack: &StackId) -> Result<bool, UserError> {
+        let DeclaredReads { head, compilers, .. } = self.declared;
+        let mut open = vec![stack.clone()];
+        let mut seen = BTreeSet::new();
+        while let Some(id) = open.pop() {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            let (Some(stack), Some(prior)) = (head.layout.stack(&id), self.planning.recorded(&id).await?)
+            else {
+                return Ok(false);
+            };
+            let state = &prior.state;
+            if state.input_digest != Some(head.analysis.input_digest(stack)?) {
+                let spec = compilers.for_revision(head).spec(stack).await?;
+                if state.spec_digest != Some(spec.digest()) {
+                    return Ok(false);
+                }
+            }
+            for read in &state.reads {
+                let writer = self.planning.recorded(&read.output.stack).await?;
+                let now = writer
+                    .as_ref()
+                    .and_then(|writer| writer.state.outputs.get(&read.output.name));
+                if now.is_none_or(|now| now.digest != read.digest) {
+                    return Ok(false);
+                }
+                open.push(read.output.stack.clone());
+            }
+        }
+        Ok(true)
     }
 
     fn accept(
@@ -614,12 +647,24 @@ fn unpublished<'a>(
         .hint("`konverge/outputs: {NAME: PATH}` in the extensions of a resource publishes a value of it")
 }
 
-fn moved_error(moved: &BTreeSet<OutputId>) -> UserError {
-    let outputs: Vec<_> = moved.iter().map(OutputId::to_string).collect();
-    let what = format!(
-        "an output it reads has changed since it was applied: {}",
-        outputs.join(", ")
-    );
+/// The outputs whose values are others than those that the stack was applied with.
+pub(crate) fn moved_since(read: &[RecordedRead], applied_with: &[RecordedRead]) -> BTreeSet<OutputId> {
+    let is_other = |read: &&RecordedRead| {
+        let mut earlier = applied_with
+            .iter()
+            .filter(|earlier| earlier.output == read.output);
+        earlier.any(|earlier| earlier.digest != read.digest)
+    };
+    let moved = read.iter().filter(is_other);
+    moved.map(|read| read.output.clone()).collect()
+}
+
+pub(crate) fn moved_error(moved: &BTreeSet<OutputId>) -> UserError {
+    let outputs = moved
+        .iter()
+        .map(|output| format!("{} of {}", output.name, output.stack));
+    let outputs = outputs.collect::<Vec<_>>().join(", ");
+    let what = format!("an output it reads has changed since it was applied: {outputs}");
     UserError::new(ErrorKind::Policy, what).hint(
         "apply the stack instead; nobody reviewed the new value, so it asks for an approval of its digest",
     )
@@ -640,7 +685,7 @@ fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
 /// Refuses to remove a stack whose outputs others were applied with.
 ///
 /// # Errors
-/// The stacks that read it ([`AwaitsOutputs`]).
+/// The stacks that read it ([`OthersFirst`]).
 pub(crate) async fn check_removal(
     planning: &Planner,
     target: &Target,
@@ -689,5 +734,5 @@ pub(crate) async fn check_removal(
     );
     Err(UserError::new(ErrorKind::Policy, what)
         .hint("take it out of their `reads` first, or confirm with `--without STACK` for each of them")
-        .caused_by(AwaitsOutputs(readers)))
+        .caused_by(OthersFirst(readers)))
 }

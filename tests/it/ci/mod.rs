@@ -53,6 +53,7 @@ mod rollouts;
 pub mod run_summary;
 pub mod shards;
 pub mod shared_namespaces;
+mod stack_outputs;
 mod stack_tests;
 mod told_events;
 pub mod unreadable_stacks;

@@ -2,7 +2,7 @@
 
 use std::{
     cell::LazyCell,
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{HashMap, HashSet},
 };
 
 use super::{
@@ -100,14 +100,10 @@ impl Analysis {
         }
     }
 
-    /// Adds the stacks that read outputs of affected ones, and those that read theirs, with the chain through each.
+    /// Adds the stacks that read outputs of affected ones, and those that read theirs. The chain begins at the stack that is
+    /// read.
     fn add_readers(&self, stacks: &mut Vec<AffectedStack>) {
-        let mut readers: HashMap<&StackId, Vec<&Stack>> = HashMap::new();
-        for stack in &self.layout.stacks {
-            for writer in stack.reads.values().collect::<BTreeSet<_>>() {
-                readers.entry(writer).or_default().push(stack);
-            }
-        }
+        let readers = self.layout.readers();
         if readers.is_empty() {
             return;
         }
@@ -121,15 +117,13 @@ impl Analysis {
         let mut at = 0;
         while at < stacks.len() {
             let (id, folder) = (stacks[at].id.clone(), stacks[at].stack.clone());
-            let first = stacks[at].why.first();
-            let before = first.map(|reason| (reason.path.clone(), reason.chain.clone()));
+            let first = stacks[at].why.first().map(|reason| reason.path.clone());
+            let path = first.unwrap_or_else(|| folder.clone());
             for reader in readers.get(&id).into_iter().flatten() {
-                let (path, mut chain) = before.clone().unwrap_or((folder.clone(), vec![folder.clone()]));
-                chain.push(reader.folder.clone());
                 let why = InputReason {
-                    path,
+                    path: path.clone(),
                     kind: InputKind::Output,
-                    chain,
+                    chain: vec![folder.clone(), reader.folder.clone()],
                 };
                 match known.get(&reader.id) {
                     // A reader that changed by itself has reasons of its own, which come first.

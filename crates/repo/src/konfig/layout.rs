@@ -1,5 +1,7 @@
 //! [`Layout`]: the projects and stacks of one revision.
 
+use std::collections::{BTreeSet, HashMap};
+
 use super::{LayoutError, PackageKind};
 use konverge_base::model::{
     RepoPath, StackId,
@@ -85,6 +87,17 @@ impl Layout {
     /// The stack with an identity.
     pub fn stack(&self, id: &StackId) -> Option<&Stack> {
         self.stacks.iter().find(|stack| stack.id == *id)
+    }
+
+    /// The stacks that read outputs of others, by those.
+    pub fn readers(&self) -> HashMap<&StackId, Vec<&Stack>> {
+        let mut readers: HashMap<&StackId, Vec<&Stack>> = HashMap::new();
+        for stack in &self.stacks {
+            for writer in stack.reads.values().collect::<BTreeSet<_>>() {
+                readers.entry(writer).or_default().push(stack);
+            }
+        }
+        readers
     }
 
     /// The stack with an identity: the one in this folder if it has it, or else the first.

@@ -174,7 +174,7 @@ pub async fn plan_live(
 /// A plan is refused until these stacks are applied.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("other stacks must be applied first")]
-pub(super) struct OthersFirst(pub BTreeSet<StackId>);
+pub(crate) struct OthersFirst(pub BTreeSet<StackId>);
 
 /// The outcome of two rounds.
 pub(super) fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::BuiltIn;
-use konverge_base::model::reference::MARK;
+use konverge_base::model::{masked_value::is_unknown, reference::MARK};
 
 /// One place of an object that its schema does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,8 +55,8 @@ impl<'a> SchemaWalk<'a> {
             let schema = built_in.types.get(name).unwrap_or(&Value::Null);
             return self.value(value, schema, SchemaDialect::BuiltIn);
         }
-        // Null equals absent, because the server drops it. A reference may become any type.
-        let is_reference = value.as_str().is_some_and(|text| text.starts_with(MARK));
+        // Null equals absent, because the server drops it. A reference may become any type, and so may an unknown value.
+        let is_reference = value.as_str().is_some_and(|text| text.starts_with(MARK)) || is_unknown(value);
         if value.is_null() || is_reference || self.path.len() > DEPTH {
             return;
         }
