@@ -173,7 +173,7 @@ async fn drift_says_that_an_output_has_changed_and_does_not_put_the_new_value_in
     konverge(&stage, &["apply", "o-drift/writer", "--yes"]).expect(0);
     let told = konverge(&stage, &["drift", "o-drift/reader"]);
     assert!(
-        told.stdout
+        told.stderr
             .contains("an output it reads has changed since it was applied: version of o-drift/writer"),
         "{}\n{}",
         told.stdout,
