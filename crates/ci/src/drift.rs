@@ -111,7 +111,7 @@ async fn check_and_publish(
     let Restored { report, findings } = reconcile::run(&planning, policy_check, &ours, plan, &behind).await?;
     watch.end_stage("restoring drift");
     let restored = restored_stacks(&report);
-    rounds.record_run(plan, &restored);
+    rounds.record_run(&checked, &restored, &job.run.url());
     let info = RunInfo {
         head: Some(head.clone()),
         timings: watch.stages(),
@@ -138,7 +138,8 @@ async fn check_and_publish(
     publisher.plan_outputs(plan, |stack| stack.summary, &result);
     publish_what_is_left(publisher, &looked);
     publisher.annotate(plan, &[]);
-    publish_issues(publisher, &looked, &info, &label).await;
+    let issues = publish_issues(publisher, &looked, &info, &label).await;
+    rounds.note_issues(&issues);
     notices.notify_drift(plan, &restored).await;
     rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
     if let Some(url) = pages {
@@ -279,13 +280,14 @@ pub(super) fn publish_what_is_left(publisher: &Publisher<'_>, looked: &DriftResu
     ]);
 }
 
-/// Maintains one issue for each checked stack with drift; those of the others are closed.
+/// Maintains one issue for each checked stack with drift; those of the others are closed. Returns the number of the issue
+/// of each stack.
 pub(super) async fn publish_issues(
     publisher: &Publisher<'_>,
     looked: &DriftResult<'_>,
     info: &RunInfo,
     label: &str,
-) {
+) -> BTreeMap<String, u64> {
     let DriftResult {
         checked,
         restored,
@@ -329,5 +331,5 @@ pub(super) async fn publish_issues(
         .cloned()
         .collect();
     let settled = |stack: &str| settled.iter().any(|id| id.as_str() == stack);
-    publisher.issues(label, MarkerKind::Drift, settled, issues).await;
+    publisher.issues(label, MarkerKind::Drift, settled, issues).await
 }

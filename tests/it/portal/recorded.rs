@@ -85,6 +85,7 @@ impl RecordedStacks {
         let record = ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: Some("b".repeat(40).parse().unwrap()),
+            merged: None,
             result,
             grounds: Authorization {
                 pull_requests: vec![ReviewedPull {

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// One reviewed change.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewUnit {
     /// Stack of the resource.
     pub stack: StackId,

@@ -100,6 +100,7 @@ fn record() -> ApplyRecord {
     ApplyRecord {
         digest: Digest::of_bytes(b"plan"),
         commit: None,
+        merged: None,
         result: StackResult::Applied,
         grounds: Authorization {
             pull_requests: vec![ReviewedPull {

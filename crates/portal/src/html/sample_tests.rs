@@ -113,6 +113,7 @@ fn history() -> Vec<HistoryRow> {
         receipt: Some(Box::new(ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: None,
+            merged: None,
             result: StackResult::Applied,
             grounds: Authorization {
                 pull_requests: vec![ReviewedPull {
