@@ -263,6 +263,7 @@ mod tests {
                 applied_reviews: BTreeSet::new(),
                 note: None,
                 receipt: read.receipt,
+                activity: Vec::new(),
                 idle: Vec::new(),
                 state: read.state,
             };

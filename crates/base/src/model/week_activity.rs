@@ -199,7 +199,7 @@ mod tests {
         // A time of a commit that lies ahead, or long ago, is none of a merge.
         assert_eq!((week.merged, week.lead), (1, 600));
         let text = serde_json::to_string(week).unwrap();
-        assert_eq!(text, "[2969,4,1,1,600]");
+        assert_eq!(text, "[2968,4,1,1,600]");
         assert_eq!(serde_json::from_str::<WeekActivity>(&text).unwrap(), *week);
     }
 }
