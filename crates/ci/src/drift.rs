@@ -159,10 +159,17 @@ async fn check_and_publish(
 /// Writes the pages of the portal. They are no reason for a drift check to fail: a warning says that they are old.
 async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: &str) {
     let publish = async {
+        let config = portal::BranchConfig::at(&job.repository, head.clone())?;
         let head = portal::Head::open_commit(&job.run, &job.repository, head.clone())?;
-        let sources = portal::StackSources {
+        let forge = portal::forge(&job.run, Some(&config));
+        let stacks = portal::StackSources {
             backend,
             head: head.as_ref(),
+            forge: forge.as_ref(),
+        };
+        let sources = portal::SiteSources {
+            stacks,
+            config: Some(&config),
         };
         portal::publish(&job.run, sources, url).await
     };

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use konverge_base::model::{RepoPath, StackId};
 use serde::{Deserialize, Serialize};
 
-use crate::OverviewRow;
+use crate::{OverviewRow, forge::github_run};
 
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +152,18 @@ pub enum RequestOutcome {
     Unknown,
 }
 
+impl RequestOutcome {
+    /// The word in documents.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// One entry of the audit.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -183,6 +195,11 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
+
+/// The number of newest entries that a page of the audit has.
+pub const AUDIT_ENTRIES: usize = 500;
+/// The number of newest entries of the audit for a spreadsheet.
+pub const AUDIT_ROWS: usize = 5000;
 
 /// The newest entries of the audit. The JSON has `"version":1`.
 #[derive(Debug, Clone, Serialize)]
@@ -353,20 +370,6 @@ fn refusal(message: impl Into<String>, hint: &'static str) -> OperationRefusal {
     }
 }
 
-/// `HOST/OWNER/NAME` and the id, of the address of a run.
-fn github_run(run: &str) -> Option<(&str, u64)> {
-    let (repository, rest) = run.strip_prefix("https://")?.split_once("/actions/runs/")?;
-    let is_name = |part: &str| {
-        !part.is_empty()
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-    };
-    let parts: Vec<_> = repository.split('/').collect();
-    let id = rest.split('/').next()?.parse().ok()?;
-    (parts.len() == 3 && parts.into_iter().all(is_name)).then_some((repository, id))
-}
-
 fn is_digest(text: &str) -> bool {
     (8..=64).contains(&text.len())
         && text
@@ -428,6 +431,7 @@ mod tests {
             }),
             resources: 1,
             stopped: None,
+            look: None,
             drift: None,
             error: None,
         }
