@@ -109,9 +109,10 @@ impl PortalSource for StorePortal {
     }
 
     async fn trends(&self, index: &StackIndex, of_all: bool) -> Result<Trends, UserError> {
-        let history = match of_all {
-            true => Some(self.backend.states.drift_history().await?),
-            false => None,
+        let history = if of_all {
+            Some(self.backend.states.drift_history().await?)
+        } else {
+            None
         };
         Ok(trends(index, history.as_ref()))
     }

@@ -71,9 +71,10 @@ pub(super) async fn plan(
     // The guards are queried while the objects are listed.
     let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
     let found = of_the_same_cluster(scope, &items, &looked_up, found).await?;
-    let mut health = match scope.only_compares {
-        true => own_health(runtime, &items, &looked_up, &found).await,
-        false => Vec::new(),
+    let mut health = if scope.only_compares {
+        own_health(runtime, &items, &looked_up, &found).await
+    } else {
+        Vec::new()
     };
     let absent = absent_namespaces(&looked_up, &found);
     let mut planner = ObjectPlanner {

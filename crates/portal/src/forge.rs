@@ -4,8 +4,6 @@
 use konverge_base::model::CommitId;
 use serde::Serialize;
 
-use crate::Writer;
-
 /// The longest login.
 const LONGEST_LOGIN: usize = 64;
 
@@ -63,8 +61,8 @@ impl Forge {
     }
 
     /// The page of who started a run. Outside a run of this repository the name is that of an account of some machine.
-    pub fn actor(&self, writer: &Writer) -> Option<String> {
-        self.run(&writer.run).and_then(|_| self.person(&writer.actor))
+    pub fn actor(&self, run: &str, name: &str) -> Option<String> {
+        self.run(run).and_then(|_| self.person(name))
     }
 }
 
@@ -183,15 +181,11 @@ mod tests {
             assert_eq!(forge.person(name), None, "{name}");
         }
         assert_eq!(forge.person(&"a".repeat(65)), None);
-        let by = |run: &str| Writer {
-            run: run.to_owned(),
-            actor: "ada".to_owned(),
-        };
         assert!(
             forge
-                .actor(&by("https://github.example/a/b/actions/runs/7"))
+                .actor("https://github.example/a/b/actions/runs/7", "ada")
                 .is_some()
         );
-        assert_eq!(forge.actor(&by("ada@laptop")), None);
+        assert_eq!(forge.actor("ada@laptop", "ada"), None);
     }
 }

@@ -59,6 +59,11 @@ pub(super) fn serials(words: &Words) -> Result<(u64, u64), RequestError> {
 }
 
 impl Asked<'_> {
+    /// The key of an answer that is the same for all who see the same stacks.
+    fn address(&self, what: &str) -> String {
+        format!("{what} {:?} {:?}", self.form, self.access.patterns())
+    }
+
     fn is_json(&self) -> bool {
         self.form == Form::Json
     }
@@ -208,6 +213,10 @@ impl Asked<'_> {
 
     /// The rollouts of stacks that may be seen.
     pub(super) async fn rollouts(self) -> Result<Body, RequestError> {
+        let address = self.address("rollouts");
+        if let Some(body) = self.shared.bodies.get(&address) {
+            return Ok(body);
+        }
         let index = self.shared.index(self.access).await?;
         let _permit = self.shared.reads.acquire().await;
         let mut document = within_deadline(self.shared.source().rollouts()).await?;
@@ -218,11 +227,17 @@ impl Asked<'_> {
             Form::Json => json::document(&document),
             _ => html::rollouts(&document, index.overview.forge.as_ref(), self.shared.mode()),
         };
-        Ok(Body::new(made, None))
+        let body = Body::new(made, None);
+        self.shared.bodies.put(address, &body);
+        Ok(body)
     }
 
     /// Four numbers over time, of the stacks that may be seen.
     pub(super) async fn trends(self) -> Result<Body, RequestError> {
+        let address = self.address("trends");
+        if let Some(body) = self.shared.bodies.get(&address) {
+            return Ok(body);
+        }
         let index = self.shared.index(self.access).await?;
         let _permit = self.shared.reads.acquire().await;
         let source = self.shared.source();
@@ -231,7 +246,9 @@ impl Asked<'_> {
             Form::Json => json::document(&trends),
             _ => html::trends(&trends, self.shared.mode()),
         };
-        Ok(Body::new(made, None))
+        let body = Body::new(made, None);
+        self.shared.bodies.put(address, &body);
+        Ok(body)
     }
 
     /// Who may do what. It names people, stores and folders of all stacks.

@@ -127,6 +127,29 @@ async fn the_script_filters_by_the_address_and_searches_all_stacks() {
     );
 }
 
+/// The header of a server does not reach a file: the script does it, and says so.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn a_static_page_refreshes_itself_if_asked_and_keeps_its_filter() {
+    let (_recorded, out) = site().await;
+    let mut browser = Browser::start();
+    browser.resize(1200, 900);
+    let chosen = "document.querySelector('#refresh a[aria-current]').textContent";
+    browser.open(&address(&out, "index.html?condition=failed"));
+    assert_eq!(browser.evaluate(chosen), "off");
+    browser.open(&address(&out, "index.html?condition=failed&refresh=60"));
+    assert_eq!(browser.evaluate(chosen), "every minute");
+    let filter = "document.querySelector('#filter select')";
+    assert_eq!(browser.evaluate(&format!("{filter}.value")), "failed");
+    // What the filter writes into the address keeps the wish.
+    browser.evaluate(&format!(
+        "{filter}.value = ''; document.querySelector('#filter').requestSubmit(); true"
+    ));
+    assert_eq!(browser.evaluate("location.search"), "?refresh=60");
+    browser.open(&address(&out, "index.html?refresh=5"));
+    assert_eq!(browser.evaluate(chosen), "off");
+}
+
 /// Opens every page at the width of a desk and of a phone, light and dark, and everything on it.
 fn each_view(browser: &mut Browser, pages: &[(&str, String)], mut check: impl FnMut(&mut Browser, &str)) {
     for (size, width, height) in [("desk", 1200, 900), ("phone", 360, 700)] {

@@ -182,7 +182,7 @@ pub async fn weeks(recorded: &RecordedStacks, now: Timestamp) {
             let stack = if number % 2 == 0 {
                 "storefront/canary"
             } else {
-                "storefront/prod"
+                "storefront/staging"
             };
             let data = json!({"level": format!("{back}-{number}")});
             let merged = Some(at - SignedDuration::from_mins(10 + 5 * i64::from(number)));

@@ -17,15 +17,15 @@ pub(super) fn moment(at: Timestamp) -> Markup {
 /// Who did it, and where that can be looked at. The address of a run is a link if it is one of the repository.
 pub(super) fn writer(writer: &Writer, forge: Option<&Forge>) -> Markup {
     html! {
-        (linked(forge.and_then(|forge| forge.actor(writer)), line(&writer.actor)))
-        @if writer.run != writer.actor { " (" (run(&writer.run, forge)) ")" }
+        (linked(forge.and_then(|forge| forge.actor(&writer.run, &writer.actor)), line(&writer.actor)))
+        @if writer.run != writer.actor { " (" (run(&writer.run, "run", forge)) ")" }
     }
 }
 
-/// A run: a link, or else its address as a text.
-pub(super) fn run(run: &str, forge: Option<&Forge>) -> Markup {
+/// A run: a link with these words, or else its address as a text.
+pub(super) fn run(run: &str, words: &str, forge: Option<&Forge>) -> Markup {
     match forge.and_then(|forge| forge.run(run)) {
-        Some(page) => linked(Some(page.to_owned()), html! { "run" }),
+        Some(page) => linked(Some(page.to_owned()), html! { (words) }),
         None => line(run),
     }
 }

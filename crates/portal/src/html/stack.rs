@@ -110,8 +110,8 @@ fn seen(seen: &SeenStack, forge: Option<&Forge>) -> Markup {
             section {
                 h2 { "Drift" }
                 p.facts {
-                    "As " (run(&drift.run, forge)) " saw it: " code { "-" } " is live, " code { "+" } " is what was applied."
-                    @if let Some(number) = drift.issue { " Issue " (issue(number, forge)) }
+                    code { "-" } " is live, " code { "+" } " is what was applied. Seen by " (run(&drift.run, "a drift check", forge))
+                    @if let Some(number) = drift.issue { ", issue " (issue(number, forge)) }
                 }
                 (changes(drift))
             }
@@ -126,7 +126,7 @@ fn seen(seen: &SeenStack, forge: Option<&Forge>) -> Markup {
                     h3 {
                         @if let Some(number) = pending.pull_request { "Pull request " (pull_request(number, forge)) }
                         @if let Some(head) = &pending.head { ", head " (commit(head, forge)) }
-                        ", preview by " (run(&pending.run, forge))
+                        ", seen by " (run(&pending.run, "a preview", forge))
                     }
                     (changes(pending))
                 }

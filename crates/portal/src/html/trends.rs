@@ -28,14 +28,14 @@ struct Trend<'a> {
 const TRENDS: [Trend<'_>; 4] = [
     Trend {
         title: "Applies",
-        says: "Applies of all stacks that did what they could.",
+        says: "Applies of these stacks that did not fail.",
         class: "good",
         value: |week| Some(week.applies),
         words: |count| count.to_string(),
     },
     Trend {
         title: "Failures",
-        says: "Applies of all stacks that failed.",
+        says: "Applies of these stacks that failed.",
         class: "bad",
         value: |week| Some(week.failures),
         words: |count| count.to_string(),
