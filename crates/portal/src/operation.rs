@@ -340,9 +340,12 @@ fn rollback(
 fn retry(row: &OverviewRow, page: Option<&WorkflowPage<'_>>) -> Result<NextStep, OperationRefusal> {
     let stopped = row.stopped.as_ref().map(|stopped| &stopped.writer.run);
     let run = stopped.or_else(|| row.applied.as_ref().map(|applied| &applied.writer.run));
-    if let Some((repository, id)) = run.and_then(|run| github_run(run)) {
+    // The record names the run, so nobody is led to a repository that the default branch does not name.
+    let run = run.and_then(|run| github_run(run));
+    let run = run.filter(|(repository, _)| page.is_none_or(|page| page.name() == *repository));
+    if let Some((repository, id)) = run {
         return Ok(NextStep {
-            address: Some(format!("https://{repository}/actions/runs/{id}")),
+            address: page.map(|_| format!("https://{repository}/actions/runs/{id}")),
             command: format!("gh run rerun {id} --repo {repository}"),
             says: "Re-run the jobs of this run. It plans again, under the rules that hold today.".to_owned(),
         });
@@ -519,11 +522,22 @@ mod tests {
         )
         .unwrap();
         assert_eq!(back.command, r"konverge state rollback 'a/$(id);'\''x' --to 3");
-        let retry = step(PortalOperation::Retry, &hostile, OperationInput::default()).unwrap();
-        assert_eq!(
-            retry.command,
-            "gh api repos/acme/infra/dispatches -f event_type=konverge-apply"
+        let elsewhere = row("a/b", "https://evil.example/acme/infra/actions/runs/4");
+        for row in [&hostile, &elsewhere] {
+            let retry = step(PortalOperation::Retry, row, OperationInput::default()).unwrap();
+            assert_eq!(
+                retry.command,
+                "gh api repos/acme/infra/dispatches -f event_type=konverge-apply"
+            );
+            assert_eq!(retry.address.as_deref(), Some(PAGE));
+        }
+        let unknown = next_step(
+            PortalOperation::Retry,
+            &elsewhere,
+            &OperationInput::default(),
+            None,
         );
+        assert_eq!(unknown.unwrap().address, None);
         for digest in [
             "",
             "0123",

@@ -177,11 +177,7 @@ impl BegunRollout {
         let seen = |stack: &StackId| self.folders.get(stack).is_some_and(&may_see);
         let all: Vec<_> = self.waves.iter().flat_map(|wave| &wave.stacks).collect();
         // A held change may be of a stack that the rollout no longer has, whose folder nobody knows here.
-        if all
-            .iter()
-            .chain(&self.held.iter().collect::<Vec<_>>())
-            .all(|stack| seen(stack))
-        {
+        if all.iter().copied().chain(&self.held).all(seen) {
             return (!all.is_empty()).then(|| self.clone());
         }
         if !all.iter().any(|stack| seen(stack)) {

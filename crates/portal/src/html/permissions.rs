@@ -45,10 +45,11 @@ fn section(subject: PermissionSubject, permissions: &[&Permission]) -> Markup {
             ul.rows {
                 @for permission in permissions {
                     li.row {
-                        span.name {
-                            @if permission.who.is_empty() { "For everybody" } @else { (line(&permission.who.join(", "))) }
+                        @if permission.who.is_empty() {
+                            span.name { (line(&permission.may)) }
+                        } @else {
+                            span.name { (line(&permission.who.join(", "))) } ": " (line(&permission.may))
                         }
-                        ": " (line(&permission.may))
                         p.facts {
                             "Stacks " @for (index, glob) in permission.stacks.iter().enumerate() { @if index > 0 { ", " } (code(glob)) }
                             " · " (code(&permission.key))
