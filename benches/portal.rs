@@ -30,7 +30,7 @@ use konverge_base::{
 };
 use konverge_run::{
     StateBackend,
-    portal::{FolderSite, StackSources, build, read_overview},
+    portal::{FolderSite, SiteSources, StackSources, build, read_overview},
 };
 use konverge_state::{
     DocumentWriter, LeaseOptions, RepositoryId, StateStore,
@@ -201,6 +201,7 @@ async fn bench() {
     let sources = StackSources {
         backend: &backend,
         head: None,
+        forge: None,
     };
     for what in ["overview, cold", "overview, again"] {
         let started = Instant::now();
@@ -210,6 +211,10 @@ async fn bench() {
     }
     let folder = tempfile::tempdir().unwrap();
     let site = FolderSite::open(folder.path()).unwrap();
+    let of_site = SiteSources {
+        stacks: sources,
+        config: None,
+    };
     for (what, bound) in [
         ("all pages", seconds(60)),
         ("nothing changed", None),
@@ -220,7 +225,7 @@ async fn bench() {
             settle().await;
         }
         let started = Instant::now();
-        let report = build(sources, &site).await.unwrap();
+        let report = build(of_site, &site).await.unwrap();
         let what = format!(
             "{what}: {} stacks read, {} files written",
             report.read, report.written

@@ -85,6 +85,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         approver,
         newer: session.newer_commits(),
         commit: session.commit()?,
+        merged: None,
         pull_requests: Vec::new(),
         restore: args.recorded,
         allow_empty: args.allow_empty,

@@ -9,7 +9,7 @@ use konverge_base::error::UserError;
 use konverge_report::{escape::log, plural};
 use konverge_run::{
     KeyUse,
-    portal::{FolderSite, Head, StackSources, build},
+    portal::{BranchConfig, FolderSite, Head, SiteSources, StackSources, build, forge},
     state,
 };
 
@@ -44,9 +44,16 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     let (backend, _) = state::open(&run, KeyUse::Look).await?;
     let head = Head::open(&run)?;
-    let sources = StackSources {
+    let config = BranchConfig::find(&run)?;
+    let forge = forge(&run, config.as_ref());
+    let stacks = StackSources {
         backend: &backend,
         head: head.as_ref(),
+        forge: forge.as_ref(),
+    };
+    let sources = SiteSources {
+        stacks,
+        config: config.as_ref(),
     };
     let folder = context.current_dir.join(out);
     let site = FolderSite::open(&folder)?;

@@ -60,7 +60,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     run.begin_writes()?;
     let stop = run.cancel.clone();
     let portal = match login {
-        None => Portal::new(Box::new(StorePortal::new(run, backend, None))),
+        None => {
+            let served = served.map(|(served, _)| served);
+            Portal::new(Box::new(StorePortal::new(run, backend, served)))
+        }
         Some(login) => {
             let proxies = served
                 .as_ref()

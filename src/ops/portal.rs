@@ -11,11 +11,16 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use konverge_base::{error::UserError, model::StackId};
-use konverge_config::PortalConfig;
-use konverge_portal::{StackDetails, StackIndex, StateDifference};
+use konverge_config::{Config, PortalConfig};
+use konverge_portal::{
+    PermissionsDocument, RolloutsDocument, StackDetails, StackIndex, StateDifference, Trends,
+};
 use konverge_run::{
     RunContext, StateBackend,
-    portal::{Head, HistoryRange, StackSources, read_difference, read_overview, read_stack},
+    portal::{
+        BranchConfig, Head, HistoryRange, SeenRecords, StackSources, forge, permissions, read_difference,
+        read_overview, read_rollouts, read_stack, trends,
+    },
 };
 use konverge_serve::PortalSource;
 
@@ -24,7 +29,7 @@ use konverge_serve::PortalSource;
 pub struct StorePortal {
     run: RunContext,
     backend: StateBackend,
-    /// The roles; `None`: there is no login.
+    /// What the default branch says; `None`: there is none here.
     served: Option<Arc<ServedConfig>>,
     /// The head that was opened last. It is opened again when another commit is checked out.
     head: Arc<Mutex<Option<Arc<Head>>>>,
@@ -39,6 +44,11 @@ impl StorePortal {
             served: served.map(Arc::new),
             head: Arc::default(),
         }
+    }
+
+    /// What the default branch says now.
+    fn branch(&self) -> Result<Option<Arc<BranchConfig>>, UserError> {
+        self.served.as_ref().map(|served| served.branch()).transpose()
     }
 
     async fn head(&self) -> Result<Option<Arc<Head>>, UserError> {
@@ -62,15 +72,23 @@ impl PortalSource for StorePortal {
 
     async fn index(&self) -> Result<StackIndex, UserError> {
         let head = self.head().await?;
+        // Without links the stacks are shown as well.
+        let branch = self.branch().ok().flatten();
+        let forge = forge(&self.run, branch.as_deref());
         read_overview(StackSources {
             backend: &self.backend,
             head: head.as_deref(),
+            forge: forge.as_ref(),
         })
         .await
     }
 
     async fn stack(&self, index: &StackIndex, id: &StackId) -> Result<Option<StackDetails>, UserError> {
-        let read = read_stack(&self.backend, index, id, HistoryRange::All).await?;
+        let Some(row) = index.overview.row(id) else {
+            return Ok(None);
+        };
+        let seen = SeenRecords::of_stack(&self.backend, row).await;
+        let read = read_stack(&self.backend, index, id, HistoryRange::All, &seen).await?;
         Ok(read.map(|read| read.details))
     }
 
@@ -81,5 +99,25 @@ impl PortalSource for StorePortal {
         to: u64,
     ) -> Result<Option<StateDifference>, UserError> {
         read_difference(&self.backend, id, from, to).await
+    }
+
+    async fn rollouts(&self) -> Result<RolloutsDocument, UserError> {
+        let branch = self.branch()?;
+        let none = Config::default();
+        let config = branch.as_ref().map_or(&none, |branch| &branch.config);
+        read_rollouts(&self.backend, config).await
+    }
+
+    async fn trends(&self, index: &StackIndex, of_all: bool) -> Result<Trends, UserError> {
+        let history = if of_all {
+            Some(self.backend.states.drift_history().await?)
+        } else {
+            None
+        };
+        Ok(trends(index, history.as_ref()))
+    }
+
+    async fn permissions(&self) -> Result<Option<PermissionsDocument>, UserError> {
+        Ok(self.branch()?.as_deref().map(permissions))
     }
 }

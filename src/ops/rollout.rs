@@ -4,26 +4,38 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         Digest,
-        rollout::{ClockReading, RolloutPhase, RolloutRecord},
+        rollout::{ClockReading, RolloutRecord},
     },
 };
 use konverge_config::Config;
-use konverge_policy::rollout::{
-    NextPlans, RolloutCommand, RolloutCommandError, RolloutRules, bakes_until, command,
-};
+use konverge_policy::rollout::{NextPlans, RolloutCommand, RolloutCommandError, command};
+use konverge_portal::RolloutView;
 use konverge_repo::git::Repository;
 use konverge_report::{self as report, escape::log, plural};
-use konverge_run::{KeyUse, Planner, RunContext, StateBackend, Target, overdue_rollouts::overdue, state};
+use konverge_run::{
+    KeyUse, Planner, RunContext, StateBackend, Target,
+    overdue_rollouts::overdue,
+    portal::{asking_gates, bake_end, read_rollouts, rollout_view, wave_standing},
+    state,
+};
 use konverge_state::StoredRollout;
 
 /// How many times a command is tried while runs move the rollout on.
 const TRIES: u32 = 5;
+
+/// One rollout for programs.
+#[derive(Serialize)]
+struct OneRollout {
+    version: u32,
+    #[serde(flatten)]
+    rollout: RolloutView,
+}
 
 /// The form of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,18 +52,10 @@ pub enum RolloutForm {
 /// There is no store; errors of the store.
 pub async fn list(run: &RunContext, form: RolloutForm) -> Result<String, UserError> {
     let (backend, config) = open(run).await?;
-    let stored = backend.states.rollouts().await?;
     if form == RolloutForm::Json {
-        let configured = config.rollouts.iter().map(|rollout| &rollout.name);
-        let names: BTreeSet<_> = configured.chain(stored.keys()).collect();
-        let rollouts = names
-            .into_iter()
-            .map(|name| document(&config, name, stored.get(name)));
-        let rollouts: Vec<_> = rollouts.collect();
-        return Ok(report::json::document(
-            &json!({"version": 1, "rollouts": rollouts}),
-        ));
+        return Ok(report::json::document(&read_rollouts(&backend, &config).await?));
     }
+    let stored = backend.states.rollouts().await?;
     if config.rollouts.is_empty() && stored.is_empty() {
         return Ok("konverge.yaml has no `rollouts`, and none was ever begun\n".to_owned());
     }
@@ -152,13 +156,11 @@ pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<S
     let (backend, config) = open(run).await?;
     let stored = find(&backend, &config, name).await?;
     if form == RolloutForm::Json {
-        let mut whole = json!({"version": 1});
-        if let (Some(whole), Value::Object(shown)) =
-            (whole.as_object_mut(), document(&config, name, Some(&stored)))
-        {
-            whole.extend(shown);
-        }
-        return Ok(report::json::document(&whole));
+        let shown = OneRollout {
+            version: 1,
+            rollout: rollout_view(&backend, &config, name, Some(&stored)),
+        };
+        return Ok(report::json::document(&shown));
     }
     let record = &stored.record;
     let mut text = format!(
@@ -171,7 +173,7 @@ pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<S
     );
     text.extend(overdue(&config, &stored).map(|warning| format!("{warning}\n")));
     for (number, wave) in record.waves.iter().enumerate() {
-        let sign = wave_sign(record, number);
+        let sign = wave_standing(record, number).word();
         let names: Vec<_> = wave.keys().map(|id| log(id.as_str())).collect();
         let names = if names.is_empty() {
             "no changed stack".to_owned()
@@ -196,75 +198,9 @@ pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<S
     Ok(text)
 }
 
-/// How far the wave with this number, from 0, is.
-fn wave_sign(record: &RolloutRecord, number: usize) -> &'static str {
-    match number.cmp(&record.wave) {
-        std::cmp::Ordering::Less => "done",
-        std::cmp::Ordering::Equal if record.phase.is_over() => "last",
-        std::cmp::Ordering::Equal => "now",
-        std::cmp::Ordering::Greater => "later",
-    }
-}
-
-/// A rollout for programs.
-fn document(config: &Config, name: &str, stored: Option<&StoredRollout>) -> Value {
-    let mut rollouts = config.rollouts.iter();
-    let is_configured = rollouts.any(|rollout| rollout.name == name);
-    let Some(stored) = stored else {
-        return json!({"rollout": name, "configured": is_configured, "phase": "never-begun"});
-    };
-    let record = &stored.record;
-    let waves = record.waves.iter().enumerate();
-    let waves = waves.map(|(number, wave)| {
-        let stacks: Vec<_> = wave.keys().collect();
-        json!({"wave": number + 1, "is": wave_sign(record, number), "stacks": stacks})
-    });
-    let held: BTreeSet<_> = record.held.iter().map(|held| &held.stack).collect();
-    let asked = asking_gates(record, config).into_iter();
-    let asked: BTreeMap<_, _> = asked.collect();
-    let mut shown = json!({
-        "rollout": name,
-        "configured": is_configured,
-        "phase": record.phase,
-        "paused": record.paused,
-        "commit": record.commit,
-        "wave": record.wave + 1,
-        "waves": waves.collect::<Vec<_>>(),
-        "since": record.since.local,
-        "until": bake_end(config, record),
-        "why": record.why,
-        "overdue": overdue(config, stored).is_some(),
-        "gates": record.measured,
-        "approve": asked,
-        "held": held,
-        "number": stored.number,
-        "writer": stored.writer,
-    });
-    if let Some(shown) = shown.as_object_mut() {
-        shown.retain(|_, value| !value.is_null());
-    }
-    shown
-}
-
-/// The gates that ask people now, with the digest that they ask for; `None`: a plan is missing.
-fn asking_gates<'a>(record: &'a RolloutRecord, config: &'a Config) -> Vec<(&'a String, Option<Digest>)> {
-    let rollout = config
-        .rollouts
-        .iter()
-        .find(|rollout| rollout.name == record.rollout);
-    let wave = rollout.and_then(|rollout| rollout.waves.get(record.wave));
-    let gates = wave
-        .filter(|_| record.phase == RolloutPhase::Gate)
-        .map(|wave| &wave.gates);
-    let is_approval = |gate: &&String| config.gates.get(*gate).is_some_and(|gate| gate.approve.is_some());
-    let plans = NextPlans::new(record, None);
-    let gates = gates.into_iter().flatten().filter(is_approval);
-    gates.map(|gate| (gate, plans.approval(record, gate))).collect()
-}
-
 /// What the gates of a wave ask people for, as the jobs of all environments planned the next wave.
 fn approvals(record: &RolloutRecord, config: &Config) -> String {
-    let line = |(gate, asked): (&String, Option<Digest>)| match asked {
+    let line = |(gate, asked): (&String, &Option<Digest>)| match asked {
         Some(digest) => format!("  gate {}: approve: {digest}\n", log(gate)),
         None => {
             let missing = NextPlans::new(record, None).missing;
@@ -272,7 +208,7 @@ fn approvals(record: &RolloutRecord, config: &Config) -> String {
             format!("  gate {}: not planned yet: {}\n", log(gate), missing.join(", "))
         }
     };
-    asking_gates(record, config).into_iter().map(line).collect()
+    asking_gates(config, record).iter().map(line).collect()
 }
 
 /// Pauses, resumes or aborts a rollout. Returns what it is now.
@@ -363,13 +299,6 @@ async fn find(backend: &StateBackend, config: &Config, name: &str) -> Result<Sto
 fn refused(error: RolloutCommandError, name: &str, record: &RolloutRecord) -> UserError {
     let what = format!("the rollout {}: {error}", log(name));
     UserError::new(ErrorKind::Usage, what).hint(format!("it is in {}, {}", record.wave_title(), record.phase))
-}
-
-/// When the bake of the current wave ends.
-fn bake_end(config: &Config, record: &RolloutRecord) -> Option<Timestamp> {
-    let mut rollouts = config.rollouts.iter();
-    let rollout = rollouts.find(|rollout| rollout.name == record.rollout)?;
-    bakes_until(record, &RolloutRules::from_config(rollout, &config.gates))
 }
 
 fn short(config: &Config, stored: &StoredRollout) -> String {

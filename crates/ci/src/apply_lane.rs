@@ -141,6 +141,7 @@ pub(super) fn apply_options(
         approver,
         newer: Some(newer.clone()),
         commit: Some(target.head.clone()),
+        merged: job.repository.commit_time(target.head).ok(),
         pull_requests,
         restore: false,
         allow_empty: true,

@@ -111,7 +111,7 @@ async fn check_and_publish(
     let Restored { report, findings } = reconcile::run(&planning, policy_check, &ours, plan, &behind).await?;
     watch.end_stage("restoring drift");
     let restored = restored_stacks(&report);
-    rounds.record_run(plan, &restored);
+    rounds.record_run(&checked, &restored, &job.run.url());
     let info = RunInfo {
         head: Some(head.clone()),
         timings: watch.stages(),
@@ -138,7 +138,8 @@ async fn check_and_publish(
     publisher.plan_outputs(plan, |stack| stack.summary, &result);
     publish_what_is_left(publisher, &looked);
     publisher.annotate(plan, &[]);
-    publish_issues(publisher, &looked, &info, &label).await;
+    let issues = publish_issues(publisher, &looked, &info, &label).await;
+    rounds.note_issues(&issues);
     notices.notify_drift(plan, &restored).await;
     rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
     if let Some(url) = pages {
@@ -158,10 +159,17 @@ async fn check_and_publish(
 /// Writes the pages of the portal. They are no reason for a drift check to fail: a warning says that they are old.
 async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: &str) {
     let publish = async {
+        let config = portal::BranchConfig::at(&job.repository, head.clone())?;
         let head = portal::Head::open_commit(&job.run, &job.repository, head.clone())?;
-        let sources = portal::StackSources {
+        let forge = portal::forge(&job.run, Some(&config));
+        let stacks = portal::StackSources {
             backend,
             head: head.as_ref(),
+            forge: forge.as_ref(),
+        };
+        let sources = portal::SiteSources {
+            stacks,
+            config: Some(&config),
         };
         portal::publish(&job.run, sources, url).await
     };
@@ -279,13 +287,14 @@ pub(super) fn publish_what_is_left(publisher: &Publisher<'_>, looked: &DriftResu
     ]);
 }
 
-/// Maintains one issue for each checked stack with drift; those of the others are closed.
+/// Maintains one issue for each checked stack with drift; those of the others are closed. Returns the number of the issue
+/// of each stack.
 pub(super) async fn publish_issues(
     publisher: &Publisher<'_>,
     looked: &DriftResult<'_>,
     info: &RunInfo,
     label: &str,
-) {
+) -> BTreeMap<String, u64> {
     let DriftResult {
         checked,
         restored,
@@ -329,5 +338,5 @@ pub(super) async fn publish_issues(
         .cloned()
         .collect();
     let settled = |stack: &str| settled.iter().any(|id| id.as_str() == stack);
-    publisher.issues(label, MarkerKind::Drift, settled, issues).await;
+    publisher.issues(label, MarkerKind::Drift, settled, issues).await
 }

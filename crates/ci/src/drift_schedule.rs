@@ -8,9 +8,12 @@ use std::{
 use jiff::Timestamp;
 
 use super::job::Job;
-use konverge_base::model::{Digest, StackId, plan::Plan};
+use konverge_base::model::{
+    Digest, StackId, review,
+    stack_look::{HealthCounts, StackLook},
+};
 use konverge_config::{Config, Span};
-use konverge_run::{StateBackend, Target};
+use konverge_run::{StateBackend, Target, drift::DriftReport};
 use konverge_state::{DriftCheck, DriftHistory, KnownDrift};
 
 /// The default maximum age of the last successful run.
@@ -61,22 +64,22 @@ impl DriftSchedule {
     }
 
     /// Records the results of a run, and what was restored.
-    pub(crate) fn record_run(&mut self, plan: &Plan, restored: &[StackId]) {
-        self.record_stacks(plan, restored);
+    pub(crate) fn record_run(&mut self, checked: &DriftReport, restored: &[StackId], run: &str) {
+        self.record_stacks(checked, restored, run);
+        let plan = &checked.plan;
         if plan.stacks.iter().all(|stack| stack.error.is_none()) {
             self.history.good = Some(self.now);
         }
     }
 
     /// Records the results of some stacks, and what was restored.
-    pub(crate) fn record_stacks(&mut self, plan: &Plan, restored: &[StackId]) {
+    pub(crate) fn record_stacks(&mut self, checked: &DriftReport, restored: &[StackId], run: &str) {
         self.now = Timestamp::now();
-        for stack in &plan.stacks {
-            let before = self
-                .history
-                .stacks
-                .get(&stack.id)
-                .and_then(|check| check.drift.clone());
+        for stack in &checked.plan.stacks {
+            let known = self.history.stacks.remove(&stack.id);
+            let (before, before_health, before_look) = known.map_or((None, None, None), |check| {
+                (check.drift, check.health, check.look)
+            });
             let seen = || KnownDrift {
                 digest: stack.digest,
                 since: before.as_ref().map_or(self.now, |seen| seen.since),
@@ -88,8 +91,35 @@ impl DriftSchedule {
                 (None, _) if restored.contains(&stack.id) => None,
                 (None, _) => Some(seen()),
             };
-            let check = DriftCheck { at: self.now, drift };
+            let objects = checked.health.get(&stack.id).map_or(&[][..], Vec::as_slice);
+            let units = match &drift {
+                Some(_) => review::stack_units(stack),
+                None => Vec::new(),
+            };
+            let (health, look) = match &stack.error {
+                Some(_) => (before_health, before_look),
+                None => (
+                    HealthCounts::from_objects(objects),
+                    StackLook::new(run, units, objects).map(Box::new),
+                ),
+            };
+            let check = DriftCheck {
+                at: self.now,
+                drift,
+                health,
+                look,
+            };
             self.history.stacks.insert(stack.id.clone(), check);
+        }
+    }
+
+    /// Notes the issues that tell of drift, by the stack.
+    pub(crate) fn note_issues(&mut self, issues: &BTreeMap<String, u64>) {
+        for (stack, check) in &mut self.history.stacks {
+            let issue = issues.get(stack.as_str()).filter(|_| check.drift.is_some());
+            if let (Some(number), Some(look)) = (issue, &mut check.look) {
+                look.issue = Some(*number);
+            }
         }
     }
 
@@ -143,7 +173,7 @@ mod tests {
     use super::*;
     use konverge_base::model::{
         RepoPath,
-        plan::{Action, Basis, ResourcePlan, StackPlan},
+        plan::{Action, Basis, Plan, ResourcePlan, StackPlan},
         spec::RuntimeKind,
     };
 
@@ -155,11 +185,14 @@ mod tests {
         let check = |at: &str| DriftCheck {
             at: at.parse().unwrap(),
             drift: None,
+            health: None,
+            look: None,
         };
         DriftSchedule {
             history: DriftHistory {
                 stacks: history.iter().map(|(stack, at)| (id(stack), check(at))).collect(),
                 good: Some("2026-11-01T00:00:00Z".parse().unwrap()),
+                weeks: BTreeMap::new(),
             },
             now: "2026-11-04T00:00:00Z".parse().unwrap(),
             stale_after: STALE_AFTER.duration(),
@@ -201,25 +234,41 @@ mod tests {
     #[test]
     fn a_difference_keeps_its_first_day_and_a_failed_look_proves_nothing() {
         let mut rounds = rounds(&[]);
-        let of = |stack: StackPlan| Plan {
-            version: 1,
-            stacks: vec![stack],
+        let of = |stack: StackPlan| DriftReport {
+            plan: Plan {
+                version: 1,
+                stacks: vec![stack],
+            },
+            unrestorable: BTreeMap::new(),
+            left_to_controller: BTreeSet::new(),
+            health: BTreeMap::new(),
         };
-        rounds.record_run(&of(plan("a/dev", Action::Update)), &[]);
+        rounds.record_run(&of(plan("a/dev", Action::Update)), &[], "run");
         let first = rounds.since(&id("a/dev"));
+        rounds.note_issues(&BTreeMap::from([
+            ("a/dev".to_owned(), 12),
+            ("b/dev".to_owned(), 13),
+        ]));
+        let look = |rounds: &DriftSchedule| rounds.history.stacks[&id("a/dev")].look.clone();
+        let seen = look(&rounds).unwrap();
+        assert_eq!(
+            (seen.run.as_str(), seen.issue, seen.units.len()),
+            ("run", Some(12), 1)
+        );
         assert!(rounds.overdue().is_none());
-        rounds.record_run(&of(plan("a/dev", Action::Create)), &[]);
+        rounds.record_run(&of(plan("a/dev", Action::Create)), &[], "run");
         assert_eq!(rounds.since(&id("a/dev")), first);
         let good = rounds.history.good;
         let mut failed = plan("a/dev", Action::Unchanged);
         failed.error = Some(
             konverge_base::error::UserError::new(konverge_base::error::ErrorKind::Kubernetes, "no").body(),
         );
-        rounds.record_run(&of(failed), &[]);
+        rounds.record_run(&of(failed), &[], "run");
         assert_eq!(rounds.since(&id("a/dev")), first);
         assert_eq!(rounds.history.good, good);
         assert_eq!(rounds.known_for().len(), 1);
-        rounds.record_run(&of(plan("a/dev", Action::Update)), &[id("a/dev")]);
-        assert!(rounds.known_for().is_empty());
+        assert_eq!(look(&rounds).unwrap().units[0].action, Action::Create);
+        rounds.record_run(&of(plan("a/dev", Action::Update)), &[id("a/dev")], "run");
+        assert!(rounds.known_for().is_empty() && look(&rounds).is_none());
     }
 }

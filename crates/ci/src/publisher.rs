@@ -202,13 +202,18 @@ impl<'a> Publisher<'a> {
         kind: MarkerKind,
         settled: impl Fn(&str) -> bool,
         mut issues: Vec<(CommentMarker, String, String)>,
-    ) {
+    ) -> BTreeMap<String, u64> {
         // They come in the order in which stacks ended.
         issues.sort_by(|(a, ..), (b, ..)| a.scope.cmp(&b.scope));
-        let Some(client) = self.client else { return };
+        let Some(client) = self.client else {
+            return BTreeMap::new();
+        };
         let mut known = match client.kept_issues(label).await {
             Ok(known) => known,
-            Err(error) => return self.warn("the issues could not be listed", error),
+            Err(error) => {
+                self.warn("the issues could not be listed", error);
+                return BTreeMap::new();
+            }
         };
         let (mut written, mut opened) = (0, false);
         let all = issues.len();
@@ -255,6 +260,15 @@ impl<'a> Publisher<'a> {
                 self.warn("an issue could not be closed", error);
             }
         }
+        // The oldest of a stack is the one that stays.
+        let ours = known.iter().filter(|issue| issue.marker.kind == kind);
+        let ours = ours.map(|issue| (issue.marker.scope.clone(), issue.number));
+        let mut numbers = BTreeMap::new();
+        for (scope, number) in ours {
+            let oldest = numbers.entry(scope).or_insert(number);
+            *oldest = number.min(*oldest);
+        }
+        numbers
     }
 
     /// Writes a comment on each drift issue of these stacks, which is unique for this run.

@@ -55,6 +55,7 @@ pub(super) async fn run(
         approver: Arc::new(RestoreApprover { policy_check }),
         newer: None,
         commit: None,
+        merged: None,
         pull_requests: Vec::new(),
         restore: true,
         allow_empty: false,

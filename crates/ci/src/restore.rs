@@ -138,6 +138,7 @@ async fn restore_known(
         approver: Arc::new(gate),
         newer: None,
         commit: None,
+        merged: None,
         pull_requests: Vec::new(),
         restore: true,
         allow_empty: false,
@@ -262,7 +263,7 @@ impl CheckAfter<'_> {
                 return job.run.warn("the drift that is left is not known", failure);
             }
         };
-        history.record_stacks(&checked.plan, &[]);
+        history.record_stacks(&checked, &[], &job.run.url());
         let looked = DriftResult {
             checked: &checked,
             restored: &[],
@@ -270,8 +271,9 @@ impl CheckAfter<'_> {
             known: self.known,
             head: planning.wanted.head(),
         };
-        drift::publish_issues(publisher, &looked, self.info, label).await;
+        let issues = drift::publish_issues(publisher, &looked, self.info, label).await;
         drift::publish_what_is_left(publisher, &looked);
+        history.note_issues(&issues);
         if let Some(backend) = &planning.backend {
             let is_applied = |stack: &StackId| self.applied.iter().any(|target| target.id == *stack);
             history.remember(job, backend, is_applied).await;

@@ -8,7 +8,10 @@ use super::{RuntimeRegistry, plan_failures, published_outputs::PublishedOutputs}
 use crate::runtime::{Granularity, PlannedResource, StackScope};
 use konverge_base::{
     error::UserError,
-    model::{ResourceId, plan::StackPlan, reference::Targets, spec::Resource, state::Replacement},
+    model::{
+        ResourceId, plan::StackPlan, reference::Targets, spec::Resource, state::Replacement,
+        status::ObjectStatus,
+    },
     secrets::Secrets,
 };
 
@@ -40,6 +43,11 @@ impl EnginePlan {
         let mut failures = self.failures.iter();
         let (id, failure) = failures.find(|(_, failure)| plan_failures::stops_the_stack(failure))?;
         Some(plan_failures::of_resource(id, failure.clone()))
+    }
+
+    /// The health of the live objects, where the plan is only compared.
+    pub fn health(&self) -> impl Iterator<Item = &ObjectStatus> {
+        self.nodes.iter().filter_map(|node| node.planned.health.as_ref())
     }
 
     /// The expected value of a resource that references read, with `$unknown` for what only the server knows.

@@ -236,6 +236,7 @@ impl MemoryRuntime {
             refusal: UserError::new(ErrorKind::Policy, format!("{name} belongs to another stack")),
         });
         Ok(PlannedResource {
+            health: None,
             public,
             truth: TrueValues::default(),
             recorded,

@@ -24,7 +24,7 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use self::{
     ending_containers::EndingContainers,
     object_planner::{Named, NamespaceNote, ObjectPlanner, ServerRefusal},
-    observe::{fetch_live, of_the_same_cluster},
+    observe::{fetch_live, of_the_same_cluster, own_health},
     plan_task::{PlanTask, Proof},
     secret_placeholders::stand_in,
 };
@@ -71,6 +71,11 @@ pub(super) async fn plan(
     // The guards are queried while the objects are listed.
     let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
     let found = of_the_same_cluster(scope, &items, &looked_up, found).await?;
+    let mut health = if scope.only_compares {
+        own_health(runtime, &items, &looked_up, &found).await
+    } else {
+        Vec::new()
+    };
     let absent = absent_namespaces(&looked_up, &found);
     let mut planner = ObjectPlanner {
         runtime,
@@ -130,7 +135,13 @@ pub(super) async fn plan(
     }
     answers.finish_tasks(&planner, others).await?;
     answers.say_once(planner.namespace_notes());
-    Ok(answers.finish(scope))
+    let mut planned = answers.finish(scope);
+    for (planned, health) in planned.iter_mut().zip(&mut health) {
+        if let Ok(planned) = planned {
+            planned.health = health.take();
+        }
+    }
+    Ok(planned)
 }
 
 /// The names of desired objects that others may depend on.

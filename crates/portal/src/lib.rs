@@ -5,28 +5,41 @@
 //! - [`StateDifference`]: what changed between two serials
 //! - [`SearchIndex`]: kinds, names and images of all stacks
 //! - [`PortalOperation`]: what can be asked for, and [`AuditEntry`]: what was
+//! - [`RolloutsDocument`], [`Trends`], [`PermissionsDocument`]: how far rollouts are, numbers over time, who may do what
 //! - [`html`]: the pages; [`openapi`]: the description of the JSON documents
 //!
 //! A page of the static site and the same page of `konverge serve` have the same address below the root
 //! ([`site_path`]), so links are relative and work in both.
 
+mod csv;
 mod difference;
+mod forge;
 pub mod html;
 mod model;
 mod openapi;
 mod operation;
+mod permissions;
+mod rollouts;
 mod search;
 pub mod site_path;
+mod stack_order;
+mod trends;
 
+pub use csv::audit_csv;
 pub use difference::{ChangedResource, SerialChange, StateAtSerial, StateDifference};
+pub use forge::Forge;
 pub use konverge_base::model::condition::{HeadFact, StackCondition, StackFacts};
 pub use model::{
-    AppliedState, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview, OverviewRow,
-    StackDetails, StackIndex, StoppedView, Writer,
+    AppliedState, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, LookView, Overview,
+    OverviewRow, SeenDifference, SeenStack, StackDetails, StackIndex, StoppedView, Writer,
 };
 pub use openapi::openapi;
 pub use operation::{
-    AuditDocument, AuditEntry, NextStep, OperationAnswer, OperationInput, OperationRefusal, PortalOperation,
-    PortalPerson, RequestOutcome, next_step,
+    AUDIT_ENTRIES, AUDIT_ROWS, AuditDocument, AuditEntry, NextStep, OperationAnswer, OperationInput,
+    OperationRefusal, PortalOperation, PortalPerson, RequestOutcome, next_step,
 };
+pub use permissions::{Permission, PermissionSubject, PermissionsDocument};
+pub use rollouts::{BegunRollout, RolloutProgress, RolloutView, RolloutsDocument, WaveStanding, WaveView};
 pub use search::{SearchHit, SearchIndex, SearchNames, SearchResult};
+pub use stack_order::StackOrder;
+pub use trends::{TrendWeek, Trends, WeekDrift};

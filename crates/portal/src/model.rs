@@ -8,10 +8,15 @@ use std::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{SearchIndex, StackCondition};
+use super::{Forge, SearchIndex, StackCondition};
 use konverge_base::model::{
-    CommitId, Digest, RepoPath, ResourceId, StackFolder, StackId, apply_record::ApplyRecord,
-    apply_result::StackResult, state::StackState,
+    CommitId, Digest, RepoPath, ResourceId, StackFolder, StackId,
+    apply_record::ApplyRecord,
+    apply_result::StackResult,
+    review::ReviewUnit,
+    stack_look::{HealthCounts, UnreadyObject},
+    state::StackState,
+    week_activity::WeekActivity,
 };
 
 /// All stacks. The JSON has `"version":1`.
@@ -25,6 +30,9 @@ pub struct Overview {
     /// The commit that the stacks are compared with. `None`: nobody compared, so nothing is known to be pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<CommitId>,
+    /// The repository at its forge, for links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forge: Option<Forge>,
     /// The freeze that stops all applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze: Option<FreezeView>,
@@ -42,6 +50,7 @@ impl Overview {
             version: self.version,
             repository: self.repository.clone(),
             head: self.head.clone(),
+            forge: self.forge.clone(),
             freeze: self.freeze.clone(),
             notices: Vec::new(),
             stacks: Vec::new(),
@@ -103,6 +112,9 @@ pub struct OverviewRow {
     /// The drift that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftView>,
+    /// What the last drift check saw of its live objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub look: Option<LookView>,
     /// Why the state cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -115,6 +127,24 @@ impl OverviewRow {
             .first()
             .copied()
             .unwrap_or(StackCondition::Applied)
+    }
+
+    /// Returns true if the last drift check saw nothing to tell: no difference, and no object that is not ready.
+    pub fn is_calm(&self) -> bool {
+        let is_ready = |look: &LookView| look.health.is_none_or(|health| health.is_all_ready());
+        self.drift.is_none() && self.look.as_ref().is_none_or(is_ready)
+    }
+
+    /// The text that a page is made of, without the time of a check that saw nothing to tell: a static page stays the same
+    /// until something changes.
+    pub fn settled(&self) -> Self {
+        let mut row = self.clone();
+        if row.is_calm()
+            && let Some(look) = &mut row.look
+        {
+            look.checked = Timestamp::UNIX_EPOCH;
+        }
+        row
     }
 
     /// The text that a filter looks into.
@@ -143,6 +173,8 @@ pub struct StackIndex {
     pub fingerprints: BTreeMap<StackId, Digest>,
     /// By stack the serial that the index knows.
     pub serials: BTreeMap<StackId, u64>,
+    /// By stack what was applied in the last weeks.
+    pub activity: BTreeMap<StackId, Vec<WeekActivity>>,
 }
 
 impl StackIndex {
@@ -166,16 +198,20 @@ impl StackIndex {
                 ..self.overview.without_stacks()
             },
             search: self.search.restricted(seen),
-            fingerprints: (self.fingerprints.iter())
-                .filter(|(id, _)| seen(id))
-                .map(|(id, digest)| (id.clone(), *digest))
-                .collect(),
-            serials: (self.serials.iter())
-                .filter(|(id, _)| seen(id))
-                .map(|(id, serial)| (id.clone(), *serial))
-                .collect(),
+            fingerprints: of_stacks(&self.fingerprints, seen),
+            serials: of_stacks(&self.serials, seen),
+            activity: of_stacks(&self.activity, seen),
         }
     }
+}
+
+/// The values of some of the stacks.
+fn of_stacks<T: Clone>(
+    all: &BTreeMap<StackId, T>,
+    is_one: impl Fn(&StackId) -> bool,
+) -> BTreeMap<StackId, T> {
+    let some = all.iter().filter(|(id, _)| is_one(id));
+    some.map(|(id, value)| (id.clone(), value.clone())).collect()
 }
 
 /// The run that wrote a document.
@@ -234,6 +270,58 @@ pub struct DriftView {
     pub digest: Digest,
 }
 
+/// What the last drift check saw of the live objects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LookView {
+    /// When, by the clock of that machine.
+    pub checked: Timestamp,
+    /// The objects by their health; none where no object has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthCounts>,
+}
+
+/// What drift checks and previews saw of one stack.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SeenStack {
+    /// What differs from what was applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift_difference: Option<SeenDifference>,
+    /// What pull requests change that are not applied here, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending_differences: Vec<SeenDifference>,
+    /// The live objects that were not ready at the last drift check.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unready: Vec<UnreadyObject>,
+}
+
+/// A difference as a run saw it, masked, and where more of it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SeenDifference {
+    /// The run.
+    pub run: String,
+    /// The issue that tells of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issue: Option<u64>,
+    /// The pull request that it is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_request: Option<u64>,
+    /// The head of that pull request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<CommitId>,
+    /// The changes: from what is there to what an apply would write.
+    pub units: Vec<ReviewUnit>,
+    /// The number of changes that are left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// The freeze of all applies.
 #[derive(Debug, Clone, Serialize)]
 pub struct FreezeView {
@@ -284,6 +372,12 @@ pub struct StackDetails {
     /// Resources whose outcome is unknown because a run was interrupted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<ResourceId>,
+    /// What drift checks and previews saw of it.
+    #[serde(flatten)]
+    pub seen: SeenStack,
+    /// The repository at its forge, for links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forge: Option<Forge>,
     /// The kept serials, the newest first.
     pub history: Vec<HistoryRow>,
     /// The lease, if a run holds it.

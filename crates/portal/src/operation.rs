@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use konverge_base::model::{RepoPath, StackId};
 use serde::{Deserialize, Serialize};
 
-use crate::OverviewRow;
+use crate::{OverviewRow, forge::github_run};
 
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +152,18 @@ pub enum RequestOutcome {
     Unknown,
 }
 
+impl RequestOutcome {
+    /// The word in documents.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// One entry of the audit.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -183,6 +195,11 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
+
+/// The number of newest entries that a page of the audit has.
+pub const AUDIT_ENTRIES: usize = 500;
+/// The number of newest entries of the audit for a spreadsheet.
+pub const AUDIT_ROWS: usize = 5000;
 
 /// The newest entries of the audit. The JSON has `"version":1`.
 #[derive(Debug, Clone, Serialize)]
@@ -323,9 +340,12 @@ fn rollback(
 fn retry(row: &OverviewRow, page: Option<&WorkflowPage<'_>>) -> Result<NextStep, OperationRefusal> {
     let stopped = row.stopped.as_ref().map(|stopped| &stopped.writer.run);
     let run = stopped.or_else(|| row.applied.as_ref().map(|applied| &applied.writer.run));
-    if let Some((repository, id)) = run.and_then(|run| github_run(run)) {
+    // The record names the run, so nobody is led to a repository that the default branch does not name.
+    let run = run.and_then(|run| github_run(run));
+    let run = run.filter(|(repository, _)| page.is_none_or(|page| page.name() == *repository));
+    if let Some((repository, id)) = run {
         return Ok(NextStep {
-            address: Some(format!("https://{repository}/actions/runs/{id}")),
+            address: page.map(|_| format!("https://{repository}/actions/runs/{id}")),
             command: format!("gh run rerun {id} --repo {repository}"),
             says: "Re-run the jobs of this run. It plans again, under the rules that hold today.".to_owned(),
         });
@@ -351,20 +371,6 @@ fn refusal(message: impl Into<String>, hint: &'static str) -> OperationRefusal {
         message: message.into(),
         hint,
     }
-}
-
-/// `HOST/OWNER/NAME` and the id, of the address of a run.
-fn github_run(run: &str) -> Option<(&str, u64)> {
-    let (repository, rest) = run.strip_prefix("https://")?.split_once("/actions/runs/")?;
-    let is_name = |part: &str| {
-        !part.is_empty()
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-    };
-    let parts: Vec<_> = repository.split('/').collect();
-    let id = rest.split('/').next()?.parse().ok()?;
-    (parts.len() == 3 && parts.into_iter().all(is_name)).then_some((repository, id))
 }
 
 fn is_digest(text: &str) -> bool {
@@ -428,6 +434,7 @@ mod tests {
             }),
             resources: 1,
             stopped: None,
+            look: None,
             drift: None,
             error: None,
         }
@@ -515,11 +522,22 @@ mod tests {
         )
         .unwrap();
         assert_eq!(back.command, r"konverge state rollback 'a/$(id);'\''x' --to 3");
-        let retry = step(PortalOperation::Retry, &hostile, OperationInput::default()).unwrap();
-        assert_eq!(
-            retry.command,
-            "gh api repos/acme/infra/dispatches -f event_type=konverge-apply"
+        let elsewhere = row("a/b", "https://evil.example/acme/infra/actions/runs/4");
+        for row in [&hostile, &elsewhere] {
+            let retry = step(PortalOperation::Retry, row, OperationInput::default()).unwrap();
+            assert_eq!(
+                retry.command,
+                "gh api repos/acme/infra/dispatches -f event_type=konverge-apply"
+            );
+            assert_eq!(retry.address.as_deref(), Some(PAGE));
+        }
+        let unknown = next_step(
+            PortalOperation::Retry,
+            &elsewhere,
+            &OperationInput::default(),
+            None,
         );
+        assert_eq!(unknown.unwrap().address, None);
         for digest in [
             "",
             "0123",

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use crate::StackOrder;
 use konverge_base::model::{Digest, StackId};
 
 /// The longest name of a folder, in bytes.
@@ -19,8 +20,18 @@ pub const SCRIPT: &str = "portal.js";
 /// The names of all stacks, for the search of the static site.
 pub const SEARCH_DATA: &str = "search.js";
 
+/// The table of all stacks by project.
+pub const PROJECTS: &str = "by-project.html";
+/// The rollouts.
+pub const ROLLOUTS: &str = "rollouts.html";
+/// Four numbers over time.
+pub const TRENDS: &str = "trends.html";
+/// Who may do what.
+pub const PERMISSIONS: &str = "permissions.html";
 /// The audit of `konverge serve`.
 pub const AUDIT: &str = "audit.html";
+/// The audit for a spreadsheet.
+pub const AUDIT_CSV: &str = "audit.csv";
 /// The page of `konverge serve` that stops all applies.
 pub const FREEZE: &str = "freeze.html";
 /// The page of `konverge serve` with the person's own roles.
@@ -64,6 +75,14 @@ pub fn stack(stack: &StackId) -> String {
 /// The name of the page with the difference of two serials, in the folder of the stack.
 pub fn difference(from: u64, to: u64) -> String {
     format!("{from}-{to}.html")
+}
+
+/// The table of all stacks in an order.
+pub fn stacks(order: StackOrder) -> String {
+    match order {
+        StackOrder::Project => PROJECTS.to_owned(),
+        order => format!("by-{}.html", order.key()),
+    }
 }
 
 /// The page that lists the resources of a kind.

@@ -11,6 +11,7 @@ use super::{
 use konverge_base::model::{
     diff, masked_value,
     plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Summary},
+    review::ReviewUnit,
 };
 
 /// In longer lines the common start and end of both sides are shortened.
@@ -41,6 +42,21 @@ pub fn drift(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
         &plan.replace,
         context,
     )
+}
+
+/// The lines of changes of one resource as a review or a drift check recorded them.
+pub fn recorded(units: &[&ReviewUnit], context: DiffContext) -> Vec<String> {
+    let change = |unit: &&ReviewUnit| FieldChange {
+        path: unit.path.clone(),
+        from: unit.from.clone(),
+        to: unit.to.clone(),
+        origin: ChangeOrigin::Change,
+    };
+    let with_value = units
+        .iter()
+        .filter(|unit| unit.from.is_some() || unit.to.is_some());
+    let all: Vec<_> = with_value.map(change).collect();
+    changes(all.iter(), &[], context)
 }
 
 /// Lines from the live to another side, with the names of both before them. Nothing is added to no lines.

@@ -25,6 +25,7 @@ use konverge_base::{
         plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan},
         review,
         state::StackState,
+        status::ObjectStatus,
     },
 };
 use konverge_state::Versioned;
@@ -42,6 +43,8 @@ pub struct DriftReport {
     pub unrestorable: BTreeMap<StackId, UserError>,
     /// The stacks that are as applied, and whose controller is not well: an apply restores nothing.
     pub left_to_controller: BTreeSet<StackId>,
+    /// The health of the live objects of each stack that was compared with them.
+    pub health: BTreeMap<StackId, Vec<ObjectStatus>>,
 }
 
 /// The difference of one stack.
@@ -51,6 +54,8 @@ pub struct StackDrift {
     /// Why what was applied last cannot be restored.
     obstacle: Option<UserError>,
     is_left_to_controller: bool,
+    /// The health of the live objects.
+    health: Vec<ObjectStatus>,
 }
 
 impl StackDrift {
@@ -84,6 +89,7 @@ impl StackDrift {
             plan,
             obstacle,
             is_left_to_controller: false,
+            health: Vec::new(),
         }
     }
 }
@@ -101,6 +107,7 @@ pub async fn run(
     let stacks = differences(planning, targets, budget).await?;
     let mut unrestorable = BTreeMap::new();
     let mut left_to_controller = BTreeSet::new();
+    let mut health = BTreeMap::new();
     let mut plan = Plan {
         version: 1,
         stacks: Vec::new(),
@@ -113,6 +120,7 @@ pub async fn run(
         if stack.is_left_to_controller {
             left_to_controller.insert(stack.plan.id.clone());
         }
+        health.insert(stack.plan.id.clone(), stack.health);
         plan.stacks.push(stack.plan);
     }
     redact::plan(&mut plan, planning.secrets());
@@ -120,6 +128,7 @@ pub async fn run(
         plan,
         unrestorable,
         left_to_controller,
+        health,
     })
 }
 
@@ -252,9 +261,12 @@ async fn check_drift(
     if !is_applied && target.head.is_none() && state.commit.is_none() && !state.resources.is_empty() {
         return Err(not_comparable(&target.id));
     }
-    let (plan, is_live) = match planning.compare_with(target, wanted, &state).await? {
-        TargetPlan::Live(plan) => (plan.public, true),
-        TargetPlan::Spec(plan) => (plan.public, false),
+    let (plan, is_live, health) = match planning.compare_with(target, wanted, &state).await? {
+        TargetPlan::Live(plan) => {
+            let health = plan.health().cloned().collect();
+            (plan.public, true, health)
+        }
+        TargetPlan::Spec(plan) => (plan.public, false, Vec::new()),
     };
     if let Some(error) = &plan.error {
         let obstacle = partly_unknown(&target.id, error.kind);
@@ -279,6 +291,7 @@ async fn check_drift(
     found.summary.unchanged = compared - found.resources.len();
     found.digest = digest(&found, state.commit.as_ref());
     let mut drift = StackDrift::new(found, obstacle);
+    drift.health = health;
     if is_live && let Some(controller) = ControllerStatus::read(planning, target, &state).await? {
         let found = controller.difference(&target.id);
         found

@@ -72,9 +72,9 @@ pub trait PortalActions: Send + Sync {
     /// The store cannot be written.
     async fn unfreeze(&self, by: &PortalPerson, reason: &str) -> Result<(), UserError>;
 
-    /// The newest entries of the audit.
+    /// The newest entries of the audit, at most so many.
     ///
     /// # Errors
     /// The store does not answer.
-    async fn audit(&self) -> Result<AuditDocument, UserError>;
+    async fn audit(&self, at_most: usize) -> Result<AuditDocument, UserError>;
 }

@@ -21,13 +21,24 @@ pub(super) enum Form {
     Page(usize),
     /// A JSON document.
     Json,
+    /// A file for a spreadsheet. Its errors are pages.
+    Csv,
 }
 
 impl Form {
+    /// The number of folders between a page and the root.
+    pub(super) fn depth(self) -> usize {
+        match self {
+            Self::Page(depth) => depth,
+            Self::Json | Self::Csv => 0,
+        }
+    }
+
     pub(super) fn media_type(self) -> &'static str {
         match self {
             Self::Page(_) => "text/html; charset=utf-8",
             Self::Json => "application/json",
+            Self::Csv => "text/csv; charset=utf-8",
         }
     }
 }
@@ -175,11 +186,14 @@ impl RequestError {
                     .hint(format!("try again in {} s", wait.as_secs() + 1)),
             ),
         };
-        let text = match form {
-            Form::Json => json::failure(&error),
-            Form::Page(depth) => html::failure(title, &error.message, &error.hints, depth),
-        };
-        plain(status, form.media_type(), text)
+        match form {
+            Form::Json => plain(status, form.media_type(), json::failure(&error)),
+            Form::Page(_) | Form::Csv => {
+                let page = Form::Page(form.depth());
+                let text = html::failure(title, &error.message, &error.hints, form.depth());
+                plain(status, page.media_type(), text)
+            }
+        }
     }
 }
 

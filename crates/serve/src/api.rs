@@ -23,6 +23,9 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/v1/overview", get(overview))
         .route("/api/v1/search", get(search))
         .route("/api/v1/audit", get(audit))
+        .route("/api/v1/rollouts", get(rollouts))
+        .route("/api/v1/trends", get(trends))
+        .route("/api/v1/permissions", get(permissions))
         .route("/api/v1/stacks/{id}", get(stack))
         .route("/api/v1/stacks/{id}/diff", get(difference))
 }
@@ -67,6 +70,33 @@ async fn audit(
     headers: HeaderMap,
 ) -> Response {
     let made = asked(&shared, &access).audit().await;
+    answer(made, Form::Json, &headers)
+}
+
+async fn rollouts(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> Response {
+    let made = asked(&shared, &access).rollouts().await;
+    answer(made, Form::Json, &headers)
+}
+
+async fn trends(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> Response {
+    let made = asked(&shared, &access).trends().await;
+    answer(made, Form::Json, &headers)
+}
+
+async fn permissions(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> Response {
+    let made = asked(&shared, &access).permissions().await;
     answer(made, Form::Json, &headers)
 }
 

@@ -238,7 +238,9 @@ mod tests {
     use async_trait::async_trait;
     use konverge_base::model::StackId;
     use konverge_config::PortalConfig;
-    use konverge_portal::{Overview, SearchIndex, StackDetails, StateDifference};
+    use konverge_portal::{
+        Overview, PermissionsDocument, RolloutsDocument, SearchIndex, StackDetails, StateDifference, Trends,
+    };
     use tokio::sync::Notify;
 
     use super::*;
@@ -264,6 +266,7 @@ mod tests {
                     version: 1,
                     repository: format!("reading {asked}"),
                     head: None,
+                    forge: None,
                     freeze: None,
                     notices: Vec::new(),
                     stacks: Vec::new(),
@@ -271,6 +274,7 @@ mod tests {
                 search: SearchIndex::default(),
                 fingerprints: Default::default(),
                 serials: Default::default(),
+                activity: Default::default(),
             })
         }
 
@@ -284,6 +288,18 @@ mod tests {
             _: u64,
             _: u64,
         ) -> Result<Option<StateDifference>, UserError> {
+            Ok(None)
+        }
+
+        async fn rollouts(&self) -> Result<RolloutsDocument, UserError> {
+            Ok(RolloutsDocument::unreadable("nobody asks"))
+        }
+
+        async fn trends(&self, _: &StackIndex, _: bool) -> Result<Trends, UserError> {
+            Err(UserError::new(ErrorKind::Store, "nobody asks"))
+        }
+
+        async fn permissions(&self) -> Result<Option<PermissionsDocument>, UserError> {
             Ok(None)
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use konverge_base::model::StackId;
 use konverge_portal::{
-    AuditDocument, StackCondition, StackDetails,
+    AUDIT_ENTRIES, AUDIT_ROWS, AuditDocument, StackCondition, StackDetails, StackOrder, audit_csv,
     html::{self, StackPage},
 };
 use konverge_report::json;
@@ -59,6 +59,11 @@ pub(super) fn serials(words: &Words) -> Result<(u64, u64), RequestError> {
 }
 
 impl Asked<'_> {
+    /// The key of an answer that is the same for all who see the same stacks.
+    fn address(&self, what: &str) -> String {
+        format!("{what} {:?} {:?}", self.form, self.access.patterns())
+    }
+
     fn is_json(&self) -> bool {
         self.form == Form::Json
     }
@@ -173,7 +178,11 @@ impl Asked<'_> {
             .shared
             .actions()
             .ok_or(RequestError::Unknown("this address"))?;
-        let mut audit: AuditDocument = within_deadline(actions.audit()).await?;
+        let at_most = match self.form {
+            Form::Csv => AUDIT_ROWS,
+            Form::Page(_) | Form::Json => AUDIT_ENTRIES,
+        };
+        let mut audit: AuditDocument = within_deadline(actions.audit(at_most)).await?;
         let may_see = |folder: Option<&konverge_base::model::RepoPath>| {
             folder.is_none_or(|folder| self.access.may_see(folder))
         };
@@ -181,10 +190,85 @@ impl Asked<'_> {
         if !self.access.sees_all() {
             audit.notices.clear();
         }
-        let made = if self.is_json() {
-            json::document(&audit)
-        } else {
-            html::audit(&audit)
+        let made = match self.form {
+            Form::Json => json::document(&audit),
+            Form::Csv => audit_csv(&audit),
+            Form::Page(_) => html::audit(&audit),
+        };
+        Ok(Body::new(made, None))
+    }
+
+    /// The table of all stacks.
+    pub(super) async fn stacks(self, order: StackOrder) -> Result<Body, RequestError> {
+        let index = self.shared.index(self.access).await?;
+        let address = format!("{} {}", order.key(), index.json.etag);
+        if let Some(body) = self.shared.bodies.get(&address) {
+            return Ok(body);
+        }
+        let page = html::stacks(&index.overview, order, self.shared.mode());
+        let body = Body::new(page, None);
+        self.shared.bodies.put(address, &body);
+        Ok(body)
+    }
+
+    /// The rollouts of stacks that may be seen.
+    pub(super) async fn rollouts(self) -> Result<Body, RequestError> {
+        let address = self.address("rollouts");
+        if let Some(body) = self.shared.bodies.get(&address) {
+            return Ok(body);
+        }
+        let index = self.shared.index(self.access).await?;
+        let _permit = self.shared.reads.acquire().await;
+        let mut document = within_deadline(self.shared.source().rollouts()).await?;
+        if !self.access.sees_all() {
+            document = document.restricted(|folder| self.access.may_see(folder));
+        }
+        let made = match self.form {
+            Form::Json => json::document(&document),
+            _ => html::rollouts(&document, index.overview.forge.as_ref(), self.shared.mode()),
+        };
+        let body = Body::new(made, None);
+        self.shared.bodies.put(address, &body);
+        Ok(body)
+    }
+
+    /// Four numbers over time, of the stacks that may be seen.
+    pub(super) async fn trends(self) -> Result<Body, RequestError> {
+        let address = self.address("trends");
+        if let Some(body) = self.shared.bodies.get(&address) {
+            return Ok(body);
+        }
+        let index = self.shared.index(self.access).await?;
+        let _permit = self.shared.reads.acquire().await;
+        let source = self.shared.source();
+        let trends = within_deadline(source.trends(&index, self.access.sees_all())).await?;
+        let made = match self.form {
+            Form::Json => json::document(&trends),
+            _ => html::trends(&trends, self.shared.mode()),
+        };
+        let body = Body::new(made, None);
+        self.shared.bodies.put(address, &body);
+        Ok(body)
+    }
+
+    /// Who may do what. It names people, stores and folders of all stacks.
+    pub(super) async fn permissions(self) -> Result<Body, RequestError> {
+        if !self.access.sees_all() {
+            return Err(RequestError::forbidden(
+                "who may do what is shown to who may see every stack",
+                "a role for `**` in `portal.roles` shows it",
+            ));
+        }
+        let index = self.shared.index(self.access).await?;
+        let document = self.shared.source().permissions().await?;
+        let made = match (self.form, &document) {
+            (Form::Json, Some(document)) => json::document(document),
+            (Form::Json, None) => return Err(RequestError::Unknown("the default branch")),
+            _ => html::permissions(
+                document.as_ref(),
+                index.overview.forge.as_ref(),
+                self.shared.mode(),
+            ),
         };
         Ok(Body::new(made, None))
     }

@@ -18,6 +18,9 @@ use super::{
     sign_in::to_login,
 };
 
+/// The seconds after which a page may be wanted again.
+const REFRESH: std::ops::RangeInclusive<u32> = 10..=3600;
+
 /// The form of the errors of an address.
 pub(super) fn form_of(path: &str) -> Form {
     if path.starts_with("/api/") {
@@ -48,6 +51,13 @@ fn client(shared: &Shared, request: &Request) -> ClientAddress {
     )
 }
 
+/// After how many seconds a reader wants the page again: `?refresh=60`.
+fn wanted_refresh(query: &str) -> Option<HeaderValue> {
+    let mut words = query.split('&').filter_map(|word| word.strip_prefix("refresh="));
+    let seconds: u32 = words.next()?.parse().ok()?;
+    REFRESH.contains(&seconds).then(|| HeaderValue::from(seconds))
+}
+
 /// Refuses names that lead here from elsewhere and who has no role, counts, and sets the headers of every answer.
 pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
@@ -62,6 +72,7 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
         headers: request.headers().clone(),
         client: client(&shared, &request),
     };
+    let refresh = request.uri().query().and_then(wanted_refresh);
     request.extensions_mut().insert(head.client.clone());
     let mut answer = match admit(&shared, &head, &path).await {
         Ok(access) => {
@@ -75,7 +86,12 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     shared
         .metrics
         .count_request(route_of(&path), answer.status().as_u16());
+    let is_shown = [StatusCode::OK, StatusCode::NOT_MODIFIED].contains(&answer.status());
     let headers = answer.headers_mut();
+    // The browser asks for the same address again, without a script and without a word in the page.
+    if let Some(seconds) = refresh.filter(|_| is_shown && matches!(form_of(&path), Form::Page(_))) {
+        headers.insert(header::REFRESH, seconds);
+    }
     let policy = HeaderValue::try_from(format!("{}; frame-ancestors 'none'", html::SECURITY));
     if let Ok(policy) = policy {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
@@ -213,6 +229,10 @@ fn route_of(path: &str) -> &'static str {
     match path {
         "/" | "/index.html" => "overview",
         "/search.html" => "search",
+        "/rollouts.html" => "rollouts",
+        "/trends.html" => "trends",
+        "/permissions.html" => "permissions",
+        _ if path.starts_with("/by-") => "overview",
         "/login" | "/login/callback" | "/logout" => "login",
         _ if path.starts_with("/stacks/") => "stack",
         _ if path.starts_with("/kinds/") => "kind",

@@ -90,7 +90,7 @@ impl PortalActions for Recorded {
         Ok(())
     }
 
-    async fn audit(&self) -> Result<AuditDocument, UserError> {
+    async fn audit(&self, _: usize) -> Result<AuditDocument, UserError> {
         Ok(AuditDocument {
             version: 1,
             entries: Vec::new(),
@@ -192,6 +192,11 @@ async fn nobody_sees_anything_without_a_session() {
         "/index.html",
         "/search.html?q=web",
         "/audit.html",
+        "/audit.csv",
+        "/by-project.html",
+        "/rollouts.html",
+        "/trends.html",
+        "/permissions.html",
         "/freeze.html",
         "/account.html",
         "/kinds/v1=3AService.html",
@@ -218,6 +223,9 @@ async fn nobody_sees_anything_without_a_session() {
         "/api/v1/overview",
         "/api/v1/search?q=web",
         "/api/v1/audit",
+        "/api/v1/rollouts",
+        "/api/v1/trends",
+        "/api/v1/permissions",
         "/api/v1/stacks/shop%2Fprod",
         "/api/v1/nothing",
     ] {
@@ -288,6 +296,10 @@ async fn a_viewer_sees_some_stacks_and_nothing_of_the_others() {
         "/search.html?q=web",
         "/api/v1/search?q=web",
         "/kinds/v1=3AService.html",
+        "/by-project.html",
+        "/by-drift.html",
+        "/rollouts.html",
+        "/api/v1/rollouts",
     ] {
         let (status, _, body) = visited.get(path, &viewer).await;
         assert_eq!(status, StatusCode::OK, "{path}");
@@ -317,6 +329,38 @@ async fn a_viewer_sees_some_stacks_and_nothing_of_the_others() {
             "{path}"
         );
         assert_eq!(body, text, "a hidden stack answers as one that does not exist");
+    }
+    // Reasons, gates and approvals of a rollout speak of all its stacks, and so do numbers of all together.
+    let (_, _, rollouts) = visited.get("/api/v1/rollouts", &viewer).await;
+    for word in ["waits for people", "0.002", "acme/sre", "\"later\""] {
+        assert!(!rollouts.contains(word), "{word}: {rollouts}");
+    }
+    let (_, _, trends) = visited.get("/api/v1/trends", &viewer).await;
+    assert!(
+        trends.contains("\"applies\":3") && !trends.contains("drifted"),
+        "{trends}"
+    );
+    for path in ["/permissions.html", "/api/v1/permissions"] {
+        let (status, _, body) = visited.get(path, &viewer).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{path}");
+        assert!(
+            !body.contains("acme/sre") && body.contains("every stack"),
+            "{body}"
+        );
+    }
+    let all = person(&["sre"]).0;
+    for (path, words) in [
+        ("/api/v1/rollouts", "waits for people"),
+        ("/api/v1/trends", "\"applies\":7"),
+        ("/api/v1/trends", "\"drifted\":2"),
+        ("/api/v1/permissions", "acme/sre"),
+        ("/audit.csv", "\"id\",\"time\""),
+    ] {
+        let (status, headers, body) = visited.get(path, &all).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {body}");
+        assert!(body.contains(words), "{path}: {words}: {body}");
+        let is_file = headers["content-type"] == "text/csv; charset=utf-8";
+        assert_eq!(is_file, path == "/audit.csv", "{path}");
     }
     // What somebody who sees all of it read before is not shown.
     let sre = person(&["sre"]).0;

@@ -343,7 +343,7 @@ fn answered(answer: Result<OperationAnswer, RequestError>, form: Form) -> Respon
     };
     let text = match form {
         Form::Json => json::document(&answer),
-        Form::Page(depth) => html::answered(&answer, depth),
+        Form::Page(_) | Form::Csv => html::answered(&answer, form.depth()),
     };
     plain(status, form.media_type(), text)
 }

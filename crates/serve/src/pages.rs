@@ -10,7 +10,7 @@ use axum::{
     routing::get,
 };
 use konverge_base::model::StackId;
-use konverge_portal::{StackIndex, html, site_path};
+use konverge_portal::{StackIndex, StackOrder, html, site_path};
 
 use super::{
     access::Access,
@@ -21,11 +21,19 @@ use super::{
 };
 
 pub(super) fn routes() -> Router<Arc<Shared>> {
-    Router::new()
+    let tables = StackOrder::ALL.into_iter().fold(Router::new(), |router, order| {
+        let page = move |shared, access, headers| stacks(order, shared, access, headers);
+        router.route(&format!("/{}", site_path::stacks(order)), get(page))
+    });
+    tables
         .route("/", get(overview))
         .route("/index.html", get(overview))
         .route("/search.html", get(search))
         .route("/audit.html", get(audit))
+        .route("/audit.csv", get(audit_csv))
+        .route("/rollouts.html", get(rollouts))
+        .route("/trends.html", get(trends))
+        .route("/permissions.html", get(permissions))
         .route("/kinds/{file}", get(kind))
         .route("/stacks/{folder}", get(stack))
         .route("/stacks/{folder}/", get(stack))
@@ -58,6 +66,55 @@ async fn search(
 ) -> Response {
     let made = asked(&shared, &access, 0).search(&words).await;
     answer(made, Form::Page(0), &headers)
+}
+
+async fn stacks(
+    order: StackOrder,
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> Response {
+    let made = asked(&shared, &access, 0).stacks(order).await;
+    answer(made, Form::Page(0), &headers)
+}
+
+async fn rollouts(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> Response {
+    let made = asked(&shared, &access, 0).rollouts().await;
+    answer(made, Form::Page(0), &headers)
+}
+
+async fn trends(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> Response {
+    let made = asked(&shared, &access, 0).trends().await;
+    answer(made, Form::Page(0), &headers)
+}
+
+async fn permissions(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> Response {
+    let made = asked(&shared, &access, 0).permissions().await;
+    answer(made, Form::Page(0), &headers)
+}
+
+async fn audit_csv(
+    State(shared): State<Arc<Shared>>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> Response {
+    let asked = Asked {
+        form: Form::Csv,
+        ..asked(&shared, &access, 0)
+    };
+    answer(asked.audit().await, Form::Csv, &headers)
 }
 
 async fn audit(

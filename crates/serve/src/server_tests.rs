@@ -6,10 +6,21 @@ use std::{
 use async_trait::async_trait;
 use axum::{body::Body as HttpBody, http::HeaderMap};
 use http_body_util::BodyExt as _;
-use konverge_base::model::{Digest, RepoPath, StackId, state::StackState};
+use konverge_base::model::{
+    Digest, RepoPath, StackId,
+    health::Health,
+    plan::Action,
+    review::ReviewUnit,
+    rollout::RolloutPhase,
+    stack_look::{HealthCounts, UnreadyObject},
+    state::StackState,
+    week_activity::{Week, WeekActivity},
+};
 use konverge_portal::{
-    AppliedState, Overview, OverviewRow, SearchIndex, SearchNames, StackCondition, StackDetails,
-    StateDifference, Writer,
+    AppliedState, BegunRollout, Forge, LookView, Overview, OverviewRow, Permission, PermissionSubject,
+    PermissionsDocument, RolloutProgress, RolloutView, RolloutsDocument, SearchIndex, SearchNames,
+    SeenDifference, SeenStack, StackCondition, StackDetails, StateDifference, Trends, WaveStanding, WaveView,
+    WeekDrift, Writer,
 };
 use serde_json::Value;
 use tower::ServiceExt as _;
@@ -49,6 +60,13 @@ fn row(stack: &str, condition: StackCondition) -> OverviewRow {
         resources: 1,
         stopped: None,
         drift: None,
+        look: Some(LookView {
+            checked: "2026-11-21T11:00:00Z".parse().unwrap(),
+            health: Some(HealthCounts {
+                ready: 1,
+                ..HealthCounts::default()
+            }),
+        }),
         error: None,
     }
 }
@@ -89,11 +107,16 @@ impl PortalSource for TwoStacks {
                 version: 1,
                 repository: "acme/infra".to_owned(),
                 head: None,
+                forge: Forge::from_url("https://github.com/acme/infra"),
                 freeze: None,
                 notices: Vec::new(),
                 stacks,
             },
             search,
+            activity: BTreeMap::from([
+                (id("shop/prod"), vec![this_week(3)]),
+                (id("shop/dev"), vec![this_week(4)]),
+            ]),
         })
     }
 
@@ -104,6 +127,8 @@ impl PortalSource for TwoStacks {
             notices: Vec::new(),
             state: Some(StackState::empty(id.clone(), RepoPath::root())),
             pending: Vec::new(),
+            seen: seen(id),
+            forge: index.overview.forge.clone(),
             history: Vec::new(),
             lease: None,
         }))
@@ -123,6 +148,121 @@ impl PortalSource for TwoStacks {
             resources: Vec::new(),
         };
         Ok((to == 7).then_some(difference))
+    }
+
+    async fn rollouts(&self) -> Result<RolloutsDocument, UserError> {
+        let stacks = ["shop/prod", "shop/dev"];
+        let folders = stacks.map(|stack| (id(stack), RepoPath::normalize(&format!("apps/{stack}")).unwrap()));
+        let begun = BegunRollout {
+            phase: RolloutPhase::Gate,
+            paused: false,
+            commit: "a".repeat(40).parse().unwrap(),
+            wave: 1,
+            waves: vec![WaveView {
+                wave: 1,
+                is: WaveStanding::Now,
+                stacks: stacks.map(id).to_vec(),
+                bake: Some("10m".to_owned()),
+                gates: vec!["go".to_owned()],
+            }],
+            since: "2026-11-21T11:00:00Z".parse().unwrap(),
+            until: None,
+            why: "waits for people".to_owned(),
+            overdue: false,
+            gates: BTreeMap::from([("slo".to_owned(), "value is 0.002".to_owned())]),
+            approve: BTreeMap::from([("go".to_owned(), None)]),
+            approvers: BTreeMap::from([("go".to_owned(), vec!["acme/sre".to_owned()])]),
+            unplanned: [id("shop/dev")].into(),
+            held: [id("shop/prod")].into(),
+            number: 4,
+            writer: Writer {
+                run: "https://ci.example/7".to_owned(),
+                actor: "ada".to_owned(),
+            },
+            folders: folders.into(),
+        };
+        Ok(RolloutsDocument {
+            version: 1,
+            rollouts: vec![
+                RolloutView {
+                    rollout: "web".to_owned(),
+                    configured: true,
+                    progress: RolloutProgress::Begun(Box::new(begun)),
+                },
+                RolloutView {
+                    rollout: "later".to_owned(),
+                    configured: true,
+                    progress: RolloutProgress::never_begun(),
+                },
+            ],
+            notices: Vec::new(),
+        })
+    }
+
+    async fn trends(&self, index: &StackIndex, of_all: bool) -> Result<Trends, UserError> {
+        let week = this_week(0).week;
+        let drift = WeekDrift {
+            stacks: 2,
+            oldest: 7200,
+        };
+        let drift = of_all.then_some((week, drift)).into_iter().collect();
+        Ok(Trends::new(week, index.activity.values().flatten(), &drift))
+    }
+
+    async fn permissions(&self) -> Result<Option<PermissionsDocument>, UserError> {
+        Ok(Some(PermissionsDocument {
+            version: 1,
+            commit: Some("c".repeat(40).parse().unwrap()),
+            permissions: vec![Permission {
+                subject: PermissionSubject::Approvals,
+                who: vec!["acme/sre".to_owned()],
+                may: "one of them must approve".to_owned(),
+                stacks: vec!["**".to_owned()],
+                key: "policy.reviewers".to_owned(),
+            }],
+        }))
+    }
+}
+
+fn this_week(applies: u32) -> WeekActivity {
+    WeekActivity {
+        applies,
+        merged: 1,
+        lead: 600,
+        ..WeekActivity::none(Week::from_timestamp("2026-11-21T11:00:00Z".parse().unwrap()))
+    }
+}
+
+fn seen(stack: &StackId) -> SeenStack {
+    let difference = SeenDifference {
+        run: "https://github.com/acme/infra/actions/runs/9".to_owned(),
+        issue: Some(12),
+        pull_request: None,
+        head: None,
+        units: vec![ReviewUnit {
+            stack: stack.clone(),
+            resource: "v1:ConfigMap:shop:web".parse().unwrap(),
+            action: Action::Update,
+            path: "/data/level".to_owned(),
+            to: Some(serde_json::json!("info")),
+            from: Some(serde_json::json!("debug")),
+        }],
+        more: 3,
+    };
+    SeenStack {
+        pending_differences: vec![SeenDifference {
+            issue: None,
+            pull_request: Some(7),
+            head: Some("d".repeat(40).parse().unwrap()),
+            ..difference.clone()
+        }],
+        drift_difference: Some(difference),
+        unready: vec![UnreadyObject {
+            id: "apps/v1:Deployment:shop:web".parse().unwrap(),
+            cluster: None,
+            health: Health::Failed,
+            message: "no such image".to_owned(),
+        }],
     }
 }
 
@@ -153,6 +293,14 @@ async fn each_page_has_its_json_twin_and_both_are_guarded() {
         "/index.html",
         "/search.html?q=web",
         "/kinds/v1=3AService.html",
+        "/by-project.html",
+        "/by-drift.html",
+        "/rollouts.html",
+        "/trends.html",
+        "/permissions.html",
+        "/api/v1/rollouts",
+        "/api/v1/trends",
+        "/api/v1/permissions",
         "/stacks/shop@prod/index.html",
         "/stacks/shop@prod/3-7.html",
         "/stacks/shop@prod/difference.html?from=3&to=7",
@@ -181,7 +329,7 @@ async fn each_page_has_its_json_twin_and_both_are_guarded() {
     }
     let (_, _, metrics) = ask(&router, "/metrics", &[]).await;
     assert!(
-        metrics.contains("konverge_portal_requests_total{route=\"overview\",status=\"200\"} 2"),
+        metrics.contains("konverge_portal_requests_total{route=\"overview\",status=\"200\"} 4"),
         "{metrics}"
     );
 }
@@ -194,6 +342,9 @@ async fn every_document_is_as_the_openapi_document_says() {
         ("/api/v1/search?q=web", "SearchResult"),
         ("/api/v1/stacks/shop%2Fprod", "Stack"),
         ("/api/v1/stacks/shop%2Fprod/diff?from=3&to=7", "Difference"),
+        ("/api/v1/rollouts", "Rollouts"),
+        ("/api/v1/trends", "Trends"),
+        ("/api/v1/permissions", "Permissions"),
         ("/api/v1/stacks/none%2Fprod", "Failure"),
     ] {
         let (_, _, body) = ask(&router, path, &[]).await;
@@ -333,6 +484,30 @@ async fn a_reader_that_has_the_answer_gets_none_and_the_tag_is_the_serial() {
         assert_eq!((status, body.as_str()), (StatusCode::NOT_MODIFIED, ""), "{path}");
         let (status, _, _) = ask(&router, path, &[("if-none-match", "\"other\"")]).await;
         assert_eq!(status, StatusCode::OK, "{path}");
+    }
+}
+
+/// A page comes again after the seconds that its address names, by a header: no script, and no element that takes the page
+/// away from who reads it with a screen reader unasked.
+#[tokio::test]
+async fn a_page_comes_again_only_if_its_reader_asks_for_it() {
+    let router = Portal::new(Box::new(TwoStacks::default())).into_router();
+    for (path, wanted) in [
+        ("/?refresh=60", Some("60")),
+        ("/rollouts.html?q=x&refresh=10", Some("10")),
+        ("/stacks/shop@prod/index.html?refresh=3600", Some("3600")),
+        ("/", None),
+        ("/?refresh=9", None),
+        ("/?refresh=3601", None),
+        ("/?refresh=60;url=https://evil.example", None),
+        ("/?refresh=", None),
+        ("/none.html?refresh=60", None),
+        ("/api/v1/overview?refresh=60", None),
+    ] {
+        let (_, headers, body) = ask(&router, path, &[]).await;
+        let found = headers.get("refresh").map(|value| value.to_str().unwrap());
+        assert_eq!(found, wanted, "{path}");
+        assert!(!body.contains("http-equiv=\"refresh\""), "{path}");
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use konverge_base::{error::UserError, model::StackId};
 use konverge_config::PortalConfig;
-use konverge_portal::{StackDetails, StackIndex, StateDifference};
+use konverge_portal::{
+    PermissionsDocument, RolloutsDocument, StackDetails, StackIndex, StateDifference, Trends,
+};
 
 /// Reads what the portal shows. It writes nothing.
 #[async_trait]
@@ -38,4 +40,22 @@ pub trait PortalSource: Send + Sync {
         from: u64,
         to: u64,
     ) -> Result<Option<StateDifference>, UserError>;
+
+    /// How far the rollouts are.
+    ///
+    /// # Errors
+    /// The store does not answer; a record is damaged.
+    async fn rollouts(&self) -> Result<RolloutsDocument, UserError>;
+
+    /// The numbers over time of the stacks of an index. `of_all`: it has every stack, so what is known of all together counts.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    async fn trends(&self, index: &StackIndex, of_all: bool) -> Result<Trends, UserError>;
+
+    /// Who may do what, as the default branch says now; `None` if there is none.
+    ///
+    /// # Errors
+    /// Its configuration cannot be read.
+    async fn permissions(&self) -> Result<Option<PermissionsDocument>, UserError>;
 }

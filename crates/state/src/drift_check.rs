@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use konverge_base::model::Digest;
+use konverge_base::model::{
+    Digest,
+    stack_look::{HealthCounts, StackLook},
+};
 
 /// The last check of one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +17,19 @@ pub struct DriftCheck {
     /// The drift that is known; none if all was as applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<KnownDrift>,
+    /// The health of the live objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthCounts>,
+    /// What was seen, to be shown. Only the drift history has it, so that the index stays short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look: Option<Box<StackLook>>,
+}
+
+impl DriftCheck {
+    /// The check as the index has it.
+    pub(super) fn for_index(self) -> Self {
+        Self { look: None, ..self }
+    }
 }
 
 /// A difference, and since when it is known.

@@ -13,13 +13,15 @@ use super::{
     keys,
 };
 use crate::store::Key;
-use konverge_base::model::StackId;
+use konverge_base::model::{StackId, week_activity::Week};
 
 /// The number of documents kept: a reader that listed before the newest one was written still finds the one
 /// before.
 const KEPT: usize = 3;
 /// How many times a write is retried if two runs write at once.
 const TRIES: u32 = 5;
+/// The number of bytes of all differences.
+const LOOK_BYTES: usize = 2 << 20;
 
 /// The history of drift checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,18 +31,65 @@ pub struct DriftHistory {
     /// The end of the last run in which no check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Timestamp>,
+    /// What the last check of each of the last weeks knew.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weeks: BTreeMap<Week, DriftWeek>,
+}
+
+/// The drift that was known at the last check of a week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftWeek {
+    /// The number of stacks with drift.
+    pub stacks: usize,
+    /// For how many seconds the oldest was known.
+    pub oldest: u64,
 }
 
 impl DriftHistory {
     /// Merges what another run wrote in the meantime: of two checks the later counts.
     fn join(&mut self, other: Self) {
         self.good = self.good.max(other.good);
+        for (week, known) in other.weeks {
+            self.weeks.entry(week).or_insert(known);
+        }
         for (stack, look) in other.stacks {
             match self.stacks.get(&stack) {
                 Some(ours) if ours.at >= look.at => {}
                 _ => {
                     self.stacks.insert(stack, look);
                 }
+            }
+        }
+    }
+
+    /// Notes the drift that is known in the current week, and drops old weeks.
+    fn note_week(&mut self, now: Timestamp) {
+        let week = Week::from_timestamp(now);
+        let oldest_week = week.last_weeks().next();
+        self.weeks
+            .retain(|known, _| Some(*known) >= oldest_week && *known <= week);
+        let since = self
+            .stacks
+            .values()
+            .filter_map(|check| Some(check.drift.as_ref()?.since));
+        let ages = since.map(|since| now.as_second().saturating_sub(since.as_second()));
+        let ages: Vec<_> = ages.map(|age| u64::try_from(age).unwrap_or(0)).collect();
+        let known = DriftWeek {
+            stacks: ages.len(),
+            oldest: ages.into_iter().max().unwrap_or(0),
+        };
+        self.weeks.insert(week, known);
+    }
+
+    /// Leaves differences out beyond what the history has room for. They are only shown, and the issues have them.
+    fn bound_looks(&mut self) {
+        let mut bytes = 0;
+        for look in self.stacks.values_mut().filter_map(|check| check.look.as_mut()) {
+            let size = look.unit_bytes();
+            if bytes + size > LOOK_BYTES {
+                look.drop_units();
+            } else {
+                bytes += size;
             }
         }
     }
@@ -68,6 +117,8 @@ impl StateStore {
             let (numbers, newest) = self.newest_drift_history().await?;
             history.join(newest);
             history.stacks.retain(|stack, _| keep(stack));
+            history.note_week(self.clock.wall_clock());
+            history.bound_looks();
             let next = numbers.last().map_or(1, |newest| newest + 1);
             let letter = self.letter("looks", &place(next), &history)?;
             if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
@@ -124,12 +175,25 @@ mod tests {
             let check = DriftCheck {
                 at: at(*second),
                 drift: None,
+                health: None,
+                look: None,
             };
             (fixture::stack(stack), check)
         };
         DriftHistory {
             stacks: stacks.iter().map(check).collect(),
             good: Some(at(good)),
+            weeks: BTreeMap::new(),
+        }
+    }
+
+    /// The history without its weeks, which follow the clock of the test.
+    async fn stored(states: &StateStore) -> DriftHistory {
+        let history = states.drift_history().await.unwrap();
+        assert_eq!(history.weeks.len(), 1);
+        DriftHistory {
+            weeks: BTreeMap::new(),
+            ..history
         }
     }
 
@@ -149,7 +213,7 @@ mod tests {
                 states.save_drift_history(history, |_| true).await.unwrap();
             }
             let expected = checks(&[("a/dev", 10), ("b/dev", 20), ("c/dev", 1)], 10);
-            assert_eq!(states.drift_history().await.unwrap(), expected);
+            assert_eq!(stored(&states).await, expected);
         }
     }
 
@@ -165,7 +229,7 @@ mod tests {
             .save_drift_history(none, |stack| *stack != gone)
             .await
             .unwrap();
-        assert_eq!(states.drift_history().await.unwrap(), checks(&[("b/dev", 1)], 1));
+        assert_eq!(stored(&states).await, checks(&[("b/dev", 1)], 1));
     }
 
     #[tokio::test]
@@ -176,10 +240,7 @@ mod tests {
             let history = checks(&[("a/dev", second)], second);
             states.save_drift_history(history, |_| true).await.unwrap();
         }
-        assert_eq!(
-            states.drift_history().await.unwrap(),
-            checks(&[("a/dev", 12)], 12)
-        );
+        assert_eq!(stored(&states).await, checks(&[("a/dev", 12)], 12));
         let kept = store.list(&folder()).await.unwrap();
         assert!((2..=KEPT).contains(&kept.len()), "{kept:?}");
         assert!(kept.contains(&place(11)), "{kept:?}");

@@ -308,7 +308,7 @@ impl StateStore {
                 .filter_map(|(stack, entry)| Some((stack, entry?))),
         );
         match self.drift_history().await {
-            Ok(history) => known.drift = Some(history.stacks),
+            Ok(history) => known.drift = Some(for_index(history.stacks)),
             Err(error) => tracing::warn!(%error, "the index is rebuilt without the drift history"),
         }
         // Work that was announced and has not reached its stack yet is only in the deltas. What ended is as the stack says:
@@ -508,7 +508,7 @@ impl StateStore {
     /// Tells the index what a run knows of drift.
     pub(super) async fn index_drift(&self, drift: BTreeMap<StackId, DriftCheck>) -> Result<(), StateError> {
         let delta = Delta {
-            drift: Some(drift),
+            drift: Some(for_index(drift)),
             ..Delta::default()
         };
         self.write_index_delta(0, &delta).await
@@ -563,6 +563,12 @@ impl StateStore {
         self.finished().compacted = true;
         Ok(true)
     }
+}
+
+/// The checks as the index has them.
+fn for_index(drift: BTreeMap<StackId, DriftCheck>) -> BTreeMap<StackId, DriftCheck> {
+    let drift = drift.into_iter();
+    drift.map(|(stack, check)| (stack, check.for_index())).collect()
 }
 
 /// `None` for a damaged document: the index is then rebuilt from the states.

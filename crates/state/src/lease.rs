@@ -19,6 +19,7 @@ use konverge_base::model::{
     StackId,
     apply_record::ApplyRecord,
     state::{JournalEntry, StackState},
+    week_activity::{self, EndedApply, WeekActivity},
 };
 
 /// Up to this many results are written together, or earlier with an intent. An apply of N resources writes at
@@ -274,6 +275,7 @@ impl Lease {
             },
             applied_reviews,
             note: beside.note,
+            activity: self.activity(reason, beside.receipt.as_ref()),
             receipt: beside.receipt,
             idle,
             state,
@@ -300,6 +302,24 @@ impl Lease {
         let history = self.outdated_serials(&document, &outdated);
         self.clean_up(history, journal.next).await;
         Ok(serial)
+    }
+
+    /// What was applied in the last weeks, with the apply that ends now.
+    fn activity(&self, reason: WriteReason, receipt: Option<&ApplyRecord>) -> Vec<WeekActivity> {
+        let prior = self.prior.as_ref();
+        let mut weeks = prior.map(|prior| prior.activity.clone()).unwrap_or_default();
+        if let Some(receipt) = receipt.filter(|_| reason.is_apply()) {
+            // An apply of the same commit again says nothing of the way from the merge.
+            let had = prior.and_then(|prior| prior.state.commit.as_ref());
+            let is_new = receipt.commit.is_some() && receipt.commit.as_ref() != had;
+            let ended = EndedApply {
+                at: self.inner.states.clock.wall_clock(),
+                result: receipt.result,
+                merged: receipt.merged.filter(|_| is_new),
+            };
+            week_activity::record(&mut weeks, ended);
+        }
+        weeks
     }
 
     /// Stops the renewals. One that is being written is waited for: a store may write it after it was given up, and so also

@@ -232,6 +232,10 @@ impl StateStore {
                 .unwrap_or_default(),
             note: None,
             receipt: None,
+            activity: merged
+                .as_ref()
+                .map(|versioned| versioned.activity.clone())
+                .unwrap_or_default(),
             idle: merged.as_ref().map(Versioned::idle_serials).unwrap_or_default(),
             state: merged.map_or_else(
                 || StackState::empty(stack.clone(), options.folder.clone()),

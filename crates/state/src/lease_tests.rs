@@ -179,6 +179,7 @@ impl Bench {
         let receipt = ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: None,
+            merged: None,
             result,
             grounds: Authorization::default(),
         };

@@ -66,7 +66,7 @@ use serde::{Deserialize, Serialize};
 pub use clock::{Clock, SystemClock};
 pub use data_keys::{KeyServiceTrial, WrappedDataKey};
 pub use drift_check::{DriftCheck, KnownDrift};
-pub use drift_history::DriftHistory;
+pub use drift_history::{DriftHistory, DriftWeek};
 pub use encryption::{IDENTITY_VARIABLE, Sealer};
 pub use error::StateError;
 pub use freeze::{ApplyFreeze, FreezeReason};

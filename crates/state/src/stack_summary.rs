@@ -20,6 +20,7 @@ use super::{
 };
 use konverge_base::model::{
     CommitId, StackId, apply_result::StackResult, spec::RuntimeKind, state::Recorded,
+    week_activity::WeekActivity,
 };
 
 /// The number of resources and of images that a summary names. Of the others it has the number.
@@ -51,6 +52,9 @@ pub struct StackSummary {
     /// The commit of that apply. The index entry has the commit of the last successful one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempted: Option<CommitId>,
+    /// What was applied in the last weeks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activity: Vec<WeekActivity>,
     /// The names of the resources by kind: `apps/v1:Deployment` has `shop:web`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, Vec<String>>,
@@ -103,6 +107,7 @@ impl StackSummary {
             written,
             result: record.map(|record| record.result),
             attempted: record.and_then(|record| record.commit.clone()),
+            activity: document.activity.clone(),
             more: resources.len().saturating_sub(NAMED) + found - images.len(),
             names,
             images,

@@ -52,6 +52,7 @@ async fn apply(states: &StateStore, stack: &StackId, result: StackResult) {
     let record = ApplyRecord {
         digest: Digest::of_bytes(b"plan"),
         commit: Some("b".repeat(40).parse().unwrap()),
+        merged: None,
         result,
         grounds: Authorization::default(),
     };
@@ -230,6 +231,8 @@ async fn the_index_knows_the_drift_that_the_history_does() {
             digest: Digest::of_bytes(b"drift"),
             since: Timestamp::from_second(5).unwrap(),
         }),
+        health: None,
+        look: None,
     };
     assert_eq!(
         states.read_all().await.unwrap().drift,
@@ -240,6 +243,7 @@ async fn the_index_knows_the_drift_that_the_history_does() {
         let history = DriftHistory {
             stacks: BTreeMap::from([(stack.clone(), check(second, drifted))]),
             good: None,
+            weeks: BTreeMap::new(),
         };
         run(&store).save_drift_history(history, |_| true).await.unwrap();
     }
@@ -270,6 +274,7 @@ fn of_a_large_stack_the_first_resources_are_named_and_all_are_counted() {
         applied_reviews: BTreeSet::new(),
         note: None,
         receipt: None,
+        activity: Vec::new(),
         idle: Vec::new(),
         state,
     };

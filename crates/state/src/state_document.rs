@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::DocumentWriter;
 use konverge_base::model::{
     CommitId, ResourceId, apply_record::ApplyRecord, apply_result::StackResult, state::StackState,
+    week_activity::WeekActivity,
 };
 
 /// Why a serial was written.
@@ -92,6 +93,9 @@ pub(super) struct StateDocument {
     /// The apply that ended with this document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ApplyRecord>,
+    /// What was applied in the last weeks. A document of an earlier version has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activity: Vec<WeekActivity>,
     /// Earlier serials of runs that did nothing. They are still there, and the next write deletes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<u64>,
@@ -137,6 +141,8 @@ pub struct Versioned {
     pub retired: bool,
     /// The pull requests whose reviews were used on this stack.
     pub applied_reviews: BTreeSet<u64>,
+    /// What was applied in the last weeks.
+    pub activity: Vec<WeekActivity>,
     /// Earlier serials of runs that did nothing.
     pub(super) idle: Vec<u64>,
     /// The state, with the journal merged in.
@@ -198,6 +204,7 @@ mod tests {
         ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: Some(commit("b")),
+            merged: None,
             result,
             grounds: Authorization::default(),
         }
@@ -218,6 +225,7 @@ mod tests {
             pending: Vec::new(),
             retired: false,
             applied_reviews: BTreeSet::new(),
+            activity: Vec::new(),
             idle: vec![5],
             state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),
         }
@@ -255,6 +263,7 @@ mod tests {
                 applied_reviews: BTreeSet::new(),
                 note: None,
                 receipt: read.receipt,
+                activity: Vec::new(),
                 idle: Vec::new(),
                 state: read.state,
             };

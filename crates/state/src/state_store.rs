@@ -452,6 +452,7 @@ impl Reading {
                 pending: Vec::new(),
                 retired: false,
                 applied_reviews: std::collections::BTreeSet::new(),
+                activity: Vec::new(),
                 idle: Vec::new(),
                 state: StackState::empty(stack.clone(), StackFolder::none()),
             },
@@ -476,6 +477,7 @@ pub(super) fn versioned(header: Header, document: StateDocument) -> Versioned {
         pending: Vec::new(),
         retired: document.retired,
         applied_reviews: document.applied_reviews,
+        activity: document.activity,
         idle: document.idle,
         state: document.state,
     }

@@ -182,6 +182,7 @@ impl Segment<'_> {
             foreign: None,
             protected,
             unready: false,
+            health: None,
             provisional: false,
             expected,
             sensitive: texts.unwrap_or_default(),

@@ -16,9 +16,6 @@ use konverge_state::{DocumentWriter, RecordedOutcome, RecordedRequest, StateErro
 
 use super::StorePortal;
 
-/// The number of entries that the audit shows.
-const SHOWN: usize = 500;
-
 /// The body of an entry in the store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct RequestDocument {
@@ -95,8 +92,8 @@ impl PortalActions for StorePortal {
         apply_freeze::end(&self.written_by(by), reason).await.map(drop)
     }
 
-    async fn audit(&self) -> Result<AuditDocument, UserError> {
-        let (requests, unreadable) = self.backend.states.recorded_requests(SHOWN).await?;
+    async fn audit(&self, at_most: usize) -> Result<AuditDocument, UserError> {
+        let (requests, unreadable) = self.backend.states.recorded_requests(at_most).await?;
         let unreadable = unreadable.iter();
         Ok(AuditDocument {
             version: 1,

@@ -7,13 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge_base::{
-    error::{ErrorKind, UserError},
-    model::CommitId,
-};
+use konverge_base::error::{ErrorKind, UserError};
 use konverge_config::{Config, PortalConfig};
 use konverge_repo::git::Repository;
-use konverge_run::RunContext;
+use konverge_run::{RunContext, portal::BranchConfig};
 
 /// How long a file is not read again.
 const FRESH: Duration = Duration::from_secs(2);
@@ -24,11 +21,26 @@ enum ConfigPlace {
     Branch(Box<Repository>),
 }
 
-/// What was read last, and of which commit.
+/// What was read last.
 struct LastConfig {
     at: Instant,
-    commit: Option<CommitId>,
-    portal: Result<Arc<PortalConfig>, UserError>,
+    read: Result<ReadConfig, UserError>,
+}
+
+/// A configuration, and the part that each request needs.
+#[derive(Clone)]
+struct ReadConfig {
+    branch: Arc<BranchConfig>,
+    portal: Arc<PortalConfig>,
+}
+
+impl ReadConfig {
+    fn new(branch: BranchConfig) -> Self {
+        Self {
+            portal: Arc::new(branch.config.portal.clone()),
+            branch: Arc::new(branch),
+        }
+    }
 }
 
 /// The configuration of a portal.
@@ -52,11 +64,11 @@ impl ServedConfig {
                 _ => return Ok(None),
             },
         };
-        let (commit, config) = place.read()?;
+        let branch = place.read()?;
+        let config = branch.config.clone();
         let last = LastConfig {
             at: Instant::now(),
-            commit,
-            portal: Ok(Arc::new(config.portal.clone())),
+            read: Ok(ReadConfig::new(branch)),
         };
         let served = Self {
             place,
@@ -70,9 +82,21 @@ impl ServedConfig {
     /// # Errors
     /// They cannot be read.
     pub(super) fn portal(&self) -> Result<Arc<PortalConfig>, UserError> {
+        Ok(self.current()?.portal)
+    }
+
+    /// The whole configuration that holds now.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn branch(&self) -> Result<Arc<BranchConfig>, UserError> {
+        Ok(self.current()?.branch)
+    }
+
+    fn current(&self) -> Result<ReadConfig, UserError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.at.elapsed() < FRESH {
-            return last.portal.clone();
+            return last.read.clone();
         }
         last.at = Instant::now();
         let is_same = match &self.place {
@@ -81,7 +105,12 @@ impl ServedConfig {
                 let now = repository
                     .default_branch()
                     .and_then(|branch| repository.resolve(&branch));
-                last.portal.is_ok() && now.is_ok_and(|now| Some(&now) == last.commit.as_ref())
+                let known = last
+                    .read
+                    .as_ref()
+                    .ok()
+                    .and_then(|read| read.branch.commit.as_ref());
+                now.is_ok_and(|now| Some(&now) == known)
             }
         };
         if !is_same {
@@ -89,30 +118,26 @@ impl ServedConfig {
             if let Err(error) = &read {
                 tracing::warn!(%error, "the roles of the portal cannot be read");
             }
-            (last.commit, last.portal) = match read {
-                Ok((commit, config)) => (commit, Ok(Arc::new(config.portal))),
-                Err(error) => (None, Err(error)),
-            };
+            last.read = read.map(ReadConfig::new);
         }
-        last.portal.clone()
+        last.read.clone()
     }
 }
 
 impl ConfigPlace {
-    fn read(&self) -> Result<(Option<CommitId>, Config), UserError> {
+    fn read(&self) -> Result<BranchConfig, UserError> {
         match self {
             Self::File(file) => {
                 let text = std::fs::read_to_string(file).map_err(|error| {
                     UserError::new(ErrorKind::Config, format!("{}: {error}", file.display()))
                         .hint("`--config` names the `konverge.yaml` of the default branch")
                 })?;
-                Ok((None, Config::parse(&text)?))
+                Ok(BranchConfig {
+                    commit: None,
+                    config: Config::parse(&text)?,
+                })
             }
-            Self::Branch(repository) => {
-                let commit = repository.resolve(&repository.default_branch()?)?;
-                let config = Config::load(repository.revision(&commit)?.as_ref())?;
-                Ok((Some(commit), config))
-            }
+            Self::Branch(repository) => BranchConfig::load(repository),
         }
     }
 }

@@ -173,6 +173,13 @@ async fn each_person_sees_and_does_what_the_role_says_and_the_audit_has_it() {
         page.contains("it is dead") && page.contains("Ada &lt;b&gt;"),
         "{page}"
     );
+    let file = ada.get(&format!("{root}/audit.csv")).await.text;
+    let rows: Vec<_> = file.split_terminator("\r\n").collect();
+    assert_eq!(rows.len(), 1 + expected.len(), "{file}");
+    assert!(
+        rows[3].contains("\"unlock\"") && rows[3].contains("\"it is dead\""),
+        "{file}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ mod fuzzed;
 mod login;
 mod pages;
 mod published;
+mod readers;
 mod recorded;
 mod requests;
 mod served;

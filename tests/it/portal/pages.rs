@@ -1,12 +1,14 @@
 //! The pages in a browser.
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use konverge_base::model::apply_result::StackResult;
+use jiff::{SignedDuration, Timestamp};
+use konverge_base::model::{apply_result::StackResult, rollout::RolloutPhase};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
+    readers,
     recorded::{RecordedStacks, config_map, deployment},
     visitor::{KEY, Served, Visitor, csrf},
 };
@@ -49,9 +51,50 @@ async fn site() -> (RecordedStacks, PathBuf) {
         .begin_freeze("the database is being moved")
         .await
         .unwrap();
+    seen(&recorded).await;
     let out = recorded.folder.path().join("site");
     recorded.build(&out);
     (recorded, out)
+}
+
+/// What drift checks, previews and rollouts recorded of some of them.
+async fn seen(recorded: &RecordedStacks) {
+    recorded.at_github();
+    let repository = &recorded.repository;
+    repository.write("kcl.mod", "[package]\nname = \"shop\"\n");
+    for project in ["storefront", "media", "orders"] {
+        let folder = format!("apps/{project}");
+        repository.write(&format!("{folder}/project.yaml"), format!("name: {project}\n"));
+        for stack in ["prod", "staging"] {
+            repository
+                .write(
+                    &format!("{folder}/{stack}/stack.yaml"),
+                    format!("name: {stack}\n"),
+                )
+                .write(&format!("{folder}/{stack}/main.k"), "x = 1\n");
+        }
+    }
+    let config = readers::configure(recorded, readers::ROLLOUT);
+    let now = Timestamp::now();
+    readers::weeks(recorded, now).await;
+    let stack = "storefront/prod";
+    let ago = |hours| now - SignedDuration::from_hours(hours);
+    let mut checks = vec![(stack, readers::drifted(stack, ago(3)))];
+    checks.push(("media/prod", readers::calm(ago(3))));
+    recorded.look(checks, BTreeMap::new()).await;
+    let text = "a long line of text ".repeat(12);
+    let units = vec![
+        readers::unit(stack, "/data/level", json!("info"), json!("warn")),
+        readers::unit(stack, "/data/text", json!(text), json!(format!("{text}and more"))),
+        readers::unit(
+            stack,
+            "/metadata/labels/tier",
+            json!("a"),
+            json!({"$secret": "9a31cf02"}),
+        ),
+    ];
+    readers::preview(recorded, 318, stack, units).await;
+    readers::rollout(recorded, &config, RolloutPhase::Gate, ago(2)).await;
 }
 
 fn address(folder: &std::path::Path, page: &str) -> String {
@@ -69,7 +112,7 @@ async fn the_script_filters_by_the_address_and_searches_all_stacks() {
     assert_eq!(browser.evaluate(shown), 1);
     assert_eq!(
         browser.evaluate("document.getElementById('found').textContent"),
-        "1 of 53 stacks"
+        "1 of 57 stacks"
     );
     browser.open(&address(&out, "index.html?q=team0"));
     assert_eq!(browser.evaluate(shown), 10);
@@ -82,6 +125,29 @@ async fn the_script_filters_by_the_address_and_searches_all_stacks() {
         browser.evaluate("document.querySelector('#hits a').getAttribute('href')"),
         "stacks/storefront@prod/index.html"
     );
+}
+
+/// The header of a server does not reach a file: the script does it, and says so.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn a_static_page_refreshes_itself_if_asked_and_keeps_its_filter() {
+    let (_recorded, out) = site().await;
+    let mut browser = Browser::start();
+    browser.resize(1200, 900);
+    let chosen = "document.querySelector('#refresh a[aria-current]').textContent";
+    browser.open(&address(&out, "index.html?condition=failed"));
+    assert_eq!(browser.evaluate(chosen), "off");
+    browser.open(&address(&out, "index.html?condition=failed&refresh=60"));
+    assert_eq!(browser.evaluate(chosen), "every minute");
+    let filter = "document.querySelector('#filter select')";
+    assert_eq!(browser.evaluate(&format!("{filter}.value")), "failed");
+    // What the filter writes into the address keeps the wish.
+    browser.evaluate(&format!(
+        "{filter}.value = ''; document.querySelector('#filter').requestSubmit(); true"
+    ));
+    assert_eq!(browser.evaluate("location.search"), "?refresh=60");
+    browser.open(&address(&out, "index.html?refresh=5"));
+    assert_eq!(browser.evaluate(chosen), "off");
 }
 
 /// Opens every page at the width of a desk and of a phone, light and dark, and everything on it.
@@ -127,6 +193,10 @@ async fn everybody_can_use_the_static_pages_at_any_width_light_and_dark() {
     let (_recorded, out) = site().await;
     let pages = [
         ("overview", "index.html"),
+        ("projects", "by-project.html"),
+        ("rollouts", "rollouts.html"),
+        ("trends", "trends.html"),
+        ("permissions", "permissions.html"),
         ("stack", "stacks/storefront@prod/index.html"),
         ("difference", "stacks/storefront@prod/2-3.html"),
         ("search", "search.html?q=web"),
@@ -173,6 +243,9 @@ async fn everybody_can_use_the_pages_behind_the_login() {
         ("served-stack", "/stacks/storefront@prod/index.html"),
         ("operations", "/stacks/storefront@prod/operations.html"),
         ("served-search", "/search.html?q=web"),
+        ("served-rollouts", "/rollouts.html?refresh=60"),
+        ("served-trends", "/trends.html"),
+        ("served-permissions", "/permissions.html"),
         ("audit", "/audit.html"),
         ("freeze", "/freeze.html"),
         ("account", "/account.html"),

@@ -33,6 +33,27 @@ async fn the_drift_job_writes_pages_with_what_it_found() {
     assert!(overview.contains("Drift since"), "{overview}");
     let page = fs::read_to_string(folder.path().join("pages/stacks/loose@dev/index.html")).unwrap();
     assert!(page.contains("#7"), "the record names its pull request: {page}");
+    // What the drift is, who says so, and how the objects are.
+    for words in [
+        "<del>-  value: two</del>",
+        "<ins>+  value: one</ins>",
+        "href=\"https://github.com/acme/konfig/issues/",
+        "href=\"https://github.com/acme/konfig/actions/runs/",
+        "href=\"https://github.com/acme/konfig/pull/7\"",
+        "Live objects: 1 ready, looked at",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    let trends = fs::read_to_string(folder.path().join("pages/trends.html")).unwrap();
+    assert!(
+        trends.contains("2 this week"),
+        "two stacks were applied: {trends}"
+    );
+    let permissions = fs::read_to_string(folder.path().join("pages/permissions.html")).unwrap();
+    assert!(
+        permissions.contains("of the default branch at commit"),
+        "{permissions}"
+    );
 
     // A place that cannot be written is a warning, and the drift check is as good as before.
     fs::remove_dir_all(folder.path().join("pages")).unwrap();

@@ -1,7 +1,8 @@
 //! A store with recorded stacks, and a repository whose `konverge.yaml` names it.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use jiff::Timestamp;
 use konverge_base::model::{
     Digest, RepoPath, StackId,
     apply_record::ApplyRecord,
@@ -9,9 +10,10 @@ use konverge_base::model::{
     authorization::{Authorization, ReviewedPull},
     spec::{RuntimeKind, Sharing},
     state::{JournalEntry, Recorded, RuntimeRecord, StackState},
+    week_activity::Week,
 };
 use konverge_state::{
-    DocumentWriter, LeaseOptions, RepositoryId, StateStore, WriteReason,
+    DocumentWriter, DriftCheck, DriftHistory, DriftWeek, LeaseOptions, RepositoryId, StateStore, WriteReason,
     store::{self, Store, StoreOptions},
 };
 use serde_json::{Value, json};
@@ -58,8 +60,13 @@ impl RecordedStacks {
     }
 
     pub fn states(&self) -> StateStore {
+        self.states_of("https://ci.example/runs/7")
+    }
+
+    /// The states, as a run with this address writes them.
+    pub fn states_of(&self, run: &str) -> StateStore {
         let writer = DocumentWriter {
-            run: "https://ci.example/runs/7".to_owned(),
+            run: run.to_owned(),
             actor: "ada".to_owned(),
         };
         StateStore::open(Arc::clone(&self.store), RepositoryId::new(ID), writer)
@@ -67,7 +74,18 @@ impl RecordedStacks {
 
     /// Records an apply of these resources.
     pub async fn apply(&self, stack: &str, resources: Vec<Recorded>, result: StackResult) {
-        let states = self.states();
+        self.apply_by(self.states(), None, stack, resources, result).await;
+    }
+
+    /// Records an apply of a commit of that time, by a run with these states.
+    pub async fn apply_by(
+        &self,
+        states: StateStore,
+        merged: Option<Timestamp>,
+        stack: &str,
+        resources: Vec<Recorded>,
+        result: StackResult,
+    ) {
         let id: StackId = stack.parse().unwrap();
         let lease = states.acquire(&id, LeaseOptions::default()).await.unwrap();
         let prior = lease.prior().map(|prior| prior.state.clone());
@@ -85,6 +103,7 @@ impl RecordedStacks {
         let record = ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: Some("b".repeat(40).parse().unwrap()),
+            merged,
             result,
             grounds: Authorization {
                 pull_requests: vec![ReviewedPull {
@@ -100,6 +119,27 @@ impl RecordedStacks {
             .await
             .unwrap();
         states.save_index().await.unwrap();
+    }
+
+    /// Records what a drift check saw of some stacks.
+    pub async fn look(&self, checks: Vec<(&str, DriftCheck)>, weeks: BTreeMap<Week, DriftWeek>) {
+        let checks = checks.into_iter();
+        let history = DriftHistory {
+            stacks: checks
+                .map(|(stack, check)| (stack.parse().unwrap(), check))
+                .collect(),
+            good: None,
+            weeks,
+        };
+        let states = self.states();
+        states.save_drift_history(history, |_| true).await.unwrap();
+        states.save_index().await.unwrap();
+    }
+
+    /// Names the repository at its forge, as a clone does.
+    pub fn at_github(&self) {
+        let origin = "https://github.com/acme/infra.git";
+        self.repository.git(["remote", "add", "origin", origin]);
     }
 
     /// Merges the index into one document.

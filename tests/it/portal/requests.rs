@@ -13,7 +13,7 @@ use konverge_base::{
 };
 use konverge_run::{
     StateBackend,
-    portal::{FolderSite, StackSources, build, read_overview},
+    portal::{FolderSite, SiteSources, StackSources, build, read_overview},
 };
 use konverge_state::{
     DocumentWriter, RepositoryId, StateStore,
@@ -125,6 +125,7 @@ async fn the_overview_is_one_list_and_one_get_and_the_freeze_one_list() {
     let sources = StackSources {
         backend: &backend,
         head: None,
+        forge: None,
     };
     let index = read_overview(sources).await.unwrap();
     assert_eq!(index.overview.stacks.len(), 4);
@@ -150,11 +151,20 @@ async fn a_stack_is_one_list_and_as_many_gets_as_serials_are_shown() {
     let sources = StackSources {
         backend: &backend,
         head: None,
+        forge: None,
+    };
+    let sources = SiteSources {
+        stacks: sources,
+        config: None,
     };
     let folder = tempfile::tempdir().unwrap();
     let site = FolderSite::open(folder.path()).unwrap();
     build(sources, &site).await.unwrap();
-    assert_eq!(counting.counts(), [2, 12, 1], "one of each is the index");
+    assert_eq!(
+        counting.counts(),
+        [4, 12, 1],
+        "one of each is the index, two lists are the drift history and the rollouts"
+    );
     let stack = folder.path().join("stacks/a@dev");
     let page = std::fs::read_to_string(stack.join("index.html")).unwrap();
     for words in [
@@ -174,7 +184,7 @@ async fn a_stack_is_one_list_and_as_many_gets_as_serials_are_shown() {
     assert!(stack.join("3-4.html").exists() && !stack.join("2-3.html").exists());
     // Nothing changed: the overview alone is read.
     build(sources, &site).await.unwrap();
-    assert_eq!(counting.counts(), [3, 13, 2]);
+    assert_eq!(counting.counts(), [7, 13, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -123,6 +123,10 @@ async fn the_site_shows_what_stands_and_one_change_rewrites_only_its_pages() {
     assert_eq!(
         changed(&site, &after),
         [
+            "by-applied.html",
+            "by-drift.html",
+            "by-environment.html",
+            "by-project.html",
             "index.html",
             "kinds/v1=3AConfigMap.html",
             "portal.json",
@@ -130,6 +134,7 @@ async fn the_site_shows_what_stands_and_one_change_rewrites_only_its_pages() {
             "search.js",
             "stacks/shop@dev/1-2.html",
             "stacks/shop@dev/index.html",
+            "trends.html",
         ]
     );
     // A page that is no longer made goes, and a file of somebody else stays.

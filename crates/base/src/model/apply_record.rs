@@ -3,6 +3,7 @@
 //! It holds names, numbers and digests only. The envelope of the surrounding document says who wrote it, in
 //! which run and when.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{CommitId, Digest, apply_result::StackResult, authorization::Authorization};
@@ -16,6 +17,9 @@ pub struct ApplyRecord {
     /// The applied commit, if a commit was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
+    /// The time of that commit, where a job applied it after a merge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<Timestamp>,
     /// How the apply ended.
     pub result: StackResult,
     /// Why the apply was allowed.
@@ -38,6 +42,7 @@ mod tests {
         let receipt = ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: None,
+            merged: None,
             result: StackResult::Applied,
             grounds: Authorization {
                 pull_requests: vec![

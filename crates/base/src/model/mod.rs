@@ -49,6 +49,7 @@ pub mod shard;
 pub mod spec;
 pub mod stack;
 pub mod stack_folder;
+pub mod stack_look;
 pub mod stack_output;
 pub mod stack_test;
 pub mod state;
@@ -57,6 +58,7 @@ pub mod store_setting;
 pub mod takeover;
 pub mod text;
 pub mod watch_event;
+pub mod week_activity;
 pub mod workspace_name;
 
 pub use digest::Digest;

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// One reviewed change.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewUnit {
     /// Stack of the resource.
     pub stack: StackId,
@@ -166,7 +166,7 @@ pub struct ReviewedStack {
     pub id: StackId,
     /// What the Spec was compared with; `spec` for pull requests from forks.
     pub basis: Basis,
-    /// Digest of its inputs at the review.
+    /// The digest of its plan at the review.
     pub digest: Digest,
     /// The digest of the Spec at the head, if it was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]

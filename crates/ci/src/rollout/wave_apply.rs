@@ -52,6 +52,7 @@ impl RolloutDriver<'_> {
         let options = ApplyOptions {
             newer: lane.options.newer.clone(),
             commit: lane.options.commit.clone(),
+            merged: lane.options.merged,
             pull_requests: lane.options.pull_requests.clone(),
             allow_empty: lane.options.allow_empty,
             ..ApplyOptions::new(fence.clone())

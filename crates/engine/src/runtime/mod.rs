@@ -31,6 +31,7 @@ use konverge_base::{
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing},
         state::Recorded,
+        status::ObjectStatus,
     },
     secrets::StackReferences,
 };
@@ -170,6 +171,8 @@ pub struct PlannedResource {
     pub protected: Option<UserError>,
     /// Nothing would change, but the earlier apply did not see it become ready: an apply waits for that.
     pub unready: bool,
+    /// The health of the live object by its own status, in a plan that is only compared.
+    pub health: Option<ObjectStatus>,
     /// The plan depends on earlier resources of the plan: when those are applied, it is planned again.
     pub provisional: bool,
     /// The values that references of later batches read: the expected object, with `$unknown` for what only
@@ -200,6 +203,7 @@ impl PlannedResource {
             foreign: None,
             protected: None,
             unready: false,
+            health: None,
             provisional: false,
             expected: None,
             sensitive: Vec::new(),

@@ -227,6 +227,7 @@ impl ObjectPlanner<'_> {
             foreign: draft.foreign,
             protected: draft.protected,
             unready: draft.action == Action::Unchanged && item.prior.as_ref().is_some_and(is_unready),
+            health: None,
             provisional: draft.provisional,
             sensitive: draft
                 .expected

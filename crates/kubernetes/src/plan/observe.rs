@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::{
     api::clusters::Kubernetes,
-    health::{self, Health, WaitPolicy},
+    health::{self, Health, HealthVerdict, WaitPolicy},
     object::{
         completed_jobs,
         fetch::{self, RawObject},
@@ -18,7 +18,7 @@ use super::super::{
 use super::same_cluster::{self, AppliedObject};
 use konverge_base::{
     error::UserError,
-    model::{ClusterName, apply_result::Waiting},
+    model::{ClusterName, apply_result::Waiting, status::ObjectStatus},
 };
 use konverge_engine::runtime::{Item, ObservedObject, StackScope};
 
@@ -73,6 +73,54 @@ pub(crate) async fn observe(
     stream::iter(observed).buffered(AT_ONCE).try_collect().await
 }
 
+/// The health of each live object by its own status. Nothing is asked for it: pods and events of an object that is not
+/// ready say more, and only to who waits for it.
+pub(super) async fn own_health(
+    runtime: &Kubernetes,
+    items: &[Item],
+    subjects: &[Option<&PlanItem>],
+    found: &[Option<RawObject>],
+) -> Vec<Option<ObjectStatus>> {
+    let mut all = Vec::with_capacity(items.len());
+    for ((item, subject), raw) in items.iter().zip(subjects).zip(found) {
+        all.push(match (subject, raw) {
+            (Some(subject), Some(raw)) => object_health(runtime, item, subject, raw).await,
+            _ => None,
+        });
+    }
+    all
+}
+
+async fn object_health(
+    runtime: &Kubernetes,
+    item: &Item,
+    subject: &PlanItem,
+    raw: &RawObject,
+) -> Option<ObjectStatus> {
+    let live = raw.read(&subject.cluster).ok()?;
+    let rules = &subject.health_rules(runtime);
+    let related = related_fetch::known_related(subject.of.as_ref()?);
+    let verdict = health::assess(&live, &related, rules).await;
+    let is_suspended = verdict.health == Health::Suspended;
+    Some(ObjectStatus {
+        id: item.id.clone(),
+        cluster: Some(subject.cluster.api.name.clone()),
+        health: settled(&verdict),
+        message: runtime.secrets.mask(&verdict.message),
+        suspended_by_spec: is_suspended
+            && !matches!(verdict.weight, WaitPolicy::Waiting(_))
+            && health::is_suspended_by_spec(&live, rules),
+    })
+}
+
+/// The health of a verdict. A problem that an apply would not wait for is not reported as one.
+fn settled(verdict: &HealthVerdict) -> Health {
+    match verdict.weight {
+        WaitPolicy::Advisory => Health::Ready,
+        _ => verdict.health,
+    }
+}
+
 /// The health of an object, and what it waits for. Related objects are read only if it is not ready.
 async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Health, String, Option<Waiting>) {
     let Some(of) = &subject.of else {
@@ -84,11 +132,7 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
         let around = related_fetch::fetch_related(&subject.cluster, of, live).await;
         verdict = health::assess(live, &around, rules).await;
     }
-    // A problem that an apply would not wait for is not reported as one.
-    let health = match verdict.weight {
-        WaitPolicy::Advisory => Health::Ready,
-        _ => verdict.health,
-    };
+    let health = settled(&verdict);
     let waiting = match verdict.weight {
         WaitPolicy::Waiting(waiting) => Some(waiting),
         _ => None,

@@ -6,7 +6,7 @@ use super::{
     layout::{Page, PageMode},
     parts::{code, line, moment, notices, prose},
 };
-use crate::{AuditDocument, AuditEntry, RequestOutcome, site_path};
+use crate::{AUDIT_ROWS, AuditDocument, AuditEntry, RequestOutcome, site_path};
 use konverge_report::plural;
 
 /// The page.
@@ -14,7 +14,8 @@ pub fn audit(audit: &AuditDocument) -> String {
     let main = html! {
         p.facts {
             (plural(audit.entries.len(), "entry")) ", the newest first. A person is who the login reported. "
-            "What a run did is in the history of the stack, with GitHub's own actor."
+            "What a run did is in the history of the stack, with GitHub's own actor. "
+            a href=(site_path::AUDIT_CSV) { "The newest " (AUDIT_ROWS) " as CSV" }
         }
         (notices(&audit.notices))
         @if audit.entries.is_empty() { p.empty { "Nobody asked for anything." } }
@@ -24,6 +25,7 @@ pub fn audit(audit: &AuditDocument) -> String {
         title: "Audit",
         depth: 0,
         place: site_path::AUDIT,
+        refreshes: false,
         with_search_data: false,
         mode: PageMode::Personal,
         main,

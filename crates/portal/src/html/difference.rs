@@ -43,6 +43,7 @@ pub fn difference(difference: &StateDifference) -> String {
         title: &title,
         depth: 2,
         place: "",
+        refreshes: false,
         with_search_data: false,
         mode: PageMode::Served,
         main,

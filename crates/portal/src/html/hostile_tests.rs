@@ -7,18 +7,25 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AppliedState, AuditDocument, AuditEntry, ChangedResource, DriftView, FreezeView, HistoryDocument,
-    HistoryRow, LeaseView, NextStep, OperationAnswer, OperationInput, Overview, OverviewRow, PortalOperation,
-    PortalPerson, RequestOutcome, SearchIndex, SearchNames, SerialChange, StackCondition, StackDetails,
-    StateDifference, StoppedView, Writer,
+    AppliedState, AuditDocument, AuditEntry, BegunRollout, ChangedResource, DriftView, Forge, FreezeView,
+    HistoryDocument, HistoryRow, LeaseView, LookView, NextStep, OperationAnswer, OperationInput, Overview,
+    OverviewRow, Permission, PermissionSubject, PermissionsDocument, PortalOperation, PortalPerson,
+    RequestOutcome, RolloutProgress, RolloutView, RolloutsDocument, SearchIndex, SearchNames, SeenDifference,
+    SeenStack, SerialChange, StackCondition, StackDetails, StackOrder, StateDifference, StoppedView,
+    WaveStanding, WaveView, Writer, audit_csv,
 };
 use konverge_base::model::{
     Digest, RepoPath, StackId,
     apply_record::ApplyRecord,
     apply_result::StackResult,
     authorization::{Authorization, PolicyOverride, RecordedFindings, ReviewedPull},
+    health::Health,
+    plan::Action,
     policy_finding::{Enforcement, PolicyFinding},
+    review::ReviewUnit,
+    rollout::RolloutPhase,
     spec::{RuntimeKind, Sharing},
+    stack_look::{HealthCounts, UnreadyObject},
     state::{Recorded, RuntimeRecord, StackState},
 };
 
@@ -39,6 +46,10 @@ fn writer() -> Writer {
         run: format!("javascript:{HOSTILE}"),
         actor: text(),
     }
+}
+
+fn forge() -> Option<Forge> {
+    Forge::from_url("https://github.com/acme/infra")
 }
 
 fn row() -> OverviewRow {
@@ -67,7 +78,85 @@ fn row() -> OverviewRow {
             checked: at,
             digest: Digest::of_bytes(b"x"),
         }),
+        look: Some(LookView {
+            checked: at,
+            health: Some(HealthCounts {
+                failed: 1,
+                ..HealthCounts::default()
+            }),
+        }),
         error: Some(text()),
+    }
+}
+
+/// What a run recorded, as who may write to the store could.
+fn difference_seen() -> SeenDifference {
+    let unit = |path: &str| ReviewUnit {
+        stack: id(),
+        resource: "v1:<b>:\"x:y".parse().unwrap(),
+        action: Action::Update,
+        path: path.to_owned(),
+        to: Some(json!({HOSTILE: HOSTILE})),
+        from: Some(json!(HOSTILE)),
+    };
+    SeenDifference {
+        run: format!("https://evil.example/{HOSTILE}"),
+        issue: Some(1),
+        pull_request: Some(2),
+        head: Some("a".repeat(40).parse().unwrap()),
+        units: vec![unit(&format!("/data/{HOSTILE}")), unit("/name=<b>\"x'/y")],
+        more: 1,
+    }
+}
+
+fn rollouts_document() -> RolloutsDocument {
+    let begun = BegunRollout {
+        phase: RolloutPhase::Gate,
+        paused: true,
+        commit: "a".repeat(40).parse().unwrap(),
+        wave: 1,
+        waves: vec![WaveView {
+            wave: 1,
+            is: WaveStanding::Now,
+            stacks: vec![id()],
+            bake: Some(text()),
+            gates: vec![text()],
+        }],
+        since: Timestamp::UNIX_EPOCH,
+        until: Some(Timestamp::UNIX_EPOCH),
+        why: text(),
+        overdue: true,
+        gates: BTreeMap::from([(text(), text())]),
+        approve: BTreeMap::from([(text(), None)]),
+        approvers: BTreeMap::from([(text(), vec![text()])]),
+        unplanned: [id()].into(),
+        held: [id()].into(),
+        number: 1,
+        writer: writer(),
+        folders: BTreeMap::new(),
+    };
+    RolloutsDocument {
+        version: 1,
+        rollouts: vec![RolloutView {
+            rollout: text(),
+            configured: false,
+            progress: RolloutProgress::Begun(Box::new(begun)),
+        }],
+        notices: vec![text()],
+    }
+}
+
+fn permissions_document() -> PermissionsDocument {
+    PermissionsDocument {
+        version: 1,
+        commit: None,
+        permissions: vec![Permission {
+            subject: PermissionSubject::Approvals,
+            who: vec![text()],
+            may: text(),
+            stacks: vec![text()],
+            key: text(),
+        }],
     }
 }
 
@@ -100,6 +189,7 @@ fn record() -> ApplyRecord {
     ApplyRecord {
         digest: Digest::of_bytes(b"plan"),
         commit: None,
+        merged: None,
         result: StackResult::Applied,
         grounds: Authorization {
             pull_requests: vec![ReviewedPull {
@@ -140,6 +230,17 @@ fn stack_view() -> StackDetails {
         notices: vec![text()],
         state: Some(state()),
         pending: vec!["v1:<b>:\"x:y".parse().unwrap()],
+        seen: SeenStack {
+            drift_difference: Some(difference_seen()),
+            pending_differences: vec![difference_seen()],
+            unready: vec![UnreadyObject {
+                id: "v1:<b>:\"x:y".parse().unwrap(),
+                cluster: "main".parse().ok(),
+                health: Health::Failed,
+                message: text(),
+            }],
+        },
+        forge: forge(),
         history: vec![
             HistoryRow {
                 serial: 3,
@@ -165,6 +266,7 @@ fn pages() -> Vec<(&'static str, String)> {
         version: 1,
         repository: text(),
         head: Some("c".repeat(40).parse().unwrap()),
+        forge: forge(),
         freeze: Some(FreezeView {
             reason: text(),
             since: Timestamp::UNIX_EPOCH,
@@ -203,6 +305,11 @@ fn pages() -> Vec<(&'static str, String)> {
             super::overview(&overview, &overview, mode, Some(StackCondition::Failed), HOSTILE),
         ));
         pages.push(("search", search(&index, mode, HOSTILE, Some(&result))));
+        let (all, forge) = (rollouts_document(), forge());
+        pages.push(("stacks", stacks(&overview, StackOrder::Drift, mode)));
+        pages.push(("rollouts", rollouts(&all, forge.as_ref(), mode)));
+        let permissions = permissions(Some(&permissions_document()), forge.as_ref(), mode);
+        pages.push(("permissions", permissions));
         let differences = &[(2, 3)];
         pages.push((
             "stack",
@@ -312,6 +419,74 @@ fn text_of_others_is_data_in_every_field_of_every_page() {
             "{name}"
         );
     }
+}
+
+/// Who may write to the store names no host that a reader is led to.
+#[test]
+fn every_link_leads_to_a_page_of_the_site_or_to_the_forge() {
+    for (name, page) in pages() {
+        // The next step of a request is the page of `portal.workflow`, which the default branch names.
+        let links = page.split("href=\"").skip(1);
+        let links: Vec<_> = links.map(|rest| rest.split('"').next().unwrap()).collect();
+        for link in links.iter().filter(|link| link.contains(':')) {
+            assert!(link.starts_with("https://github.com/"), "{name}: {link}");
+        }
+    }
+    let page = &pages().into_iter().find(|(name, _)| *name == "stack").unwrap().1;
+    for link in [
+        "https://github.com/acme/infra/issues/1",
+        "https://github.com/acme/infra/pull/2",
+        "https://github.com/acme/infra/commit/aaaa",
+    ] {
+        assert!(page.contains(&format!("href=\"{link}")), "{link}: {page}");
+    }
+    // The text of the run of another host is shown, and its people are no people of the forge.
+    assert!(
+        page.contains("https://evil.example/") && !page.contains("https://github.com/ada"),
+        "{page}"
+    );
+}
+
+#[test]
+fn no_cell_of_the_audit_is_computed() {
+    let person = PortalPerson {
+        issuer: "=1+1".to_owned(),
+        subject: text(),
+        name: "@SUM(A1)".to_owned(),
+    };
+    let entry = AuditEntry {
+        id: "entry".to_owned(),
+        time: Timestamp::UNIX_EPOCH,
+        operation: PortalOperation::Unlock,
+        stack: Some(id()),
+        folder: None,
+        input: OperationInput {
+            reason: Some("a\r\n=HYPERLINK(\"https://evil.example\"),\"b".to_owned()),
+            ..OperationInput::default()
+        },
+        person,
+        address: "-1".to_owned(),
+        forwarded_for: Some("+1".to_owned()),
+        outcome: RequestOutcome::Done,
+        error: None,
+    };
+    let text = audit_csv(&AuditDocument {
+        version: 1,
+        entries: vec![entry],
+        notices: Vec::new(),
+    });
+    let rows: Vec<_> = text.split("\r\n").collect();
+    let [head, row, ""] = rows.as_slice() else {
+        panic!("{rows:?}")
+    };
+    assert!(head.starts_with("\"id\",\"time\","), "{head}");
+    for cell in ["\"'=1+1\"", "\"'@SUM(A1)\"", "\"'-1\"", "\"'+1\""] {
+        assert!(row.contains(cell), "{cell}: {row}");
+    }
+    assert!(
+        !row.contains(",\"=") && row.contains("\"\"https://evil.example\"\""),
+        "{row}"
+    );
 }
 
 /// What a reader copies into a shell names the stack, and runs nothing else.

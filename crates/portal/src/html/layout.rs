@@ -38,6 +38,8 @@ pub(super) struct Page<'a> {
     pub depth: usize,
     /// The address of the page in the navigation.
     pub place: &'a str,
+    /// Whether the page can load itself again.
+    pub refreshes: bool,
     /// Whether the page loads the names of all stacks.
     pub with_search_data: bool,
     pub mode: PageMode,
@@ -47,7 +49,14 @@ pub(super) struct Page<'a> {
 impl Page<'_> {
     pub(super) fn render(&self) -> String {
         let root = "../".repeat(self.depth);
-        let mut pages = vec![(site_path::OVERVIEW, "Stacks"), (site_path::SEARCH, "Search")];
+        let mut pages = vec![
+            (site_path::OVERVIEW, "Stacks"),
+            (site_path::PROJECTS, "By project"),
+            (site_path::ROLLOUTS, "Rollouts"),
+            (site_path::TRENDS, "Trends"),
+            (site_path::PERMISSIONS, "Permissions"),
+            (site_path::SEARCH, "Search"),
+        ];
         if self.mode == PageMode::Personal {
             pages.extend([
                 (site_path::AUDIT, "Audit"),
@@ -78,12 +87,23 @@ impl Page<'_> {
                             }
                         }
                         h1 { (line(self.title)) }
+                        @if self.refreshes { (refresh(self.mode)) }
                     }
                     main #main { (self.main) }
                 }
             }
         };
         page.into_string()
+    }
+}
+
+/// The links that let a page load itself again. The server answers with a header that a browser obeys; a static page needs
+/// the script for it.
+fn refresh(mode: PageMode) -> Markup {
+    html! {
+        p.refresh #refresh hidden[!mode.is_served()] {
+            "Refresh: " a href="?refresh=60" { "every minute" } " · " a href="?" { "off" }
+        }
     }
 }
 
@@ -97,6 +117,7 @@ pub fn failure(title: &str, message: &str, hints: &[String], depth: usize) -> St
         title,
         depth,
         place: "",
+        refreshes: false,
         with_search_data: false,
         mode: PageMode::Served,
         main,

@@ -8,8 +8,12 @@ mod layout;
 mod operations;
 mod overview;
 mod parts;
+mod permissions;
+mod rollouts;
 mod search;
 mod stack;
+mod stacks;
+mod trends;
 
 pub use account::{account, signed_out};
 pub use audit::audit;
@@ -17,8 +21,12 @@ pub use difference::difference;
 pub use layout::{PageMode, REFERRER, SECURITY, failure};
 pub use operations::{answered, freeze, operations};
 pub use overview::overview;
+pub use permissions::permissions;
+pub use rollouts::rollouts;
 pub use search::{kind, search, search_data};
 pub use stack::{StackPage, stack};
+pub use stacks::stacks;
+pub use trends::trends;
 
 /// The script of all pages.
 pub const SCRIPT: &str = include_str!("portal.js");

@@ -43,6 +43,7 @@ pub fn operations(view: &StackDetails, csrf: Option<&str>) -> String {
         title: &format!("Operations on {id}"),
         depth: 2,
         place: "",
+        refreshes: false,
         with_search_data: false,
         mode: PageMode::Personal,
         main,
@@ -64,7 +65,7 @@ fn unlock(view: &StackDetails, csrf: &str) -> Markup {
         @if let Some(held) = &view.lease {
             section {
                 h2 { "Lease" }
-                (lease(held, view.row.id.as_str()))
+                (lease(held, view.row.id.as_str(), view.forge.as_ref()))
                 (form(PortalOperation::Unlock, csrf, html! {
                     input type="hidden" name="lease" value=(line(&held.id));
                     (reason())
@@ -88,7 +89,7 @@ pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
     let main = html! {
         @match &overview.freeze {
             Some(freeze) => p.notice.freeze {
-                strong { "Applies are frozen" } " since " (moment(freeze.since)) " by " (writer(&freeze.writer)) ": "
+                strong { "Applies are frozen" } " since " (moment(freeze.since)) " by " (writer(&freeze.writer, overview.forge.as_ref())) ": "
                 (prose(&freeze.reason))
             },
             None => p { "Applies are not frozen." },
@@ -106,6 +107,7 @@ pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
         title: "Freeze",
         depth: 0,
         place: site_path::FREEZE,
+        refreshes: false,
         with_search_data: false,
         mode: PageMode::Personal,
         main,
@@ -139,6 +141,7 @@ pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
         title: answer.operation.words(),
         depth,
         place: "",
+        refreshes: false,
         with_search_data: false,
         mode: PageMode::Personal,
         main,

@@ -4,9 +4,9 @@ use maud::{Markup, html};
 
 use super::{
     layout::{Page, PageMode},
-    parts::{badge, code, commit, line, moment, notices, prose, writer},
+    parts::{badge, code, commit, health, line, moment, notices, prose, writer},
 };
-use crate::{Overview, OverviewRow, StackCondition, site_path};
+use crate::{Forge, Overview, OverviewRow, StackCondition, site_path};
 use konverge_report::plural;
 
 /// The number of stacks that are as applied up to which they are shown at once.
@@ -36,13 +36,14 @@ pub fn overview(
         }
         @for condition in StackCondition::ALL {
             @let rows: Vec<_> = overview.stacks.iter().filter(|row| row.worst() == condition).collect();
-            @if !rows.is_empty() { (section(condition, &rows, is_filtered)) }
+            @if !rows.is_empty() { (section(condition, &rows, overview.forge.as_ref(), is_filtered)) }
         }
     };
     Page {
         title: &overview.repository,
         depth: 0,
         place: site_path::OVERVIEW,
+        refreshes: true,
         with_search_data: false,
         mode,
         main,
@@ -54,7 +55,7 @@ fn freeze(overview: &Overview) -> Markup {
     html! {
         @if let Some(freeze) = &overview.freeze {
             p.notice.freeze {
-                strong { "Applies are frozen" } " since " (moment(freeze.since)) " by " (writer(&freeze.writer)) ": "
+                strong { "Applies are frozen" } " since " (moment(freeze.since)) " by " (writer(&freeze.writer, overview.forge.as_ref())) ": "
                 (prose(&freeze.reason))
             }
         }
@@ -66,7 +67,7 @@ fn facts(overview: &Overview) -> Markup {
         p.facts {
             (plural(overview.stacks.len(), "stack")) " · "
             @match &overview.head {
-                Some(head) => { "compared with commit " (commit(head)) },
+                Some(head) => { "compared with commit " (commit(head, overview.forge.as_ref())) },
                 None => { "not compared with the repository: pending changes and stacks that were never applied are unknown" },
             }
         }
@@ -113,9 +114,14 @@ fn filter(overview: &Overview, mode: PageMode, current: Option<StackCondition>, 
     }
 }
 
-fn section(condition: StackCondition, rows: &[&OverviewRow], is_filtered: bool) -> Markup {
+fn section(
+    condition: StackCondition,
+    rows: &[&OverviewRow],
+    forge: Option<&Forge>,
+    is_filtered: bool,
+) -> Markup {
     let list = html! {
-        ul.rows { @for row in rows { (self::row(row)) } }
+        ul.rows { @for row in rows { (self::row(row, forge)) } }
     };
     let is_calm = matches!(condition, StackCondition::Applied | StackCondition::Destroyed);
     html! {
@@ -140,37 +146,38 @@ fn heading(condition: StackCondition) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-fn row(row: &OverviewRow) -> Markup {
+fn row(row: &OverviewRow, forge: Option<&Forge>) -> Markup {
     let keys: Vec<_> = row.conditions.iter().map(|condition| condition.key()).collect();
     html! {
         li.row data-conditions=(keys.join(" ")) data-text=(line(&row.filter_text())) {
             a.name href=(site_path::stack(&row.id)) { (line(row.id.as_str())) }
             @for condition in &row.conditions { " " (badge(*condition)) }
-            (row_facts(row))
+            (row_facts(row, forge, true))
         }
     }
 }
 
-/// When and by whom, in one paragraph.
-pub(super) fn row_facts(row: &OverviewRow) -> Markup {
+/// When and by whom, in one paragraph, and how it was at the last look. `with_time`: when that was.
+pub(super) fn row_facts(row: &OverviewRow, forge: Option<&Forge>, with_time: bool) -> Markup {
     html! {
         p.facts {
             @if let Some(folder) = row.stack.path() { (code(&folder.to_string())) " · " }
             @if let Some(applied) = &row.applied {
-                "serial " (applied.serial) ", " (line(&applied.reason)) " " (moment(applied.written)) " by " (writer(&applied.writer))
-                @if let Some(id) = &applied.commit { " · commit " (commit(id)) }
+                "serial " (applied.serial) ", " (line(&applied.reason)) " " (moment(applied.written)) " by " (writer(&applied.writer, forge))
+                @if let Some(id) = &applied.commit { " · commit " (commit(id, forge)) }
                 @if let Some(tried) = applied.attempted.as_ref().filter(|tried| applied.commit.as_ref() != Some(tried)) {
-                    " · tried commit " (commit(tried))
+                    " · tried commit " (commit(tried, forge))
                 }
                 " · " (plural(row.resources, "resource"))
             } @else { "no state" }
         }
         @if let Some(stopped) = &row.stopped {
-            p.facts { "The last apply ended " (moment(stopped.at)) " before it wrote a state; by " (writer(&stopped.writer)) }
+            p.facts { "The last apply ended " (moment(stopped.at)) " before it wrote a state; by " (writer(&stopped.writer, forge)) }
         }
         @if let Some(drift) = &row.drift {
             p.facts { "Drift since " (moment(drift.since)) ", last checked " (moment(drift.checked)) ", digest " code { (drift.digest.short()) } }
         }
+        @if let Some(look) = row.look.as_ref().filter(|look| look.health.is_some()) { p.facts { (health(look, with_time)) } }
         @if let Some(error) = &row.error { p.note { (prose(error)) } }
     }
 }

@@ -3,31 +3,89 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-pub(super) use konverge_report::html::elements::{code, line, prose, text};
-use konverge_report::{escape, time};
+pub(super) use konverge_report::html::elements::{action, code, line, prose, text};
+use konverge_report::time;
 
-use crate::{LeaseView, StackCondition, Writer, operation::shell_word};
-use konverge_base::model::CommitId;
+use crate::{Forge, LeaseView, LookView, StackCondition, Writer, operation::shell_word};
+use konverge_base::model::{CommitId, health::Health};
 
 /// A time. The script adds how long ago it was.
 pub(super) fn moment(at: Timestamp) -> Markup {
     html! { time datetime=(at.strftime("%Y-%m-%dT%H:%M:%SZ")) { (time(at)) } }
 }
 
-/// Who did it, and where that can be looked at.
-pub(super) fn writer(writer: &Writer) -> Markup {
+/// Who did it, and where that can be looked at. The address of a run is a link if it is one of the repository.
+pub(super) fn writer(writer: &Writer, forge: Option<&Forge>) -> Markup {
     html! {
-        (line(&writer.actor))
-        @if escape::is_plain_url(&writer.run) {
-            " (" a href=(writer.run) { "run" } ")"
-        } @else if writer.run != writer.actor {
-            " (" (line(&writer.run)) ")"
+        (linked(forge.and_then(|forge| forge.actor(&writer.run, &writer.actor)), line(&writer.actor)))
+        @if writer.run != writer.actor { " (" (run(&writer.run, "run", forge)) ")" }
+    }
+}
+
+/// A run: a link with these words, or else its address as a text.
+pub(super) fn run(run: &str, words: &str, forge: Option<&Forge>) -> Markup {
+    match forge.and_then(|forge| forge.run(run)) {
+        Some(page) => linked(Some(page.to_owned()), html! { (words) }),
+        None => line(run),
+    }
+}
+
+/// People whom the forge knows by these names.
+pub(super) fn people(names: &[String], forge: Option<&Forge>) -> Markup {
+    html! {
+        @for (index, name) in names.iter().enumerate() {
+            @if index > 0 { ", " }
+            (linked(forge.and_then(|forge| forge.person(name)), line(name)))
         }
     }
 }
 
-pub(super) fn commit(commit: &CommitId) -> Markup {
-    html! { code title=(commit.to_string()) { (commit.short()) } }
+pub(super) fn pull_request(number: u64, forge: Option<&Forge>) -> Markup {
+    linked(
+        forge.map(|forge| forge.pull_request(number)),
+        html! { "#" (number) },
+    )
+}
+
+pub(super) fn issue(number: u64, forge: Option<&Forge>) -> Markup {
+    linked(forge.map(|forge| forge.issue(number)), html! { "#" (number) })
+}
+
+pub(super) fn commit(commit: &CommitId, forge: Option<&Forge>) -> Markup {
+    linked(
+        forge.map(|forge| forge.commit(commit)),
+        html! { code title=(commit.to_string()) { (commit.short()) } },
+    )
+}
+
+/// What is shown, as a link to the page if there is one.
+fn linked(page: Option<String>, shown: Markup) -> Markup {
+    html! {
+        @match page {
+            Some(page) => a href=(page) { (shown) },
+            None => (shown),
+        }
+    }
+}
+
+/// The live objects by their health. `with_time`: when they were looked at.
+pub(super) fn health(look: &LookView, with_time: bool) -> Markup {
+    html! {
+        @if let Some(counts) = look.health {
+            "Live objects: "
+            @if counts.is_all_ready() { (counts.words().join(", ")) } @else { strong { (counts.words().join(", ")) } }
+            @if with_time { ", looked at " (moment(look.checked)) } @else { " at the last look" }
+        }
+    }
+}
+
+pub(super) fn health_badge(health: Health) -> Markup {
+    let class = match health {
+        Health::Ready => "create",
+        Health::Failed => "failed",
+        Health::Progressing | Health::Suspended | Health::Unknown => "replace",
+    };
+    html! { span.badge.(class) { (health.to_string()) } }
 }
 
 pub(super) fn badge(condition: StackCondition) -> Markup {
@@ -52,10 +110,10 @@ pub(super) fn notices(notices: &[String]) -> Markup {
 }
 
 /// Who holds the lease, and the way out.
-pub(super) fn lease(lease: &LeaseView, stack: &str) -> Markup {
+pub(super) fn lease(lease: &LeaseView, stack: &str, forge: Option<&Forge>) -> Markup {
     html! {
         p {
-            "Held by " (writer(&lease.writer)) " since " (moment(lease.since)) ". "
+            "Held by " (writer(&lease.writer, forge)) " since " (moment(lease.since)) ". "
             "Another run takes it over after " (lease.term_seconds.as_secs()) " s without a renewal."
         }
         p { "If that run is dead: " (code(&format!("konverge state unlock {} --lease {} --reason TEXT", shell_word(stack), shell_word(&lease.id)))) }

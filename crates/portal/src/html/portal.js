@@ -16,9 +16,30 @@
   const asked = new URLSearchParams(location.search);
   const keep = (form) => {
     const set = [...new FormData(form)].filter(([, value]) => value !== "");
+    if (asked.has("refresh")) set.push(["refresh", asked.get("refresh")]);
     const query = new URLSearchParams(set).toString();
     history.replaceState(null, "", query ? `?${query}` : location.pathname);
   };
+
+  // The page loads itself again. The header of a server does it too; here the links keep the rest of the address.
+  const refresh = document.getElementById("refresh");
+  if (refresh) {
+    const seconds = Number(asked.get("refresh"));
+    const refreshes = Number.isInteger(seconds) && seconds >= 10 && seconds <= 3600;
+    if (refreshes && refresh.hidden) setTimeout(() => location.reload(), seconds * 1000);
+    refresh.hidden = false;
+    for (const link of refresh.querySelectorAll("a")) {
+      const wanted = new URLSearchParams(link.search).get("refresh");
+      if (refreshes ? wanted === String(seconds) : wanted === null) link.setAttribute("aria-current", "true");
+      link.addEventListener("click", (event) => {
+        event.preventDefault();
+        const query = new URLSearchParams(location.search);
+        query.delete("refresh");
+        if (wanted) query.set("refresh", wanted);
+        location.search = query.toString();
+      });
+    }
+  }
   const wire = (form, show) => {
     let later = 0;
     form.hidden = false;

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AppliedState, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview, OverviewRow,
-    SearchIndex, SearchNames, StackCondition, StackDetails, StateAtSerial, StateDifference, StoppedView,
-    Writer, site_path,
+    AppliedState, DriftView, Forge, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview,
+    OverviewRow, SearchIndex, SearchNames, SeenStack, StackCondition, StackDetails, StateAtSerial,
+    StateDifference, StoppedView, Writer, site_path,
 };
 use konverge_base::model::{
     Digest, RepoPath,
@@ -57,6 +57,7 @@ fn row(stack: &str, conditions: &[StackCondition]) -> OverviewRow {
             checked: at("2026-11-26T03:00:00Z"),
             digest: Digest::of_bytes(b"drift"),
         }),
+        look: None,
         error: has(StackCondition::Unreadable).then(|| {
             "document `stacks/media%2Fdev/state/0000000012` is damaged: its checksum does not fit".to_owned()
         }),
@@ -113,6 +114,7 @@ fn history() -> Vec<HistoryRow> {
         receipt: Some(Box::new(ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: None,
+            merged: None,
             result: StackResult::Applied,
             grounds: Authorization {
                 pull_requests: vec![ReviewedPull {
@@ -162,6 +164,7 @@ fn sample_pages() {
         version: 1,
         repository: "github.com/acme/infra".to_owned(),
         head: Some("4f2a9c0".repeat(6)[..40].parse().unwrap()),
+        forge: Forge::from_url("https://github.com/acme/infra"),
         freeze: Some(FreezeView {
             reason: "the database is being moved".to_owned(),
             since: at("2026-11-26T08:00:00Z"),
@@ -191,6 +194,8 @@ fn sample_pages() {
         ],
         state: Some(state("registry.acme.example/storefront/web:1.42.0")),
         pending: vec!["v1:Service:storefront:web".parse().unwrap()],
+        seen: SeenStack::default(),
+        forge: overview.forge.clone(),
         history: history(),
         lease: Some(LeaseView {
             id: "12-8f31".to_owned(),

@@ -1,27 +1,38 @@
 //! The page of one stack.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 
 use super::{
     layout::{Page, PageMode},
     overview::row_facts,
-    parts::{badge, code, commit, diff_lines, lease, line, moment, notices, prose, writer},
+    parts::{
+        action, badge, code, commit, diff_lines, health_badge, issue, lease, line, moment, notices, people,
+        prose, pull_request, run, writer,
+    },
 };
 use crate::{
-    HistoryDocument, HistoryRow, StackDetails, difference::readable, operation::shell_word, site_path,
+    Forge, HistoryDocument, HistoryRow, SeenDifference, SeenStack, StackDetails, difference::readable,
+    operation::shell_word, site_path,
 };
 use konverge_base::model::{
     apply_record::ApplyRecord,
+    review::ReviewUnit,
     state::{Recorded, StackState},
 };
-use konverge_report::{html::of_edges, plural};
+use konverge_report::{
+    diff::{self, DiffContext},
+    html::of_edges,
+    plural,
+};
 
 /// The number of resources whose attributes are on the page.
 const WITH_ATTRIBUTES: usize = 200;
 /// The number of resources up to which their list is open.
 const OPEN: usize = 60;
+/// The number of unchanged lines around a change inside a text.
+const AROUND: usize = 2;
 
 /// What a page shows beside the data.
 #[derive(Debug, Clone)]
@@ -39,12 +50,15 @@ pub struct StackPage<'a> {
 /// The page.
 pub fn stack(page: &StackPage<'_>) -> String {
     let view = page.view;
-    let id = view.row.id.as_str();
+    let (id, forge) = (view.row.id.as_str(), view.forge.as_ref());
+    // A static page is not written again at each look that saw nothing to tell: the overview has its time.
+    let with_time = page.mode.is_served() || !view.row.is_calm();
     let main = html! {
         p.conditions { @for condition in &view.row.conditions { (badge(*condition)) " " } }
-        (row_facts(&view.row))
+        (row_facts(&view.row, forge, with_time))
         @if page.mode == PageMode::Personal { p { a href=(site_path::OPERATIONS) { "Operations" } } }
         (notices(&view.notices))
+        (seen(&view.seen, forge))
         @if !view.pending.is_empty() {
             section {
                 h2 { "Outcome unknown" }
@@ -55,7 +69,7 @@ pub fn stack(page: &StackPage<'_>) -> String {
         section {
             h2 { "Lease" }
             @match &view.lease {
-                Some(held) => (lease(held, id)),
+                Some(held) => (lease(held, id, forge)),
                 None => p { "Nobody holds the lease." },
             }
         }
@@ -66,11 +80,79 @@ pub fn stack(page: &StackPage<'_>) -> String {
         title: id,
         depth: 2,
         place: "",
+        refreshes: true,
         with_search_data: false,
         mode: page.mode,
         main,
     }
     .render()
+}
+
+/// What drift checks and previews saw: objects that are not ready, the drift, the changes that are not applied.
+fn seen(seen: &SeenStack, forge: Option<&Forge>) -> Markup {
+    html! {
+        @if !seen.unready.is_empty() {
+            section {
+                h2 { "Not ready at the last look (" (seen.unready.len()) ")" }
+                ul.rows {
+                    @for object in &seen.unready {
+                        li.row {
+                            span.name { (line(object.id.as_str())) }
+                            @if let Some(cluster) = &object.cluster { " " span.where { "on " (line(cluster.as_str())) } }
+                            " " (health_badge(object.health))
+                            @if !object.message.is_empty() { p.facts { (prose(&object.message)) } }
+                        }
+                    }
+                }
+            }
+        }
+        @if let Some(drift) = &seen.drift_difference {
+            section {
+                h2 { "Drift" }
+                p.facts {
+                    code { "-" } " is live, " code { "+" } " is what was applied. Seen by " (run(&drift.run, "a drift check", forge))
+                    @if let Some(number) = drift.issue { ", issue " (issue(number, forge)) }
+                }
+                (changes(drift))
+            }
+        }
+        @if !seen.pending_differences.is_empty() {
+            section {
+                h2 { "Changes that are not applied" }
+                p.facts {
+                    "As the last preview of each pull request showed them. Those of a pull request that is still open are a proposal."
+                }
+                @for pending in &seen.pending_differences {
+                    h3 {
+                        @if let Some(number) = pending.pull_request { "Pull request " (pull_request(number, forge)) }
+                        @if let Some(head) = &pending.head { ", head " (commit(head, forge)) }
+                        ", seen by " (run(&pending.run, "a preview", forge))
+                    }
+                    (changes(pending))
+                }
+            }
+        }
+    }
+}
+
+/// The changes of each resource.
+fn changes(difference: &SeenDifference) -> Markup {
+    let mut resources: BTreeMap<_, Vec<&ReviewUnit>> = BTreeMap::new();
+    for unit in &difference.units {
+        resources.entry(&unit.resource).or_default().push(unit);
+    }
+    html! {
+        @for (id, units) in &resources {
+            @let lines = diff::recorded(units, DiffContext::Tree(AROUND));
+            article.resource {
+                p { @if let Some(first) = units.first() { (action(first.action)) } " " span.name { (line(id.as_str())) } }
+                @if !lines.is_empty() { (diff_lines(&lines)) }
+            }
+        }
+        @if difference.more > 0 {
+            p.facts { "and " (plural(difference.more, "more change")) ", which are not recorded here" }
+        }
+    }
 }
 
 fn resources(state: &StackState, stack: &str) -> Markup {
@@ -152,7 +234,7 @@ fn history(page: &StackPage<'_>) -> Markup {
             ol.rows reversed {
                 @for row in rows {
                     li.row id={ "serial-" (row.serial) } {
-                        (history_row(row))
+                        (history_row(row, page.view.forge.as_ref()))
                         @if let Some((from, to)) = page.differences.iter().find(|(_, to)| *to == row.serial) {
                             p.facts { a href=(site_path::difference(*from, *to)) { "What changed since serial " (from) } }
                         }
@@ -197,26 +279,27 @@ fn choice(rows: &[HistoryRow]) -> Markup {
     }
 }
 
-fn history_row(row: &HistoryRow) -> Markup {
+fn history_row(row: &HistoryRow, forge: Option<&Forge>) -> Markup {
     html! {
         span.name { "Serial " (row.serial) }
         @match &row.document {
             HistoryDocument::Unreadable { unreadable } => p.note { "It cannot be read: " (prose(unreadable)) },
             HistoryDocument::Read { reason, writer: by, time, commit: applied, resources, note, receipt } => {
                 p.facts {
-                    (line(reason)) " " (moment(*time)) " by " (writer(by))
-                    @if let Some(applied) = applied { " · commit " (commit(applied)) }
+                    (line(reason)) " " (moment(*time)) " by " (writer(by, forge))
+                    @if let Some(applied) = applied { " · commit " (commit(applied, forge)) }
                     " · " (plural(*resources, "resource"))
                 }
                 @if let Some(note) = note { p.facts { (prose(note)) } }
-                @if let Some(receipt) = receipt { (record(receipt)) }
+                @if let Some(receipt) = receipt { (record(receipt, forge.filter(|forge| forge.run(&by.run).is_some()))) }
             }
         }
     }
 }
 
-/// An apply record: how it ended, and on whose review.
-fn record(record: &ApplyRecord) -> Markup {
+/// An apply record: how it ended, and on whose review. `forge` is given of a run of the repository: elsewhere a name may be
+/// that of an account of some machine.
+fn record(record: &ApplyRecord, forge: Option<&Forge>) -> Markup {
     let result = serde_json::to_value(record.result).unwrap_or_default();
     let grounds = &record.grounds;
     html! {
@@ -226,16 +309,16 @@ fn record(record: &ApplyRecord) -> Markup {
             @for pull in &grounds.pull_requests {
                 dt { "Pull request" }
                 dd {
-                    "#" (pull.number) ", head " (commit(&pull.head)) ", "
+                    (pull_request(pull.number, forge)) ", head " (commit(&pull.head, forge)) ", "
                     @match pull.reviewers.as_deref() {
                         None => "reviewers unknown",
                         Some([]) => "no approvals",
-                        Some(names) => { "approved by " (line(&names.join(", "))) },
+                        Some(names) => { "approved by " (people(names, forge)) },
                     }
                 }
             }
             @if !grounds.agreed_by.is_empty() {
-                dt { "Digest approved by" } dd { (line(&grounds.agreed_by.join(", "))) }
+                dt { "Digest approved by" } dd { (people(&grounds.agreed_by, forge)) }
             }
             @for overridden in &grounds.overrides {
                 dt { "Override" }

@@ -215,6 +215,20 @@ impl Repository {
         })
     }
 
+    /// The time of a commit, as its committer's clock said: at GitHub that of the merge.
+    ///
+    /// # Errors
+    /// There is no such commit.
+    pub fn commit_time(&self, commit: &CommitId) -> Result<jiff::Timestamp, GitError> {
+        self.handles.with(|git| {
+            let found = git
+                .find_commit(oid(commit))
+                .map_err(|_| GitError::UnknownRevision(commit.to_string()))?;
+            jiff::Timestamp::from_second(found.time().seconds())
+                .map_err(|_| GitError::UnknownRevision(commit.to_string()))
+        })
+    }
+
     /// The commits that a tip contains and another commit does not. Both histories must be complete down to
     /// their merge base ([`Repository::merge_base_fetching`]).
     ///

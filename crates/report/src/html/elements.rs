@@ -3,7 +3,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use crate::{diff, escape};
+use crate::{diff, escape, labels};
 use konverge_base::model::plan::Action;
 
 /// Text from others: hidden characters are made visible, line breaks stay.
@@ -44,6 +44,11 @@ pub(super) fn fields(before: &str, paths: &[String]) -> Markup {
             (before) (codes(paths.iter().map(String::as_str), ", "))
         }
     }
+}
+
+/// The sign and the word of an action.
+pub fn action(action: Action) -> Markup {
+    html! { span.badge.(class(action)) { (labels::sign(action)) " " (labels::action_word(action)) } }
 }
 
 /// The style of an action.

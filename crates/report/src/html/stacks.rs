@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::elements::{class, code, codes, fields, line, prose};
+use super::elements::{action, code, codes, fields, line, prose};
 use crate::{
     diff,
     equal_changes::EqualChange,
@@ -204,7 +204,7 @@ fn resource_item(resource: &ResourcePlan) -> Markup {
 fn change_of(resource: &ResourcePlan, title: &str) -> Markup {
     html! {
         h3 {
-            span.badge.(class(resource.action)) { (labels::sign(resource.action)) " " (labels::action_word(resource.action)) }
+            (action(resource.action))
             " " (line(title))
         }
         @if resource.data_loss {

@@ -56,6 +56,7 @@ impl EndedApply<'_> {
         let record = ApplyRecord {
             digest: outcome.digest,
             commit: self.commit().cloned(),
+            merged: self.options.merged.filter(|_| self.target.recorded.is_none()),
             result: outcome.result,
             grounds: outcome.grounds.clone(),
         };

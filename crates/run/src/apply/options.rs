@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 
 use super::{consent::Approver, workflow_hooks::WorkflowStarter};
 use konverge_base::{
@@ -28,6 +29,8 @@ pub struct ApplyOptions {
     pub newer: Option<Arc<dyn NewerCommitCheck>>,
     /// The commit that is applied, if there is one. A target with a recorded Spec has its own.
     pub commit: Option<CommitId>,
+    /// The time of that commit, if a job applies it after a merge.
+    pub merged: Option<Timestamp>,
     /// The merged pull requests whose reviews a successful stack uses, including those that did not show the
     /// stack: it now contains all of their changes. A preview of them that is recorded later (by a late shard
     /// or a re-run job) was not visible when they were merged, so it authorizes nothing.
@@ -51,6 +54,7 @@ impl ApplyOptions {
             approver,
             newer: None,
             commit: None,
+            merged: None,
             pull_requests: Vec::new(),
             restore: false,
             allow_empty: false,

@@ -10,9 +10,14 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    branch_config::BranchConfig,
     overview::{StackSources, read_overview},
+    permissions::permissions,
+    rollouts::read_rollouts,
+    seen::SeenRecords,
     site::{MANIFEST, Site},
     stack::{HistoryRange, read_stack},
+    trends::trends,
 };
 use crate::StateBackend;
 use konverge_base::{
@@ -20,8 +25,9 @@ use konverge_base::{
     model::{Digest, StackId},
     secrets::Secrets,
 };
+use konverge_config::Config;
 use konverge_portal::{
-    StackIndex,
+    OverviewRow, RolloutsDocument, StackIndex, StackOrder,
     html::{self, PageMode, StackPage},
     site_path,
 };
@@ -32,6 +38,15 @@ const STACKS_AT_ONCE: usize = 8;
 const FILES_AT_ONCE: usize = 16;
 /// The number of newest serials on the page of a stack. All but the oldest of them have a page with what they changed.
 const SERIALS: usize = 11;
+
+/// What the pages of a site are made of.
+#[derive(Clone, Copy)]
+pub struct SiteSources<'a> {
+    /// The stacks.
+    pub stacks: StackSources<'a>,
+    /// konverge.yaml of the default branch; `None`: nobody knows who may do what.
+    pub config: Option<&'a BranchConfig>,
+}
 
 /// What a build did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -87,8 +102,13 @@ impl SiteManifest {
 ///
 /// # Errors
 /// Errors of the store; a site of another repository; a file that cannot be written.
-pub async fn build(sources: StackSources<'_>, site: &dyn Site) -> Result<BuildReport, UserError> {
+pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildReport, UserError> {
+    let SiteSources {
+        stacks: sources,
+        config,
+    } = sources;
     let index = Arc::new(read_overview(sources).await?);
+    let seen = Arc::new(SeenRecords::of_site(sources.backend, &index.overview.stacks).await);
     let before = read_manifest(site, &index.overview.repository).await?;
     let mut manifest = SiteManifest {
         version: 1,
@@ -103,28 +123,33 @@ pub async fn build(sources: StackSources<'_>, site: &dyn Site) -> Result<BuildRe
     let secrets = &sources.backend.secrets;
     let mut changed = Vec::new();
     for row in &index.overview.stacks {
-        let fingerprint = index.fingerprints.get(&row.id);
+        let fingerprint = page_fingerprint(&index, &seen, row);
         let earlier = before.stacks.get(row.id.as_str());
         let is_open = row.conditions.contains(&konverge_portal::StackCondition::Open);
-        match earlier.filter(|earlier| !is_open && fingerprint == Some(&earlier.fingerprint)) {
+        match earlier.filter(|earlier| !is_open && fingerprint == earlier.fingerprint) {
             Some(earlier) => {
                 manifest.stacks.insert(row.id.to_string(), earlier.clone());
             }
-            None => changed.push(row.id.clone()),
+            None => changed.push((row.id.clone(), fingerprint)),
         }
     }
     report.read = changed.len();
     // Each is a task of its own: reading documents and making pages takes more time than the requests.
     let mut built = stream::iter(changed)
-        .map(|id| tokio::spawn(stack_files(sources.backend.clone(), Arc::clone(&index), id)))
+        .map(|(id, fingerprint)| {
+            let (backend, index, seen) = (sources.backend.clone(), Arc::clone(&index), Arc::clone(&seen));
+            tokio::spawn(async move {
+                let files = stack_files(&backend, &index, &seen, &id).await?;
+                Ok::<_, UserError>((id, fingerprint, files))
+            })
+        })
         .buffer_unordered(STACKS_AT_ONCE);
     while let Some(task) = built.next().await {
-        let (id, files) = task.map_err(|error| UserError::new(ErrorKind::Internal, error.to_string()))??;
+        let (id, fingerprint, files) =
+            task.map_err(|error| UserError::new(ErrorKind::Internal, error.to_string()))??;
         let earlier = before.stacks.get(id.as_str()).map(|stack| &stack.files);
         let known = |path: &str| earlier.and_then(|files| files.get(path)).copied();
         let digests = write_changed(site, secrets, files, known, &mut report).await?;
-        let fingerprint = index.fingerprints.get(&id).copied();
-        let fingerprint = fingerprint.unwrap_or_else(|| Digest::of_bytes(b"unknown"));
         manifest.stacks.insert(
             id.to_string(),
             StackFiles {
@@ -134,7 +159,8 @@ pub async fn build(sources: StackSources<'_>, site: &dyn Site) -> Result<BuildRe
         );
     }
     drop(built);
-    let common = common_files(&index);
+    let mut common = common_files(&index);
+    common.extend(operation_files(sources.backend, &index, config, &seen).await);
     let known = |path: &str| before.digest(path);
     manifest.files = write_changed(site, secrets, common, known, &mut report).await?;
     finish(site, &before, manifest, &mut report).await?;
@@ -194,13 +220,20 @@ async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest
 /// Files by path.
 type Files = BTreeMap<String, String>;
 
+/// What the pages of a stack are made of.
+fn page_fingerprint(index: &StackIndex, seen: &SeenRecords, row: &OverviewRow) -> Digest {
+    let of_row = index.fingerprints.get(&row.id);
+    Digest::of_json(&serde_json::json!([of_row, seen.fingerprint(row)]))
+}
+
 async fn stack_files(
-    backend: StateBackend,
-    index: Arc<StackIndex>,
-    id: StackId,
-) -> Result<(StackId, Files), UserError> {
+    backend: &StateBackend,
+    index: &StackIndex,
+    seen: &SeenRecords,
+    id: &StackId,
+) -> Result<Files, UserError> {
     let mut files = Files::new();
-    if let Some(read) = read_stack(&backend, &index, &id, HistoryRange::Newest(SERIALS)).await? {
+    if let Some(read) = read_stack(backend, index, id, HistoryRange::Newest(SERIALS), seen).await? {
         let pairs: Vec<_> = read
             .differences
             .iter()
@@ -212,14 +245,14 @@ async fn stack_files(
             older: read.older,
             mode: PageMode::Static,
         };
-        files.insert(site_path::stack(&id), html::stack(&page));
+        files.insert(site_path::stack(id), html::stack(&page));
         for difference in &read.differences {
             let name = site_path::difference(difference.from, difference.to);
-            let path = format!("{}/{name}", site_path::stack_folder(&id));
+            let path = format!("{}/{name}", site_path::stack_folder(id));
             files.insert(path, html::difference(difference));
         }
     }
-    Ok((id, files))
+    Ok(files)
 }
 
 fn common_files(index: &StackIndex) -> Files {
@@ -237,10 +270,46 @@ fn common_files(index: &StackIndex) -> Files {
         (site_path::STYLE.to_owned(), html::style()),
         (site_path::SCRIPT.to_owned(), html::SCRIPT.to_owned()),
     ]);
+    for order in StackOrder::ALL {
+        files.insert(
+            site_path::stacks(order),
+            html::stacks(overview, order, PageMode::Static),
+        );
+    }
     for kind in search.listings() {
         files.extend(html::kind(search, kind).map(|page| (site_path::kind(kind), page)));
     }
     files
+}
+
+/// The pages about all stacks together: rollouts, trends, who may do what.
+async fn operation_files(
+    backend: &StateBackend,
+    index: &StackIndex,
+    config: Option<&BranchConfig>,
+    seen: &SeenRecords,
+) -> Files {
+    let (forge, mode) = (index.overview.forge.as_ref(), PageMode::Static);
+    let none = Config::default();
+    let rollouts = read_rollouts(backend, config.map_or(&none, |branch| &branch.config)).await;
+    // One page that cannot be made is no reason for the others to stay old.
+    let rollouts = rollouts
+        .unwrap_or_else(|error| RolloutsDocument::unreadable(&backend.secrets.mask(&error.to_string())));
+    let document = config.map(permissions);
+    Files::from([
+        (
+            site_path::ROLLOUTS.to_owned(),
+            html::rollouts(&rollouts, forge, mode),
+        ),
+        (
+            site_path::TRENDS.to_owned(),
+            html::trends(&trends(index, Some(&seen.history)), mode),
+        ),
+        (
+            site_path::PERMISSIONS.to_owned(),
+            html::permissions(document.as_ref(), forge, mode),
+        ),
+    ])
 }
 
 /// Writes the files whose content differs from what is known of the site.

@@ -1,17 +1,27 @@
 //! What the portal shows, read from the store: the overview from the index alone, a stack from its documents. Nothing
 //! here writes to the store of the states, and nothing asks a cluster or a cloud.
 
+mod branch_config;
 mod build;
 mod head;
 mod overview;
+mod permissions;
 mod publish;
+mod rollouts;
+mod seen;
 mod site;
 mod stack;
+mod trends;
 mod views;
 
-pub use build::{BuildReport, build};
+pub use branch_config::{BranchConfig, forge};
+pub use build::{BuildReport, SiteSources, build};
 pub use head::Head;
 pub use overview::{StackSources, read_overview, recorded_facts};
+pub use permissions::permissions;
 pub use publish::{SiteStore, publish};
+pub use rollouts::{asking_gates, bake_end, read_rollouts, rollout_view, wave_standing};
+pub use seen::SeenRecords;
 pub use site::{FolderSite, Site, SiteError};
 pub use stack::{HistoryRange, StackRead, read_difference, read_stack};
+pub use trends::trends;

@@ -14,8 +14,8 @@ use konverge_base::{
     model::{Digest, StackId, apply_result::StackResult},
 };
 use konverge_portal::{
-    AppliedState, DriftView, FreezeView, HeadFact, Overview, OverviewRow, SearchIndex, StackFacts,
-    StackIndex, StoppedView,
+    AppliedState, DriftView, Forge, FreezeView, HeadFact, LookView, Overview, OverviewRow, SearchIndex,
+    StackFacts, StackIndex, StoppedView,
 };
 use konverge_report::plural;
 use konverge_state::{ApplyFreeze, DriftCheck, IndexEntry, IndexedStates, Proven, StackSummary, StateError};
@@ -30,6 +30,8 @@ pub struct StackSources<'a> {
     pub backend: &'a StateBackend,
     /// The repository; `None`: nothing is known to be pending.
     pub head: Option<&'a Head>,
+    /// The repository at its forge, for links.
+    pub forge: Option<&'a Forge>,
 }
 
 /// A summary, or why there is none.
@@ -68,6 +70,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
             version: 1,
             repository: states.repository().as_str().to_owned(),
             head: head.as_ref().map(|head| head.commit.clone()),
+            forge: sources.forge.cloned(),
             freeze: freeze.and_then(shown_freeze),
             notices,
             stacks: Vec::new(),
@@ -75,6 +78,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
         search: SearchIndex::default(),
         fingerprints: BTreeMap::new(),
         serials: BTreeMap::new(),
+        activity: BTreeMap::new(),
     };
     for (id, summary) in summaries {
         let Some(entry) = known.entries.get(&id) else {
@@ -87,10 +91,12 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
         if is_moved {
             continue;
         }
-        if let Ok(Some(summary)) = summary
-            && !entry.retired
-        {
-            index.search.add(&id, search_names(summary));
+        if let Ok(Some(summary)) = summary {
+            // What was applied before a stack was destroyed counts, too.
+            index.activity.insert(id.clone(), summary.activity.clone());
+            if !entry.retired {
+                index.search.add(&id, search_names(summary));
+            }
         }
         index
             .fingerprints
@@ -233,6 +239,10 @@ fn row(
             checked,
             digest: drift.digest,
         }),
+        look: drift.map(|check| LookView {
+            checked: check.at,
+            health: check.health,
+        }),
         error: summary.as_ref().err().cloned(),
     }
 }
@@ -270,6 +280,7 @@ fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<Ov
                 writer: writer(stopped.writer.clone()),
             }),
             drift: None,
+            look: None,
             error: None,
         }
     })
@@ -279,7 +290,7 @@ fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<Ov
 /// What the page of a stack is made of.
 fn fingerprint(row: &OverviewRow, entry: Option<&IndexEntry>) -> Digest {
     let entry = entry.map(|entry| (entry.epoch, entry.serial, entry.open));
-    let text = serde_json::json!([row, entry, env!("CARGO_PKG_VERSION")]);
+    let text = serde_json::json!([row.settled(), entry, env!("CARGO_PKG_VERSION")]);
     Digest::of_bytes(text.to_string().as_bytes())
 }
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    build::{BuildReport, build},
-    overview::StackSources,
+    build::{BuildReport, SiteSources, build},
     site::{Site, SiteError},
 };
 use crate::RunContext;
@@ -63,7 +62,7 @@ impl Site for SiteStore {
 /// As [`build`].
 pub async fn publish(
     run: &RunContext,
-    sources: StackSources<'_>,
+    sources: SiteSources<'_>,
     url: &str,
 ) -> Result<BuildReport, UserError> {
     let site = SiteStore::open(run, url).await?;

@@ -1,10 +1,14 @@
 //! One stack, read from its documents. What cannot be read is said, and the rest of the page stands.
 
-use std::{borrow::Cow, collections::BTreeMap, pin::pin};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+};
 
 use futures::{StreamExt as _, stream};
 
-use super::views::writer;
+use super::{seen::SeenRecords, views::writer};
 use crate::{StateBackend, state};
 use konverge_base::{
     error::UserError,
@@ -15,8 +19,8 @@ use konverge_base::{
     secrets::mask_terraform,
 };
 use konverge_portal::{
-    HistoryDocument, HistoryRow, LeaseView, StackCondition, StackDetails, StackIndex, StateAtSerial,
-    StateDifference,
+    HistoryDocument, HistoryRow, LeaseView, SeenStack, StackCondition, StackDetails, StackIndex,
+    StateAtSerial, StateDifference,
 };
 use konverge_state::{Holder, StateError, Versioned};
 
@@ -52,6 +56,7 @@ pub async fn read_stack(
     index: &StackIndex,
     id: &StackId,
     range: HistoryRange,
+    seen: &SeenRecords,
 ) -> Result<Option<StackRead>, UserError> {
     let Some(row) = index.overview.row(id) else {
         return Ok(None);
@@ -60,15 +65,17 @@ pub async fn read_stack(
     let mut view = StackDetails {
         version: 1,
         row: row.clone(),
-        notices: Vec::new(),
+        notices: seen.notices.clone(),
         state: None,
         pending: Vec::new(),
+        seen: SeenStack::default(),
+        forge: index.overview.forge.clone(),
         history: Vec::new(),
         lease: None,
     };
     let newest = reading.serials.first().copied();
     note_older_index(&mut view, index.serials.get(id).copied(), newest);
-    let mut written = None;
+    let (mut written, mut applied) = (None, BTreeSet::new());
     match reading.documents {
         Ok(documents) => {
             written = documents.written;
@@ -81,6 +88,7 @@ pub async fn read_stack(
                 // The state is shown without what only runtimes read.
                 Ok(Some(mut newest)) => {
                     view.pending = std::mem::take(&mut newest.pending);
+                    applied = std::mem::take(&mut newest.applied_reviews);
                     view.state = Some(shown(backend, newest).state);
                 }
                 Err(error) => note_unreadable(&mut view, backend, &error),
@@ -91,6 +99,7 @@ pub async fn read_stack(
             note_unreadable(&mut view, backend, &error);
         }
     }
+    view.seen = seen.stack(row, &applied);
     let kept = reading.serials.len();
     let (most, with_differences) = match range {
         HistoryRange::All => (kept, false),

@@ -210,6 +210,7 @@ async fn runs_that_did_nothing_push_nothing_out_of_the_history() {
         let record = ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: None,
+            merged: None,
             result,
             grounds: Authorization::default(),
         };

@@ -83,10 +83,13 @@ async fn filled(scope: SealScope, sealer: &Sealer) -> Arc<MemoryStore> {
     let check = DriftCheck {
         at: time(2),
         drift: Some(drift),
+        health: None,
+        look: None,
     };
     let history = DriftHistory {
         stacks: BTreeMap::from([(id(STACKS[0]), check)]),
         good: Some(time(2)),
+        weeks: BTreeMap::new(),
     };
     states.save_drift_history(history, |_| true).await.unwrap();
     review(&states).await;

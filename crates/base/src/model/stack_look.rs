@@ -1,0 +1,222 @@
+//! What a drift check saw of one stack: the difference, and which objects were not ready. It is recorded with the check,
+//! so that a page can say what a drift is.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ClusterName, ResourceId, health::Health, review::ReviewUnit, status::ObjectStatus};
+
+/// The number of changes that a look keeps.
+const UNITS: usize = 60;
+/// The number of bytes of their JSON.
+const UNIT_BYTES: usize = 16 << 10;
+/// The number of objects that a look names.
+const UNREADY: usize = 30;
+/// The longest reason of an object, in characters.
+const LONGEST_MESSAGE: usize = 300;
+
+/// The number of objects of a stack by their health.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HealthCounts {
+    /// Objects that are as they must be, also those that the Spec suspends.
+    pub ready: usize,
+    /// Objects whose change is under way.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub progressing: usize,
+    /// Objects that do not become ready without a change.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed: usize,
+    /// Objects that somebody else than the Spec suspends.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub suspended: usize,
+    /// Objects of which nothing is known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unknown: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl HealthCounts {
+    /// Counts objects; `None` without any.
+    pub fn from_objects(objects: &[ObjectStatus]) -> Option<Self> {
+        let mut counts = Self::default();
+        for object in objects {
+            let count = match object.health {
+                _ if object.is_ready() => &mut counts.ready,
+                Health::Ready => &mut counts.ready,
+                Health::Progressing => &mut counts.progressing,
+                Health::Failed => &mut counts.failed,
+                Health::Suspended => &mut counts.suspended,
+                Health::Unknown => &mut counts.unknown,
+            };
+            *count += 1;
+        }
+        (!objects.is_empty()).then_some(counts)
+    }
+
+    /// The counts with their words, the worst first; no word for none.
+    pub fn words(&self) -> Vec<String> {
+        let all = [
+            (self.failed, "failed"),
+            (self.progressing, "progressing"),
+            (self.suspended, "suspended"),
+            (self.unknown, "unknown"),
+            (self.ready, "ready"),
+        ];
+        let some = all.into_iter().filter(|(count, _)| *count > 0);
+        some.map(|(count, word)| format!("{count} {word}")).collect()
+    }
+
+    /// Returns true if no object waits or fails.
+    pub fn is_all_ready(&self) -> bool {
+        self.progressing + self.failed + self.suspended + self.unknown == 0
+    }
+}
+
+/// What a drift check saw of one stack, masked and bounded.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StackLook {
+    /// The URL of the run, or `user@host` outside CI.
+    pub run: String,
+    /// The number of the issue that tells of the drift.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issue: Option<u64>,
+    /// The difference: `from` is the live value, `to` the applied one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<ReviewUnit>,
+    /// The number of changes that are left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: usize,
+    /// The objects that are not ready.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unready: Vec<UnreadyObject>,
+}
+
+/// An object that is not ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadyObject {
+    /// The resource.
+    pub id: ResourceId,
+    /// Its cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterName>,
+    /// Its health.
+    pub health: Health,
+    /// The reason.
+    pub message: String,
+}
+
+impl StackLook {
+    /// What is kept of a look; `None` if there is nothing to tell. Texts must be masked already.
+    pub fn new(run: &str, units: Vec<ReviewUnit>, objects: &[ObjectStatus]) -> Option<Self> {
+        let (kept, more) = bounded(units);
+        let unready = objects.iter().filter(|object| !object.is_ready());
+        let unready = unready.take(UNREADY).map(|object| UnreadyObject {
+            id: object.id.clone(),
+            cluster: object.cluster.clone(),
+            health: object.health,
+            message: object.message.chars().take(LONGEST_MESSAGE).collect(),
+        });
+        let look = Self {
+            run: run.to_owned(),
+            issue: None,
+            units: kept,
+            more,
+            unready: unready.collect(),
+        };
+        (look.more > 0 || !look.units.is_empty() || !look.unready.is_empty()).then_some(look)
+    }
+
+    /// Leaves the difference out, and says how large it was.
+    pub fn drop_units(&mut self) {
+        self.more += std::mem::take(&mut self.units).len();
+    }
+
+    /// The number of bytes of its difference as JSON.
+    pub fn unit_bytes(&self) -> usize {
+        self.units.iter().map(size).sum()
+    }
+}
+
+/// The first changes that fit, and the number of the others.
+pub fn bounded(units: Vec<ReviewUnit>) -> (Vec<ReviewUnit>, usize) {
+    let all = units.len();
+    let mut bytes = 0;
+    let fits = |unit: &ReviewUnit| {
+        bytes += size(unit);
+        bytes <= UNIT_BYTES
+    };
+    let kept: Vec<_> = units.into_iter().take(UNITS).take_while(fits).collect();
+    let more = all - kept.len();
+    (kept, more)
+}
+
+fn size(unit: &ReviewUnit) -> usize {
+    serde_json::to_string(unit).map_or(0, |text| text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::plan::Action;
+
+    fn object(health: Health, suspended_by_spec: bool) -> ObjectStatus {
+        ObjectStatus {
+            id: "v1:Pod:shop:web".parse().unwrap(),
+            cluster: None,
+            health,
+            message: "m".repeat(1000),
+            suspended_by_spec,
+        }
+    }
+
+    fn unit(text: &str) -> ReviewUnit {
+        ReviewUnit {
+            stack: "shop/prod".parse().unwrap(),
+            resource: "v1:ConfigMap:shop:web".parse().unwrap(),
+            action: Action::Update,
+            path: "/data/text".to_owned(),
+            to: Some(json!(text)),
+            from: None,
+        }
+    }
+
+    #[test]
+    fn what_the_spec_suspends_is_ready_and_the_worst_comes_first() {
+        let objects = [
+            object(Health::Ready, false),
+            object(Health::Suspended, true),
+            object(Health::Suspended, false),
+            object(Health::Failed, false),
+        ];
+        let counts = HealthCounts::from_objects(&objects).unwrap();
+        assert_eq!(counts.words(), ["1 failed", "1 suspended", "2 ready"]);
+        assert!(!counts.is_all_ready());
+        assert_eq!(HealthCounts::from_objects(&[]), None);
+        let text = serde_json::to_string(&HealthCounts::from_objects(&objects[..1]).unwrap()).unwrap();
+        assert_eq!(text, r#"{"ready":1}"#);
+    }
+
+    #[test]
+    fn a_look_is_bounded_and_one_with_nothing_to_tell_is_not_kept() {
+        assert_eq!(
+            StackLook::new("run", Vec::new(), &[object(Health::Ready, false)]),
+            None
+        );
+        let objects = vec![object(Health::Failed, false); UNREADY + 1];
+        let look = StackLook::new("run", vec![unit("a"); UNITS + 7], &objects).unwrap();
+        assert_eq!((look.units.len(), look.more), (UNITS, 7));
+        assert_eq!(look.unready.len(), UNREADY);
+        assert_eq!(look.unready[0].message.len(), LONGEST_MESSAGE);
+        let mut look = StackLook::new("run", vec![unit(&"x".repeat(10 << 10)); 3], &[]).unwrap();
+        assert_eq!((look.units.len(), look.more), (1, 2));
+        look.drop_units();
+        assert_eq!((look.units.len(), look.more), (0, 3));
+    }
+}

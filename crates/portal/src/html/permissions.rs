@@ -1,0 +1,62 @@
+//! Who may do what, as konverge.yaml of the default branch says.
+
+use maud::{Markup, html};
+
+use super::{
+    layout::{Page, PageMode},
+    parts::{code, commit, line},
+};
+use crate::{Forge, Permission, PermissionSubject, PermissionsDocument, site_path};
+
+/// The page; `None`: there is no default branch here.
+pub fn permissions(document: Option<&PermissionsDocument>, forge: Option<&Forge>, mode: PageMode) -> String {
+    let main = html! {
+        @match document {
+            None => p.notice { "There is no default branch here, so nobody knows who may do what. Build the pages in a clone." },
+            Some(document) => {
+                p.facts {
+                    "From " (code("konverge.yaml")) " of the default branch"
+                    @if let Some(id) = &document.commit { " at commit " (commit(id, forge)) }
+                    ". What GitHub itself allows (branch protection, environments, who may merge) is not in it."
+                }
+                @for subject in PermissionSubject::ALL {
+                    @let lines: Vec<_> = document.permissions.iter().filter(|line| line.subject == subject).collect();
+                    @if !lines.is_empty() { (section(subject, &lines)) }
+                }
+            }
+        }
+    };
+    Page {
+        title: "Who may do what",
+        depth: 0,
+        place: site_path::PERMISSIONS,
+        refreshes: false,
+        with_search_data: false,
+        mode,
+        main,
+    }
+    .render()
+}
+
+fn section(subject: PermissionSubject, permissions: &[&Permission]) -> Markup {
+    html! {
+        section {
+            h2 { (subject.words()) }
+            ul.rows {
+                @for permission in permissions {
+                    li.row {
+                        @if permission.who.is_empty() {
+                            span.name { (line(&permission.may)) }
+                        } @else {
+                            span.name { (line(&permission.who.join(", "))) } ": " (line(&permission.may))
+                        }
+                        p.facts {
+                            "Stacks " @for (index, glob) in permission.stacks.iter().enumerate() { @if index > 0 { ", " } (code(glob)) }
+                            " · " (code(&permission.key))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! How far the rollouts are: waves, the end of a bake, what gates say, what waits for whom.
+
+use maud::{Markup, html};
+
+use super::{
+    layout::{Page, PageMode},
+    parts::{code, commit, line, moment, notices, prose, writer},
+};
+use crate::{
+    BegunRollout, Forge, RolloutProgress, RolloutView, RolloutsDocument, WaveStanding, WaveView, site_path,
+};
+use konverge_base::model::{StackId, rollout::RolloutPhase};
+use konverge_report::plural;
+
+/// The page.
+pub fn rollouts(document: &RolloutsDocument, forge: Option<&Forge>, mode: PageMode) -> String {
+    let main = html! {
+        (notices(&document.notices))
+        @if document.rollouts.is_empty() && document.notices.is_empty() {
+            p.empty { "There is no rollout. " (code("rollouts")) " in konverge.yaml says in which waves a change reaches its stacks." }
+        }
+        @for rollout in &document.rollouts { (section(rollout, forge)) }
+    };
+    Page {
+        title: "Rollouts",
+        depth: 0,
+        place: site_path::ROLLOUTS,
+        refreshes: true,
+        with_search_data: false,
+        mode,
+        main,
+    }
+    .render()
+}
+
+fn section(rollout: &RolloutView, forge: Option<&Forge>) -> Markup {
+    html! {
+        section {
+            @match &rollout.progress {
+                RolloutProgress::NeverBegun { .. } => {
+                    h2 { (line(&rollout.rollout)) }
+                    p.facts { "It was never begun: no change of its stacks was merged since it is configured." }
+                }
+                RolloutProgress::Begun(begun) => {
+                    h2 { (line(&rollout.rollout)) " " (phase(begun)) }
+                    @if !rollout.configured { p.notice { "konverge.yaml has it no longer." } }
+                    (self::begun(begun, forge))
+                }
+            }
+        }
+    }
+}
+
+fn phase(begun: &BegunRollout) -> Markup {
+    let class = match begun.phase {
+        RolloutPhase::Applying | RolloutPhase::Baking | RolloutPhase::Gate => "update",
+        RolloutPhase::RollingBack | RolloutPhase::Aborted => "replace",
+        RolloutPhase::Stopped => "failed",
+        RolloutPhase::Done => "create",
+    };
+    html! {
+        span.badge.(class) { (begun.phase.to_string()) }
+        @if begun.paused { " " span.badge.replace { "paused" } }
+    }
+}
+
+fn begun(begun: &BegunRollout, forge: Option<&Forge>) -> Markup {
+    html! {
+        @if begun.overdue {
+            p.notice { "It is overdue: no run has moved it on. A run of the workflow does, by " (code("repository_dispatch")) " of the type " (code("konverge-continue")) "." }
+        }
+        p.facts {
+            "Wave " (begun.wave) " of " (begun.waves.len()) " · commit " (commit(&begun.commit, forge))
+            " · since " (moment(begun.since)) " by " (writer(&begun.writer, forge))
+        }
+        @if let Some(until) = begun.until { p { "The bake ends " (moment(until)) "." } }
+        @if !begun.why.is_empty() { p { (prose(&begun.why)) } }
+        @if !begun.gates.is_empty() {
+            h3 { "What the gates said last" }
+            dl.record { @for (gate, said) in &begun.gates { dt { (line(gate)) } dd { (prose(said)) } } }
+        }
+        @if !begun.approve.is_empty() {
+            h3 { "It waits for people" }
+            ul {
+                @for (gate, digest) in &begun.approve {
+                    li {
+                        "Gate " (code(gate))
+                        @if let Some(names) = begun.approvers.get(gate) { " waits for one of " (line(&names.join(", "))) }
+                        @match digest {
+                            Some(digest) => { ": digest " (code(&digest.to_string())) },
+                            None => { ": no job has planned all stacks of the next wave" },
+                        }
+                    }
+                }
+            }
+        }
+        @if !begun.unplanned.is_empty() { p { "Not planned yet: " (links(begun.unplanned.iter())) } }
+        @if !begun.held.is_empty() {
+            p.note {
+                "Held, because it failed or was aborted: " (links(begun.held.iter())) ". "
+                "A newer change of one of these stacks or " (code("konverge rollout resume")) " lets it go on."
+            }
+        }
+        ol.rows { @for wave in &begun.waves { (self::wave(wave, begun)) } }
+    }
+}
+
+fn wave(wave: &WaveView, begun: &BegunRollout) -> Markup {
+    let class = match wave.is {
+        WaveStanding::Done => "create",
+        WaveStanding::Now => "update",
+        WaveStanding::Last => "replace",
+        WaveStanding::Later => "gone",
+    };
+    let before = wave.wave.saturating_sub(1).max(begun.wave);
+    html! {
+        li.row {
+            span.name { "Wave " (wave.wave) } " " span.badge.(class) { (wave.is.word()) }
+            @if wave.is == WaveStanding::Later { " " span.where { "waits for wave " (before) } }
+            p.facts {
+                (plural(wave.stacks.len(), "changed stack"))
+                @if let Some(bake) = &wave.bake { " · bakes for " (line(bake)) }
+                @if !wave.gates.is_empty() { " · then gates " (line(&wave.gates.join(", "))) }
+            }
+            @if !wave.stacks.is_empty() { p.links { (links(wave.stacks.iter())) } }
+        }
+    }
+}
+
+fn links<'a>(stacks: impl Iterator<Item = &'a StackId>) -> Markup {
+    html! {
+        @for (index, stack) in stacks.enumerate() {
+            @if index > 0 { ", " }
+            a href=(site_path::stack(stack)) { (line(stack.as_str())) }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! [`BranchConfig`]: konverge.yaml of the default branch, which says who may do what, and where the repository is.
+
+use crate::RunContext;
+use konverge_base::{error::UserError, model::CommitId};
+use konverge_config::Config;
+use konverge_portal::Forge;
+use konverge_repo::git::Repository;
+
+/// konverge.yaml of the default branch.
+#[derive(Debug, Clone)]
+pub struct BranchConfig {
+    /// The commit; `None`: the configuration is a file that stands for it.
+    pub commit: Option<CommitId>,
+    /// What it says.
+    pub config: Config,
+}
+
+impl BranchConfig {
+    /// Reads it where the run is; `None` outside a repository with a default branch.
+    ///
+    /// # Errors
+    /// The commit cannot be read, or its file is not valid.
+    pub fn find(run: &RunContext) -> Result<Option<Self>, UserError> {
+        match Repository::discover(&run.dir) {
+            Ok(repository) if repository.default_branch().is_ok() => Self::load(&repository).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads it in a repository.
+    ///
+    /// # Errors
+    /// There is no default branch, its commit cannot be read, or its file is not valid.
+    pub fn load(repository: &Repository) -> Result<Self, UserError> {
+        let commit = repository.resolve(&repository.default_branch()?)?;
+        Self::at(repository, commit)
+    }
+
+    /// Reads it at the tip of the default branch that a job found.
+    ///
+    /// # Errors
+    /// The commit cannot be read, or its file is not valid.
+    pub fn at(repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
+        let config = Config::load(repository.revision(&commit)?.as_ref())?;
+        Ok(Self {
+            commit: Some(commit),
+            config,
+        })
+    }
+}
+
+/// The repository at its forge: as `portal.workflow` of the default branch names it, the job, or the clone of a repository
+/// at GitHub. Nothing of the store names it.
+pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<Forge> {
+    let of_config = config.and_then(|config| config.config.portal.workflow.as_deref());
+    let of_job = || {
+        let server = run.var("GITHUB_SERVER_URL")?;
+        Forge::from_url(&format!("{server}/{}", run.var("GITHUB_REPOSITORY")?))
+    };
+    let of_clone = || {
+        let origin = Repository::discover(&run.dir).ok()?.origin_url()?;
+        // The pages of another forge have other addresses.
+        let is_github = origin.starts_with("https://github.");
+        Forge::from_url(&origin).filter(|_| is_github)
+    };
+    of_config
+        .and_then(Forge::from_workflow)
+        .or_else(of_job)
+        .or_else(of_clone)
+}
