@@ -344,7 +344,7 @@ fn a_version_that_moved_is_written_unless_rotation_stops() {
 fn a_value_fits_only_if_every_part_of_it_does() {
     let unknown = masked_value::unknown();
     let reviewed = json!({"a": 1, "ip": unknown, "list": [1, unknown]});
-    let same = |actual: &Value| fits(&reviewed, actual, false);
+    let same = |actual: &Value| ReviewedUnits::default().fits(&reviewed, actual);
     assert!(same(&json!({"a": 1, "ip": "10.0.0.1", "list": [1, {"b": 2}]})));
     for other in [
         json!({"a": 2, "ip": "10.0.0.1", "list": [1, 2]}),
@@ -357,6 +357,31 @@ fn a_value_fits_only_if_every_part_of_it_does() {
     ] {
         assert!(!same(&other), "{other}");
     }
+}
+
+#[test]
+fn what_waited_for_outputs_fits_only_their_values() {
+    let text = "pg://${shop/database.endpoint}/shop";
+    let reviewed = json!({"a": 1, "url": masked_value::unknown_output(text)});
+    let filled = FilledTexts::from([
+        (text.to_owned(), json!("pg://one.local/shop")),
+        ("${shop/database.port}".to_owned(), json!(5432)),
+    ]);
+    let admits = |actual: Value| {
+        ReviewedUnits::default()
+            .with_filled(filled.clone())
+            .fits(&reviewed, &actual)
+    };
+    assert!(admits(json!({"a": 1, "url": "pg://one.local/shop"})));
+    for other in [
+        json!({"a": 1, "url": "pg://other.local/shop"}),
+        json!({"a": 1, "url": 5432}),
+        json!({"a": 2, "url": "pg://one.local/shop"}),
+    ] {
+        assert!(!admits(other.clone()), "{other}");
+    }
+    // Without a value nothing is accepted.
+    assert!(!ReviewedUnits::default().fits(&reviewed, &json!({"a": 1, "url": "pg://one.local/shop"})));
 }
 
 #[test]
