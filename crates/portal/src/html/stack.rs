@@ -235,7 +235,11 @@ fn record(record: &ApplyRecord) -> Markup {
                 }
             }
             @if !grounds.agreed_by.is_empty() {
-                dt { "Digest approved by" } dd { (line(&grounds.agreed_by.join(", "))) }
+                dt { "Digest approved by" }
+                dd {
+                    (line(&grounds.agreed_by.join(", ")))
+                    @if let Some(why) = &grounds.why { ": " (prose(why)) }
+                }
             }
             @for overridden in &grounds.overrides {
                 dt { "Override" }
