@@ -1,7 +1,10 @@
 //! What a reader does next, for the first screen: what must be fixed, what to look at, whom to ask, and the merge.
 
 use super::{CommentInput, Merging, labels, sums::Sums, view_model::PlanView};
-use konverge_base::model::policy_finding::Enforcement;
+use konverge_base::model::policy_finding::{Enforcement, PolicyFinding};
+
+/// The rules that an approval satisfies.
+const APPROVALS: [&str; 2] = ["policy.approvals", "policy.reviewers"];
 
 /// Returns the next steps as one sentence without its subject: `check what is deleted, get the approval, and merge`.
 /// `None` if a merge applies nothing, or nobody can say yet what.
@@ -18,11 +21,13 @@ pub(super) fn next_steps(input: &CommentInput<'_>, view: &PlanView<'_>) -> Optio
     let loses_data = own().any(|resource| resource.data_loss);
     let is_grave = own().any(|resource| labels::is_grave(resource));
     let may_replace = own().any(|resource| !resource.immutable.is_empty());
-    let is_denied = input
-        .findings
-        .iter()
-        .any(|finding| finding.verdict == Enforcement::Deny);
-    let needs_approval = Sums::of_view(view).needs_approval();
+    let denials = || {
+        let findings = input.findings.iter();
+        findings.filter(|finding| finding.verdict == Enforcement::Deny)
+    };
+    let lacks_approval = |finding: &PolicyFinding| APPROVALS.contains(&finding.rule.as_str());
+    let is_denied = denials().any(|finding| !lacks_approval(finding));
+    let needs_approval = Sums::of_view(view).needs_approval() || denials().any(lacks_approval);
     let steps = [
         (view.failed > view.failed_before, "fix what could not be planned"),
         (is_denied, "settle what blocks the apply"),
@@ -42,7 +47,7 @@ pub(super) fn next_steps(input: &CommentInput<'_>, view: &PlanView<'_>) -> Optio
             "check what changes with the takeover",
         ),
         (!input.power.is_empty(), "check what grants permissions"),
-        (needs_approval && !is_denied, "get the approval"),
+        (needs_approval, "get the approval"),
         (true, "merge"),
     ];
     let steps: Vec<_> = steps

@@ -237,9 +237,13 @@ fn pages() -> Vec<(String, String)> {
 /// The source of all tests.
 fn sources(folder: &Path) -> String {
     let entries = fs::read_dir(folder).unwrap().flatten();
-    let texts = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
-        true => sources(&entry.path()),
-        false => fs::read_to_string(entry.path()).unwrap_or_default(),
+    let texts = entries.map(|entry| {
+        let is_folder = entry.file_type().unwrap().is_dir();
+        if is_folder {
+            sources(&entry.path())
+        } else {
+            fs::read_to_string(entry.path()).unwrap_or_default()
+        }
     });
     texts.collect()
 }

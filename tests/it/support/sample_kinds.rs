@@ -272,7 +272,7 @@ fn denied() -> Kind {
             "1 to update",
             "**What blocks the apply, and why**",
             "1 to change (1 in production)",
-            "**Next**: settle what blocks the apply, then merge.",
+            "**Next**: settle what blocks the apply, get the approval, then merge.",
         ],
     }
 }
