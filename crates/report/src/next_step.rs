@@ -6,7 +6,7 @@ use konverge_base::model::policy_finding::{Enforcement, PolicyFinding};
 /// The rules that an approval satisfies.
 const APPROVALS: [&str; 2] = ["policy.approvals", "policy.reviewers"];
 
-/// Returns the next steps as one sentence without its subject: `check what is deleted, get the approval, and merge`.
+/// Returns the next steps as one sentence without its subject: `check what is deleted or replaced, get the approval, then merge`.
 /// `None` if a merge applies nothing, or nobody can say yet what.
 pub(super) fn next_steps(input: &CommentInput<'_>, view: &PlanView<'_>) -> Option<String> {
     let merges = match input.mode.merging {

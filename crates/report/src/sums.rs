@@ -141,10 +141,10 @@ fn harmless(view: &PlanView<'_>) -> Option<&'static str> {
     if !is_known || own().any(|resource| labels::is_grave(resource)) || own().next().is_none() {
         return None;
     }
-    let changes_what_runs = view.restored > 0 || own().any(|resource| resource.action != Action::Create);
-    Some(if changes_what_runs || !view.drifted.is_empty() {
+    let changes_what_is_there = view.restored > 0 || own().any(|resource| resource.action != Action::Create);
+    Some(if changes_what_is_there || !view.drifted.is_empty() {
         "deletes and replaces nothing"
     } else {
-        "changes nothing that runs"
+        "changes no object that is there"
     })
 }

@@ -207,7 +207,9 @@ impl PlanView<'_> {
         let others_changed = self.changed_by_others_or_restored();
         if others_changed > 0 {
             let resources = labels::plural(others_changed, "resource");
-            counts = match (self.total.changed(), self.stops_at_drift) {
+            // A new version of a secret stops no apply.
+            let stops = self.stops_at_drift && !self.changed_by_others().is_empty();
+            counts = match (self.total.changed(), stops) {
                 (0, false) => format!("only takes back what others changed in {resources}"),
                 (_, false) => format!("{counts}, and takes back what others changed in {resources}"),
                 (0, true) => format!("stops, because others changed {resources}"),
