@@ -151,7 +151,7 @@ pub(super) struct PlanView<'a> {
     /// True if the change adds `konverge.yaml`, so that every stack was compiled.
     pub introduces: bool,
     /// True if an apply stops where others changed something.
-    stops_at_drift: bool,
+    pub stops_at_drift: bool,
     /// The number of stacks in the plan.
     pub planned: usize,
     /// The number of affected stacks; 0 if the user named the stacks.
