@@ -24,6 +24,7 @@ mod list_diff;
 pub mod markdown;
 pub mod mermaid;
 pub mod model_changes;
+mod next_step;
 pub mod outcome;
 pub mod progress;
 pub mod setting_changes;

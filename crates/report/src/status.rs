@@ -47,9 +47,23 @@ pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
             text.push_str(&details(stack, style));
         }
     }
+    // How objects are, nobody knows without a cluster.
+    let unseen = status
+        .stacks
+        .iter()
+        .filter(|stack| stack.is_applied_and_ready() && stack.objects.is_none())
+        .count();
+    let mut counts = Vec::new();
+    if unseen < well || well == 0 {
+        counts.push(format!("{} applied and ready", well - unseen));
+    }
+    if unseen > 0 {
+        counts.push(format!("{unseen} applied, without a look at a cluster"));
+    }
     text.push_str(&format!(
-        "{}: {well} applied and ready, {} not.\n",
+        "{}: {}, {} not.\n",
         style.paint(Color::Bold, &labels::plural(status.stacks.len(), "stack")),
+        counts.join(", "),
         status.stacks.len() - well
     ));
     text
@@ -324,6 +338,31 @@ mod tests {
         );
         let widths = |text: &str| text.lines().map(|line| line.chars().count()).max();
         assert!(widths(&lines[..4].join("\n")) <= Some(80), "{said}");
+    }
+
+    #[test]
+    fn a_stack_is_called_ready_only_if_a_cluster_was_asked() {
+        let unseen = StackStatus {
+            objects: None,
+            ..stack("shop/dev", HeadStatus::Applied, Vec::new())
+        };
+        let seen = stack("shop/prod", HeadStatus::Applied, Vec::new());
+        let said = |stacks: &[&StackStatus]| {
+            let status = StatusReport {
+                version: 1,
+                freeze: None,
+                stacks: stacks.iter().copied().cloned().collect(),
+            };
+            text(&status, StatusRows::NotReady, Style::default())
+        };
+        assert_eq!(
+            said(&[&unseen]),
+            "1 stack: 1 applied, without a look at a cluster, 0 not.\n"
+        );
+        assert_eq!(
+            said(&[&unseen, &seen]),
+            "2 stacks: 1 applied and ready, 1 applied, without a look at a cluster, 0 not.\n"
+        );
     }
 
     #[test]

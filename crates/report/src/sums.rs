@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{labels, view_model::PlanView};
-use konverge_base::model::plan::PodImpact;
+use konverge_base::model::plan::{Action, Basis, PodImpact};
 
 /// The number of environments, and of groups of people, that are named.
 const NAMED: usize = 5;
@@ -17,6 +17,8 @@ pub(super) struct Sums<'a> {
     ends: u64,
     lost: usize,
     lost_in_production: usize,
+    /// The sentence of a change that is not dangerous.
+    harmless: Option<&'static str>,
     /// Who is asked: the number of approvals, the people, and for how many stacks.
     asked: Vec<Asked<'a>>,
 }
@@ -58,6 +60,7 @@ impl<'a> Sums<'a> {
                 *asked.entry((&context.reviewers, context.approvals)).or_default() += 1;
             }
         }
+        sums.harmless = harmless(view);
         sums.restarts = restarts
             .into_iter()
             .map(|((_, environment), pods)| (environment, pods))
@@ -73,10 +76,15 @@ impl<'a> Sums<'a> {
         sums
     }
 
+    /// Returns true if somebody is asked to approve.
+    pub(super) fn needs_approval(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// The sums as sentences; a name is written by `code`.
     pub(super) fn sentences(&self, code: impl Fn(&str) -> String) -> Vec<String> {
         let pods = |count: u64| labels::plural(usize::try_from(count).unwrap_or(usize::MAX), "pod");
-        let mut parts = Vec::new();
+        let mut parts: Vec<_> = self.harmless.map(str::to_owned).into_iter().collect();
         let restarted: u64 = self.restarts.iter().map(|(_, pods)| pods).sum();
         if restarted > 0 {
             let named = self.restarts.iter().take(NAMED);
@@ -120,4 +128,23 @@ impl<'a> Sums<'a> {
         named.extend((rest > 0).then(|| format!("others ({})", labels::plural(rest, "stack"))));
         Some(format!("needs {}", named.join("; ")))
     }
+}
+
+/// What a change spares, if that is known: every stack was planned on its cluster, and nothing is open.
+fn harmless(view: &PlanView<'_>) -> Option<&'static str> {
+    let own = || view.stacks.iter().flat_map(|stack| &stack.own);
+    let is_known = view
+        .stacks
+        .iter()
+        .all(|stack| stack.plan.error.is_none() && stack.plan.basis == Basis::Live)
+        && own().all(|resource| resource.action != Action::Unknown && resource.immutable.is_empty());
+    if !is_known || own().any(|resource| labels::is_grave(resource)) || own().next().is_none() {
+        return None;
+    }
+    let changes_what_is_there = view.restored > 0 || own().any(|resource| resource.action != Action::Create);
+    Some(if changes_what_is_there || !view.drifted.is_empty() {
+        "deletes and replaces nothing"
+    } else {
+        "changes no object that is there"
+    })
 }

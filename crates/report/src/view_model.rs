@@ -150,6 +150,8 @@ pub(super) struct PlanView<'a> {
     pub failed_before: usize,
     /// True if the change adds `konverge.yaml`, so that every stack was compiled.
     pub introduces: bool,
+    /// True if an apply stops where others changed something.
+    pub stops_at_drift: bool,
     /// The number of stacks in the plan.
     pub planned: usize,
     /// The number of affected stacks; 0 if the user named the stacks.
@@ -202,11 +204,16 @@ impl PlanView<'_> {
             return "no stack is affected".to_owned();
         }
         let mut counts = labels::counts(&self.total);
-        if self.restored > 0 {
-            let restored = labels::plural(self.restored, "resource");
-            counts = match self.total.changed() {
-                0 => format!("only takes back what others changed in {restored}"),
-                _ => format!("{counts}, and takes back what others changed in {restored}"),
+        let others_changed = self.changed_by_others_or_restored();
+        if others_changed > 0 {
+            let resources = labels::plural(others_changed, "resource");
+            // A new version of a secret stops no apply.
+            let stops = self.stops_at_drift && !self.changed_by_others().is_empty();
+            counts = match (self.total.changed(), stops) {
+                (0, false) => format!("only takes back what others changed in {resources}"),
+                (_, false) => format!("{counts}, and takes back what others changed in {resources}"),
+                (0, true) => format!("stops, because others changed {resources}"),
+                (_, true) => format!("{counts}, but stops where others changed {resources}"),
             };
         }
         match (
@@ -319,6 +326,15 @@ impl PlanView<'_> {
         })
     }
 
+    /// The number of resources in which an apply takes back what is different already, also beside a change of its own.
+    fn changed_by_others_or_restored(&self) -> usize {
+        let resources = self.drifted.iter().flat_map(|stack| &stack.resources);
+        let differs = |resource: &&ResourcePlan| {
+            diff::differs_already(resource) || resource.changes.iter().any(diff::is_by_others)
+        };
+        resources.filter(differs).count()
+    }
+
     /// What others changed since the last apply, and an apply takes back.
     pub(super) fn changed_by_others(&self) -> Vec<(&StackId, &ResourcePlan, &FieldChange)> {
         let resources = self.drifted.iter().flat_map(|stack| {
@@ -353,6 +369,7 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         failed: 0,
         failed_before: 0,
         introduces: input.mode.introduces,
+        stops_at_drift: input.mode.stops_at_drift,
         planned: input.plan.stacks.len(),
         affected: input.affected.stacks.len(),
         all: [

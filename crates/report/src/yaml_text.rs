@@ -18,6 +18,18 @@ pub(crate) fn short_scalar(value: &Value) -> Option<String> {
     (text.chars().count() <= SHORT).then_some(text)
 }
 
+/// Returns the old and the new value if a line has room for both. An absent one is `None`.
+pub(crate) fn short_values(
+    from: Option<&Value>,
+    to: Option<&Value>,
+) -> Option<(Option<String>, Option<String>)> {
+    let side = |value: Option<&Value>| match value {
+        None => Some(None),
+        Some(value) => short_scalar(value).map(Some),
+    };
+    Some((side(from)?, side(to)?))
+}
+
 /// The lines of a value.
 pub fn lines(value: &Value) -> Vec<String> {
     let mut lines = Vec::new();

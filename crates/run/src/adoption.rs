@@ -102,8 +102,7 @@ impl<'a> RecordedStacks<'a> {
 
     /// Returns true if something is recorded of the stack.
     pub fn has(&self, id: &StackId) -> bool {
-        let is_known = |id: &StackId| self.known.entries.get(id).is_some_and(|entry| entry.is_known());
-        is_known(id) || self.renamed.contains_key(id)
+        self.known.was_applied(id) || self.renamed.contains_key(id)
     }
 }
 

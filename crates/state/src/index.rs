@@ -25,7 +25,7 @@ use super::{
     state_store::{Finished, IN_FLIGHT},
 };
 use crate::store::Key;
-use konverge_base::model::StackId;
+use konverge_base::model::{StackId, state::JournalEntry};
 
 /// With more deltas than this beside a compaction, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
@@ -313,6 +313,7 @@ impl StateStore {
         }
         // Work that was announced and has not reached its stack yet is only in the deltas. What ended is as the stack says:
         // one that is behind its delta was put back, or ended after the listing.
+        let mut with_documents: BTreeSet<_> = known.entries.keys().cloned().collect();
         let mut behind = BTreeSet::new();
         for (name, delta) in self.deltas(&known.unmerged).await? {
             match delta {
@@ -333,8 +334,15 @@ impl StateStore {
                 FoundDelta::Damaged | FoundDelta::Gone => {}
             }
         }
-        let found = self.entries_now(behind).await?;
+        let found = self.entries_now(behind).await?.into_iter();
+        let found: Vec<_> = found.filter_map(|(stack, entry)| Some((stack, entry?))).collect();
+        with_documents.extend(found.iter().map(|(stack, _)| stack.clone()));
         join(&mut known.entries, found);
+        let announced = known
+            .entries
+            .iter()
+            .filter(|(stack, entry)| entry.is_announcement() && !with_documents.contains(*stack));
+        known.untouched = announced.map(|(stack, _)| stack.clone()).collect();
         Ok(Proven::new(known))
     }
 
@@ -444,39 +452,43 @@ impl StateStore {
             .filter(|(_, entry)| entry.open)
             .map(|(stack, _)| stack.clone())
             .collect();
-        for (stack, entry) in self.entries_now(open).await? {
-            // The end of the lease that left it open, or of a later one.
-            if !entry.open
-                && known
-                    .entries
-                    .get(&stack)
-                    .is_some_and(|there| there.epoch <= entry.epoch)
-            {
-                known.entries.insert(stack.clone(), entry.clone());
-                known.found.insert(stack, entry);
+        for (stack, found) in self.entries_now(open).await? {
+            let Some(there) = known.entries.get(&stack) else {
+                continue;
+            };
+            match found {
+                // The entry stays in the index: the run that announced the stack may be about to reach it.
+                None if there.is_announcement() => {
+                    known.untouched.insert(stack);
+                }
+                // The end of the lease that left it open, or of a later one.
+                Some(entry) if !entry.open && there.epoch <= entry.epoch => {
+                    known.entries.insert(stack.clone(), entry.clone());
+                    known.found.insert(stack, entry);
+                }
+                None | Some(_) => {}
             }
         }
         Ok(())
     }
 
-    /// The entries of stacks from their documents as they are now, of those that have any.
+    /// The entries of stacks from their documents as they are now; none of a stack of which nothing was ever written.
     async fn entries_now(
         &self,
         stacks: impl IntoIterator<Item = StackId>,
-    ) -> Result<Vec<(StackId, IndexEntry)>, StateError> {
+    ) -> Result<Vec<(StackId, Option<IndexEntry>)>, StateError> {
         stream::iter(stacks)
             .map(|stack| async move {
                 let rows = RowKeys::parse(&self.store.list(&keys::stack(&stack)).await?);
                 let entry = self.entry_from_rows(&stack, rows).await?;
-                Ok::<_, StateError>(entry.map(|entry| (stack, entry)))
+                Ok::<_, StateError>((stack, entry))
             })
             .buffered(IN_FLIGHT)
-            .try_filter_map(|found| async move { Ok(found) })
             .try_collect()
             .await
     }
 
-    /// Builds the entry of a stack from its documents. It is open if the state lacks a journal or cannot be
+    /// Builds the entry of a stack from its documents; `None` if they tell of no change. It is open if the state lacks a journal or cannot be
     /// read.
     async fn entry_from_rows(
         &self,
@@ -494,7 +506,11 @@ impl StateStore {
             Err(error) => return Err(error),
         };
         let Some((header, document)) = &reading.document else {
-            let journaled = !reading.entries.is_empty();
+            // Names and folder are written before anything is changed, also if the plan is refused then.
+            let journaled = reading
+                .entries
+                .iter()
+                .any(|entry| !matches!(entry, JournalEntry::Names { .. } | JournalEntry::Folder { .. }));
             return Ok(journaled.then(|| IndexEntry::open(newest_lease, 0, None)));
         };
         let summary = self.summarize(document, &header.writer, header.time);

@@ -138,6 +138,12 @@ impl IndexEntry {
         self.reads.iter().any(moved)
     }
 
+    /// Returns true if no apply of the stack has recorded anything yet: a run works on it for the first time, or was about
+    /// to.
+    pub(super) fn is_announcement(&self) -> bool {
+        self.open && self.serial == 0 && self.resources == 0
+    }
+
     pub(super) fn rank(&self) -> (u64, bool, u64) {
         (self.epoch, !self.open, self.serial)
     }
@@ -186,6 +192,8 @@ pub struct IndexedStates {
     pub drift: Option<BTreeMap<StackId, DriftCheck>>,
     /// The last apply of each stack that wrote no state. An entry that was written later counts more.
     pub stopped: BTreeMap<StackId, StoppedApply>,
+    /// Stacks that were announced and have neither a state nor the journal of a change: nothing of them was ever written.
+    pub(super) untouched: BTreeSet<StackId>,
     /// Entries that were found closed in their state, or rebuilt from states.
     pub(super) found: BTreeMap<StackId, IndexEntry>,
     pub(super) compaction: u64,
@@ -201,6 +209,13 @@ impl IndexedStates {
     /// Returns true if the index was missing or damaged, so that every state was read.
     pub fn is_rebuilt(&self) -> bool {
         self.rebuilt
+    }
+
+    /// Returns true if an apply may have made something of the stack. A run that announced it and was refused, or died
+    /// before its first change, has not.
+    pub fn was_applied(&self, stack: &StackId) -> bool {
+        let entry = self.entries.get(stack).filter(|entry| entry.is_known());
+        entry.is_some() && !self.untouched.contains(stack)
     }
 
     /// Returns true if a run works on a stack, or died while it did and no apply has ended since.

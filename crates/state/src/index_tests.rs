@@ -16,7 +16,7 @@ use super::{
     *,
 };
 use crate::store::{MemoryStore, Store};
-use konverge_base::model::RepoPath;
+use konverge_base::model::{RepoPath, other_names::OtherNames};
 
 fn entry(epoch: u64, serial: u64, open: bool, resources: usize) -> IndexEntry {
     IndexEntry {
@@ -559,4 +559,48 @@ async fn a_stack_that_was_announced_and_not_reached_yet_stays_open() {
     assert!(announced.found.is_empty());
     let entry = &announced.entries[&stacks[0]];
     assert_eq!((entry.epoch, entry.open, entry.resources), (2, true, 1));
+}
+
+#[tokio::test]
+async fn a_stack_that_was_announced_and_never_changed_was_not_applied() {
+    let bench = Bench::new().await;
+    let [applied, begun, refused, named] = ["a/dev", "b/dev", "c/dev", "d/dev"].map(fixture::stack);
+    bench.apply(&applied).await;
+    let known = bench.states.read_all().await.unwrap();
+    let run = bench.run();
+    let all = [&applied, &begun, &refused, &named].map(StackId::clone);
+    run.announce_run(&known, &all).await.unwrap();
+    for stack in [&refused, &named, &begun] {
+        let lease = run.acquire(stack, LeaseOptions::default()).await.unwrap();
+        let names = OtherNames {
+            ids: [fixture::stack("e/dev")].into(),
+            ..OtherNames::default()
+        };
+        let data = JournalEntry::Runtime {
+            key: "k".to_owned(),
+            value: 1.into(),
+        };
+        match stack {
+            _ if stack == &named => lease.journal(vec![JournalEntry::Names { names }]).await.unwrap(),
+            _ if stack == &begun => lease.journal(vec![data]).await.unwrap(),
+            _ => {}
+        }
+        lease.release().await.unwrap();
+    }
+    let read = bench.states.read_all().await.unwrap();
+    let rebuilt = bench.states.rebuild_index().await.unwrap();
+    for known in [read, rebuilt] {
+        for (stack, was_applied) in [
+            (&applied, true),
+            (&begun, true),
+            (&refused, false),
+            (&named, false),
+        ] {
+            assert_eq!(known.was_applied(stack), was_applied, "{stack}");
+            assert!(
+                known.entries[stack].open,
+                "{stack}: a run may be about to reach it"
+            );
+        }
+    }
 }

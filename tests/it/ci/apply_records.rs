@@ -56,6 +56,10 @@ async fn a_receipt_names_plan_commit_people_run_and_outcome() {
     stage.approve(&stopped.digest()).outcome.check(0);
     let receipt = stage.receipt("receipts/dev");
     assert_eq!(receipt["agreedBy"], json!(["dev"]));
+    assert_eq!(receipt["why"], "the vendor fixes it by May");
+    let history = stage.state(&["history", "receipts/dev"]).stdout;
+    let line = "digest approved by dev (the vendor fixes it by May)";
+    assert!(history.contains(line), "{history}");
     assert_eq!(receipt["digest"], stopped.digest());
     assert!(receipt["pullRequests"].is_null(), "{receipt}");
 }

@@ -378,7 +378,7 @@ fn the_comment_says_what_merging_does() {
                 "applies exactly this",
                 "leaves out the failed stacks",
                 "applies what could be planned",
-                "`media/prod` will not be applied until the policies above are satisfied",
+                "`media/prod` will not be applied until the policies below are satisfied",
             ],
         ),
         (Merging::OtherBranch, ["a branch that is not deployed"; 4]),
@@ -552,7 +552,7 @@ fn a_number_in_a_base_is_one_change_with_its_sums() {
     let body = markdown::comment(&sample.input(COMMENT_BUDGET)).body;
     for part in [
         "36 of 140 stacks affected: 36 to change (12 in production)",
-        "**In all**: restarts 108 pods: `prod` 60, `dev` 12, `staging` 36 · needs 1 approval by `acme/infra` (12 stacks)",
+        "**In all**: deletes and replaces nothing · restarts 108 pods: `prod` 60, `dev` 12, `staging` 36 · needs 1 approval by `acme/infra` (12 stacks)",
         "<b>Same change in 36 stacks (12 in production)</b>",
         "By `base/pkg/backend/server.k` → `base/base.k`\n\n`app-00/prod`",
         "- restarts 108 pods by rolling update",

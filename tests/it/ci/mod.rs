@@ -8,6 +8,7 @@ pub mod authority;
 pub mod cancellation;
 mod chat_receivers;
 pub mod comment;
+mod comment_first_screen;
 pub mod comment_rules;
 pub mod container_job;
 pub mod core_change;

@@ -44,6 +44,40 @@ fn children(pid: u32) -> Vec<Pid> {
     numbers.filter(parent).map(Pid::from_raw).collect()
 }
 
+/// Who applied with `--kubeconfig` first and names the cluster later is told how the stack goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_gets_a_name_later_is_told_which() {
+    let cluster = Cluster::shared();
+    let namespace = cluster.namespace("first-name").await;
+    let monorepo = tiny_monorepo::monorepo();
+    tiny_monorepo::write_stack(&monorepo, "first/name", &namespace, "one");
+    monorepo.commit("A stack");
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let apply = ["apply", "first/name", "--yes", "--kubeconfig", &kubeconfig];
+    konverge(&monorepo, &apply).expect(0);
+    let status = said(&monorepo, &["status"], 0);
+    assert!(status.contains("without a look at a cluster"), "{status}");
+
+    let named = |name: &str| {
+        let config =
+            format!("version: 1\nclusters: {{{name}: {{context: test}}}}\nkcl: {{version: 0.13.2}}\n");
+        monorepo.write("konverge.yaml", config).commit(name);
+        Konverge::new(["drift", "first/name"])
+            .with_kcl()
+            .dir(monorepo.path())
+            .env("KUBECONFIG", &kubeconfig)
+            .env("XDG_STATE_HOME", monorepo.path().join(".git/test-state"))
+            .run()
+    };
+    let told = named("local").expect(1).stdout;
+    assert!(
+        told.contains("would move from cluster `default` to `local`")
+            && told.contains("call it `default` under `clusters`"),
+        "{told}"
+    );
+    named("default").expect(0);
+}
+
 #[tokio::test]
 async fn an_interruption_is_said_once_and_blamed_on_no_stack() {
     let monorepo = Repository::konfig_example();

@@ -28,6 +28,7 @@ pub mod export_helm_life;
 pub mod export_targets;
 pub mod first_run;
 pub mod freeze;
+mod guide_examples;
 pub mod hooks;
 pub mod kcl_errors;
 pub mod konfigs;

@@ -11,6 +11,7 @@ pub mod cores;
 pub mod faulty_store;
 pub mod github_output;
 pub mod plain_core;
+pub mod sample_kinds;
 pub mod sample_plans;
 pub mod shop_monorepo;
 pub mod small_stage;

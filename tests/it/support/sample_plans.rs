@@ -430,7 +430,7 @@ pub fn large(n: usize) -> Sample {
     }
 }
 
-fn sample(stacks: Vec<StackPlan>) -> Sample {
+pub fn sample(stacks: Vec<StackPlan>) -> Sample {
     let affected = stacks.iter().map(|stack| {
         let last = format!("appops/{}/main.k", stack.id);
         let chain = ["base/pkg/backend/server.k", "base/base.k", &last];

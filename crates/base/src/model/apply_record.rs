@@ -51,12 +51,13 @@ mod tests {
                     pull(9, None),
                 ],
                 agreed_by: vec!["dev".to_owned()],
+                why: Some("read by me".to_owned()),
                 ..Authorization::default()
             },
         };
         assert_eq!(
             receipt.grounds.to_string(),
-            "#7, approved by ada, grace; #8, no approvals; #9; digest approved by dev"
+            "#7, approved by ada, grace; #8, no approvals; #9; digest approved by dev (read by me)"
         );
         let json = serde_json::to_value(&receipt).unwrap();
         assert_eq!(serde_json::from_value::<ApplyRecord>(json).unwrap(), receipt);

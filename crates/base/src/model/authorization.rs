@@ -17,6 +17,9 @@ pub struct Authorization {
     /// The users who approved exactly this plan, by its digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agreed_by: Vec<String>,
+    /// What they said about it. Their text: it is escaped where it is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// The findings of policy sets that were overridden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<PolicyOverride>,
@@ -116,7 +119,8 @@ impl std::fmt::Display for Authorization {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut words: Vec<_> = self.pull_requests.iter().map(ReviewedPull::to_string).collect();
         if !self.agreed_by.is_empty() {
-            words.push(format!("digest approved by {}", self.agreed_by.join(", ")));
+            let why = self.why.iter().map(|why| format!(" ({why})")).collect::<String>();
+            words.push(format!("digest approved by {}{why}", self.agreed_by.join(", ")));
         }
         for overridden in &self.overrides {
             words.push(format!(

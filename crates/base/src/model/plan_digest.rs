@@ -60,6 +60,38 @@ impl ResourcePlan {
 
     fn units_digest(&self, stack: &StackId) -> Digest {
         let units = review::resource_units(stack, self);
-        Digest::of_set(units.iter().map(review::ReviewUnit::digest))
+        Digest::of_set(units.iter().map(review::ReviewUnit::plan_digest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::plan::ChangeOrigin;
+
+    #[test]
+    fn the_digest_of_a_takeover_stands_for_the_live_value() {
+        let digest = |action, from: Option<&str>| {
+            let change = FieldChange {
+                path: "/data/a".to_owned(),
+                from: from.map(|from| json!(from)),
+                to: Some(json!("new")),
+                origin: ChangeOrigin::Change,
+            };
+            let id = "v1:ConfigMap:shop:a".parse().unwrap();
+            let stack = "shop/dev".parse().unwrap();
+            ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, action, vec![change]).digest
+        };
+        let read = digest(Action::Adopt, Some("by hand"));
+        assert_eq!(read, digest(Action::Adopt, Some("by hand")));
+        assert_ne!(read, digest(Action::Adopt, Some("by another hand")));
+        assert_ne!(read, digest(Action::Adopt, None));
+        // What is recorded has its last write, with which the live value is compared.
+        assert_eq!(
+            digest(Action::Update, Some("by hand")),
+            digest(Action::Update, Some("by another hand"))
+        );
     }
 }

@@ -33,7 +33,7 @@ pub struct ReviewUnit {
         deserialize_with = "super::plan::present"
     )]
     pub to: Option<Value>,
-    /// The old value, masked. It is a guard and not part of the digest.
+    /// The old value, masked. It is a guard and not part of the unit's digest.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -56,14 +56,30 @@ impl ReviewUnit {
             builder.part(part.as_bytes());
         }
         match &self.to {
-            Some(value) => {
-                let known = without_value_hashes(value);
-                builder.part(Digest::of_json(known.as_ref().unwrap_or(value)).as_bytes())
-            }
+            Some(value) => builder.part(digest_of_known(value).as_bytes()),
             None => builder.part(b""),
         };
         builder.finish()
     }
+
+    /// The part of the unit in the digest of a plan. A takeover has no earlier apply to compare with, so the digest of its
+    /// plan stands for the live values, too: an approval does not fit once somebody has changed one of them.
+    pub(super) fn plan_digest(&self) -> Digest {
+        let live = self.from.as_ref().filter(|_| self.action == Action::Adopt);
+        let Some(live) = live else {
+            return self.digest();
+        };
+        let mut builder = DigestBuilder::new("takeover");
+        builder.part(self.digest().as_bytes());
+        builder.part(digest_of_known(live).as_bytes());
+        builder.finish()
+    }
+}
+
+/// The digest of a value without what only a job with the values of secrets knows.
+fn digest_of_known(value: &Value) -> Digest {
+    let known = without_value_hashes(value);
+    Digest::of_json(known.as_ref().unwrap_or(value))
 }
 
 fn action_word(action: Action) -> &'static str {

@@ -93,7 +93,7 @@ pub(crate) fn keep(
 }
 
 /// What these people said, on one line. Somebody else's text: it is escaped where it is shown.
-fn reason(people: &OverrideReasons, by: &[String]) -> Option<String> {
+pub(crate) fn reason(people: &OverrideReasons, by: &[String]) -> Option<String> {
     let said = by.iter().filter_map(|login| {
         let words: Vec<_> = people.get(login)?.split_whitespace().collect();
         let text: String = words.join(" ").chars().take(LONGEST_REASON).collect();

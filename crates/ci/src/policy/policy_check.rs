@@ -447,9 +447,15 @@ impl PolicyCheck {
             None => Vec::new(),
         };
         let others = agreed_by.into_iter().filter(|approval| !approval.own);
+        let agreed_by: Vec<_> = others.map(|approval| approval.reviewer).collect();
+        let why = match agreed_by.as_slice() {
+            [] => None,
+            people => overrides::reason(&self.digest_reasons().await, people),
+        };
         Authorization {
             pull_requests: reviewed,
-            agreed_by: others.map(|approval| approval.reviewer).collect(),
+            agreed_by,
+            why,
             ..Authorization::default()
         }
     }

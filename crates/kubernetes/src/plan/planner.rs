@@ -79,7 +79,10 @@ impl ObjectPlanner<'_> {
                     item.id, subject.cluster.api.name
                 ),
             )
-            .hint("remove it from the stack in one change, and add it for the other cluster in the next"));
+            .hint(format!(
+                "if both names mean one cluster: call it `{from}` under `clusters` in konverge.yaml, as `{from}: {{context: …}}`"
+            ))
+            .hint("if it is to move: remove it from the stack in one change, and add it for the other cluster in the next"));
         }
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
             return Err(unreadable_error(&subject, silent));

@@ -198,6 +198,7 @@ fn record() -> ApplyRecord {
                 reviewers: Some(vec![text()]),
             }],
             agreed_by: vec![text()],
+            why: Some(text()),
             overrides: vec![PolicyOverride {
                 finding: Digest::of_bytes(b"x"),
                 rule: text(),

@@ -318,7 +318,11 @@ fn record(record: &ApplyRecord, forge: Option<&Forge>) -> Markup {
                 }
             }
             @if !grounds.agreed_by.is_empty() {
-                dt { "Digest approved by" } dd { (people(&grounds.agreed_by, forge)) }
+                dt { "Digest approved by" }
+                dd {
+                    (people(&grounds.agreed_by, forge))
+                    @if let Some(why) = &grounds.why { ": " (prose(why)) }
+                }
             }
             @for overridden in &grounds.overrides {
                 dt { "Override" }

@@ -6,6 +6,7 @@ use super::elements::{class, code, fields, line, prose, text};
 use crate::{
     CommentInput, diff, errors, escape, labels,
     view_model::{PlanView, StackView},
+    yaml_text,
 };
 use konverge_base::{
     error::ErrorBody,
@@ -32,7 +33,11 @@ pub(super) fn alerts(input: &CommentInput<'_>, view: &PlanView<'_>) -> Markup {
             li.update {
                 @if input.mode.stops_at_drift { "the apply stops here, because others changed " }
                 @else { "merging takes back what others changed: " }
-                (code(&diff::dotted(&change.path))) " of " (short_title(resource)) " in " (code(stack.as_str()))
+                (code(&diff::dotted(&change.path)))
+                @if let Some((from, to)) = yaml_text::short_values(change.from.as_ref(), change.to.as_ref()) {
+                    " " (side(from.as_deref())) " → " (side(to.as_deref()))
+                }
+                " of " (short_title(resource)) " in " (code(stack.as_str()))
             }
         }
         @for change in input.power {
@@ -151,6 +156,13 @@ fn unchecked(view: &PlanView<'_>) -> Markup {
 
 fn short_title(resource: &ResourcePlan) -> Markup {
     code(&labels::Title::with_runtime(&resource.id, resource.runtime).short())
+}
+
+fn side(value: Option<&str>) -> Markup {
+    match value {
+        Some(value) => code(value),
+        None => line("absent"),
+    }
 }
 
 fn setting(value: Option<&str>) -> Markup {

@@ -10,7 +10,7 @@ use super::{
     graph, stacks,
 };
 use crate::{
-    CommentInput, escape, generation_notes, labels, last_push, model_changes, setting_changes,
+    CommentInput, escape, generation_notes, labels, last_push, model_changes, next_step, setting_changes,
     sums::Sums,
     view_model::{self, PlanView},
 };
@@ -87,6 +87,7 @@ fn header(input: &CommentInput<'_>, view: &PlanView<'_>, title: &str) -> Markup 
                 p.facts { (PreEscaped(sentence)) }
             }
             @if let Some(taken_over) = view.takeover_sentence() { p.facts { (taken_over) } }
+            @if let Some(steps) = next_step::next_steps(input, view) { p.facts { strong { "Next" } ": " (steps) "." } }
             p.facts {
                 @if let Some(stacks) = view.stacks_line() { (stacks) " · " }
                 @if let Some(pr) = input.run.pr { "pull request " (pr) " · " }

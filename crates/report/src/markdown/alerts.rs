@@ -4,8 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::{
     CommentInput,
     bounded_part::BoundedPart,
@@ -283,14 +281,11 @@ fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
 fn changed_by_others((stack, resource, change): (&StackId, &ResourcePlan, &FieldChange)) -> Alert {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let path = escape::code(&diff::dotted(&change.path));
-    let side = |value: &Option<Value>| match value {
-        None => Some("absent".to_owned()),
-        Some(value) => yaml_text::short_scalar(value).map(|text| escape::code(&text)),
-    };
-    let values = match (side(&change.from), side(&change.to)) {
-        (Some(from), Some(to)) => format!(" {from} → {to}"),
-        _ => String::new(),
-    };
+    let values = yaml_text::short_values(change.from.as_ref(), change.to.as_ref());
+    let side = |value: Option<String>| value.map_or("absent".to_owned(), |text| escape::code(&text));
+    let values = values.map_or(String::new(), |(from, to)| {
+        format!(" {} → {}", side(from), side(to))
+    });
     Alert {
         subject: Subject::ChangedByOthers,
         line: format!(

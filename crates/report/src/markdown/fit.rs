@@ -42,8 +42,10 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str, surface: Surface) 
         resources: 0,
         lines: usize::MAX,
     };
-    let longest =
-        footer::cut_note(input, most, surface).len() + footer::footer(input, &view, most, surface).len();
+    let footer = footer::footer(input, &view);
+    let longest = footer::cut_note(input, most, surface).len()
+        + footer::decision(input, &view, most, surface).len()
+        + footer.len();
     let room = budget.max(4096).saturating_sub(head.len() + longest);
     let (parts, left_out) = parts(input, &view, room);
     let sections = sections(input, &view);
@@ -52,9 +54,10 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str, surface: Surface) 
     let body = [
         head,
         footer::cut_note(input, omitted, surface),
+        footer::decision(input, &view, omitted, surface),
         parts,
         filled.texts.concat(),
-        footer::footer(input, &view, omitted, surface),
+        footer,
     ];
     FittedComment {
         body: body.concat(),

@@ -1,4 +1,4 @@
-//! The end of a comment: drift, policy findings, and what merging will do.
+//! The end of a comment: drift, policy findings and facts; and for its top what is left out and what merging will do.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::fill::{Block, Form, Omitted, Rank, Section, Text};
-use crate::{CommentInput, Merging, diff, escape, labels, mermaid, view_model::PlanView};
+use crate::{CommentInput, Merging, diff, escape, labels, mermaid, next_step, view_model::PlanView};
 use konverge_base::model::{
     StackId,
     plan::ResourcePlan,
@@ -232,14 +232,24 @@ fn whole_preview(input: &CommentInput<'_>, surface: Surface) -> String {
     }
 }
 
-/// Two lines: what merging does, and the facts.
-pub(super) fn footer(
+/// What to do next and what merging does, for the top: a reader decides there.
+pub(super) fn decision(
     input: &CommentInput<'_>,
     view: &PlanView<'_>,
     omitted: Omitted,
     surface: Surface,
 ) -> String {
-    let mut text = format!("---\n{}\n\n", merging(input, view, omitted, surface));
+    let next = next_step::next_steps(input, view);
+    let next = next.map_or(String::new(), |steps| format!("**Next**: {steps}.\n\n"));
+    format!("{next}{}\n\n", merging(input, view, omitted, surface))
+}
+
+/// The facts, and before them what a merge makes sure of.
+pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
+    let mut text = "---\n".to_owned();
+    if input.mode.merging == Merging::Applies && !view.changes_nothing() {
+        text.push_str("Konverge plans again after the merge, and stops a stack before changing anything if its plan holds something else.\n\n");
+    }
     let mut facts = vec![
         escape::link("How to read this", READERS),
         "to reproduce it: <code>konverge preview</code> in a checkout of this branch".to_owned(),
@@ -280,6 +290,10 @@ fn merging(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omitted, surf
         _ if !denied.is_empty() || input.mode.merging != Merging::Applies || !applies_all(view) => {
             merging_otherwise(input, view, !denied.is_empty()).to_owned()
         }
+        _ if input.mode.stops_at_drift && !view.changed_by_others().is_empty() => {
+            "**Merging** stops at each stack that others changed, before changing anything of it, and applies the others."
+                .to_owned()
+        }
         _ => applies_exactly(input, view, omitted, surface),
     }
 }
@@ -305,16 +319,14 @@ fn applies_exactly(
             whole_preview(input, surface)
         ),
     };
-    format!(
-        "**Merging** applies {what}. Konverge plans again after the merge, and stops a stack before changing anything if its plan holds something else."
-    )
+    format!("**Merging** applies {what}.")
 }
 
 /// What a merge leaves out while policies deny it.
 fn merging_denied(denied: &[&PolicyFinding]) -> String {
     let stacks: Option<BTreeSet<_>> = denied.iter().map(|finding| finding.stack.as_ref()).collect();
     let Some(stacks) = stacks else {
-        return "**Merging** applies nothing until the policies above are satisfied.".to_owned();
+        return "**Merging** applies nothing until the policies below are satisfied.".to_owned();
     };
     let names: Vec<_> = stacks
         .iter()
@@ -326,7 +338,7 @@ fn merging_denied(denied: &[&PolicyFinding]) -> String {
         more => format!(" and {more} more"),
     };
     format!(
-        "**Merging**: {}{more} will not be applied until the policies above are satisfied.",
+        "**Merging**: {}{more} will not be applied until the policies below are satisfied.",
         names.join(", ")
     )
 }

@@ -344,6 +344,7 @@ mod tests {
             failed: 0,
             failed_before: 0,
             introduces: false,
+            stops_at_drift: false,
             planned: 1,
             affected: 1,
             all: 1,
