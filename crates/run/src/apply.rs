@@ -34,7 +34,6 @@ pub use konverge_engine::LatePlan;
 pub use options::{ApplyOptions, NewerCommitCheck};
 pub use outcome::stopped_outcome;
 pub use outcome::{ended_well, exit_code, has_succeeded, is_unbroken, only_waits};
-pub(crate) use rounds::OthersFirst;
 pub use rounds::plan_live;
 pub use workflow_hooks::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter};
 

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use async_trait::async_trait;
+
 use crate::{
     RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
@@ -17,7 +19,7 @@ use crate::{
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
     spec_source::SpecSource,
-    stack_outputs::{self, FilledSpec, OutputUse},
+    stack_outputs::{self, FilledSpec, OutputSources, OutputUse, RecordedStates},
     stack_runtimes::StackRuntimes,
     stack_secrets::StackSecrets,
 };
@@ -224,22 +226,14 @@ impl Planner {
         }))
     }
 
-    /// The state document of a stack, under its identity or under the one it continues.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub(crate) async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError> {
-        let Some(backend) = &self.backend else {
-            return Ok(None);
-        };
-        let own = backend.states.load(stack).await?;
-        if own.as_ref().is_some_and(|own| !own.state.is_blank()) {
-            return Ok(own);
+    /// What the outputs are taken from that a Spec reads.
+    fn outputs(&self) -> OutputSources<'_> {
+        OutputSources {
+            config: &self.config,
+            secrets: self.secrets(),
+            specs: &self.wanted,
+            states: self,
         }
-        let Some(earlier) = self.earlier_identity(stack).await? else {
-            return Ok(own);
-        };
-        Ok(backend.states.load(&earlier).await?.or(own))
     }
 
     /// As [`Planner::plan`], from a given state, to be applied.
@@ -373,7 +367,8 @@ impl Planner {
             None => StackSecrets::new(Arc::clone(&self.references), target),
         };
         check_folder(target, state)?;
-        stack_outputs::check_removal(self, target, purpose).await?;
+        let (backend, specs) = (self.backend.as_ref(), &self.wanted);
+        stack_outputs::check_removal(backend, specs, &self.claims, target, purpose).await?;
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
@@ -420,7 +415,7 @@ impl Planner {
                 spec: wanted,
                 notes: reads,
                 ..
-            } = stack_outputs::fill(self, target, wanted, OutputUse::Names, &[]).await?;
+            } = stack_outputs::fill(self.outputs(), target, wanted, OutputUse::Names, &[]).await?;
             engine::leave_out_hooks(&mut before, &hooks);
             let before = self.references.name_stores(before);
             let wanted = stack_secrets.admit(wanted)?;
@@ -462,7 +457,7 @@ impl Planner {
             filled,
             notes: reads,
         } = stack_outputs::fill(
-            self,
+            self.outputs(),
             target,
             wanted,
             OutputUse::of(purpose, target, self.rolls_back),
@@ -665,5 +660,22 @@ async fn compile_side(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<S
     match stack {
         Some(stack) => compiler.spec(stack).await,
         None => Ok(Spec::default()),
+    }
+}
+
+#[async_trait]
+impl RecordedStates for Planner {
+    async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError> {
+        let Some(backend) = &self.backend else {
+            return Ok(None);
+        };
+        let own = backend.states.load(stack).await?;
+        if own.as_ref().is_some_and(|own| !own.state.is_blank()) {
+            return Ok(own);
+        }
+        let Some(earlier) = self.earlier_identity(stack).await? else {
+            return Ok(own);
+        };
+        Ok(backend.states.load(&earlier).await?.or(own))
     }
 }

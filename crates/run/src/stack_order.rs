@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Target, stack_outputs::reads_circle};
+use crate::Target;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::StackId,
+    model::{StackId, stack_output::StackReads},
 };
 use konverge_config::Config;
 
@@ -134,6 +134,35 @@ impl StackOrder {
         found
     }
 }
+
+/// The circle of `reads` that a stack is in, the stack first and last.
+pub(crate) fn reads_circle<'a>(
+    stack: &'a StackId,
+    reads: &dyn Fn(&StackId) -> Option<&'a StackReads>,
+) -> Option<Vec<&'a StackId>> {
+    let mut seen = BTreeSet::new();
+    // Each chain of readers that is not followed yet.
+    let mut chains = vec![vec![stack]];
+    while let Some(chain) = chains.pop() {
+        let writers = chain.last().and_then(|at| reads(at));
+        for writer in writers.into_iter().flat_map(BTreeMap::values) {
+            let mut longer = chain.clone();
+            longer.push(writer);
+            if writer == stack {
+                return Some(longer);
+            }
+            if seen.insert(writer) {
+                chains.push(longer);
+            }
+        }
+    }
+    None
+}
+
+/// A plan is refused until these stacks are applied.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("other stacks must be applied first")]
+pub(crate) struct OthersFirst(pub BTreeSet<StackId>);
 
 /// The stacks whose outputs a stack reads. Stacks that read each other in a circle have an error of their own, and hold up
 /// nobody else.

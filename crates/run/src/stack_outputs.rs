@@ -5,11 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use crate::{
-    OpenRevision, Planner, SpecSource, Target, apply::OthersFirst, compiler::Compilers,
-    other_stack_claims::PlanPurpose,
+    OpenRevision, SpecSource, StateBackend, Target,
+    compiler::Compilers,
+    other_stack_claims::{PlanPurpose, StackClaims},
+    stack_order::{OthersFirst, reads_circle},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -79,13 +82,32 @@ impl OutputUse {
     }
 }
 
+/// The states of stacks.
+#[async_trait]
+pub(crate) trait RecordedStates: Sync {
+    /// The state document of a stack, under its identity or under the one it continues.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError>;
+}
+
+/// What the values of a plan are taken from.
+#[derive(Clone, Copy)]
+pub(crate) struct OutputSources<'a> {
+    pub config: &'a Config,
+    pub secrets: &'a Secrets,
+    pub specs: &'a SpecSource,
+    pub states: &'a dyn RecordedStates,
+}
+
 /// Puts the values into the Spec of a target.
 ///
 /// # Errors
 /// A mark that cannot be read or stands where none may, a stack or a name that does not exist, or one that the target may
 /// not read. For an apply: a value that is not known yet ([`AwaitsOutputs`]).
 pub(crate) async fn fill(
-    planning: &Planner,
+    sources: OutputSources<'_>,
     target: &Target,
     spec: Spec,
     usage: OutputUse,
@@ -93,7 +115,7 @@ pub(crate) async fn fill(
 ) -> Result<FilledSpec, UserError> {
     let outputs = published(&spec)?;
     let wanted = match target.rules() {
-        Some(stack) => wanted_outputs(planning.secrets(), stack, &spec)?,
+        Some(stack) => wanted_outputs(sources.secrets, stack, &spec)?,
         None => BTreeSet::new(),
     };
     if wanted.is_empty() {
@@ -103,7 +125,7 @@ pub(crate) async fn fill(
             ..FilledSpec::default()
         });
     }
-    let SpecSource::Compiled { head, compilers, .. } = &planning.wanted else {
+    let SpecSource::Compiled { head, compilers, .. } = sources.specs else {
         let what = "the Spec reads outputs of other stacks, which only a stack of the repository can do";
         return Err(UserError::new(ErrorKind::Spec, what)
             .hint("give the values in the file, or preview and apply the stack by its name"));
@@ -112,13 +134,13 @@ pub(crate) async fn fill(
     let reader = reader
         .ok_or_else(|| UserError::new(ErrorKind::Internal, "a stack without a folder reads outputs"))?;
     let declared = DeclaredReads {
-        config: &planning.config,
+        config: sources.config,
         head,
         compilers,
         reader,
     };
     let lookup = OutputLookup {
-        planning,
+        sources,
         declared,
         usage,
     };
@@ -456,7 +478,7 @@ impl FoundOutputs {
 
 /// Looks up outputs for one stack.
 struct OutputLookup<'a> {
-    planning: &'a Planner,
+    sources: OutputSources<'a>,
     declared: DeclaredReads<'a>,
     usage: OutputUse,
 }
@@ -477,7 +499,7 @@ impl OutputLookup<'_> {
         let stack = self.declared.permitted(writer)?;
         let prior = match self.usage {
             OutputUse::Names => None,
-            _ => self.planning.recorded(writer).await?,
+            _ => self.sources.states.recorded(writer).await?,
         };
         let is_applied = match self.usage {
             OutputUse::Recorded | OutputUse::Restore => true,
@@ -513,7 +535,8 @@ impl OutputLookup<'_> {
             if !seen.insert(id.clone()) {
                 continue;
             }
-            let (Some(stack), Some(prior)) = (head.layout.stack(&id), self.planning.recorded(&id).await?)
+            let (Some(stack), Some(prior)) =
+                (head.layout.stack(&id), self.sources.states.recorded(&id).await?)
             else {
                 return Ok(false);
             };
@@ -525,7 +548,7 @@ impl OutputLookup<'_> {
                 }
             }
             for read in &state.reads {
-                let writer = self.planning.recorded(&read.output.stack).await?;
+                let writer = self.sources.states.recorded(&read.output.stack).await?;
                 let now = writer
                     .as_ref()
                     .and_then(|writer| writer.state.outputs.get(&read.output.name));
@@ -546,7 +569,7 @@ impl OutputLookup<'_> {
         found: &mut FoundOutputs,
     ) -> Result<(), UserError> {
         // A rule of masking may have come after it was published.
-        if self.planning.secrets().mask_value(&value.value) != value.value {
+        if self.sources.secrets.mask_value(&value.value) != value.value {
             let what = format!("{output} is a secret value, which nobody may read");
             return Err(UserError::new(ErrorKind::Secret, what)
                 .at(self.declared.reader.manifest.to_string(), None, None)
@@ -606,30 +629,6 @@ impl<'a> DeclaredReads<'a> {
     }
 }
 
-/// The circle of `reads` that a stack is in, the stack first and last.
-pub(crate) fn reads_circle<'a>(
-    stack: &'a StackId,
-    reads: &dyn Fn(&StackId) -> Option<&'a StackReads>,
-) -> Option<Vec<&'a StackId>> {
-    let mut seen = BTreeSet::new();
-    // Each chain of readers that is not followed yet.
-    let mut chains = vec![vec![stack]];
-    while let Some(chain) = chains.pop() {
-        let writers = chain.last().and_then(|at| reads(at));
-        for writer in writers.into_iter().flat_map(BTreeMap::values) {
-            let mut longer = chain.clone();
-            longer.push(writer);
-            if writer == stack {
-                return Some(longer);
-            }
-            if seen.insert(writer) {
-                chains.push(longer);
-            }
-        }
-    }
-    None
-}
-
 fn unpublished<'a>(
     reader: &Stack,
     output: &OutputId,
@@ -687,14 +686,16 @@ fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
 /// # Errors
 /// The stacks that read it ([`OthersFirst`]).
 pub(crate) async fn check_removal(
-    planning: &Planner,
+    backend: Option<&StateBackend>,
+    specs: &SpecSource,
+    claims: &StackClaims,
     target: &Target,
     purpose: PlanPurpose<'_>,
 ) -> Result<(), UserError> {
-    let Some(backend) = planning.backend.as_ref().filter(|_| target.head.is_none()) else {
+    let Some(backend) = backend.filter(|_| target.head.is_none()) else {
         return Ok(());
     };
-    let reads_it = |stack: &StackId| match (&planning.wanted, purpose) {
+    let reads_it = |stack: &StackId| match (specs, purpose) {
         // What the head no longer declares is gone before this stack is.
         (SpecSource::Compiled { head, .. }, PlanPurpose::Show { leaving }) => {
             let declares = head.layout.stack(stack);
@@ -708,7 +709,7 @@ pub(crate) async fn check_removal(
         **id != target.id
             && entry.is_known()
             && entry.reads.iter().any(|read| read.output.stack == target.id)
-            && !planning.claims.is_without(id)
+            && !claims.is_without(id)
     });
     let mut readers: BTreeSet<StackId> = readers.map(|(id, _)| id.clone()).filter(reads_it).collect();
     if matches!(purpose, PlanPurpose::Apply) {

@@ -3,10 +3,13 @@
 
 use serde_json::Value;
 
-use crate::support::{
-    ci_stage::{Ran, Stage},
-    process::Outcome,
-    terraform, tiny_monorepo,
+use crate::{
+    meta::docs::{blocks, root},
+    support::{
+        ci_stage::{Ran, Stage},
+        process::Outcome,
+        terraform, tiny_monorepo,
+    },
 };
 
 fn with_terraform(more: &str) -> String {
@@ -435,4 +438,47 @@ async fn a_spec_beside_its_resources_an_export_and_a_test_know_outputs() {
         told.contains("port  5432") && told.contains("read by o-tools/reader"),
         "{told}"
     );
+}
+
+/// The stacks of the guide, with the helper of the example, and each of its commands.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_of_outputs_is_typed_as_it_stands() {
+    let stage = Stage::small("").await;
+    let helper = std::fs::read_to_string(root().join("konfig-example/base/pkg/outputs/outputs.k")).unwrap();
+    stage.monorepo.write("base/pkg/outputs/outputs.k", helper);
+    let database = "import base.pkg.outputs\n\n_map = {apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {name = \"o-guide-db\", namespace = \"default\"}, data = {address = \"db.local\", port = \"5432\"}}\n_database = {id = \"v1:ConfigMap:default:o-guide-db\", type = \"Kubernetes\", attributes = _map}\n\nresources = [\n    outputs.published(_database, {\n        endpoint = \"data.address\"\n        port = \"data.port\"\n    })\n]\n";
+    tiny_monorepo::write_program(&stage.monorepo, "shop/database", database);
+    let guide = std::fs::read_to_string(root().join("docs/guides/outputs.md")).unwrap();
+    let url = "postgres://$stack_output.db.endpoint:$stack_output.db.port/shop";
+    assert!(guide.contains(url) && guide.contains("outputs.published(_database, {"));
+    let web = config_map("o-guide-web", "x").replace("value = \"x\"", &format!("url = \"{url}\""));
+    reading(&stage, "shop/web", "{db: shop/database}", &web);
+    stage.monorepo.write(".gitignore", "").commit("The guide");
+    konverge(&stage, &["check", "--all", "--fix"]);
+    stage.monorepo.commit("Formatted");
+    konverge(&stage, &["apply", "--all", "--yes"]).check(0);
+    let lines: Vec<Vec<String>> = blocks(&guide, "sh")
+        .iter()
+        .flat_map(|block| block.lines())
+        .map(|line| {
+            line.split('#')
+                .next()
+                .unwrap()
+                .split_whitespace()
+                .skip(1)
+                .map(str::to_owned)
+                .collect()
+        })
+        .collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let arguments: Vec<&str> = line.iter().map(String::as_str).collect();
+        let told = konverge(&stage, &arguments).expect(0).stdout;
+        if arguments[0] == "state" {
+            assert!(
+                told.contains("endpoint") && told.contains("read by shop/web"),
+                "{told}"
+            );
+        }
+    }
 }

@@ -47,6 +47,7 @@ const TYPED_WHOLE: &[(&str, &str)] = &[
         "guides/kusion-apps.md",
         "the_guide_is_typed_whole_and_nothing_is_made_again",
     ),
+    ("guides/outputs.md", "the_guide_of_outputs_is_typed_as_it_stands"),
     (
         "guides/migrate.md",
         "an_old_repository_is_taken_over_without_making_anything_again",

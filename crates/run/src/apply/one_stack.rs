@@ -8,7 +8,7 @@ use super::{
     journal::ApplyJournal,
     options::ApplyOptions,
     outcome::{has_succeeded, not_started, stopped_outcome},
-    rounds::{ApplyRounds, OthersFirst, plan_live},
+    rounds::{ApplyRounds, plan_live},
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     lease_wait::HolderWatch,
     plan_documents,
     rescue_file::Unstored,
+    stack_order::OthersFirst,
     stack_outputs::AwaitsOutputs,
     state,
 };

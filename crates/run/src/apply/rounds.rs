@@ -1,9 +1,6 @@
 //! Applies a plan in rounds: what disappeared during a round is planned and applied again in the next one.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Mutex,
-};
+use std::{collections::BTreeMap, sync::Mutex};
 
 use super::{
     consent::LateReview,
@@ -11,11 +8,10 @@ use super::{
     options::ApplyOptions,
     outcome::{has_succeeded, not_started},
 };
-use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, delivery};
+use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, delivery, stack_order::OthersFirst};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        StackId,
         apply_result::{StackOutcome, StackResult},
         plan::{Action, ResourcePlan},
         spec::Spec,
@@ -170,11 +166,6 @@ pub async fn plan_live(
         None => Ok(plan),
     }
 }
-
-/// A plan is refused until these stacks are applied.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("other stacks must be applied first")]
-pub(crate) struct OthersFirst(pub BTreeSet<StackId>);
 
 /// The outcome of two rounds.
 pub(super) fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
