@@ -194,7 +194,10 @@ async fn play(seed: u64) {
         .konverge(&["preview", "--pending", "--rev", "HEAD", "--output", "json"])
         .run();
     let pending = pending.expect(0).json();
-    assert_eq!(pending["stacks"], Value::Array(Vec::new()));
+    // The index may not know yet what a killed run wrote. Then a stack is looked at again, and nothing is found.
+    for stack in pending["stacks"].as_array().unwrap() {
+        assert_eq!(stack["resources"], Value::Array(Vec::new()), "{stack}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
