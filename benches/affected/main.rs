@@ -15,7 +15,7 @@ mod monorepo;
 
 use std::{fmt::Write as _, path::Path};
 
-use measure::{Figure, processes};
+use measure::{Figure, processes, with_and_without_reads};
 use monorepo::{Change, Monorepo};
 
 /// So many of each, by turns.
@@ -44,8 +44,17 @@ fn main() {
             summary.push((repo.projects, change, figure));
         }
     }
+    let projects = if quick { 10 } else { 1_667 };
+    let repos = [Monorepo::make(projects), Monorepo::with_reads(projects, 2)];
+    let [without, with] = with_and_without_reads([&repos[0], &repos[1]], runs);
+    let reads = format!(
+        "{} stacks of which each reads outputs of two others, warm: {with} ms, {:.2} times the {without} ms without (goal: at most 1.1)",
+        thousands(projects * 3),
+        with.time / without.time,
+    );
+    println!("{reads}");
     if !quick && std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
-        write_section(&made, &rows, &summary);
+        write_section(&made, &rows, &summary, &reads);
     }
 }
 
@@ -66,7 +75,7 @@ fn row(repo: &Monorepo, change: Change, figure: &Figure) -> String {
     )
 }
 
-fn write_section(made: &[Monorepo], rows: &str, summary: &[(usize, Change, Figure)]) {
+fn write_section(made: &[Monorepo], rows: &str, summary: &[(usize, Change, Figure)], reads: &str) {
     let of = |projects: usize, change: Change| {
         let found = summary.iter().find(|(p, c, _)| *p == projects && *c == change);
         &found.unwrap().2
@@ -93,7 +102,8 @@ fn write_section(made: &[Monorepo], rows: &str, summary: &[(usize, Change, Figur
          - Warm: {warm:.0} ms (goal: under 100). Peak: {peak:.0} MiB (goal: under 200).\n\
          - Twice the stacks: {twice:.2} times the cold time (goal: at most 2.2).\n\
          - One application file, warm: {small:.0} ms with 150 projects, {warm:.0} ms with 1,500. The floor takes \
-         {small_floor:.0} ms and {floor:.0} ms.\n",
+         {small_floor:.0} ms and {floor:.0} ms.\n\
+         - {reads}.\n",
         cores = std::thread::available_parallelism().map_or(1, usize::from),
         stacks = thousands(shape.projects * 3),
         files = thousands(shape.files),

@@ -70,6 +70,27 @@ pub fn processes(repo: &Monorepo, change: Change, runs: usize) -> Figure {
     }
 }
 
+/// A warm run with and without references between stacks, by turns.
+pub fn with_and_without_reads(repos: [&Monorepo; 2], runs: usize) -> [Cost; 2] {
+    let caches = repos.map(|_| tempfile::tempdir().unwrap());
+    let run = |at: usize| {
+        affected(
+            &repos[at].path,
+            caches[at].path(),
+            "base",
+            Change::Application.name(),
+        )
+    };
+    let mut costs = [const { Vec::new() }; 2];
+    for at in (0..=runs).flat_map(|round| [round % 2, 1 - round % 2]) {
+        let (cost, output) = timed(run(at));
+        let answer: serde_json::Value = serde_json::from_slice(&output).unwrap();
+        assert_eq!(answer["stacks"].as_array().unwrap().len(), 1);
+        costs[at].push(cost);
+    }
+    costs.map(|costs| least(&costs))
+}
+
 fn floor(how: &str, repo: &Path, head: &str) -> Command {
     let mut program = Command::new(std::env::current_exe().unwrap());
     program.arg(how).arg(repo).args(["base", head]);

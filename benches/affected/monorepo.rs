@@ -49,6 +49,11 @@ pub struct Monorepo {
 
 impl Monorepo {
     pub fn make(projects: usize) -> Self {
+        Self::with_reads(projects, 0)
+    }
+
+    /// Each stack reads outputs of so many others. Nobody reads the application that changes.
+    pub fn with_reads(projects: usize, reads: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("repo");
         let mut dice = Dice(42);
@@ -57,7 +62,7 @@ impl Monorepo {
         import.file("kcl.mod", "[package]\nname = \"mono\"\nversion = \"0.1.0\"\n");
         packages(&mut import, &mut dice);
         for number in 0..projects {
-            project(&mut import, &mut dice, number);
+            project(&mut import, &mut dice, number, reads);
         }
         let (files, lines) = (import.files, import.lines);
         for change in Change::ALL {
@@ -122,7 +127,7 @@ fn packages(import: &mut Import, dice: &mut Dice) {
     }
 }
 
-fn project(import: &mut Import, dice: &mut Dice, number: usize) {
+fn project(import: &mut Import, dice: &mut Dice, number: usize, reads: usize) {
     let home = format!("apps/team{}/app{number}", number / 25);
     import.file(&format!("{home}/project.yaml"), &format!("name: app{number}\n"));
     let mut text = format!("import base.pkg.p{:03} as models\n", dice.roll(PACKAGES));
@@ -138,7 +143,15 @@ fn project(import: &mut Import, dice: &mut Dice, number: usize) {
         let lines = 20 + dice.roll(110);
         body(&mut text, dice, lines, &format!("App{number}{stack}"));
         import.file(&format!("{folder}/main.k"), &text);
-        import.file(&format!("{folder}/stack.yaml"), &format!("name: {stack}\n"));
+        let mut manifest = format!("name: {stack}\n");
+        // Applications of a lower number, so that there is no circle.
+        let readable = number.saturating_sub(1);
+        for read in 0..reads.min(readable) {
+            let head = if read == 0 { "reads:\n" } else { "" };
+            let other = 1 + (number * 7 + read) % readable;
+            let _ = writeln!(manifest, "{head}  a{read}: app{other}/{stack}");
+        }
+        import.file(&format!("{folder}/stack.yaml"), &manifest);
         let mut roll = dice.roll(100);
         let render = RENDERS.iter().position(|weight| {
             let hit = roll < *weight;

@@ -444,11 +444,8 @@ impl<'a> Executor<'a> {
 
     /// The values that the stack publishes, as far as its resources are applied.
     fn publish(&self) -> Publication {
-        let nodes = self.plan.nodes.iter().map(|node| &node.planned.item);
-        let wanted = nodes.filter_map(|item| Some((&item.id, item.desired.as_ref()?)));
         self.plan.outputs.values(
             &self.plan.targets,
-            &wanted.collect(),
             &lock(&self.live),
             &lock(&self.carried),
             &self.plan.secrets,

@@ -276,14 +276,8 @@ impl<'a> UnfinishedPlan<'a> {
             sensitive_places,
             ..
         } = self.builder;
-        let items = planned.iter().flatten().map(|planned| &planned.item);
-        let wanted = items.filter_map(|item| Some((&item.id, item.desired.as_ref()?)));
-        self.outputs.check(
-            &sensitive_places,
-            &targets,
-            &wanted.collect(),
-            self.builder.secrets,
-        )?;
+        self.outputs
+            .check(&sensitive_places, &targets, self.builder.secrets)?;
         // During the apply all earlier stages are finished.
         scope.pending = Arc::default();
         hook_plan::settle(&scope.stack, &scope.hooks, &mut planned);

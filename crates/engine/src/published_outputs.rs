@@ -45,7 +45,11 @@ pub struct Publication {
 
 /// The outputs of a stack before they are known: a value, or a text with references to its resources.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PublishedOutputs(BTreeMap<OutputName, (Value, BTreeSet<ResourceId>)>);
+pub(super) struct PublishedOutputs {
+    sources: BTreeMap<OutputName, (Value, BTreeSet<ResourceId>)>,
+    /// The resources that they are read from, as they are wanted. They say what is secret in them.
+    wanted: HashMap<ResourceId, Resource>,
+}
 
 impl PublishedOutputs {
     /// The outputs of a Spec, with the ids that its resources have now.
@@ -78,12 +82,21 @@ impl PublishedOutputs {
             let value = renamed.remove("value").unwrap_or_default();
             known.insert(name, (value, read));
         }
-        Ok(Self(known))
+        let read: BTreeSet<&ResourceId> = known.values().flat_map(|(_, read)| read).collect();
+        let resources = prepared.resources.iter();
+        let wanted = resources
+            .filter(|resource| read.contains(&resource.id))
+            .map(|resource| (resource.id.clone(), resource.clone()))
+            .collect();
+        Ok(Self {
+            sources: known,
+            wanted,
+        })
     }
 
     /// The resources that outputs are read from.
     pub(super) fn read(&self) -> impl Iterator<Item = &ResourceId> {
-        self.0.values().flat_map(|(_, resources)| resources)
+        self.sources.values().flat_map(|(_, resources)| resources)
     }
 
     /// Refuses an output of a place whose value is secret, before anything is applied.
@@ -94,17 +107,14 @@ impl PublishedOutputs {
         &self,
         places: &SensitivePlaces,
         targets: &Targets,
-        wanted: &HashMap<&ResourceId, &Resource>,
         secrets: &Secrets,
     ) -> Result<(), UserError> {
         let masked: HashMap<&ResourceId, Value> = self
-            .read()
-            .filter_map(|id| {
-                let wanted = wanted.get(id)?;
-                Some((id, Value::Object(mask_resource(secrets, wanted).attributes)))
-            })
+            .wanted
+            .iter()
+            .map(|(id, wanted)| (id, Value::Object(mask_resource(secrets, wanted).attributes)))
             .collect();
-        for (name, (template, resources)) in &self.0 {
+        for (name, (template, resources)) in &self.sources {
             let mut texts = Vec::new();
             stack_texts(template, &mut texts);
             let reads = texts
@@ -128,14 +138,13 @@ impl PublishedOutputs {
     pub(super) fn values(
         &self,
         targets: &Targets,
-        wanted: &HashMap<&ResourceId, &Resource>,
         live: &HashMap<ResourceId, Value>,
         carried: &PropagatedSecrets,
         secrets: &Secrets,
     ) -> Publication {
         let masked: HashMap<&ResourceId, Value> = self
             .read()
-            .filter_map(|id| Some((id, mask(secrets, wanted.get(id)?, live.get(id)?))))
+            .filter_map(|id| Some((id, mask(secrets, self.wanted.get(id)?, live.get(id)?))))
             .collect();
         let of_live = |id: &ResourceId| live.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
         let of_masked = |id: &ResourceId| masked.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
@@ -161,7 +170,7 @@ impl PublishedOutputs {
         };
         let mut all = Publication::default();
         let mut size = 0;
-        for (name, (template, resources)) in &self.0 {
+        for (name, (template, resources)) in &self.sources {
             let value = value_of(name, template, resources).and_then(|value| {
                 size += name.as_str().len() + value.to_string().len();
                 if size <= MAX_BYTES {

@@ -24,9 +24,10 @@ async fn a_receipt_names_plan_commit_people_run_and_outcome() {
     let tip = stage.monorepo.rev("main");
     let receipt = stage.receipt("receipts/dev");
     let digest = receipt["digest"].as_str().unwrap();
+    let merged_at = receipt["merged"].as_str().unwrap();
     assert_eq!(
         receipt,
-        json!({"digest": digest, "commit": tip, "result": "applied",
+        json!({"digest": digest, "commit": tip, "merged": merged_at, "result": "applied",
             "pullRequests": [{"number": 7, "head": head, "reviewers": ["grace"]}]})
     );
     // The same in the summary, in the result's JSON, and in the history with the run and who started it.

@@ -31,6 +31,7 @@ mod model_changes;
 pub mod notifications;
 pub mod onboarding;
 mod one_login;
+mod output_histories;
 pub mod pending;
 pub mod pending_histories;
 pub mod permissions;

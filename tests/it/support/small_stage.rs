@@ -1,6 +1,8 @@
 //! A small stage: a monorepo of ConfigMaps alone, whose store is a folder and whose cluster is the API server alone.
 //! For what is about people and GitHub, not about clusters and buckets.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_state::{
     DocumentWriter, RepositoryId, StateStore,
@@ -120,6 +122,11 @@ impl Stage {
     pub async fn value(&self, map: &str) -> Option<String> {
         let found = self.maps().await.get_opt(map).await.unwrap();
         found.map(|map| map.data.unwrap()["value"].clone())
+    }
+
+    /// The data of a ConfigMap.
+    pub async fn data(&self, map: &str) -> Option<BTreeMap<String, String>> {
+        self.maps().await.get_opt(map).await.unwrap()?.data
     }
 
     /// Somebody changes a ConfigMap by hand; `None` deletes it.
