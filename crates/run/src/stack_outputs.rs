@@ -201,7 +201,7 @@ pub async fn check(
             .spec(declared.permitted(writer)?)
             .await?;
         let published = published(&spec)?;
-        for name in names.iter().filter(|name| !published.contains_key(**name)) {
+        if let Some(name) = names.iter().find(|name| !published.contains_key(**name)) {
             let output = OutputId {
                 stack: (*writer).clone(),
                 name: (*name).clone(),
