@@ -54,7 +54,7 @@ fn konverge(stage: &Stage, arguments: &[&str]) -> Outcome {
     let run = stage
         .env
         .iter()
-        .fold(run, |run, (key, value)| run.env(*key, value));
+        .fold(run, |run, (key, value)| run.env(key, value));
     run.run()
 }
 
