@@ -94,6 +94,13 @@ const EDITS: &[Edit] = &[
     ("terraform", "", "{binary: tofu}", "terraform", &ALL),
     ("secrets", "", "{stores: {job: {kind: env}}}", "secrets", &ALL),
     (
+        "outputs",
+        "",
+        "{allow: [{from: 'apps/*/db', to: 'apps/*/web'}]}",
+        "outputs.allow",
+        &ALL,
+    ),
+    (
         "apply",
         "{hooks: {workflows: [{when: pre, stacks: 'appops/shop/*', workflow: smoke.yml}]}}",
         "{hooks: {workflows: []}}",
