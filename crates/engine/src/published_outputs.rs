@@ -116,7 +116,7 @@ impl PublishedOutputs {
             .collect();
         for (name, (template, resources)) in &self.sources {
             let mut texts = Vec::new();
-            stack_texts(template, &mut texts);
+            collect_texts(template, &mut texts);
             let reads = texts
                 .into_iter()
                 .flat_map(|text| targets.scan(text).unwrap_or_default());
@@ -231,11 +231,11 @@ fn mask(secrets: &Secrets, wanted: &Resource, live: &Value) -> Value {
     }
 }
 
-fn stack_texts<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
+fn collect_texts<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
     match value {
         Value::String(text) => texts.push(text),
-        Value::Array(items) => items.iter().for_each(|item| stack_texts(item, texts)),
-        Value::Object(map) => map.values().for_each(|value| stack_texts(value, texts)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, texts)),
+        Value::Object(map) => map.values().for_each(|value| collect_texts(value, texts)),
         _ => {}
     }
 }
@@ -243,7 +243,7 @@ fn stack_texts<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
 /// Returns true if a text of the value would be masked wherever it occurs.
 fn is_masked(secrets: &Secrets, value: &Value) -> bool {
     let mut texts = Vec::new();
-    stack_texts(value, &mut texts);
+    collect_texts(value, &mut texts);
     texts.into_iter().any(|text| secrets.mask(text) != *text)
 }
 
@@ -253,7 +253,7 @@ fn problem(value: &Value) -> Option<&'static str> {
         return Some("is not known although everything was applied");
     }
     let mut texts = Vec::new();
-    stack_texts(value, &mut texts);
+    collect_texts(value, &mut texts);
     let refers = |text: &&str| {
         text.contains(reference::MARK)
             || text.contains(stack_output::MARK)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::Target;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{StackId, stack_output::StackReads},
+    model::StackId,
 };
 use konverge_config::Config;
 
@@ -24,12 +24,13 @@ impl StackOrder {
     pub fn build(config: &Config, targets: &[Target]) -> Result<Self, UserError> {
         let mut before = BTreeMap::new();
         let rules = config.rules();
-        let known = targets.iter().map(|target| (&target.id, target)).collect();
+        let declared = declared_reads(targets);
         for stack in targets {
             let comes_after = rules.for_place(&stack.id, stack.folder()).comes_after();
-            let reads = reads_of(&known, stack);
+            let reads = declared.get(&stack.id);
+            let is_read = |id: &StackId| reads.is_some_and(|reads| reads.contains(id));
             let matching = |other: &&Target| {
-                other.id != stack.id && (comes_after(&other.id, other.folder()) || reads.contains(&other.id))
+                other.id != stack.id && (comes_after(&other.id, other.folder()) || is_read(&other.id))
             };
             let first: BTreeSet<_> = targets
                 .iter()
@@ -135,42 +136,29 @@ impl StackOrder {
     }
 }
 
-/// The circle of `reads` that a stack is in, the stack first and last.
-pub(crate) fn reads_circle<'a>(
-    stack: &'a StackId,
-    reads: &dyn Fn(&StackId) -> Option<&'a StackReads>,
-) -> Option<Vec<&'a StackId>> {
-    let mut seen = BTreeSet::new();
-    // Each chain of readers that is not followed yet.
-    let mut chains = vec![vec![stack]];
-    while let Some(chain) = chains.pop() {
-        let writers = chain.last().and_then(|at| reads(at));
-        for writer in writers.into_iter().flat_map(BTreeMap::values) {
-            let mut longer = chain.clone();
-            longer.push(writer);
-            if writer == stack {
-                return Some(longer);
-            }
-            if seen.insert(writer) {
-                chains.push(longer);
-            }
-        }
-    }
-    None
-}
-
 /// A plan is refused until these stacks are applied.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("other stacks must be applied first")]
 pub(crate) struct OthersFirst(pub BTreeSet<StackId>);
 
-/// The stacks whose outputs a stack reads. Stacks that read each other in a circle have an error of their own, and hold up
-/// nobody else.
-fn reads_of<'a>(known: &BTreeMap<&'a StackId, &'a Target>, stack: &'a Target) -> BTreeSet<&'a StackId> {
-    let reads = |id: &StackId| Some(&known.get(id)?.rules()?.reads);
-    match (stack.rules(), reads_circle(&stack.id, &reads)) {
-        (Some(rules), None) => rules.reads.values().collect(),
-        _ => BTreeSet::new(),
+/// The stacks whose outputs each stack reads. Stacks that read each other in a circle, and their readers, are left out:
+/// each has an error of its own, and holds up nobody else.
+fn declared_reads(targets: &[Target]) -> BTreeMap<&StackId, BTreeSet<&StackId>> {
+    let known: BTreeSet<&StackId> = targets.iter().map(|target| &target.id).collect();
+    let reads = targets.iter().map(|target| {
+        let reads = target.rules().into_iter().flat_map(|stack| stack.reads.values());
+        (&target.id, reads.filter(|read| known.contains(read)).collect())
+    });
+    let mut open: BTreeMap<&StackId, BTreeSet<&StackId>> = reads.collect();
+    let mut ordered = BTreeMap::new();
+    loop {
+        let is_ready = |reads: &BTreeSet<&StackId>| reads.iter().all(|read| ordered.contains_key(read));
+        let (ready, rest): (BTreeMap<_, _>, _) = open.into_iter().partition(|(_, reads)| is_ready(reads));
+        if ready.is_empty() {
+            return ordered;
+        }
+        ordered.extend(ready);
+        open = rest;
     }
 }
 

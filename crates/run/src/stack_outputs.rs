@@ -3,7 +3,10 @@
 //! A value is taken from the marked state of its writer, and only while the writer is applied as the revision says. If
 //! it is not, the value is *known after apply*: a preview shows that, and an apply is held back until the writer is done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -12,7 +15,7 @@ use crate::{
     OpenRevision, SpecSource, StateBackend, Target,
     compiler::Compilers,
     other_stack_claims::{PlanPurpose, StackClaims},
-    stack_order::{OthersFirst, reads_circle},
+    stack_order::OthersFirst,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -139,10 +142,11 @@ pub(crate) async fn fill(
         compilers,
         reader,
     };
-    let lookup = OutputLookup {
+    let mut lookup = OutputLookup {
         sources,
         declared,
         usage,
+        documents: BTreeMap::new(),
     };
     let mut found = FoundOutputs::default();
     for (writer, names) in &by_writer(&wanted) {
@@ -481,11 +485,13 @@ struct OutputLookup<'a> {
     sources: OutputSources<'a>,
     declared: DeclaredReads<'a>,
     usage: OutputUse,
+    /// Each state is read once: a value is of the document that is judged, whatever another run writes meanwhile.
+    documents: BTreeMap<StackId, Option<Arc<Versioned>>>,
 }
 
 impl OutputLookup<'_> {
     async fn find(
-        &self,
+        &mut self,
         writer: &StackId,
         names: &BTreeSet<&OutputName>,
         found: &mut FoundOutputs,
@@ -499,7 +505,7 @@ impl OutputLookup<'_> {
         let stack = self.declared.permitted(writer)?;
         let prior = match self.usage {
             OutputUse::Names => None,
-            _ => self.sources.states.recorded(writer).await?,
+            _ => self.document(writer).await?,
         };
         let is_applied = match self.usage {
             OutputUse::Recorded | OutputUse::Restore => true,
@@ -510,7 +516,7 @@ impl OutputLookup<'_> {
                 stack: writer.clone(),
                 name: (*name).clone(),
             };
-            let prior = prior.as_ref().filter(|_| is_applied);
+            let prior = prior.as_deref().filter(|_| is_applied);
             if let Some((prior, value)) =
                 prior.and_then(|prior| Some((prior, prior.state.outputs.get(*name)?)))
             {
@@ -526,8 +532,18 @@ impl OutputLookup<'_> {
         Ok(())
     }
 
+    /// The state of a stack, as it was when it was read first.
+    async fn document(&mut self, stack: &StackId) -> Result<Option<Arc<Versioned>>, UserError> {
+        if let Some(known) = self.documents.get(stack) {
+            return Ok(known.clone());
+        }
+        let found = self.sources.states.recorded(stack).await?.map(Arc::new);
+        self.documents.insert(stack.clone(), found.clone());
+        Ok(found)
+    }
+
     /// Returns true if a stack is applied as the revision says, with the values that those have that it reads itself.
-    async fn is_applied(&self, stack: &StackId) -> Result<bool, UserError> {
+    async fn is_applied(&mut self, stack: &StackId) -> Result<bool, UserError> {
         let DeclaredReads { head, compilers, .. } = self.declared;
         let mut open = vec![stack.clone()];
         let mut seen = BTreeSet::new();
@@ -535,9 +551,7 @@ impl OutputLookup<'_> {
             if !seen.insert(id.clone()) {
                 continue;
             }
-            let (Some(stack), Some(prior)) =
-                (head.layout.stack(&id), self.sources.states.recorded(&id).await?)
-            else {
+            let (Some(stack), Some(prior)) = (head.layout.stack(&id), self.document(&id).await?) else {
                 return Ok(false);
             };
             let state = &prior.state;
@@ -548,7 +562,7 @@ impl OutputLookup<'_> {
                 }
             }
             for read in &state.reads {
-                let writer = self.sources.states.recorded(&read.output.stack).await?;
+                let writer = self.document(&read.output.stack).await?;
                 let now = writer
                     .as_ref()
                     .and_then(|writer| writer.state.outputs.get(&read.output.name));
@@ -624,8 +638,28 @@ impl<'a> DeclaredReads<'a> {
     }
 
     /// The stacks that the reader reads in a circle, the reader first and last.
-    fn circle(&self) -> Option<Vec<&StackId>> {
-        reads_circle(&self.reader.id, &|id| Some(&self.head.layout.stack(id)?.reads))
+    fn circle(&self) -> Option<Vec<&'a StackId>> {
+        let reader = &self.reader.id;
+        // How each stack is reached from the reader.
+        let mut by: BTreeMap<&StackId, &StackId> = BTreeMap::new();
+        let mut open = vec![reader];
+        while let Some(at) = open.pop() {
+            for writer in self.head.layout.stack(at)?.reads.values() {
+                if writer == reader {
+                    let mut circle = vec![reader, at];
+                    while let Some(before) = circle.last().and_then(|last| by.get(last)) {
+                        circle.push(before);
+                    }
+                    circle.reverse();
+                    return Some(circle);
+                }
+                if self.head.layout.stack(writer).is_some() && !by.contains_key(writer) {
+                    by.insert(writer, at);
+                    open.push(writer);
+                }
+            }
+        }
+        None
     }
 }
 

@@ -485,3 +485,41 @@ async fn the_guide_of_outputs_is_typed_as_it_stands() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_is_held_back_and_named_until_its_writer_is_applied() {
+    let stage = Stage::small("").await;
+    tiny_monorepo::write_program(&stage.monorepo, "o-held/writer", &config_map("o-held-w", "one"));
+    let reader = config_map("o-held-r", "is $stack_output.w.version");
+    reading(&stage, "o-held/reader", "{w: o-held/writer}", &reader);
+    stage.monorepo.commit("Made");
+    let held = konverge(&stage, &["apply", "o-held/reader", "--yes"]);
+    let said = format!("{}{}", held.stdout, held.stderr);
+    assert!(
+        said.contains("it reads `version` of o-held/writer, which is not applied"),
+        "{said}"
+    );
+    assert_eq!(stage.value("o-held-r").await, None);
+    konverge(&stage, &["apply", "--pending", "--rev", "HEAD", "--yes"]).check(0);
+    assert!(stage.value("o-held-r").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_published_is_small() {
+    let stage = Stage::small("").await;
+    let large = config_map("o-large", "x")
+        .replace("value = \"x\"", "value = \"xyz \" * 20000")
+        .replace("metadata.resourceVersion", "data.value");
+    tiny_monorepo::write_program(&stage.monorepo, "o-large/writer", &large);
+    stage.monorepo.commit("Large");
+    let refused = konverge(&stage, &["apply", "o-large/writer", "--yes"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert!(
+        refused
+            .stdout
+            .contains("the outputs are larger than 64 KiB, with `version`"),
+        "{}",
+        refused.stdout
+    );
+    assert_eq!(output(&stage, "o-large/writer", "version"), Value::Null);
+}

@@ -4,16 +4,10 @@
 
 use std::{fs, path::Path};
 
-use super::first_run::AT_A_TERMINAL;
+use super::start_guides::Shell;
 use crate::{
     meta::docs::{blocks, root},
-    support::{
-        cluster::Cluster,
-        git::Repository,
-        kcl,
-        minio::Minio,
-        process::{Konverge, Outcome},
-    },
+    support::{cluster::Cluster, git::Repository, minio::Minio},
 };
 
 /// The pages that another test types whole, with the test.
@@ -247,42 +241,6 @@ fn sources(folder: &Path) -> String {
         }
     });
     texts.collect()
-}
-
-/// The example monorepo with a store and a cluster, at a shell.
-struct Shell<'a> {
-    monorepo: &'a Repository,
-    cluster: &'a Cluster,
-}
-
-impl Shell<'_> {
-    fn type_in(&self, line: &str) -> Outcome {
-        let programs = Path::new(env!("CARGO_BIN_EXE_konverge")).parent().unwrap();
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-        let mut shell = Konverge::of(Path::new("/bin/sh"), ["-c", line])
-            .dir(self.monorepo.path())
-            .with_kcl()
-            .env("PATH", &path)
-            .env("KUBECONFIG", self.cluster.kubeconfig())
-            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY);
-        for who in ["AUTHOR", "COMMITTER"] {
-            shell = shell.env(&format!("GIT_{who}_NAME"), "S");
-            shell = shell.env(&format!("GIT_{who}_EMAIL"), "s@example.com");
-        }
-        shell.run()
-    }
-
-    /// The same at a terminal, with `yes` as the answer to a question.
-    fn type_at_a_terminal(&self, line: &str) -> Outcome {
-        let quoted = format!("'{}'", line.replace('\'', r"'\''"));
-        let python = kcl::interpreter();
-        let terminal = AT_A_TERMINAL.replace('\'', r"'\''");
-        self.type_in(&format!(
-            "NO_COLOR=1 TERM=xterm '{}' -c '{terminal}' yes /bin/sh -c {quoted}",
-            python.display()
-        ))
-    }
 }
 
 fn is_typed_whole(page: &str) -> bool {

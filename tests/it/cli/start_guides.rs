@@ -29,27 +29,31 @@ fn guide(name: &str) -> String {
 }
 
 /// A shell in a monorepo, with `konverge` on the path and the credentials of cluster and bucket.
-struct Shell<'a> {
-    monorepo: &'a Repository,
-    cluster: &'a Cluster,
+pub(super) struct Shell<'a> {
+    pub monorepo: &'a Repository,
+    pub cluster: &'a Cluster,
 }
 
 impl Shell<'_> {
-    fn type_in(&self, line: &str) -> Outcome {
+    pub fn type_in(&self, line: &str) -> Outcome {
         let programs = Path::new(env!("CARGO_BIN_EXE_konverge")).parent().unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-        Konverge::of(Path::new("/bin/sh"), ["-c", line])
+        let mut shell = Konverge::of(Path::new("/bin/sh"), ["-c", line])
             .dir(self.monorepo.path())
             .with_kcl()
             .env("PATH", &path)
             .env("KUBECONFIG", self.cluster.kubeconfig())
             .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
-            .run()
+            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY);
+        for who in ["AUTHOR", "COMMITTER"] {
+            shell = shell.env(&format!("GIT_{who}_NAME"), "S");
+            shell = shell.env(&format!("GIT_{who}_EMAIL"), "s@example.com");
+        }
+        shell.run()
     }
 
     /// The same at a terminal, with `yes` as the answer to a question.
-    fn type_at_a_terminal(&self, line: &str) -> Outcome {
+    pub fn type_at_a_terminal(&self, line: &str) -> Outcome {
         let quoted = format!("'{}'", line.replace('\'', r"'\''"));
         let python = kcl::interpreter();
         let terminal = AT_A_TERMINAL.replace('\'', r"'\''");
