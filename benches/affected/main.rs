@@ -117,16 +117,7 @@ fn write_section(made: &[Monorepo], rows: &str, summary: &[(usize, Change, Figur
         small_floor = small.floor.time,
         floor = one.floor.time,
     );
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/figures.md");
-    let (begin, end) = ("<!-- affected: begin -->\n", "<!-- affected: end -->\n");
-    let old = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Performance\n".to_owned());
-    let (before, after) = match (old.find(begin), old.find(end)) {
-        (Some(from), Some(to)) => (old[..from].to_owned(), old[to + end.len()..].to_owned()),
-        _ => (format!("{}\n\n", old.trim_end()), String::new()),
-    };
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(&path, format!("{before}{begin}{text}{end}{after}")).unwrap();
-    println!("wrote {}", path.display());
+    konverge_testkit::performance::write("affected", text.trim_end());
 }
 
 fn thousands(number: usize) -> String {

@@ -1,6 +1,9 @@
 //! `konverge adopt`: what the first apply would do to stacks that run already.
 
-use super::{CliContext, apply::ApplyOutput, common_args::ClusterArg};
+use super::{
+    CliContext,
+    common_args::{ClusterArg, TextOrJson},
+};
 use crate::ops::adopt;
 use konverge_base::{
     error::UserError,
@@ -25,8 +28,8 @@ pub struct Args {
     #[command(flatten)]
     cluster: ClusterArg,
     /// The output format
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
-    pub output: ApplyOutput,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub output: TextOrJson,
 }
 
 /// Runs the command.
@@ -39,8 +42,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let plan = adopt::plan(&run, args.cluster.given()).await?;
     let found = TakeoverReport::new(&plan);
     match args.output {
-        ApplyOutput::Json => context.print(&report::json::document(&found)),
-        ApplyOutput::Text => {
+        TextOrJson::Json => context.print(&report::json::document(&found)),
+        TextOrJson::Text => {
             let style = Style {
                 color: context.color(),
             };

@@ -12,14 +12,25 @@ use clap::{
     error::{ContextKind, ContextValue},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+use tracing_subscriber::{
+    Layer as _, fmt::format::FmtSpan, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
-use super::{Cli, CliContext, Command};
+use super::{Cli, CliContext, Command, common_args::TextOrJson, context::NOTES};
 use konverge_base::{
     error::{ErrorDocument, ErrorKind, UserError},
     secrets::{HashKey, Secrets, learn_environment},
+    spans, variables,
 };
-use konverge_report::{escape::log_each, json};
+use konverge_report::{
+    escape::{self, log_each},
+    json,
+};
 use konverge_run::redact;
+#[cfg(feature = "otlp")]
+use konverge_trace::otlp;
+use konverge_trace::{Recorder, log_filter};
 
 /// Runs the command line; never panics on wrong input.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -28,8 +39,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = super::completions::answer(&args, Cli::command) {
         return code;
     }
-    let cli = match parse(&args) {
-        Ok(cli) => cli,
+    let (cli, name) = match parse(&args) {
+        Ok(parsed) => parsed,
         Err(error) => {
             let code = if error.use_stderr() {
                 ErrorKind::Usage.exit_code()
@@ -73,13 +84,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         watch_signals(context.cancel.clone());
         tokio::select! {
             biased;
-            result = dispatch(cli.command, &context) => result,
+            result = dispatch(cli.command, &context).instrument(spans::run(&name)) => result,
             () = may_be_dropped(&context) => Err(UserError::new(ErrorKind::Interrupted, "interrupted")),
         }
     });
-    // A running blocking call (a slow file system) must not delay the end.
-    runtime.shutdown_background();
-    match result {
+    let code = match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             let failure = redact::failure(&failure, &context.secrets);
@@ -89,15 +98,26 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             context.print_failure(&failure);
             ExitCode::from(failure.kind.exit_code())
         }
+    };
+    // Who is asked to stop has no time for it.
+    #[cfg(feature = "otlp")]
+    if !context.cancel.is_cancelled() {
+        runtime.block_on(export_timeline(&context));
     }
+    // A running blocking call (a slow file system) must not delay the end.
+    runtime.shutdown_background();
+    code
 }
 
-fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+/// The command line, and the name of its command.
+fn parse(args: &[OsString]) -> Result<(Cli, String), clap::Error> {
     let mut command = super::help_groups::grouped(Cli::command());
     let mut matches = command
         .try_get_matches_from_mut(args)
         .map_err(|error| with_known_option(error, args))?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    let name = matches.subcommand_name().unwrap_or_default().to_owned();
+    let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, name))
 }
 
 /// What to type for an option of another tool, if such a one is what is wrong.
@@ -130,7 +150,7 @@ fn with_known_option(mut error: clap::Error, args: &[OsString]) -> clap::Error {
 
 /// Prints what is wrong with the command line. What clap calls a tip is a hint everywhere else.
 fn print_usage_error(error: &clap::Error) {
-    let is_plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
+    let is_plain = std::env::var_os(variables::NO_COLOR).is_some() || !std::io::stderr().is_terminal();
     let text = if is_plain {
         error.render().to_string()
     } else {
@@ -156,7 +176,7 @@ fn with_hints(text: &str) -> String {
 fn report_bugs() {
     let in_full = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |bug| {
-        if std::env::var_os("RUST_BACKTRACE").is_some() {
+        if std::env::var_os(variables::RUST_BACKTRACE).is_some() {
             in_full(bug);
         }
         let place = bug
@@ -246,14 +266,14 @@ impl Command {
             Self::Watch(args) => args.wants_json(),
             Self::Health(args) => args.wants_json(),
             Self::Set(args) => args.wants_json(),
-            Self::Adopt(args) => args.output == super::apply::ApplyOutput::Json,
-            Self::Destroy(args) => args.output == super::apply::ApplyOutput::Json,
-            Self::Status(args) => args.output == super::status::StatusOutput::Json,
-            Self::Drift(args) => args.output == super::apply::ApplyOutput::Json,
-            Self::Apply(args) => args.output == super::apply::ApplyOutput::Json,
-            Self::Doctor(args) => args.output == super::doctor::DoctorOutput::Json,
+            Self::Adopt(args) => args.output == TextOrJson::Json,
+            Self::Destroy(args) => args.output == TextOrJson::Json,
+            Self::Status(args) => args.output == TextOrJson::Json,
+            Self::Drift(args) => args.output == TextOrJson::Json,
+            Self::Apply(args) => args.output == TextOrJson::Json,
+            Self::Doctor(args) => args.output == TextOrJson::Json,
             Self::Rollout(args) => args.wants_json(),
-            Self::State(args) => args.output == super::state::StateOutput::Json,
+            Self::State(args) => args.output == TextOrJson::Json,
             _ => false,
         }
     }
@@ -263,17 +283,17 @@ impl Command {
 /// with hyphens kept; an input that is not set is empty. Only `for-environment` has a default, so that an expression that gives
 /// nothing is known.
 const INPUTS: [(&str, &str); 11] = [
-    ("INPUT_WORKING-DIRECTORY", "KONVERGE_REPO"),
-    ("INPUT_LIVE", "KONVERGE_LIVE"),
-    ("INPUT_SHARD", "KONVERGE_SHARD"),
-    ("INPUT_SHARD-RESULT", "KONVERGE_SHARD_RESULT"),
-    ("INPUT_APPROVE", "KONVERGE_APPROVE"),
-    ("INPUT_ENVIRONMENT", "KONVERGE_ENVIRONMENT"),
-    (FOR_ENVIRONMENT, "KONVERGE_FOR_ENVIRONMENT"),
-    ("INPUT_COMMENT", "KONVERGE_COMMENT"),
-    ("INPUT_KUBECONFIG", "KONVERGE_KUBECONFIG"),
-    ("INPUT_REVIEW-KEY", "KONVERGE_REVIEW_KEY"),
-    ("INPUT_AGE-IDENTITY", "KONVERGE_AGE_IDENTITY"),
+    ("INPUT_WORKING-DIRECTORY", variables::KONVERGE_REPO),
+    ("INPUT_LIVE", variables::KONVERGE_LIVE),
+    ("INPUT_SHARD", variables::KONVERGE_SHARD),
+    ("INPUT_SHARD-RESULT", variables::KONVERGE_SHARD_RESULT),
+    ("INPUT_APPROVE", variables::KONVERGE_APPROVE),
+    ("INPUT_ENVIRONMENT", variables::KONVERGE_ENVIRONMENT),
+    (FOR_ENVIRONMENT, variables::KONVERGE_FOR_ENVIRONMENT),
+    ("INPUT_COMMENT", variables::KONVERGE_COMMENT),
+    ("INPUT_KUBECONFIG", variables::KONVERGE_KUBECONFIG),
+    ("INPUT_REVIEW-KEY", variables::KONVERGE_REVIEW_KEY),
+    ("INPUT_AGE-IDENTITY", variables::KONVERGE_AGE_IDENTITY),
 ];
 
 /// An input that is refused if it is given and empty.
@@ -289,7 +309,9 @@ fn context(cli: &Cli) -> CliContext {
             env.entry(variable.to_owned()).or_insert(given);
         }
     }
-    let key = env.get("KONVERGE_REVIEW_KEY").filter(|key| !key.is_empty());
+    let key = env
+        .get(variables::KONVERGE_REVIEW_KEY)
+        .filter(|key| !key.is_empty());
     let secrets = Secrets::new(key.map_or_else(HashKey::random, |key| HashKey::derive(key)));
     learn_environment(&secrets, &env);
     CliContext {
@@ -301,44 +323,85 @@ fn context(cli: &Cli) -> CliContext {
         current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
         spinner: super::context::SharedSpinner::default(),
         shown_notes: super::context::ShownNotes::default(),
+        recorder: Recorder::default(),
     }
 }
 
 /// Starts logging to stderr, masked like all output.
 fn start_logging(context: &CliContext) {
-    let default = match context.global.verbose {
-        0 => "konverge=error",
-        1 => "konverge=info",
-        2 => "konverge=debug",
-        _ => "debug",
-    };
-    let filter = context.env.get("KONVERGE_LOG").map_or(default, String::as_str);
+    // The runner sets it when somebody starts a job again with debug logging.
+    let debugs = context.env.get(variables::RUNNER_DEBUG).map(String::as_str) == Some("1");
+    let verbose = context.global.verbose.max(if debugs { 2 } else { 0 });
+    let mut filter = log_filter(
+        verbose,
+        context.env.get(variables::KONVERGE_LOG).map(String::as_str),
+    );
     let secrets = context.secrets.clone();
-    let is_terminal = std::io::stderr().is_terminal();
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_ansi(is_terminal && context.color_stderr())
-        .with_writer(move || MaskedStderr {
-            secrets: secrets.clone(),
-            is_terminal,
-        });
+    let form = match (context.logs_json(), std::io::stderr().is_terminal()) {
+        (true, _) => LogForm::Json,
+        (false, true) => LogForm::Terminal,
+        (false, false) => LogForm::Lines,
+    };
+    let writer = move || MaskedStderr {
+        secrets: secrets.clone(),
+        form,
+    };
+    let events = tracing_subscriber::fmt::layer()
+        .with_span_events(FmtSpan::CLOSE)
+        .with_ansi(form == LogForm::Terminal && context.color_stderr())
+        .with_writer(writer);
+    let events = if form == LogForm::Json {
+        let notes = format!("{NOTES}=info").parse();
+        filter = filter.add_directive(notes.expect("a constant directive"));
+        events.json().boxed()
+    } else {
+        events.boxed()
+    };
+    let subscriber = tracing_subscriber::registry()
+        .with(context.recorder.layer())
+        .with(events.with_filter(filter));
     if subscriber.try_init().is_err() {
         tracing::debug!("logging was set up before");
     }
 }
 
+/// The form of a logged event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LogForm {
+    /// It may be colored: only a person reads it.
+    Terminal,
+    /// GitHub's runner may read it.
+    Lines,
+    Json,
+}
+
+/// Sends what the command did to the OpenTelemetry collector that the environment names.
+#[cfg(feature = "otlp")]
+async fn export_timeline(context: &CliContext) {
+    use konverge_base::model::note::Note;
+
+    if !otlp::is_wanted(&context.env) {
+        return;
+    }
+    let (timeline, begin) = (context.recorder.timeline(), context.recorder.begin());
+    if let Err(error) = otlp::export(&timeline, begin, &context.env, &context.secrets).await {
+        context.say(&Note::warning(format!("the timeline was not sent: {error}")));
+    }
+}
+
 struct MaskedStderr {
     secrets: Secrets,
-    /// True if events may be colored: then only a person reads them.
-    is_terminal: bool,
+    form: LogForm,
 }
 
 impl std::io::Write for MaskedStderr {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         // tracing-subscriber writes one whole event at a time.
         let mut text = self.secrets.mask(&String::from_utf8_lossy(bytes));
-        if !self.is_terminal {
-            text = log_each(&text).join("\n") + "\n";
+        match self.form {
+            LogForm::Terminal => {}
+            LogForm::Lines => text = log_each(&text).join("\n") + "\n",
+            LogForm::Json => text = escape::json(&text),
         }
         std::io::stderr().lock().write_all(text.as_bytes())?;
         Ok(bytes.len())

@@ -3,7 +3,7 @@
 
 use super::{
     CliContext,
-    common_args::{OpenedTargets, live_by_default},
+    common_args::{OpenedTargets, TextOrJson, live_by_default},
     confirm::{self, ConfirmedAction},
 };
 use crate::ops::rollout;
@@ -44,17 +44,8 @@ pub struct Args {
     #[arg(long)]
     no_wait: bool,
     /// The output format
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
-    pub output: ApplyOutput,
-}
-
-/// The output format of an apply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum ApplyOutput {
-    /// For a terminal
-    Text,
-    /// JSON, as in the reference of JSON formats
-    Json,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub output: TextOrJson,
 }
 
 /// Runs the command.
@@ -72,8 +63,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         context.note("hint: `konverge apply --pending` takes every stack that is not up to date");
     }
     if !args.recorded {
-        for line in rollout::passed_by(&session.planning, &session.targets).await? {
-            context.note(&line);
+        for note in rollout::passed_by(&session.planning, &session.targets).await? {
+            context.say(&note);
         }
     }
     let skipped = konverge_run::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
@@ -104,13 +95,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         report.stacks.extend(skipped.outcomes());
     }
     context.print(&match args.output {
-        ApplyOutput::Text => report::outcome::text(
+        TextOrJson::Text => report::outcome::text(
             &report,
             Style {
                 color: context.color(),
             },
         ),
-        ApplyOutput::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
+        TextOrJson::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
     });
     Ok(konverge_run::apply::exit_code(&report, &session.planning.run))
 }

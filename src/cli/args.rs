@@ -77,7 +77,7 @@ pub enum Command {
     Status(super::status::Args),
     /// Show what differs from what was applied last
     Drift(super::drift::Args),
-    /// Handle the event of a GitHub Actions run: preview, apply, or check for drift
+    /// Handle the event of a job of GitHub, Gitea or GitLab: preview, apply, or check for drift
     Ci(super::ci::Args),
     /// Evaluate manifest health offline with the apply rules
     Health(super::health::Args),

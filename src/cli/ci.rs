@@ -1,10 +1,13 @@
-//! `konverge ci`: handles the event of a GitHub Actions run.
+//! `konverge ci`: handles the event of a job of a forge.
 
 use clap::ValueEnum;
 
 use super::{CliContext, common_args::LiveArg};
 use crate::ops::stack_tests::JobTester;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    variables,
+};
 use konverge_ci::{
     self as ci, CiOptions, CommentRule, ScheduledTask, ShardMode, workflow_coverage::EVERY_ENVIRONMENT,
 };
@@ -19,7 +22,7 @@ use konverge_ci::{
 /// pull request or a shard of its preview, in the comment. With KONVERGE_TESTS, `true`, stack tests are run instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  konverge ci                       in a job of GitHub Actions: the event decides what is done
+  konverge ci                       in a job of GitHub, Gitea or GitLab: the event decides what is done
   konverge ci --live never          previews that compare Spec with Spec
   konverge ci --shard 2/8           the second of eight jobs of a preview
   konverge ci --tests               the stack tests of a pull request, in a job after its preview")]
@@ -46,7 +49,10 @@ pub struct Args {
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = match (
         args.live,
-        context.env.get("KONVERGE_LIVE").filter(|text| !text.is_empty()),
+        context
+            .env
+            .get(variables::KONVERGE_LIVE)
+            .filter(|text| !text.is_empty()),
     ) {
         (None, Some(text)) => Some(LiveArg::from_str(text, false).map_err(|_| {
             UserError::new(
@@ -57,7 +63,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         })?),
         (given, _) => given,
     };
-    let variable = context.env.get("KONVERGE_SHARD").filter(|text| !text.is_empty());
+    let variable = context
+        .env
+        .get(variables::KONVERGE_SHARD)
+        .filter(|text| !text.is_empty());
     let part = match args.shard.as_ref().or(variable) {
         Some(text) => text.parse::<ShardMode>().map_err(|error| {
             UserError::new(ErrorKind::Usage, error.to_string())
@@ -66,11 +75,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         None => ShardMode::Whole,
     };
     let text = |name: &str| context.env.get(name).map(|text| text.trim().to_owned());
-    if let Some(address) = text("KONVERGE_PAGE_URL").filter(|address| !address.is_empty()) {
+    if let Some(address) = text(variables::KONVERGE_PAGE_URL).filter(|address| !address.is_empty()) {
         ci::link_page(&context.run(), &address, part).await?;
         return Ok(0);
     }
-    let tests = args.tests || is_on(context, "KONVERGE_TESTS")?;
+    let tests = args.tests || is_on(context, variables::KONVERGE_TESTS)?;
     if tests && part != ShardMode::Whole {
         let what = "the stack tests of a change are not split: KONVERGE_TESTS and a shard exclude each other";
         return Err(UserError::new(ErrorKind::Usage, what)
@@ -79,14 +88,17 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let options = CiOptions {
         live: live.map(Into::into),
         part,
-        shards_succeeded: text("KONVERGE_SHARD_RESULT").is_some_and(|result| result == "success"),
-        approve: text("KONVERGE_APPROVE").unwrap_or_default(),
-        environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
-        for_environment: match text("KONVERGE_FOR_ENVIRONMENT") {
+        shards_succeeded: text(variables::KONVERGE_SHARD_RESULT).is_some_and(|result| result == "success"),
+        approve: text(variables::KONVERGE_APPROVE).unwrap_or_default(),
+        environment: text(variables::KONVERGE_ENVIRONMENT).filter(|name| !name.is_empty()),
+        for_environment: match text(variables::KONVERGE_FOR_ENVIRONMENT) {
             Some(name) if name.is_empty() => return Err(empty_environment()),
             given => given.filter(|name| name != EVERY_ENVIRONMENT),
         },
-        on_schedule: match text("KONVERGE_ON_SCHEDULE").as_deref().unwrap_or_default() {
+        on_schedule: match text(variables::KONVERGE_ON_SCHEDULE)
+            .as_deref()
+            .unwrap_or_default()
+        {
             "" | "drift" => ScheduledTask::Drift,
             "apply" => ScheduledTask::Apply,
             other => {
@@ -97,7 +109,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 .hint("it is `drift` or `apply`"));
             }
         },
-        comment: match text("KONVERGE_COMMENT").as_deref().unwrap_or_default() {
+        comment: match text(variables::KONVERGE_COMMENT).as_deref().unwrap_or_default() {
             "" | "always" => CommentRule::Always,
             "changes" => CommentRule::Changes,
             "never" => CommentRule::Never,
@@ -109,7 +121,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 .hint("it is `always`, `changes` or `never`"));
             }
         },
-        page_artifact: text("KONVERGE_PAGE_ARTIFACT").is_some_and(|name| !name.is_empty()),
+        page_artifact: text(variables::KONVERGE_PAGE_ARTIFACT).is_some_and(|name| !name.is_empty()),
     };
     let run = context.run();
     // The result of the run must be published on GitHub.

@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{
-    completers,
-    option_groups::{CHANGE, INFRASTRUCTURE, STACKS},
-};
+use super::completers;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{Shard, StackId},
@@ -15,6 +12,15 @@ use konverge_run::{
     cluster_selection::{GivenCluster, Live},
     session,
 };
+
+/// The form of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum TextOrJson {
+    /// For people
+    Text,
+    /// JSON, as in the reference of JSON formats
+    Json,
+}
 
 /// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.
 #[derive(Debug, Clone, clap::Args)]
@@ -257,3 +263,8 @@ pub(super) struct SpecFile {
     #[arg(long, value_name = "IDENTITY", requires = "path", help_heading = STACKS)]
     pub stack: Option<String>,
 }
+
+pub(super) const STACKS: &str = "Stacks";
+pub(super) const CHANGE: &str = "Change";
+pub(super) const INFRASTRUCTURE: &str = "Infrastructure";
+pub(super) const GLOBAL: &str = "Global options";

@@ -9,6 +9,7 @@ use crate::ops::completions::{self, Suggestion};
 use konverge_base::{
     model::event::NoEvents,
     secrets::{HashKey, Secrets},
+    variables,
 };
 use konverge_run::{NoNotes, RunContext};
 
@@ -70,7 +71,11 @@ fn silent_run() -> RunContext {
     let env: std::collections::BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let named = typed_repo().or_else(|| env.get("KONVERGE_REPO").filter(|dir| !dir.is_empty()).cloned());
+    let named = typed_repo().or_else(|| {
+        env.get(variables::KONVERGE_REPO)
+            .filter(|dir| !dir.is_empty())
+            .cloned()
+    });
     let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
     RunContext {
         dir: named.map_or_else(|| here.clone(), |dir| here.join(dir)),
@@ -80,6 +85,7 @@ fn silent_run() -> RunContext {
         writes: Arc::default(),
         events: Arc::new(NoEvents),
         notes: Arc::new(NoNotes),
+        recorder: Default::default(),
     }
 }
 

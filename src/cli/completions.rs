@@ -9,10 +9,13 @@ use clap::Command;
 use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use super::CliContext;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    variables,
+};
 
 /// The environment variable with the name of the requesting shell. Set by the completion script.
-const VARIABLE: &str = "KONVERGE_COMPLETE";
+const VARIABLE: &str = variables::KONVERGE_COMPLETE;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

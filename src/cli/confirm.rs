@@ -14,6 +14,7 @@ use konverge_base::{
     model::{
         ResourceId, StackId,
         apply_result::ApplyReport,
+        note::Note,
         plan::{Action, Plan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },
@@ -74,10 +75,8 @@ pub(super) async fn confirm_apply(
     if matches!(what, ConfirmedAction::Apply { .. }) {
         for stack in &plan.stacks {
             for finding in manual_approver::findings(&planning.config, stack, &PriorState::default())? {
-                context.note(&format!(
-                    "warning: {}: {}: {}",
-                    stack.id, finding.rule, finding.message
-                ));
+                let said = format_args!("{}: {}", finding.rule, finding.message);
+                context.say(&Note::warning(said).of(&stack.id));
             }
         }
     }

@@ -10,17 +10,26 @@ use std::{
 use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
-use super::{Global, global_args::ColorMode};
+use super::{
+    Global,
+    global_args::{ColorMode, LogFormat},
+};
 use konverge_base::{
     error::UserError,
-    model::{ResourceId, StackId, plan::Plan},
+    model::{
+        ResourceId, StackId,
+        note::{Note, NoteLevel},
+        plan::Plan,
+    },
     secrets::Secrets,
+    variables,
 };
 use konverge_report::{
-    escape::log_lines,
+    escape::{log_each, log_lines},
     terminal::{self, Style},
 };
 use konverge_run::{is_ci, redact};
+use konverge_trace::Recorder;
 
 /// The context of one run.
 #[derive(Clone)]
@@ -41,6 +50,8 @@ pub struct CliContext {
     pub spinner: SharedSpinner,
     /// The notes of the plan that was shown: the progress does not repeat them.
     pub shown_notes: ShownNotes,
+    /// Has what the command did until now.
+    pub recorder: Recorder,
 }
 
 /// The spinner of a command, while one of its runs uses it. There is never a second one: it could not be hidden while a
@@ -55,6 +66,9 @@ impl Drop for Spinner {
         self.0.finish_and_clear();
     }
 }
+
+/// The target of what a run says, as it is in a log of JSON.
+pub(super) const NOTES: &str = "konverge::note";
 
 /// Notes, each with its resource.
 pub(super) type ShownNotes = Arc<Mutex<HashSet<(StackId, ResourceId, String)>>>;
@@ -76,7 +90,9 @@ impl CliContext {
             ColorMode::Never => false,
             ColorMode::Auto => {
                 let set = |name: &str| self.env.get(name).is_some_and(|value| !value.is_empty());
-                terminal && !set("NO_COLOR") && self.env.get("TERM").is_none_or(|term| term != "dumb")
+                terminal
+                    && !set(variables::NO_COLOR)
+                    && self.env.get(variables::TERM).is_none_or(|term| term != "dumb")
             }
         }
     }
@@ -88,7 +104,10 @@ impl CliContext {
 
     /// Returns true if a person watches, so that progress may be drawn in place.
     pub fn interactive(&self) -> bool {
-        std::io::stderr().is_terminal() && !self.env.contains_key("GITHUB_ACTIONS") && !self.global.quiet
+        std::io::stderr().is_terminal()
+            && !self.env.contains_key(variables::GITHUB_ACTIONS)
+            && !self.global.quiet
+            && !self.logs_json()
     }
 
     /// Returns true in a job of a CI service: all of them set `CI`.
@@ -138,10 +157,43 @@ impl CliContext {
         }
     }
 
-    /// Prints a note to stderr, masked, unless quiet.
+    /// Returns true if stderr gets JSON.
+    pub fn logs_json(&self) -> bool {
+        let variable = || self.env.get(variables::KONVERGE_LOG_FORMAT).map(String::as_str) == Some("json");
+        self.global
+            .log_format
+            .map_or_else(variable, |format| format == LogFormat::Json)
+    }
+
+    /// Prints what is done to stderr, masked, unless quiet.
     pub fn note(&self, text: &str) {
-        if !self.global.quiet {
-            self.print_error(text);
+        self.log(NoteLevel::Info, None, text);
+    }
+
+    /// Prints a note to stderr, masked. When quiet, only a warning.
+    pub fn say(&self, note: &Note) {
+        let text = self.secrets.mask(&note.to_string());
+        let text = if self.logs_json() {
+            note.text.clone()
+        } else {
+            log_each(&text).join("\n")
+        };
+        self.log(note.level, note.stack.as_ref(), &text);
+    }
+
+    fn log(&self, level: NoteLevel, stack: Option<&StackId>, text: &str) {
+        if self.global.quiet && level < NoteLevel::Warning {
+            return;
+        }
+        if !self.logs_json() {
+            return self.print_error(text);
+        }
+        let (text, stack) = (self.secrets.mask(text), stack.map(StackId::as_str));
+        let text = text.trim_end();
+        match level {
+            NoteLevel::Info => tracing::info!(target: NOTES, stack, "{text}"),
+            NoteLevel::Note => tracing::info!(target: NOTES, stack, "{text}"),
+            NoteLevel::Warning => tracing::warn!(target: NOTES, stack, "{text}"),
         }
     }
 
@@ -154,7 +206,7 @@ impl CliContext {
     pub fn repo_dir(&self) -> PathBuf {
         let variable = || {
             self.env
-                .get("KONVERGE_REPO")
+                .get(variables::KONVERGE_REPO)
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from)
         };
@@ -168,6 +220,13 @@ impl CliContext {
     /// Prints an error for people: message, place, hints.
     pub fn print_failure(&self, failure: &UserError) {
         let failure = redact::failure(failure, &self.secrets);
+        if self.logs_json() {
+            let (place, hints) = (
+                failure.location.as_ref().map(ToString::to_string),
+                failure.hints.join("\n"),
+            );
+            return tracing::error!(target: NOTES, place, hints, "{}", failure.message);
+        }
         let (red, cyan, off) = if self.color_stderr() {
             ("\x1b[1;31m", "\x1b[36m", "\x1b[0m")
         } else {

@@ -62,14 +62,14 @@ async fn show_kind(
         print(&applied);
         title("konverge status: what is recorded, and how the resources are");
         let status = demo.status().await?;
-        cli.print(&report::status::text(
+        cli.print(&report::status_text::text(
             &status,
-            report::status::StatusRows::All,
+            report::status_text::StatusRows::All,
             style,
         ));
         title("konverge drift: does what runs differ from what was applied?");
         let drift = demo.drift().await?;
-        cli.print(&report::drift::text(&drift.plan, style));
+        cli.print(&report::drift_text::text(&drift.plan, style));
         Ok::<bool, UserError>(apply::ended_well(&applied))
     };
     let shown = shown.await;

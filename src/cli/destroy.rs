@@ -2,8 +2,7 @@
 
 use super::{
     CliContext,
-    apply::ApplyOutput,
-    common_args::{InfrastructureArgs, WithoutArgs, live_by_default},
+    common_args::{InfrastructureArgs, TextOrJson, WithoutArgs, live_by_default},
     completers,
     confirm::{self, ConfirmedAction},
 };
@@ -35,8 +34,8 @@ pub struct Args {
     #[arg(long, short)]
     yes: bool,
     /// The output format
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
-    pub output: ApplyOutput,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub output: TextOrJson,
 }
 
 /// Runs the command.
@@ -67,13 +66,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let EndedRun { report, decisions } =
         konverge_run::apply::run(&session.planning, &targets, &options).await?;
     context.print(&match args.output {
-        ApplyOutput::Text => report::outcome::text(
+        TextOrJson::Text => report::outcome::text(
             &report,
             Style {
                 color: context.color(),
             },
         ),
-        ApplyOutput::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
+        TextOrJson::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
     });
     Ok(konverge_run::apply::exit_code(&report, &session.planning.run))
 }

@@ -1,4 +1,4 @@
-use super::CliContext;
+use super::{CliContext, common_args::TextOrJson};
 use crate::ops::doctor::{self, DoctorVerdict};
 use konverge_base::error::UserError;
 use konverge_report::escape::{json, log};
@@ -13,17 +13,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH_OR_NAME")]
     pub module: Option<String>,
     /// The output format
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = DoctorOutput::Text)]
-    pub output: DoctorOutput,
-}
-
-/// The output format of findings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum DoctorOutput {
-    /// For people
-    Text,
-    /// One JSON document
-    Json,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub output: TextOrJson,
 }
 
 /// Runs the command. Returns 0 if nothing that is needed is missing, otherwise 1.
@@ -38,7 +29,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let missing = findings
         .iter()
         .any(|finding| finding.verdict == DoctorVerdict::Missing);
-    if args.output == DoctorOutput::Json {
+    if args.output == TextOrJson::Json {
         let document = serde_json::json!({"version": 1, "findings": findings});
         context.print(&(json(&format!("{document:#}")) + "\n"));
         return Ok(u8::from(missing));

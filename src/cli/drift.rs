@@ -2,10 +2,11 @@
 
 use super::{
     CliContext,
-    apply::ApplyOutput,
-    common_args::{InfrastructureArgs, Stacks, all_by_default, every_by_default, live_by_default},
+    common_args::{
+        InfrastructureArgs, Stacks, TextOrJson, all_by_default, every_by_default, live_by_default,
+    },
 };
-use konverge_base::error::UserError;
+use konverge_base::{error::UserError, model::note::Note};
 use konverge_report::{self as report, terminal::Style};
 use konverge_run::{KeyUse, OpenRequest, cluster_selection::Live, drift::DriftReport, session};
 
@@ -25,8 +26,8 @@ pub struct Args {
     #[command(flatten)]
     infrastructure: InfrastructureArgs,
     /// The output format
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
-    pub output: ApplyOutput,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub output: TextOrJson,
     /// Exit with 2 if anything drifted
     #[arg(long)]
     exit_code: bool,
@@ -48,12 +49,12 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let checked = konverge_run::drift::run(&session.planning, &session.targets, None).await?;
     let plan = &checked.plan;
     match args.output {
-        ApplyOutput::Json => context.print(&report::json::document(plan)),
-        ApplyOutput::Text => {
+        TextOrJson::Json => context.print(&report::json::document(plan)),
+        TextOrJson::Text => {
             let style = Style {
                 color: context.color(),
             };
-            context.print(&report::drift::text(plan, style));
+            context.print(&report::drift_text::text(plan, style));
             note_what_restores(&checked, context);
         }
     }
@@ -74,11 +75,11 @@ fn note_what_restores(checked: &DriftReport, context: &CliContext) {
         .map(|stack| (&stack.id, checked.unrestorable.get(&stack.id)))
         .partition(|(_, obstacle)| obstacle.is_some());
     for failure in obstacles.iter().filter_map(|(_, obstacle)| *obstacle) {
-        let mut text = format!("note: {}", report::escape::log(&failure.message));
+        let mut text = failure.message.clone();
         for hint in &failure.hints {
-            text.push_str(&format!("\n  hint: {}", report::escape::log(hint)));
+            text.push_str(&format!("\n  hint: {hint}"));
         }
-        context.note(&text);
+        context.say(&Note::remark(text));
     }
     let stacks = match restorable.as_slice() {
         [] => return,

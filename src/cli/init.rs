@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use super::{CliContext, completers};
-use crate::ops::init::{self, CoreTrials, JobCloud, NamedContext, Setup, WrittenFile};
+use crate::ops::init::{self, CoreTrials, JobCloud, JobForge, NamedContext, Setup, WrittenFile};
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_report as report;
 
@@ -11,6 +11,7 @@ use konverge_report as report;
 #[command(after_help = "Examples:
   konverge init                     in a clone of the repository
   konverge init --adopt             for stacks that run already
+  konverge init --forge gitea       for a repository at Gitea; `gitlab` for one at GitLab
   konverge init --environments dev,production
   konverge init --cloud aws --store s3://my-bucket/konverge --cluster prod
   konverge --repo ~/monorepo init")]
@@ -25,6 +26,9 @@ pub struct Args {
     /// The environments, in the order of their applies: each gets a job of its own, which GitHub's environment guards
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     environments: Vec<String>,
+    /// The forge whose jobs run Konverge
+    #[arg(long, value_enum, value_name = "FORGE", default_value = "github")]
+    forge: ForgeArg,
     /// The cloud that the jobs log in at, by OIDC
     #[arg(long, value_enum, value_name = "CLOUD")]
     cloud: Option<CloudArg>,
@@ -34,6 +38,27 @@ pub struct Args {
     /// The cluster of the stacks: its context in the kubeconfig, which gives it its name
     #[arg(long, value_name = "NAME", add = completers::contexts())]
     cluster: Option<NamedContext>,
+}
+
+/// A forge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ForgeArg {
+    /// GitHub Actions: .github/workflows/konverge.yml
+    Github,
+    /// Gitea Actions: .gitea/workflows/konverge.yml
+    Gitea,
+    /// GitLab CI/CD: .gitlab-ci.yml
+    Gitlab,
+}
+
+impl From<ForgeArg> for JobForge {
+    fn from(forge: ForgeArg) -> Self {
+        match forge {
+            ForgeArg::Github => Self::Github,
+            ForgeArg::Gitea => Self::Gitea,
+            ForgeArg::Gitlab => Self::Gitlab,
+        }
+    }
 }
 
 /// A cloud.
@@ -61,6 +86,7 @@ impl Args {
     /// Returns what was said on the command line, or at the terminal if nothing was.
     async fn setup(&self, context: &CliContext) -> Result<Setup, UserError> {
         let said = Setup {
+            forge: self.forge.into(),
             cloud: self.cloud.map(Into::into),
             store: self.store.clone(),
             cluster: self.cluster.clone(),
@@ -105,6 +131,14 @@ async fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
         context,
     );
     let cluster = cluster.await?;
+    // The jobs of the others have no identity that a cloud could trust, or none that is written for them.
+    if said.forge != JobForge::Github {
+        return Ok(Setup {
+            store,
+            cluster,
+            ..said
+        });
+    }
     let cloud = answered(
         "At which cloud do the jobs log in? (aws, google, azure; empty: none) ",
         |name| {

@@ -1,13 +1,11 @@
 //! `konverge lsp`: a language server on stdin and stdout.
 
-use std::{os::fd::AsFd, sync::Arc};
-
-use tokio::fs::File;
+use std::sync::Arc;
 
 use super::CliContext;
 use crate::ops::{editor::EditorSession, machine_key::MachineKey};
 use konverge_base::{error::UserError, model::event::NoEvents};
-use konverge_lsp::{LspError, SessionEnd, serve};
+use konverge_lsp::{SessionEnd, serve};
 use konverge_run::RunContext;
 
 /// Arguments of `konverge lsp`.
@@ -37,15 +35,8 @@ pub(super) async fn run(_args: &Args, context: &CliContext) -> Result<u8, UserEr
     };
     let folder = run.dir.clone();
     let session = Arc::new(EditorSession::new(run));
-    let streams = file(std::io::stdin()).and_then(|input| Ok((input, file(std::io::stdout())?)));
-    let (input, output) = streams.map_err(LspError::Write)?;
-    match serve(session, &folder, input, output).await? {
+    match serve(session, &folder, std::io::stdin(), std::io::stdout()).await? {
         SessionEnd::Orderly => Ok(0),
         SessionEnd::WithoutShutdown => Ok(1),
     }
-}
-
-/// A handle that is read and written beside the runtime, so that a slow editor delays nothing.
-fn file(handle: impl AsFd) -> std::io::Result<File> {
-    Ok(File::from_std(handle.as_fd().try_clone_to_owned()?.into()))
 }

@@ -36,7 +36,6 @@ mod list;
 mod lsp;
 mod models;
 mod notify;
-mod option_groups;
 mod portal;
 mod preview;
 mod progress;

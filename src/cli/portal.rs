@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::CliContext;
-use konverge_base::error::UserError;
+use konverge_base::{error::UserError, model::note::Note};
 use konverge_report::{escape::log, plural};
 use konverge_run::{
     KeyUse,
@@ -59,10 +59,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let site = FolderSite::open(&folder)?;
     let report = build(sources, &site).await?;
     for notice in &report.notices {
-        context.note(&format!("note: {}", log(notice)));
+        context.say(&Note::remark(notice));
     }
     if head.is_none() {
-        context.note("note: no commit with stacks is checked out here: pending changes and stacks that were never applied are unknown");
+        let unknown = "no commit with stacks is checked out here: pending changes and stacks that were never applied are unknown";
+        context.say(&Note::remark(unknown));
     }
     context.print(&format!(
         "{}: {} read; {}, {} written, {} deleted\n{}\n",

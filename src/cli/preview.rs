@@ -227,13 +227,13 @@ fn remark(plan: &Plan, session: &Session, output: PlanOutput) {
     let own_marks = session.planning.backend.is_none() && session.planning.config.state.url.is_some();
     let note = match (is_offline, own_marks) {
         (true, true) => {
-            "note: neither a cluster nor the store was queried: this compares the compiled Specs of both revisions, and marks \
+            "neither a cluster nor the store was queried: this compares the compiled Specs of both revisions, and marks \
              secrets by a key of this machine"
         }
         (true, false) => {
-            "note: no cluster was queried: this compares the compiled Specs of both revisions (`clusters` in konverge.yaml)"
+            "no cluster was queried: this compares the compiled Specs of both revisions (`clusters` in konverge.yaml)"
         }
-        (false, true) => "note: the store was not queried: secrets are marked by a key of this machine",
+        (false, true) => "the store was not queried: secrets are marked by a key of this machine",
         (false, false) => return,
     };
     session.planning.run.notes.note(note);

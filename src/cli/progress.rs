@@ -9,11 +9,12 @@ use std::{
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::{CliContext, context::Spinner};
-use konverge_base::model::event::{EventSink, RunEvent};
-use konverge_report::{
-    escape,
-    progress::{LogStyle, ProgressLines, step_text},
+use konverge_base::model::{
+    event::{EventSink, RunEvent},
+    note::{Note, NoteLevel},
 };
+use konverge_base::variables;
+use konverge_report::progress::{LogStyle, ProgressLines, step_text};
 use konverge_run::{Notes, RunContext};
 
 /// The interval of the spinner.
@@ -34,7 +35,7 @@ pub(super) struct Screen {
 impl CliContext {
     /// The context of the use cases; events and notes go to stderr.
     pub fn run(&self) -> RunContext {
-        let dialect = if self.env.contains_key("GITHUB_ACTIONS") {
+        let dialect = if self.env.contains_key(variables::GITHUB_ACTIONS) && !self.logs_json() {
             LogStyle::GithubActions
         } else {
             LogStyle::Plain
@@ -54,6 +55,7 @@ impl CliContext {
             writes: Arc::clone(&self.writes),
             events: screen.clone(),
             notes: screen,
+            recorder: self.recorder.clone(),
         }
     }
 
@@ -153,16 +155,10 @@ impl EventSink for Screen {
 }
 
 impl Notes for Screen {
-    fn note(&self, text: &str) {
-        // A note may contain text of a pull request.
-        self.context
-            .note(&escape::log_each(&self.context.secrets.mask(text)).join("\n"));
-    }
-
-    fn warning(&self, text: &str) {
+    fn say(&self, note: Note) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.insert(text.to_owned()) {
-            self.note(&format!("warning: {text}"));
+        if note.level < NoteLevel::Warning || said.insert(note.to_string()) {
+            self.context.say(&note);
         }
     }
 

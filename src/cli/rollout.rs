@@ -1,6 +1,6 @@
 //! `konverge rollout`: how far rollouts are, and what a person does to one.
 
-use super::CliContext;
+use super::{CliContext, common_args::TextOrJson};
 use crate::ops::rollout::{self, RolloutForm};
 use konverge_base::error::UserError;
 use konverge_policy::rollout::RolloutCommand;
@@ -48,23 +48,15 @@ enum Action {
 #[derive(Debug, clap::Args)]
 struct FormArgs {
     /// The output format
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
-    output: Output,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For a terminal
-    Text,
-    /// JSON, as in the reference of JSON formats
-    Json,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
 }
 
 impl From<&FormArgs> for RolloutForm {
     fn from(args: &FormArgs) -> Self {
         match args.output {
-            Output::Text => Self::Text,
-            Output::Json => Self::Json,
+            TextOrJson::Text => Self::Text,
+            TextOrJson::Json => Self::Json,
         }
     }
 }
@@ -73,7 +65,7 @@ impl Args {
     /// Whether stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         match &self.action {
-            Action::List(form) | Action::Status { form, .. } => form.output == Output::Json,
+            Action::List(form) | Action::Status { form, .. } => form.output == TextOrJson::Json,
             Action::Pause(_) | Action::Resume(_) | Action::Abort(_) => false,
         }
     }

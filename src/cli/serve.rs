@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use super::CliContext;
 use crate::ops::portal::{ServedConfig, StorePortal};
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::note::Note,
+};
 use konverge_config::{Config, PortalLogin, ProxyRange};
 use konverge_run::{KeyUse, RunContext, StateBackend, state, state_backend};
 use konverge_serve::{LoginSettings, PORTAL_KEY_VARIABLE, Portal, listen};
@@ -116,9 +119,9 @@ fn settings(
     };
     let cookie_key = run.var(PORTAL_KEY_VARIABLE).map(str::to_owned);
     if cookie_key.is_none() {
-        context.note(&format!(
-            "note: {PORTAL_KEY_VARIABLE} is not set: sessions end with this process, and another replica does not know them"
-        ));
+        context.say(&Note::remark(format_args!(
+            "{PORTAL_KEY_VARIABLE} is not set: sessions end with this process, and another replica does not know them"
+        )));
     }
     Ok(LoginSettings {
         login,

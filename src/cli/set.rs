@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{CliContext, common_args::ClusterArg, completers};
+use super::{
+    CliContext,
+    common_args::{ClusterArg, TextOrJson},
+    completers,
+};
 use crate::ops::set::{self, EditTarget, PreparedEdits, Proposal, ProposalResult, SetRequest, WantedEdit};
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -71,8 +75,8 @@ pub struct Args {
     #[arg(long, requires = "pull_request")]
     auto_merge: bool,
     /// The output format
-    #[arg(long, short, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(long, short, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -83,17 +87,9 @@ enum Place {
     Base,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// One JSON document
-    Json,
-}
-
 impl Args {
     pub fn wants_json(&self) -> bool {
-        self.output == Output::Json
+        self.output == TextOrJson::Json
     }
 
     fn edits(&self) -> Result<Vec<WantedEdit>, UserError> {
@@ -168,12 +164,12 @@ fn usage(what: String, hint: &str) -> UserError {
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     let repository = Repository::discover(&run.dir)?;
-    let github = args.pull_request.then(|| set::github(&run)).transpose()?;
+    let forge = args.pull_request.then(|| set::forge(&run)).transpose()?;
     let mut dispatched = None;
     let mut commit = None;
-    let request = match (&github, args.keep) {
-        (Some(github), None) if args.dispatch => {
-            let edit = set::read_dispatch(&run, github, &repository).await?;
+    let request = match (&forge, args.keep) {
+        (Some(forge), None) if args.dispatch => {
+            let edit = set::read_dispatch(&run, forge.as_ref(), &repository).await?;
             commit = Some(edit.commit.clone());
             let request = edit.request.clone();
             dispatched = Some(edit);
@@ -190,17 +186,17 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             SetRequest::Keep(Box::new(drift))
         }
     };
-    if github.is_some() && commit.is_none() {
+    if forge.is_some() && commit.is_none() {
         commit = Some(repository.resolve("HEAD")?);
     }
     let at = commit
         .clone()
         .map_or(RevisionSpec::Worktree, RevisionSpec::Commit);
     let prepared = set::prepare(&run, &repository, &at, &request, args.update).await;
-    if let (Err(refusal), Some(github), Some(commit), SetRequest::Keep(drift)) =
-        (&prepared, &github, &commit, &request)
+    if let (Err(refusal), Some(forge), Some(commit), SetRequest::Keep(drift)) =
+        (&prepared, &forge, &commit, &request)
     {
-        let told = set::tell_drift_issue(&run, github, &repository, commit, drift, refusal).await;
+        let told = set::tell_drift_issue(&run, forge.as_ref(), &repository, commit, drift, refusal).await;
         // The refusal itself matters more.
         if let Err(error) = told
             && !run.cancel.is_cancelled()
@@ -214,14 +210,14 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         let admitted = edit.admit(&run, &repository, &prepared).await;
         admitted.map_err(|failure| prepared.locate(failure))?;
     }
-    match (&github, &commit) {
-        (Some(github), Some(commit)) => {
+    match (&forge, &commit) {
+        (Some(forge), Some(commit)) => {
             let proposal = Proposal {
                 commit,
                 prepared: &prepared,
                 auto_merge: args.auto_merge,
             };
-            let proposed = set::propose(&run, github, &proposal).await;
+            let proposed = set::propose(&run, forge.as_ref(), &proposal).await;
             result = Some(proposed.map_err(|failure| prepared.locate(failure))?);
         }
         _ if args.check => {}
@@ -229,8 +225,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             .map_err(|failure| prepared.locate(failure))?,
     }
     match args.output {
-        Output::Text => print(args, context, &prepared),
-        Output::Json => context.print(&json::document(&document(args, &prepared, result.as_ref()))),
+        TextOrJson::Text => print(args, context, &prepared),
+        TextOrJson::Json => context.print(&json::document(&document(args, &prepared, result.as_ref()))),
     }
     if let Some(result) = result {
         context.note(&tell(&result));

@@ -2,11 +2,11 @@
 
 use super::{
     CliContext,
-    common_args::{InfrastructureArgs, Stacks, all_by_default, every_by_default},
+    common_args::{InfrastructureArgs, Stacks, TextOrJson, all_by_default, every_by_default},
 };
 use crate::ops::{rollout, status};
-use konverge_base::error::UserError;
-use konverge_report::{self as report, escape::log, terminal::Style};
+use konverge_base::{error::UserError, model::note::Note};
+use konverge_report::{self as report, terminal::Style};
 use konverge_run::{KeyUse, OpenRequest, Selection, apply_freeze, session};
 
 /// Arguments of `konverge status`.
@@ -27,20 +27,11 @@ pub struct Args {
     #[arg(long)]
     watch: bool,
     /// The output format
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = StatusOutput::Text)]
-    pub output: StatusOutput,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub output: TextOrJson,
     /// Exit with 2 if anything is not applied or not ready
     #[arg(long)]
     exit_code: bool,
-}
-
-/// The output format of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum StatusOutput {
-    /// For a terminal
-    Text,
-    /// JSON, as in the reference of JSON formats
-    Json,
 }
 
 /// Runs the command.
@@ -60,10 +51,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if let Some(backend) = &session.planning.backend
         && let Some(freeze) = backend.states.freeze().await?
     {
-        context.note(&format!("warning: {}", log(&apply_freeze::sentence(&freeze))));
+        context.say(&Note::warning(apply_freeze::sentence(&freeze)));
     }
-    for line in rollout::under_way(&session.planning).await? {
-        context.note(&line);
+    for note in rollout::under_way(&session.planning).await? {
+        context.say(&note);
     }
     let mut targets = status::targets(&session, &selection).await?;
     if let Some(shard) = args.stacks.shard {
@@ -75,12 +66,12 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         status::run(&session.planning, &targets).await?
     };
     context.print(&match args.output {
-        StatusOutput::Json => report::json::document(&status),
-        StatusOutput::Text => report::status::text(
+        TextOrJson::Json => report::json::document(&status),
+        TextOrJson::Text => report::status_text::text(
             &status,
             match selection {
-                Selection::Named(_) => report::status::StatusRows::All,
-                _ => report::status::StatusRows::NotReady,
+                Selection::Named(_) => report::status_text::StatusRows::All,
+                _ => report::status_text::StatusRows::NotReady,
             },
             Style {
                 color: context.color(),

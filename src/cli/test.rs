@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use super::{
     CliContext,
-    common_args::{Revisions, Stacks},
+    common_args::{Revisions, Stacks, TextOrJson},
 };
 use crate::ops::{selected_stacks, stack_tests};
 use konverge_base::{
     atomic_file,
     error::{ErrorKind, UserError},
 };
-use konverge_report::{json, stack_tests as report, terminal};
+use konverge_report::{json, stack_test_results as report, terminal};
 use konverge_run::{OpenRequest, Selection};
 
 #[derive(Debug, clap::Args)]
@@ -42,21 +42,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     junit: Option<PathBuf>,
     /// The output format
-    #[arg(long, short, value_enum, default_value_t = Output::Text)]
-    output: Output,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// One JSON document
-    Json,
+    #[arg(long, short, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
 }
 
 impl Args {
     pub fn wants_json(&self) -> bool {
-        self.output == Output::Json
+        self.output == TextOrJson::Json
     }
 }
 
@@ -103,8 +95,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         color: context.color(),
     };
     let text = match args.output {
-        Output::Text => report::text(&report, style),
-        Output::Json => json::document(&report),
+        TextOrJson::Text => report::text(&report, style),
+        TextOrJson::Json => json::document(&report),
     };
     context.print(&text);
     Ok(u8::from(report.failed()))

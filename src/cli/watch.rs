@@ -3,8 +3,8 @@
 use super::{
     CliContext,
     common_args::ClusterArg,
+    common_args::{CHANGE, INFRASTRUCTURE},
     completers,
-    option_groups::{CHANGE, INFRASTRUCTURE},
 };
 use crate::ops::{machine_key::MachineKey, watch::Watch};
 use konverge_base::{

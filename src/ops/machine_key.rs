@@ -6,6 +6,7 @@ use std::{fs, path::PathBuf};
 use konverge_base::{
     atomic_file,
     secrets::{HashKey, Secrets},
+    variables,
 };
 use konverge_run::RunContext;
 
@@ -21,7 +22,7 @@ impl MachineKey {
     /// Reads the key. Where there is none, it is random.
     #[must_use]
     pub fn read(run: &RunContext) -> Self {
-        let file = match run.var("KONVERGE_REVIEW_KEY") {
+        let file = match run.var(variables::KONVERGE_REVIEW_KEY) {
             None => file(run),
             Some(_) => None,
         };
@@ -53,7 +54,7 @@ impl MachineKey {
 
 /// Not in the checkout: who knows the key can try out which value a marker stands for.
 fn file(run: &RunContext) -> Option<PathBuf> {
-    let folder = run.xdg_folder("XDG_STATE_HOME", ".local/state").ok()?;
+    let folder = run.xdg_folder(variables::XDG_STATE_HOME, ".local/state").ok()?;
     run.checkout()
         .trust("the folder of the key of this machine", &folder)
         .ok()?;

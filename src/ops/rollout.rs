@@ -10,6 +10,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         Digest,
+        note::Note,
         rollout::{ClockReading, RolloutRecord},
     },
 };
@@ -89,7 +90,7 @@ pub async fn list(run: &RunContext, form: RolloutForm) -> Result<String, UserErr
 ///
 /// # Errors
 /// Errors of the store.
-pub async fn under_way(planning: &Planner) -> Result<Vec<String>, UserError> {
+pub async fn under_way(planning: &Planner) -> Result<Vec<Note>, UserError> {
     let Some(backend) = planning
         .backend
         .as_ref()
@@ -100,9 +101,9 @@ pub async fn under_way(planning: &Planner) -> Result<Vec<String>, UserError> {
     let stored = backend.states.rollouts().await?;
     let runs = stored.iter().filter(|(_, stored)| !stored.record.phase.is_over());
     let lines = runs.flat_map(|(name, stored)| {
-        let line = format!("note: rollout {}: {}", log(name), short(&planning.config, stored));
+        let now = format!("rollout {}: {}", log(name), short(&planning.config, stored));
         let overdue = overdue(&planning.config, stored);
-        [Some(line), overdue.map(|why| format!("warning: {why}"))]
+        [Some(Note::remark(now)), overdue.map(Note::warning)]
     });
     Ok(lines.flatten().collect())
 }
@@ -111,7 +112,7 @@ pub async fn under_way(planning: &Planner) -> Result<Vec<String>, UserError> {
 ///
 /// # Errors
 /// Errors of the store.
-pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<String>, UserError> {
+pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Note>, UserError> {
     let matcher = planning.config.rollout_matcher();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for target in targets {
@@ -138,12 +139,12 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Str
             .get(name)
             .filter(|stored| !stored.record.phase.is_over())
             .map(|stored| format!("; it is in {}", short(&planning.config, stored)));
-        format!(
-            "warning: this apply does not ask the rollout {}: {} of its waves can be changed at once{}",
+        Note::warning(format_args!(
+            "this apply does not ask the rollout {}: {} of its waves can be changed at once{}",
             log(name),
             plural(count, "stack"),
             now.unwrap_or_default()
-        )
+        ))
     };
     Ok(counts.into_iter().map(warning).collect())
 }

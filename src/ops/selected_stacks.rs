@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use konverge_base::{
     error::UserError,
     model::{Shard, stack::Stack},
+    variables,
 };
 use konverge_repo::git::{GitError, Repository};
 use konverge_run::{
@@ -54,7 +55,7 @@ pub async fn open_staged(run: &RunContext, shard: Option<Shard>) -> Result<Selec
         shard,
         ..OpenRequest::default()
     };
-    let at = RevisionSpec::Staged(run.var("GIT_INDEX_FILE").map(PathBuf::from));
+    let at = RevisionSpec::Staged(run.var(variables::GIT_INDEX_FILE).map(PathBuf::from));
     open_at(run, &repository, &request, at).await
 }
 

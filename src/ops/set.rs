@@ -30,7 +30,7 @@ pub use dispatch::{DispatchedEdit, read_dispatch};
 pub use drift_comment::tell_drift_issue;
 pub use drift_lookup::find_drift;
 pub use edit_file::read_edits;
-pub use pull_request::{Proposal, ProposalResult, github, propose};
+pub use pull_request::{Proposal, ProposalResult, forge, propose};
 
 /// The maximum number of characters of a title.
 const TITLE: usize = 120;
@@ -309,6 +309,7 @@ mod tests {
             writes: Arc::default(),
             events: Arc::new(NoEvents),
             notes: Arc::new(NoNotes),
+            recorder: Default::default(),
         };
         let [dev, prod] = ["dev.k", "prod.k"];
         let edited = |path: &str| EditedFile {

@@ -17,7 +17,7 @@ use konverge_base::{
         event::{RunEvent, Step},
         health::Health,
         spec::RuntimeKind,
-        status::{AppliedStatus, FreezeStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
+        stack_status::{AppliedStatus, FreezeStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
     },
 };
 use konverge_config as config;

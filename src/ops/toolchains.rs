@@ -60,7 +60,7 @@ pub fn chosen(run: &RunContext, named: Option<&str>) -> Result<String, UserError
     let Some(version) = needed(run)? else {
         return Ok(DEFAULT_VERSION.to_owned());
     };
-    run.notes.note(&format!("konverge.yaml needs KCL {version}"));
+    run.notes.info(&format!("konverge.yaml needs KCL {version}"));
     Ok(version)
 }
 

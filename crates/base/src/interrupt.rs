@@ -35,9 +35,9 @@ impl StopTimeouts {
         all: None,
     };
 
-    /// For GitHub. Its runner kills a job 7.5 seconds after the stop request, and the results must be on GitHub
+    /// For a forge. GitHub's runner kills a job 7.5 seconds after the stop request, and the results must be at the forge
     /// by then. One call without an answer does not use up the time of the others.
-    pub const GITHUB: Self = Self {
+    pub const FORGE: Self = Self {
         unknown: Duration::from_millis(1_500),
         answering: Duration::from_millis(1_500),
         silent: Duration::from_millis(1_500),
@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn a_job_ends_before_its_runner_kills_it() {
         let all = |patience: StopTimeouts| patience.all.unwrap_or(Duration::MAX);
-        assert!(all(StopTimeouts::GITHUB) + all(StopTimeouts::RECEIVER) < Duration::from_millis(7_500));
+        assert!(all(StopTimeouts::FORGE) + all(StopTimeouts::RECEIVER) < Duration::from_millis(7_500));
         assert!(
-            StopTimeouts::GITHUB.silent * 2 < all(StopTimeouts::GITHUB),
+            StopTimeouts::FORGE.silent * 2 < all(StopTimeouts::FORGE),
             "two calls without an answer leave a third"
         );
         assert!(

@@ -10,4 +10,6 @@ pub mod model;
 pub mod process;
 pub mod retry;
 pub mod secrets;
+pub mod spans;
+pub mod variables;
 pub mod yaml;

@@ -11,7 +11,7 @@ use tokio::{
     process::Command,
 };
 
-use crate::{checkout::Executable, kernel};
+use crate::{checkout::Executable, kernel, variables};
 
 /// A program to run.
 #[derive(Debug, Clone)]
@@ -119,9 +119,9 @@ impl Program {
         if self
             .env
             .as_ref()
-            .is_none_or(|env| env.iter().any(|(name, _)| name == "PATH"))
+            .is_none_or(|env| env.iter().any(|(name, _)| name == variables::PATH))
         {
-            command.env("PATH", self.executable.search_path());
+            command.env(variables::PATH, self.executable.search_path());
         }
         if let Some(dir) = &self.dir {
             command.current_dir(dir);

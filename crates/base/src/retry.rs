@@ -6,6 +6,9 @@ use std::{future::Future, time::Duration};
 
 use http::{HeaderMap, header};
 use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use crate::spans;
 
 /// What an error means for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +81,9 @@ impl RetryPolicy {
                 return Err(error);
             }
             tracing::debug!(attempt, ?wait, "retrying");
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(wait)
+                .instrument(spans::wait("another try"))
+                .await;
             backoff = (backoff * 2).min(self.longest);
         }
         unreachable!("the loop ends by returning")

@@ -35,11 +35,6 @@ pub fn to_cel(value: &Value) -> Box<dyn Val + '_> {
     }
 }
 
-/// A text whose copies share its bytes.
-pub fn shared_text<'v>(text: String) -> Box<dyn Val + 'v> {
-    Box::new(Shared::new(CelString::from(text), Vec::new()))
-}
-
 /// A list whose copies share its items.
 pub fn shared_list<'v>(items: Vec<Box<dyn Val + 'v>>) -> Box<dyn Val + 'v> {
     Box::new(Shared::new(CelList::from(items), Vec::new()))

@@ -14,7 +14,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{CommitId, Shard},
 };
-use konverge_github::{Client, CommitStatus, GithubError, GithubEvent, Runner, StatusState, preview_of};
+use konverge_forge::{CiJob, CommitStatus, Forge, ForgeError, JobEvent, StatusState, preview_of};
 use konverge_run::RunContext;
 
 /// Sets the combined status to pending. The status of an earlier run for the same commit is no longer valid,
@@ -37,8 +37,8 @@ pub(super) async fn open_status(
             .own_status(head, context, StatusState::Pending, looking)
             .await;
     };
-    let runner = &publisher.job.runner;
-    let again = runner.run_attempt > 1;
+    let runner = publisher.job.runner.as_ref();
+    let again = runner.info().run_attempt > 1;
     let whole = preview_of(None, into);
     let word = newest_status(publisher.client, head, &whole).await;
     let (is_open, overtaken) = match &word {
@@ -58,9 +58,9 @@ pub(super) async fn open_status(
     }
 }
 
-const NOT_AGAIN: &str = "note: a result from an earlier attempt of this run counts only if the jobs of all shards succeeded; hint: give this job `shard-result: ${{ needs.JOB.result }}`, or start all jobs again";
+const NOT_AGAIN: &str = "a result from an earlier attempt of this run counts only if the jobs of all shards succeeded; hint: give this job `shard-result: ${{ needs.JOB.result }}`, or start all jobs again";
 
-fn is_of_attempt(status: &CommitStatus, runner: &Runner) -> bool {
+fn is_of_attempt(status: &CommitStatus, runner: &dyn CiJob) -> bool {
     status.target_url.as_deref() == Some(&runner.attempt_url())
 }
 
@@ -70,12 +70,12 @@ fn is_of_attempt(status: &CommitStatus, runner: &Runner) -> bool {
 /// # Errors
 /// GitHub refuses the status.
 pub(super) async fn end_open(
-    client: &Client,
-    runner: &Runner,
+    client: &dyn Forge,
+    runner: &dyn CiJob,
     head: &CommitId,
     context: &str,
     why: &str,
-) -> Result<(), GithubError> {
+) -> Result<(), ForgeError> {
     // If GitHub does not list them, the status is set all the same: an error permits nothing.
     let newest = client.newest_statuses(head).await.unwrap_or_default();
     let elsewhere = format!("{} into ", preview_of(None, None));
@@ -115,9 +115,9 @@ pub(super) async fn end_open(
 /// Sets the combined status on the event's head. It needs no checkout, and fails if it cannot publish.
 pub(super) async fn run(
     run: &RunContext,
-    runner: &Runner,
-    event: &GithubEvent,
-    client: Option<&Client>,
+    runner: &dyn CiJob,
+    event: &JobEvent,
+    client: Option<&dyn Forge>,
     of: NonZeroU32,
     shards_succeeded: bool,
 ) -> Result<JobResult, UserError> {
@@ -131,12 +131,12 @@ pub(super) async fn run(
             ErrorKind::Github,
             "the results of the shards cannot be read without a token",
         )
-        .hint("set the input `github-token`")
+        .hint(runner.kind().token_hint())
     })?;
     let shares = Shard::all(of).map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?;
     let statuses = client.statuses(head).await?;
     let (state, description) = verdict(shares, into, &statuses, runner, shards_succeeded);
-    if state == StatusState::Error && runner.run_attempt > 1 && !shards_succeeded {
+    if state == StatusState::Error && runner.info().run_attempt > 1 && !shards_succeeded {
         run.notes.note(NOT_AGAIN);
     }
     let whole = preview_of(None, into);
@@ -158,20 +158,20 @@ pub(super) async fn run(
 /// default branch. Nothing is opened for it, so GitHub is not asked for the default branch.
 fn judged_commit(
     run: &RunContext,
-    event: &GithubEvent,
+    event: &JobEvent,
     caller: Caller<'_>,
 ) -> Result<Option<(CommitId, Option<String>)>, UserError> {
     let authority = match Authority::decide(event, caller, DefaultBranchAnswer::Never)? {
         Decision::Granted(authority) => authority,
         Decision::Nothing(why) => {
-            run.notes.note(&why);
+            run.notes.info(&why);
             return Ok(None);
         }
         Decision::Ask => return Ok(None),
     };
     if !authority.trust.grants().tells {
         run.notes
-            .note("note: this job may not write: the workflow on `workflow_run` sets the status");
+            .note("this job may not write: the workflow on `workflow_run` sets the status");
         return Ok(None);
     }
     let into = authority.elsewhere().map(str::to_owned);
@@ -189,7 +189,7 @@ fn verdict(
     shares: impl Iterator<Item = Shard>,
     into: Option<&str>,
     statuses: &[CommitStatus],
-    runner: &Runner,
+    runner: &dyn CiJob,
     succeeded: bool,
 ) -> (StatusState, String) {
     let (mut seen, mut failed, mut silent, mut earlier) = (0, Vec::new(), Vec::new(), Vec::new());
@@ -204,7 +204,7 @@ fn verdict(
             Some((StatusState::Pending, _)) | None => silent.push(share.to_string()),
         }
     }
-    let attempt = runner.run_attempt;
+    let attempt = runner.info().run_attempt;
     let listed = |words: &str, shares: &[String]| format!("{words} shards {}", shares.join(", "));
     if !failed.is_empty() {
         return (StatusState::Failure, listed("could not be previewed:", &failed));
@@ -225,11 +225,15 @@ fn verdict(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use konverge_run::forge;
+
     use super::*;
 
     const PAGE: &str = "https://github.com/acme/konfig/actions/runs/7";
 
-    fn runner() -> Runner {
+    fn runner() -> Arc<dyn CiJob> {
         let sha = "a".repeat(40);
         let variables = [
             ("GITHUB_EVENT_NAME", "pull_request"),
@@ -241,7 +245,7 @@ mod tests {
             ("GITHUB_RUN_ATTEMPT", "2"),
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Runner::from_env(&variables.into()).unwrap()
+        forge::open_job(&variables.into()).unwrap()
     }
 
     fn status(share: &str, state: StatusState, page: &str) -> CommitStatus {
@@ -259,7 +263,7 @@ mod tests {
 
     fn combine_with(statuses: &[CommitStatus], succeeded: bool) -> (StatusState, String) {
         let shares = Shard::all(NonZeroU32::new(2).unwrap()).unwrap();
-        verdict(shares, None, statuses, &runner(), succeeded)
+        verdict(shares, None, statuses, runner().as_ref(), succeeded)
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     deployments::{DeploymentApprover, Deployments},
-    github_history::GithubHistory,
+    forge_history::ForgeHistory,
     job::Job,
     policy::{
         active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate,
@@ -19,7 +19,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_config::Config;
-use konverge_github::DefaultBranch;
+use konverge_forge::DefaultBranch;
 use konverge_policy::Stage;
 use konverge_run::{
     NewerCommits, OpenRevision, PendingStacks, SkippedRemovals, StateBackend, Target,
@@ -57,7 +57,7 @@ impl StacksToApply {
         side: &OpenRevision,
         backend: &StateBackend,
     ) -> Result<Self, UserError> {
-        let history = Box::new(GithubHistory::new(job, tip.head, tip.branch));
+        let history = Box::new(ForgeHistory::new(job, tip.head, tip.branch));
         let PendingStacks { mut targets, newer } =
             PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
         let skipped = SkippedRemovals::take(&side.layout, &mut targets);

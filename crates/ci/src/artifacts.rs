@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::publisher::Publisher;
-use konverge_base::checkout::{Existing, WrittenFile, write};
+use konverge_base::{
+    checkout::{Existing, WrittenFile, write},
+    variables,
+};
 
 /// The folder in the workspace, for the output of a docker action.
 const FOLDER: &str = ".konverge";
@@ -32,14 +35,14 @@ impl Publisher<'_> {
         let name = format!("konverge-{}.{extension}", uuid::Uuid::new_v4().simple());
         // Only the docker action gets inputs as variables. Its folders have other paths in the following
         // steps; only the workspace is common to both.
-        let workspace = self.job.runner.workspace.as_ref();
-        let workspace = workspace.filter(|_| run.var("INPUT_COMMAND").is_some());
+        let workspace = self.job.runner.info().workspace.as_ref();
+        let workspace = workspace.filter(|_| run.var(variables::INPUT_COMMAND).is_some());
         let written = match workspace {
             Some(workspace) => keep_in_workspace(workspace, &name, &run.secrets.mask_finished(text))
                 .map(|()| format!("{FOLDER}/{name}")),
             None => {
                 let folder = run
-                    .var("RUNNER_TEMP")
+                    .var(variables::RUNNER_TEMP)
                     .map_or_else(std::env::temp_dir, PathBuf::from);
                 let path = folder.join(&name);
                 fs::write(&path, run.secrets.mask_finished(text)).map(|()| path.display().to_string())

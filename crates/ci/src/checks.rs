@@ -7,7 +7,7 @@ use konverge_base::{
     model::{CommitId, Shard, StackId, check_run::CheckRun, plan::Plan},
     secrets::Secrets,
 };
-use konverge_github::{GithubError, MOST_CHECKS};
+use konverge_forge::ForgeError;
 use konverge_report::checks;
 
 impl Publisher<'_> {
@@ -17,9 +17,12 @@ impl Publisher<'_> {
     /// loop. Either is reported once.
     pub(crate) async fn checks(&self, head: &CommitId, plan: &Plan) -> BTreeMap<StackId, String> {
         let mut links = BTreeMap::new();
-        let Some(client) = self.client else { return links };
+        // A forge without check runs shows the same in the comment.
+        let Some(Ok(forge)) = self.client.map(|client| client.checks()) else {
+            return links;
+        };
         let runner = &self.job.runner;
-        let external = format!("{}/{}", runner.run_id, runner.run_attempt);
+        let external = format!("{}/{}", runner.info().run_id, runner.info().run_attempt);
         let url = runner.run_url();
         let named: BTreeMap<_, _> = plan
             .stacks
@@ -28,11 +31,12 @@ impl Publisher<'_> {
             .collect();
         let mut refused = None;
         let share = self.job.options.part.share();
-        let most = share.map_or(MOST_CHECKS, |share| share.part_of(MOST_CHECKS));
+        let most = forge.most_checks();
+        let most = share.map_or(most, |share| share.part_of(most));
         let scope = share.as_ref().map(Shard::to_string).unwrap_or_default();
         for check in checks::checks(plan, most, &scope) {
             let check = mask_check(check, &self.job.run.secrets);
-            match client.create_check(head, &check, &external, Some(&url)).await {
+            match forge.create_check(head, &check, &external, Some(&url)).await {
                 Ok(page) => {
                     if let (Some(stack), Some(page)) = (named.get(&check.name), page) {
                         links.insert((*stack).clone(), page);
@@ -40,7 +44,7 @@ impl Publisher<'_> {
                 }
                 Err(error) => {
                     let of_this_one =
-                        matches!(error, GithubError::Refused { .. } | GithubError::TooLong { .. });
+                        matches!(error, ForgeError::Refused { .. } | ForgeError::TooLong { .. });
                     refused = Some(error);
                     if !of_this_one {
                         break;
@@ -71,18 +75,18 @@ impl Publisher<'_> {
         };
         let meanwhile = PullRequestNow {
             superseded: pull.head != *head,
-            unmerged: !pull.is_merged(),
+            unmerged: !pull.merged,
         };
         if meanwhile.superseded {
             self.job.run.notes.note(&format!(
-                "note: the pull request's head is {} by now; this preview is of {}",
+                "the pull request's head is {} by now; this preview is of {}",
                 pull.head.short(),
                 head.short()
             ));
         }
         if !meanwhile.unmerged {
             self.job.run.notes.note(
-                "note: the pull request was merged before this preview ended, so the preview is not recorded as reviewed",
+                "the pull request was merged before this preview ended, so the preview is not recorded as reviewed",
             );
         }
         meanwhile

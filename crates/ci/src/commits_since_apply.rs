@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::job::Job;
 use konverge_base::model::CommitId;
-use konverge_github::StatusState;
+use konverge_forge::StatusState;
 use konverge_repo::git::GitError;
 use konverge_state::{IndexedStates, Proven};
 

@@ -21,7 +21,7 @@ use konverge_base::{
     },
 };
 use konverge_config::Config;
-use konverge_github::{Client, Deployment, DeploymentState, GithubError};
+use konverge_forge::{Deployment, DeploymentState, Forge, ForgeError};
 use konverge_run::{
     RunContext, Target,
     apply::{ApprovedPlan, Approver, PriorState, ProposedPlan, Refusal},
@@ -35,7 +35,7 @@ const LOOKED_AT: usize = 5;
 
 /// The deployments of one run.
 pub(super) struct Deployments {
-    pub(super) client: Client,
+    pub(super) client: Arc<dyn Forge>,
     pub(super) run: RunContext,
     attempt: u32,
     pub(super) head: CommitId,
@@ -61,8 +61,22 @@ pub(super) struct DeploymentIds {
 
 impl Deployments {
     /// `None` if they are not configured, or the job may not publish.
-    pub(crate) fn new(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
-        let client = job.client.clone().filter(|_| config.apply.deployments)?;
+    ///
+    /// # Errors
+    /// They are configured, and the forge has none: a store that was put back would not be noticed.
+    pub(crate) fn new(
+        job: &Job,
+        config: &Config,
+        targets: &[Target],
+        head: &CommitId,
+    ) -> Result<Option<Arc<Self>>, UserError> {
+        let Some(client) = job.client.clone().filter(|_| config.apply.deployments) else {
+            return Ok(None);
+        };
+        if let Err(unsupported) = client.deployments() {
+            let failure = UserError::from(unsupported);
+            return Err(failure.hint("`apply.deployments: false` in konverge.yaml does without them"));
+        }
         let matcher = config.rollout_matcher();
         let places = targets.iter().map(|target| {
             let rules = config.for_place(&target.id, target.folder());
@@ -73,14 +87,14 @@ impl Deployments {
             };
             (target.id.clone(), place)
         });
-        Some(Arc::new(Self {
+        Ok(Some(Arc::new(Self {
             client,
             run: job.run.clone(),
-            attempt: job.runner.run_attempt,
+            attempt: job.runner.info().run_attempt,
             head: head.clone(),
             places: places.collect(),
             made: Mutex::default(),
-        }))
+        })))
     }
 
     /// Called before a stack is changed.
@@ -147,8 +161,9 @@ impl Deployments {
         &self,
         place: &DeploymentPlace,
         stack: &StackId,
-    ) -> Result<Option<Deployment>, GithubError> {
-        let all = self.client.deployments(&place.environment, None).await?;
+    ) -> Result<Option<Deployment>, ForgeError> {
+        let forge = self.client.deployments()?;
+        let all = forge.list_deployments(&place.environment, None).await?;
         // That of a rollout names no stack: in the environment with the stack's own name it can only be this one.
         let is_alone = place.environment == stack.as_str();
         let own = all
@@ -158,14 +173,14 @@ impl Deployments {
                 None => is_alone && made.payload["rollout"].is_string(),
             });
         for deployment in own.take(LOOKED_AT) {
-            if self.client.deployment_state(deployment.id).await? == Some(DeploymentState::Success) {
+            if forge.deployment_state(deployment.id).await? == Some(DeploymentState::Success) {
                 return Ok(Some(deployment));
             }
         }
         Ok(None)
     }
 
-    async fn create(&self, place: &DeploymentPlace, plan: &StackPlan) -> Result<u64, GithubError> {
+    async fn create(&self, place: &DeploymentPlace, plan: &StackPlan) -> Result<u64, ForgeError> {
         let receipt = json!({
             "version": 1, "run": self.run.url(), "attempt": self.attempt, "stack": plan.id, "digest": plan.digest,
         });
@@ -180,6 +195,7 @@ impl Deployments {
             }
             None => {
                 self.client
+                    .deployments()?
                     .create_deployment(&self.head, &place.environment, &description, &receipt)
                     .await?
             }
@@ -196,7 +212,7 @@ impl Deployments {
         self.end_waiting(report, carried, &mut made).await;
         if !made.left_out.is_empty() {
             self.run.notes.note(&format!(
-                "note: {} environments have no deployment of this run, which makes {MOST} at most: {}\n  hint: let stacks share one by `stacks[].environment`",
+                "{} environments have no deployment of this run, which makes {MOST} at most: {}\n  hint: let stacks share one by `stacks[].environment`",
                 made.left_out.len(),
                 made.left_out.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
             ));
@@ -216,10 +232,11 @@ impl Deployments {
         id: u64,
         state: DeploymentState,
         description: &str,
-    ) -> Result<(), GithubError> {
+    ) -> Result<(), ForgeError> {
         let description = self.run.secrets.mask_finished(description);
         let url = self.run.url();
         self.client
+            .deployments()?
             .set_deployment_status(id, state, &description, Some(&url))
             .await
     }

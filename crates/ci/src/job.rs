@@ -1,7 +1,12 @@
-//! [`Job`]: one run in GitHub Actions, with its options and its result.
+//! [`Job`]: one run in a job of a forge, with its options and its result.
 
-use crate::{scheduled_task::ScheduledTask, shard_mode::ShardMode, trust::authority::Authority};
-use konverge_github::{Client, Runner};
+use std::sync::Arc;
+
+use crate::{
+    shard_mode::ShardMode,
+    trust::authority::{Authority, ScheduledTask},
+};
+use konverge_forge::{CiJob, Forge};
 use konverge_repo::git::{GitCredentials, Repository};
 use konverge_report::RunInfo;
 use konverge_run::{RunContext, cluster_selection::Live};
@@ -69,13 +74,13 @@ impl JobResult {
     }
 }
 
-/// One run in GitHub Actions.
+/// One run in a job of a forge.
 pub(crate) struct Job {
     pub(super) run: RunContext,
-    pub(super) runner: Runner,
+    pub(super) runner: Arc<dyn CiJob>,
     pub(super) repository: Repository,
     pub(super) credentials: Option<GitCredentials>,
-    pub(super) client: Option<Client>,
+    pub(super) client: Option<Arc<dyn Forge>>,
     pub(super) options: CiOptions,
     pub(super) authority: Authority,
 }
@@ -88,17 +93,18 @@ impl Job {
 
     /// The name of the status of its apply.
     pub(super) fn apply_status(&self) -> String {
-        konverge_github::apply_of(self.authority.environment.as_deref())
+        konverge_forge::apply_of(self.authority.environment.as_deref())
     }
 
     pub(super) fn info(&self) -> RunInfo {
         RunInfo {
-            repository: self.runner.repository.clone(),
-            server_url: self.runner.server_url.clone(),
+            repository: self.runner.info().repository.clone(),
+            server_url: self.runner.info().server_url.clone(),
             run_url: Some(self.runner.run_url()),
-            run: self.runner.run_id,
-            attempt: self.runner.run_attempt,
+            run: self.runner.info().run_id,
+            attempt: self.runner.info().run_attempt,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            timeline: self.run.timeline(),
             ..RunInfo::default()
         }
     }

@@ -1,12 +1,15 @@
-//! [`JobWarnings`]: the warnings of a job, which GitHub shows as annotations.
+//! [`JobWarnings`]: the warnings of a job, which its forge shows as annotations.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use konverge_base::{
-    model::check_run::{Annotation, Level},
+    model::{
+        check_run::{Annotation, Level},
+        note::{Note, NoteLevel},
+    },
     secrets::Secrets,
 };
-use konverge_github::workflow_commands;
+use konverge_forge::CiJob;
 use konverge_run::{Notes, RunContext};
 
 /// Prints notes as before, and keeps the warnings.
@@ -31,8 +34,8 @@ impl JobWarnings {
         (warnings, run)
     }
 
-    /// Annotates the job. At its end, because GitHub keeps ten annotations of a level: the last of them counts the rest.
-    pub(super) fn annotate(&self) {
+    /// Annotates the job. At its end, because the runner keeps ten annotations of a level: the last of them counts the rest.
+    pub(super) fn annotate(&self, job: &dyn CiJob) {
         let said = std::mem::take(&mut *self.lock());
         let annotation = |text: &String| Annotation {
             level: Level::Warning,
@@ -43,7 +46,7 @@ impl JobWarnings {
             message: self.secrets.mask(text),
         };
         let annotations: Vec<_> = said.iter().map(annotation).collect();
-        for line in workflow_commands::annotations(&annotations) {
+        for line in job.annotations(&annotations) {
             self.notes.command(&line);
         }
     }
@@ -54,16 +57,19 @@ impl JobWarnings {
 }
 
 impl Notes for JobWarnings {
-    fn note(&self, text: &str) {
-        self.notes.note(text);
-    }
-
-    fn warning(&self, text: &str) {
-        self.notes.warning(text);
-        let mut said = self.lock();
-        if !said.iter().any(|earlier| earlier == text) {
-            said.push(text.to_owned());
+    fn say(&self, note: Note) {
+        if note.level == NoteLevel::Warning {
+            let text = Note {
+                level: NoteLevel::Info,
+                ..note.clone()
+            }
+            .to_string();
+            let mut said = self.lock();
+            if !said.contains(&text) {
+                said.push(text);
+            }
         }
+        self.notes.say(note);
     }
 
     fn command(&self, line: &str) {

@@ -15,16 +15,16 @@
 
 mod adoption;
 mod aggregate_status;
-mod apply;
+mod apply_job;
 mod apply_lane;
 mod artifacts;
 mod checks;
 mod commits_since_apply;
 mod deployments;
-mod drift;
+mod drift_job;
 mod drift_schedule;
 mod environments;
-mod github_history;
+mod forge_history;
 mod job;
 pub mod job_conditions;
 mod job_warnings;
@@ -38,7 +38,6 @@ mod policy;
 mod preview;
 mod preview_events;
 mod preview_feedback;
-mod preview_target;
 mod publisher;
 mod queued_deployments;
 mod reconcile;
@@ -46,17 +45,15 @@ mod restore;
 mod result_counts;
 mod rolled_back;
 mod rollout;
-mod scheduled_task;
 mod shard_mode;
-mod stack_tests;
+mod stack_test_job;
 mod summary;
-mod timings;
 mod trust;
 mod unprotected_merge;
 pub mod workflow_coverage;
 mod workflow_starter;
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use job::Job;
 pub use job::{CiOptions, CommentRule, JobResult};
@@ -65,49 +62,58 @@ pub use page_link::link_page;
 pub use permission_changes::permission_changes;
 pub use policy::{policy_config, unapproved::unapproved_findings};
 pub use rollout::sentences as rollout_sentences;
-pub use scheduled_task::ScheduledTask;
 pub use shard_mode::ShardMode;
-pub use stack_tests::{StackTester, TestedChange, run as run_tests};
+pub use stack_test_job::{StackTester, TestedChange, run as run_tests};
 use summary::RunSummary;
+pub use trust::authority::ScheduledTask;
 use trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
 
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_github::{Client, GithubEvent, Runner};
-use konverge_repo::git::{GitCredentials, GitError, Repository};
-use konverge_run::{RunContext, sandbox_rule};
+use konverge_forge::{CiJob, Forge, JobEvent};
+use konverge_repo::git::{GitError, Repository};
+use konverge_run::{RunContext, forge, sandbox_rule};
 
 /// Handles the event.
 ///
 /// # Errors
 /// No GitHub Actions environment, an event that is refused, an unusable repository or configuration.
 pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, UserError> {
-    let env: HashMap<String, String> = run.env.clone().into_iter().collect();
-    let runner = Runner::from_env(&env)?;
+    let mut runner = forge::open_job(&run.env)?;
     let (warnings, run) = JobWarnings::of_run(run);
-    let ending = RunSummary::begin(&run, &runner);
+    let summary = runner.summary_length();
     let mut client = None;
-    let result = begin(&run, options, &runner, &mut client).await;
-    ending.write(client.as_ref(), options, &result).await;
-    warnings.annotate();
+    let result = begin(&run, options, &mut runner, &mut client).await;
+    let ending = RunSummary::new(&run, runner.as_ref(), summary);
+    ending.write(client.as_deref(), options, &result).await;
+    warnings.annotate(runner.as_ref());
     result
 }
 
 async fn begin(
     run: &RunContext,
     options: &CiOptions,
-    runner: &Runner,
-    told: &mut Option<Client>,
+    runner: &mut Arc<dyn CiJob>,
+    told: &mut Option<Arc<dyn Forge>>,
 ) -> Result<JobResult, UserError> {
     sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
-    let client = connect(run, runner)?;
+    let client = connect(run, runner.as_ref())?;
+    // Before anything is written: what a job writes is told from that of its retry by the attempt.
+    *runner = with_attempt(runner, client.as_deref()).await?;
     told.clone_from(&client);
     if options.part != ShardMode::Whole {
         shard_mode::refuse_for(&event)?;
     }
     if let ShardMode::Verdict(of) = options.part {
-        return aggregate_status::run(run, runner, &event, client.as_ref(), of, options.shards_succeeded)
-            .await;
+        return aggregate_status::run(
+            run,
+            runner.as_ref(),
+            &event,
+            client.as_deref(),
+            of,
+            options.shards_succeeded,
+        )
+        .await;
     }
     match open_job(run, options, runner, &event, client).await? {
         Some(job) => run_task(&job).await,
@@ -115,41 +121,54 @@ async fn begin(
     }
 }
 
-/// The client of GitHub, if there is a token.
-fn connect(run: &RunContext, runner: &Runner) -> Result<Option<Client>, UserError> {
-    let Some(token) = run.github_token() else {
-        run.notes
-            .warning("no token: neither comment nor status is written (set the input `github-token`)");
-        return Ok(None);
-    };
-    let client = Client::new(&runner.api_url, &runner.repository, token, run.secrets.clone())?;
-    Ok(Some(client.with_stop(run.cancel.clone())))
+/// The repository at its forge, if there is a token.
+fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>>, UserError> {
+    let client = forge::connect(run, &runner.info().repository)?;
+    if client.is_none() {
+        run.notes.warning(&format!(
+            "no token: neither comment nor status is written ({})",
+            runner.kind().token_hint()
+        ));
+    }
+    Ok(client)
+}
+
+/// The job with its attempt. Without a token it writes nothing that could be another attempt's.
+async fn with_attempt(
+    runner: &Arc<dyn CiJob>,
+    client: Option<&dyn Forge>,
+) -> Result<Arc<dyn CiJob>, UserError> {
+    Ok(match client {
+        Some(client) => runner.of_attempt(client.attempt(runner.info()).await?),
+        None => Arc::clone(runner),
+    })
 }
 
 /// Opens the job of an event. `None`: there is nothing to do.
 async fn open_job(
     run: &RunContext,
     options: &CiOptions,
-    runner: &Runner,
-    event: &GithubEvent,
-    client: Option<Client>,
+    runner: &Arc<dyn CiJob>,
+    event: &JobEvent,
+    client: Option<Arc<dyn Forge>>,
 ) -> Result<Option<Job>, UserError> {
+    let starter = starter(runner.as_ref(), event, client.as_deref()).await?;
     let caller = Caller {
         for_environment: options.for_environment.as_deref(),
         on_schedule: options.on_schedule,
-        ..Caller::new(runner, &options.approve, options.environment.as_deref())
+        starter: &starter,
+        ..Caller::new(runner.as_ref(), &options.approve, options.environment.as_deref())
     };
-    let Some(authority) = authority(run, event, caller, client.as_ref()).await? else {
+    let Some(authority) = authority(run, event, caller, client.as_deref()).await? else {
         return Ok(None);
     };
-    let token = run.github_token();
     let job = Job {
         run: run.clone(),
         repository: checkout(run)?,
-        credentials: token.map(|token| GitCredentials::from_token(token.to_owned().into())),
+        credentials: run.git_credentials().await?,
         client,
         options: options.clone(),
-        runner: runner.clone(),
+        runner: Arc::clone(runner),
         authority,
     };
     if job.repository.is_dirty()? {
@@ -159,12 +178,25 @@ async fn open_job(
     Ok(Some(job))
 }
 
+/// Who started the run. A preview decides nothing by it.
+async fn starter(
+    runner: &dyn CiJob,
+    event: &JobEvent,
+    client: Option<&dyn Forge>,
+) -> Result<String, UserError> {
+    let job = runner.info();
+    match (event, client) {
+        (JobEvent::PullRequest(_) | JobEvent::MergeGroup { .. }, _) | (_, None) => Ok(job.starter.clone()),
+        (_, Some(client)) => Ok(client.starter(job).await?),
+    }
+}
+
 /// Decides what the job may do; asks GitHub for the default branch if needed. `None`: there is nothing to do.
 async fn authority(
     run: &RunContext,
-    event: &GithubEvent,
+    event: &JobEvent,
     caller: Caller<'_>,
-    client: Option<&Client>,
+    client: Option<&dyn Forge>,
 ) -> Result<Option<Authority>, UserError> {
     let mut decision = Authority::decide(event, caller, DefaultBranchAnswer::NotYet)?;
     if matches!(decision, Decision::Ask) {
@@ -185,7 +217,7 @@ async fn authority(
     match decision {
         Decision::Granted(authority) => Ok(Some(authority)),
         Decision::Nothing(why) => {
-            run.notes.note(&why);
+            run.notes.info(&why);
             Ok(None)
         }
         Decision::Ask => Err(UserError::new(
@@ -204,7 +236,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
         (Task::PullRequest(event), ..) => preview_events::pull_request(job, event).await,
         (Task::MergeGroup { base, head, .. }, ..) => preview_events::merge_group(job, base, head).await,
         (Task::Outside(event), Some(branch), Some(client)) => {
-            preview_events::preview_outside(job, client, branch, event).await
+            preview_events::preview_outside(job, client.as_ref(), branch, event).await
         }
         (
             Task::Apply {
@@ -214,8 +246,8 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
             },
             Some(branch),
             _,
-        ) => apply::run(job, branch, head, approved.clone(), agreeing.clone()).await,
-        (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
+        ) => apply_job::run(job, branch, head, approved.clone(), agreeing.clone()).await,
+        (Task::Drift { head }, Some(_), _) => drift_job::run(job, head).await,
         (Task::Restore { approved }, Some(branch), _) => restore::run(job, branch, approved.clone()).await,
         // `Authority::decide` grants none of them without an answer from GitHub.
         (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. }, ..) => {
@@ -223,7 +255,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
                 ErrorKind::Github,
                 "the default branch is unknown, so nothing is applied and drift is not checked",
             )
-            .hint("set the input `github-token`"))
+            .hint(job.runner.kind().token_hint()))
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::job::Job;
 use konverge_base::model::CommitId;
-use konverge_github::{Client, CommitStatus, GithubError, Runner};
+use konverge_forge::{CiJob, CommitStatus, Forge, ForgeError};
 
 /// Returns true if a later run, or a later attempt of this run, has set the status of the same commit. That happens
 /// when the base of a pull request changes.
@@ -12,12 +12,12 @@ use konverge_github::{Client, CommitStatus, GithubError, Runner};
 /// GitHub does not list the statuses.
 pub(super) async fn has_newer_status(
     job: &Job,
-    client: Option<&Client>,
+    client: Option<&dyn Forge>,
     head: &CommitId,
     context: &str,
-) -> Result<bool, GithubError> {
+) -> Result<bool, ForgeError> {
     let newest = newest_status(client, head, context).await?;
-    let overtaken = newest.is_some_and(|newest| is_of_later_run(&newest, &job.runner));
+    let overtaken = newest.is_some_and(|newest| is_of_later_run(&newest, job.runner.as_ref()));
     if overtaken {
         job.run.notes.note(OVERTAKEN);
     }
@@ -25,24 +25,24 @@ pub(super) async fn has_newer_status(
 }
 
 pub(super) const OVERTAKEN: &str =
-    "note: a later run looks at the same commit, so the status that it has set is left as it is";
+    "a later run looks at the same commit, so the status that it has set is left as it is";
 
-pub(super) fn is_of_later_run(status: &CommitStatus, runner: &Runner) -> bool {
+pub(super) fn is_of_later_run(status: &CommitStatus, runner: &dyn CiJob) -> bool {
     let page = status.target_url.as_deref();
     page.is_some_and(|page| runner.is_later_page(page))
 }
 
-pub(super) fn is_of_run(status: &CommitStatus, runner: &Runner) -> bool {
+pub(super) fn is_of_run(status: &CommitStatus, runner: &dyn CiJob) -> bool {
     let page = status.target_url.as_deref();
     page.is_some_and(|page| runner.is_page_of_run(page))
 }
 
 /// The newest status with this context, if it is among the newest statuses of the commit.
 pub(super) async fn newest_status(
-    client: Option<&Client>,
+    client: Option<&dyn Forge>,
     head: &CommitId,
     context: &str,
-) -> Result<Option<CommitStatus>, GithubError> {
+) -> Result<Option<CommitStatus>, ForgeError> {
     let Some(client) = client else {
         return Ok(None);
     };

@@ -58,7 +58,7 @@ impl<'a> Notifications<'a> {
                 let message = Notification {
                     topic: news.topic,
                     detail: news.detail(),
-                    repository: self.job.runner.repository.clone(),
+                    repository: self.job.runner.info().repository.clone(),
                     stacks: news.stacks.into_iter().map(|stack| stack.id).collect(),
                     url: Some(self.job.runner.run_url()),
                 };

@@ -17,6 +17,7 @@ use konverge_base::{
     },
 };
 use konverge_config::{Apply, Config, FILE_NAME, Sandbox};
+use konverge_report::Merging;
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, SpecSource, StateBackend,
     Target, cluster_selection::Live, compiler::Compilers, core_lookup, health_rules, model_changes,
@@ -111,10 +112,10 @@ impl Job {
         let revisions = ComparedRevisions::open(&self.run, &self.repository, &at_head, Some(&config))?;
         if grants.clusters && !health_rules::same(&config, power.as_ref(), revisions.head.source.as_ref()) {
             self.run.notes.note(
-                "note: the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
+                "the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
         }
-        workflow_coverage::warn(&self.run, &proposed, &revisions.head);
+        workflow_coverage::warn(self, &proposed, &revisions.head);
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
         let power_changes = permission_changes(&proposed, revisions.base.as_ref(), &revisions.head);
@@ -157,7 +158,7 @@ impl Job {
             (true, Some(live)) => live,
             (true, None) if protected.clusters.is_empty() => {
                 self.run.notes.note(
-                    "note: konverge.yaml on the default branch defines no clusters: this compares the compiled Specs of both revisions",
+                    "konverge.yaml on the default branch defines no clusters: this compares the compiled Specs of both revisions",
                 );
                 Live::Auto
             }
@@ -233,7 +234,7 @@ impl Job {
         }
         if config != proposed && grants.clusters {
             self.run.notes.note(
-                "note: konverge.yaml differs from the default branch's in settings that grant permissions; until the merge the default branch's settings apply",
+                "konverge.yaml differs from the default branch's in settings that grant permissions; until the merge the default branch's settings apply",
             );
         }
         // This code is not reviewed yet: it is compiled in the full sandbox, unless the default branch says
@@ -331,4 +332,18 @@ fn without_power(config: &Config) -> Config {
         ..Config::default()
     };
     config_without.with_spec_keys_of(config)
+}
+
+/// The target of a preview.
+pub(super) struct PreviewTarget {
+    /// The pull request; `None` in a merge queue.
+    pub number: Option<u64>,
+    /// The head, which identifies the change.
+    pub head: CommitId,
+    /// The compared commits.
+    pub sides: PreviewCommits,
+    /// What merging it does.
+    pub merging: Merging,
+    /// The target branch, if it is not the default branch.
+    pub into: Option<String>,
 }

@@ -11,7 +11,7 @@ use crate::{
     adoption, aggregate_status,
     checks::PullRequestNow,
     job::{Job, JobResult},
-    open_revisions::OpenedChange,
+    open_revisions::{OpenedChange, PreviewTarget},
     policy::pull_head::PullHead,
     policy::{
         active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
@@ -20,10 +20,8 @@ use crate::{
         policy_check::PolicyCheck,
     },
     preview_feedback::{self, PreviewFeedback},
-    preview_target::PreviewTarget,
     publisher::Publisher,
     rollout,
-    timings::Timings,
     trust::job_trust::Trust,
     unprotected_merge,
 };
@@ -38,8 +36,9 @@ use konverge_base::{
         review_difference::ReviewDifference,
     },
     secrets::Secrets,
+    spans::Stages,
 };
-use konverge_github::StatusState;
+use konverge_forge::StatusState;
 use konverge_policy::{Stage, sets::MovedResources};
 use konverge_report as report;
 use konverge_run::{
@@ -92,7 +91,7 @@ async fn plan_and_publish(
     subject: &PreviewTarget,
     publisher: &Publisher<'_>,
 ) -> Result<(JobResult, String), UserError> {
-    let mut watch = Timings::start();
+    let mut stages = Stages::start("what is affected");
     let mut opened = job.open(&subject.sides).await?;
     note_missing_store(job, &opened);
     if let Some(backend) = &opened.planning.backend {
@@ -107,12 +106,11 @@ async fn plan_and_publish(
     if let Some(share) = job.options.part.share() {
         opened.select_shard(share);
     }
-    watch.end_stage("what is affected");
+    stages.next("compile and plan");
     let sets = SetFindings::new(job, subject, &opened)?;
     let (preview, now) = plan_and_record(job, subject, &opened, sets.as_ref(), publisher).await?;
     let last_push = last_push(job, subject, &opened, &preview).await;
-    watch.end_stage("compile and plan");
-    let info = preview_feedback::run_info(job, subject, &opened, watch.stages());
+    let info = preview_feedback::run_info(job, subject, &opened);
     let findings = all_findings(job, sets, &opened, &preview).await?;
     let links = match subject.number {
         Some(_) => publisher.checks(&subject.head, &preview.plan).await,
@@ -141,7 +139,7 @@ fn note_missing_store(job: &Job, opened: &OpenedChange) {
     if opened.planning.backend.is_none() && opened.can_mark && opened.trust.grants().store {
         job.run
             .notes
-            .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
+            .note("no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
     }
 }
 
@@ -341,7 +339,7 @@ async fn last_push(
     }
     let reviews = backend.states.reviews();
     let earlier = reviews
-        .earlier(number, &subject.head, job.runner.run_id)
+        .earlier(number, &subject.head, job.runner.info().run_id)
         .await
         .inspect_err(|error| {
             job.run.notes.warning(&format!(
@@ -382,8 +380,8 @@ async fn record(
         .reviews()
         .save(
             &record,
-            job.runner.run_id,
-            job.runner.run_attempt,
+            job.runner.info().run_id,
+            job.runner.info().run_attempt,
             job.options.part.share(),
         )
         .await?;
@@ -406,7 +404,7 @@ async fn compare_with_other_shares(
     };
     let reviews = backend.states.reviews();
     let others = reviews
-        .other_shares(number, &subject.head, job.runner.run_id, share)
+        .other_shares(number, &subject.head, job.runner.info().run_id, share)
         .await?;
     preview.refuse_elsewhere(&others, opened.planning.secrets());
     Ok(())

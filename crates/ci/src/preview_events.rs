@@ -3,15 +3,16 @@
 
 use crate::{
     job::{Job, JobResult},
-    open_revisions::PreviewCommits,
+    open_revisions::{PreviewCommits, PreviewTarget},
     preview::show,
-    preview_target::PreviewTarget,
     publisher::Publisher,
     summary::{FailureComment, RunSummary},
-    trust::{job_trust::Trust, outside_pull_request::find_pull_request},
+    trust::job_trust::Trust,
 };
 use konverge_base::{error::UserError, model::CommitId};
-use konverge_github::{Client, DefaultBranch, PullRequestEvent, WorkflowRunEvent, other_branch};
+use konverge_forge::{
+    DefaultBranch, Forge, ForgeKind, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch,
+};
 use konverge_repo::git::GitError;
 use konverge_report::Merging;
 
@@ -24,12 +25,17 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     let power = power(branch, event, &base, &content).clone();
     if let (Some(into), false) = (authority.elsewhere(), untrusted) {
         job.run.notes.note(&format!(
-            "note: this pull request targets `{into}`, not `{}`. Merging it applies nothing, so the preview compares Specs only",
+            "this pull request targets `{into}`, not `{}`. Merging it applies nothing, so the preview compares Specs only",
             event.default_branch
         ));
     }
     if untrusted {
-        job.run.notes.note("note: this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it");
+        job.run.notes.note(match job.runner.kind() {
+            ForgeKind::Github | ForgeKind::Gitea => {
+                "this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it"
+            }
+            ForgeKind::Gitlab => "this job may not write: the summary holds the preview",
+        });
     }
     let subject = PreviewTarget {
         number: Some(event.number),
@@ -81,7 +87,8 @@ pub(super) async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(Commit
 }
 
 fn shallow(error: GitError) -> UserError {
-    UserError::from(error).hint("or add `fetch-depth: 0` under `with:` of actions/checkout")
+    UserError::from(error)
+        .hint("or add `fetch-depth: 0` under `with:` of actions/checkout, `GIT_DEPTH: \"0\"` at GitLab")
 }
 
 /// Previews a merge group by comparing Specs; nothing is commented or recorded.
@@ -106,7 +113,7 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
 /// fetched as data and compiled in the sandbox. `branch` is the default branch: the checkout grants nothing.
 pub(super) async fn preview_outside(
     job: &Job,
-    client: &Client,
+    client: &dyn Forge,
     branch: &DefaultBranch,
     event: &WorkflowRunEvent,
 ) -> Result<JobResult, UserError> {
@@ -114,7 +121,7 @@ pub(super) async fn preview_outside(
     let Some(pull) = find_pull_request(client, event, &branch.name).await? else {
         job.run
             .notes
-            .note("the pull request is closed or has a newer head: nothing to do");
+            .info("the pull request is closed or has a newer head: nothing to do");
         return Ok(JobResult::WELL);
     };
     let credentials = job.credentials.as_ref();
@@ -137,7 +144,8 @@ pub(super) async fn preview_outside(
     let result = show(job, &subject, &Publisher::new(job)).await;
     if let Err(failure) = &result {
         let place = FailureComment::preview(pull.number, &event.head, job.options.part);
-        let ending = RunSummary::begin(&job.run, &job.runner);
+        let runner = job.runner.as_ref();
+        let ending = RunSummary::new(&job.run, runner, runner.summary_length());
         ending.comment(client, &place, failure).await;
     }
     result
@@ -147,7 +155,7 @@ pub(super) async fn preview_outside(
 /// it, or a commit on top of it.
 async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Result<(), UserError> {
     let here = job.repository.resolve("HEAD")?;
-    if here == job.runner.sha {
+    if here == job.runner.info().sha {
         return Ok(());
     }
     let credentials = job.credentials.as_ref();
@@ -160,6 +168,25 @@ async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Resul
         Err(GitError::NoMergeBase(..)) => Ok(()),
         Err(error) => Err(shallow(error)),
     }
+}
+
+/// The open pull request of a run's head. It is found by its number if the run has it, or else by its branch, because GitHub
+/// knows no pull request for a commit that only a fork has. Of several the one into the default branch is taken, which is the
+/// applied one.
+pub(crate) async fn find_pull_request(
+    client: &dyn Forge,
+    event: &WorkflowRunEvent,
+    default_branch: &str,
+) -> Result<Option<PullRequest>, UserError> {
+    let pulls = match (event.pull_request, event.head_repository.split_once('/')) {
+        (Some(number), _) => vec![client.pull_request(number).await?],
+        (None, Some((owner, _))) => client.open_pull_requests_from(owner, &event.head_branch).await?,
+        (None, None) => return Ok(None),
+    };
+    let of_head = pulls
+        .into_iter()
+        .filter(|pull| pull.open && pull.from_fork == event.from_fork && pull.head == event.head);
+    Ok(of_head.min_by_key(|pull| (pull.base_branch != default_branch, pull.number)))
 }
 
 #[cfg(test)]

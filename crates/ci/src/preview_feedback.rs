@@ -1,15 +1,14 @@
 //! What a preview publishes: comment, summary, page, outputs and annotations.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use crate::{
     checks::PullRequestNow,
     job::{CommentRule, Job, JobResult},
-    open_revisions::OpenedChange,
+    open_revisions::{OpenedChange, PreviewTarget},
     policy::review_overrides::comment_digest,
-    preview_target::PreviewTarget,
     publisher::{PublishedComment, Publisher},
 };
 use konverge_base::model::{
@@ -102,8 +101,8 @@ impl PreviewFeedback<'_> {
         let key = ReviewKey {
             pull_request: number,
             head: self.subject.head.clone(),
-            run: runner.run_id,
-            attempt: runner.run_attempt,
+            run: runner.info().run_id,
+            attempt: runner.info().run_attempt,
             share: self.job.options.part.share(),
         };
         let comment = RecordedComment {
@@ -188,22 +187,16 @@ pub(super) fn marker(job: &Job, subject: &PreviewTarget) -> CommentMarker {
     let key = share.map(|share| share.to_string()).unwrap_or_default();
     CommentMarker {
         head: subject.head.to_string(),
-        run: job.runner.run_id,
-        attempt: job.runner.run_attempt,
+        run: job.runner.info().run_id,
+        attempt: job.runner.info().run_attempt,
         ..CommentMarker::new(MarkerKind::Preview, key)
     }
 }
 
 /// What the comment says about the run.
-pub(super) fn run_info(
-    job: &Job,
-    subject: &PreviewTarget,
-    opened: &OpenedChange,
-    timings: Vec<(&'static str, Duration)>,
-) -> RunInfo {
+pub(super) fn run_info(job: &Job, subject: &PreviewTarget, opened: &OpenedChange) -> RunInfo {
     let counted = opened.planning.counts();
     RunInfo {
-        timings,
         compiled: counted.compiled,
         cached: counted.cached,
         pr: subject.number,

@@ -1,9 +1,6 @@
 //! Publishes on GitHub. A failure is a warning and never fails the run: the plan and the apply matter more.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -24,8 +21,9 @@ use konverge_base::{
         policy_finding::PolicyFinding,
     },
 };
-use konverge_github::{
-    APPLY, Client, GithubError, Issue, IssueChange, StatusState, Upsert, duplicate_issues, workflow_commands,
+use konverge_forge::{
+    APPLY, FittedComment, Forge, ForgeError, Issue, IssueChange, KeptIssues as _, StatusState,
+    StickyComments as _, Upsert, duplicate_issues,
 };
 use konverge_report::{self as report, RunInfo};
 
@@ -46,7 +44,7 @@ pub(super) struct PublishedComment {
 /// Publishes the results of one job.
 pub(super) struct Publisher<'a> {
     pub(super) job: &'a Job,
-    pub(super) client: Option<&'a Client>,
+    pub(super) client: Option<&'a dyn Forge>,
 }
 
 impl<'a> Publisher<'a> {
@@ -56,11 +54,11 @@ impl<'a> Publisher<'a> {
         let tells = job.authority.trust.grants().tells;
         Self {
             job,
-            client: job.client.as_ref().filter(|_| tells),
+            client: job.client.as_deref().filter(|_| tells),
         }
     }
 
-    pub(super) fn warn(&self, what: &str, error: GithubError) {
+    pub(super) fn warn(&self, what: &str, error: ForgeError) {
         self.job.run.warn(what, error);
     }
 
@@ -116,32 +114,28 @@ impl<'a> Publisher<'a> {
         if self.job.options.comment == CommentRule::Never {
             return None;
         }
-        let text = RefCell::default();
-        let masked = |budget| {
-            let masked = self.job.run.secrets.mask_finished(&render(budget));
-            text.replace(masked.clone());
-            masked
+        let masked = |budget| self.job.run.secrets.mask_finished(&render(budget));
+        let FittedComment { text, result } = match client.upsert_packed(number, marker, masked).await {
+            Ok(fitted) => fitted,
+            Err(error) => {
+                self.warn("the comment could not be written", error);
+                return None;
+            }
         };
-        match client.upsert_packed(number, marker, masked).await {
-            Ok(Upsert::NewerRunWrote { url }) => {
+        match result {
+            Upsert::NewerRunWrote { url } => {
                 self.job
                     .run
                     .notes
-                    .note("note: a newer run has already written the comment; it is not changed");
+                    .note("a newer run has already written the comment; it is not changed");
                 Some(PublishedComment { url, written: None })
             }
-            Ok(
-                Upsert::Created { url, written }
-                | Upsert::Updated { url, written }
-                | Upsert::Unchanged { url, written },
-            ) => Some(PublishedComment {
+            Upsert::Created { url, written }
+            | Upsert::Updated { url, written }
+            | Upsert::Unchanged { url, written } => Some(PublishedComment {
                 url,
-                written: written.map(|at| (text.take(), at)),
+                written: written.map(|at| (text, at)),
             }),
-            Err(error) => {
-                self.warn("the comment could not be written", error);
-                None
-            }
         }
     }
 
@@ -167,7 +161,7 @@ impl<'a> Publisher<'a> {
         for commit in commits {
             match client.pull_requests_of_commit(commit).await {
                 Ok(found) => {
-                    let merged = found.into_iter().filter(|pull| pull.is_merged());
+                    let merged = found.into_iter().filter(|pull| pull.merged);
                     pulls.extend(merged.map(|pull| pull.number));
                 }
                 Err(error) => {
@@ -178,15 +172,15 @@ impl<'a> Publisher<'a> {
         }
         if pulls.len() > MOST_TOLD {
             self.job.run.notes.note(&format!(
-                "note: {} pull requests were applied; only the newest {MOST_TOLD} get a comment",
+                "{} pull requests were applied; only the newest {MOST_TOLD} get a comment",
                 pulls.len()
             ));
         }
         for number in pulls.into_iter().rev().take(MOST_TOLD) {
             let marker = CommentMarker {
                 head: head.to_string(),
-                run: self.job.runner.run_id,
-                attempt: self.job.runner.run_attempt,
+                run: self.job.runner.info().run_id,
+                attempt: self.job.runner.info().run_attempt,
                 ..CommentMarker::new(MarkerKind::Apply, self.job.scope())
             };
             let render = |budget| report::markdown::outcome(report, info, Some(&marker), budget);
@@ -220,7 +214,7 @@ impl<'a> Publisher<'a> {
         for (at, (marker, title, body)) in issues.into_iter().enumerate() {
             if written >= MOST_ISSUES {
                 self.job.run.notes.note(&format!(
-                    "note: {MOST_ISSUES} issues are written in one run; {} are left to the next",
+                    "{MOST_ISSUES} issues are written in one run; {} are left to the next",
                     all - at
                 ));
                 break;
@@ -239,8 +233,8 @@ impl<'a> Publisher<'a> {
             }
         }
         let this = CommentMarker {
-            run: self.job.runner.run_id,
-            attempt: self.job.runner.run_attempt,
+            run: self.job.runner.info().run_id,
+            attempt: self.job.runner.info().run_attempt,
             ..CommentMarker::new(kind, "")
         };
         // Another run may have opened issues of the same stacks meanwhile: the older ones stay.
@@ -280,7 +274,7 @@ impl<'a> Publisher<'a> {
             Ok(known) => known,
             Err(error) => return self.warn("the issues could not be listed", error),
         };
-        let run = self.job.runner.run_id;
+        let run = self.job.runner.info().run_id;
         for issue in known
             .iter()
             .filter(|issue| issue.marker.kind == MarkerKind::Drift)
@@ -290,12 +284,16 @@ impl<'a> Publisher<'a> {
             };
             let marker = CommentMarker {
                 run,
-                attempt: self.job.runner.run_attempt,
+                attempt: self.job.runner.info().run_attempt,
                 ..CommentMarker::new(MarkerKind::Apply, run.to_string())
             };
             let text = format!("{}\n{text}", marker.line());
             let text = self.job.run.secrets.mask_finished(&text);
-            if let Err(error) = client.upsert_comment(issue.number, &marker, &text).await {
+            if let Err(error) = client
+                .on_issues()
+                .upsert_comment(issue.number, &marker, &text)
+                .await
+            {
                 self.warn(
                     "who approved the restoration could not be written on the issue",
                     error,
@@ -306,7 +304,7 @@ impl<'a> Publisher<'a> {
 
     /// Says something in the log and in the job summary.
     pub(crate) fn tell(&self, text: &str) {
-        self.job.run.notes.note(&format!("note: {text}"));
+        self.job.run.notes.note(text);
         self.summary(&format!("\n{}\n", report::escape::line(text)));
     }
 
@@ -437,7 +435,7 @@ impl<'a> Publisher<'a> {
     }
 
     fn commands(&self, notes: &[Annotation]) {
-        for line in workflow_commands::annotations(notes) {
+        for line in self.job.runner.annotations(notes) {
             self.job.run.notes.command(&line);
         }
     }

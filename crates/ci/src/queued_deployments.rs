@@ -10,7 +10,7 @@ use konverge_base::model::{
     CommitId,
     apply_result::{ApplyReport, StackOutcome, StackResult},
 };
-use konverge_github::{Deployment, DeploymentState, GithubError};
+use konverge_forge::{Deployment, DeploymentState, ForgeError};
 
 /// What is stored with the deployment of a rollout in an environment: the same in each run.
 fn receipt(rollout: &str) -> Value {
@@ -23,10 +23,11 @@ impl Deployments {
         &self,
         place: &DeploymentPlace,
         rollout: &str,
-    ) -> Result<Option<u64>, GithubError> {
+    ) -> Result<Option<u64>, ForgeError> {
         let all = self
             .client
-            .deployments(&place.environment, Some(&self.head))
+            .deployments()?
+            .list_deployments(&place.environment, Some(&self.head))
             .await?;
         let own = all.into_iter().find(|made| made.payload == receipt(rollout));
         Ok(own.map(|own| own.id))
@@ -38,9 +39,10 @@ impl Deployments {
         place: &DeploymentPlace,
         rollout: &str,
         description: &str,
-    ) -> Result<u64, GithubError> {
+    ) -> Result<u64, ForgeError> {
         let receipt = receipt(rollout);
         self.client
+            .deployments()?
             .create_deployment(&self.head, &place.environment, description, &receipt)
             .await
     }
@@ -51,15 +53,16 @@ impl Deployments {
         place: &DeploymentPlace,
         rollout: &str,
         carried: &BTreeSet<CommitId>,
-    ) -> Result<(), GithubError> {
+    ) -> Result<(), ForgeError> {
         let receipt = receipt(rollout);
         let is_earlier = |made: &Deployment| made.payload == receipt && made.sha != self.head.as_str();
-        let all = self.client.deployments(&place.environment, None).await?;
+        let forge = self.client.deployments()?;
+        let all = forge.list_deployments(&place.environment, None).await?;
         let Some(earlier) = all.into_iter().find(is_earlier) else {
             return Ok(());
         };
         let is_carried = carried.iter().any(|commit| commit.as_str() == earlier.sha);
-        if is_carried || self.client.deployment_state(earlier.id).await? != Some(DeploymentState::Queued) {
+        if is_carried || forge.deployment_state(earlier.id).await? != Some(DeploymentState::Queued) {
             return Ok(());
         }
         let description = format!("{} took its place", self.head.short());
@@ -102,7 +105,7 @@ impl Deployments {
         place: &DeploymentPlace,
         stacks: &[&StackOutcome],
         carried: Option<&BTreeSet<CommitId>>,
-    ) -> Result<(), GithubError> {
+    ) -> Result<(), ForgeError> {
         let Some(rollout) = &place.rollout else {
             return Ok(());
         };
@@ -125,7 +128,7 @@ impl Deployments {
             }
             (None, _) => Ok(()),
             (Some(id), wanted) => {
-                let now = self.client.deployment_state(id).await?;
+                let now = self.client.deployments()?.deployment_state(id).await?;
                 let is_told = now == Some(wanted)
                     || (now, wanted) == (Some(DeploymentState::InProgress), DeploymentState::Queued);
                 if is_told {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    drift::{self, DriftResult},
+    drift_job::{self, DriftResult},
     drift_schedule::DriftSchedule,
     environments::EnvironmentScope,
     job::{Job, JobResult},
@@ -20,7 +20,6 @@ use crate::{
         review_gate::{ApprovedDrift, ReviewGate},
     },
     publisher::Publisher,
-    timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
 };
 use konverge_base::{
@@ -30,9 +29,10 @@ use konverge_base::{
         apply_result::{ApplyReport, StackOutcome, StackResult},
         plan::StackPlan,
     },
+    spans::Stages,
 };
 use konverge_config::Config;
-use konverge_github::DefaultBranch;
+use konverge_forge::DefaultBranch;
 use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
@@ -94,7 +94,7 @@ async fn restore_known(
     agreeing: &DispatchApprovers,
     publisher: &Publisher<'_>,
 ) -> Result<Option<Restoration>, UserError> {
-    let mut watch = Timings::start();
+    let mut stages = Stages::start("open");
     let head = &branch.tip;
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let power = job.repository.revision(head)?;
@@ -111,7 +111,7 @@ async fn restore_known(
     let side = OpenRevision::open_with_power_of(&job.run, &job.repository, &at_head, &config)?;
     let known = backend.states.known().await?;
     let renamed = renamed_stacks(&backend, &side.layout, known).await?;
-    let applied = drift::applied(&backend, known, &side, &renamed).await;
+    let applied = drift_job::applied(&backend, known, &side, &renamed).await;
     let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
@@ -126,7 +126,7 @@ async fn restore_known(
     let planning = job
         .protected_planning(config, head, side, backend.clone())
         .await?;
-    watch.end_stage("open");
+    stages.next("restore");
     let found = differences(&planning, &targets, publisher).await?;
     let differing = targets.iter().filter(|target| found.contains_key(&target.id));
     let differing: Vec<_> = differing.cloned().collect();
@@ -150,12 +150,10 @@ async fn restore_known(
         decisions,
     } = apply::run(&planning, &recorded, &options).await?;
     report.stacks.extend(unavailable);
-    watch.end_stage("restore");
     let mut findings: Vec<_> = decisions.findings.into_iter().collect();
     redact::findings(&mut findings, planning.secrets());
     let info = RunInfo {
         head: Some(head.clone()),
-        timings: watch.stages(),
         ..job.info()
     };
     publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
@@ -271,8 +269,8 @@ impl CheckAfter<'_> {
             known: self.known,
             head: planning.wanted.head(),
         };
-        let issues = drift::publish_issues(publisher, &looked, self.info, label).await;
-        drift::publish_what_is_left(publisher, &looked);
+        let issues = drift_job::publish_issues(publisher, &looked, self.info, label).await;
+        drift_job::publish_what_is_left(publisher, &looked);
         history.note_issues(&issues);
         if let Some(backend) = &planning.backend {
             let is_applied = |stack: &StackId| self.applied.iter().any(|target| target.id == *stack);

@@ -38,7 +38,7 @@ pub(crate) async fn find(
             found.insert(target.id.clone());
             let what = prior.note.as_deref().unwrap_or("rolled back");
             job.run.notes.note(&format!(
-                "note: {} was {what} by {}, and the default branch still has what was rolled back: it stays as it is until a \
+                "{} was {what} by {}, and the default branch still has what was rolled back: it stays as it is until a \
                  pull request reverts that",
                 target.id, prior.writer.actor
             ));

@@ -11,7 +11,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{InvalidId, Shard},
 };
-use konverge_github::{GithubEvent, preview_of};
+use konverge_forge::{JobEvent, preview_of};
 
 /// The part of a preview that a job handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,11 +57,8 @@ impl FromStr for ShardMode {
 ///
 /// # Errors
 /// Another event than a pull request's or a merge queue's.
-pub(super) fn refuse_for(event: &GithubEvent) -> Result<(), UserError> {
-    if matches!(
-        event,
-        GithubEvent::PullRequest(_) | GithubEvent::MergeGroup { .. }
-    ) {
+pub(super) fn refuse_for(event: &JobEvent) -> Result<(), UserError> {
+    if matches!(event, JobEvent::PullRequest(_) | JobEvent::MergeGroup { .. }) {
         return Ok(());
     }
     Err(UserError::new(

@@ -1,8 +1,6 @@
 //! The end of a run. Each run writes a summary. A run without a result also replaces the comment of an
 //! earlier run, which would otherwise look current.
 
-use std::fs;
-
 use super::{
     aggregate_status,
     job::{CiOptions, CommentRule, JobResult},
@@ -15,17 +13,20 @@ use konverge_base::{
         comment_marker::{CommentMarker, MarkerKind},
     },
 };
-use konverge_github::{Client, GithubEvent, Runner, Upsert, apply_of, other_branch, preview_of};
+use konverge_forge::{
+    CiJob, Forge, JobEvent, StickyComments as _, Upsert, apply_of, other_branch, preview_of,
+};
 use konverge_report::{
     RunInfo,
     markdown::{self, Failed},
+    timeline,
 };
 use konverge_run::{RunContext, redact};
 
 /// Publishes the end of a run.
 pub(super) struct RunSummary<'a> {
     run: &'a RunContext,
-    runner: &'a Runner,
+    runner: &'a dyn CiJob,
     /// The size of the summary at the start of the run, in bytes.
     summary: u64,
 }
@@ -59,25 +60,31 @@ impl FailureComment {
 }
 
 impl<'a> RunSummary<'a> {
-    /// Must be called before anything is published.
-    pub(crate) fn begin(run: &'a RunContext, runner: &'a Runner) -> Self {
-        Self {
-            run,
-            runner,
-            summary: length(runner),
-        }
+    /// `summary` is the length of the job summary before anything was published.
+    pub(crate) fn new(run: &'a RunContext, runner: &'a dyn CiJob, summary: u64) -> Self {
+        Self { run, runner, summary }
     }
 
     /// Writes a summary if there is none yet. After a failure it writes the comments and ends the status.
     pub(crate) async fn write(
         &self,
-        client: Option<&Client>,
+        client: Option<&dyn Forge>,
+        options: &CiOptions,
+        result: &Result<JobResult, UserError>,
+    ) {
+        self.write_result(client, options, result).await;
+        self.summarize(&timeline::markdown(&self.run.timeline()));
+    }
+
+    async fn write_result(
+        &self,
+        client: Option<&dyn Forge>,
         options: &CiOptions,
         result: &Result<JobResult, UserError>,
     ) {
         let part = options.part;
         match result {
-            Ok(ended) if length(self.runner) == self.summary => {
+            Ok(ended) if self.runner.summary_length() == self.summary => {
                 self.summarize(&markdown::nothing_to_do(&ended.text));
             }
             Ok(_) => {}
@@ -105,12 +112,12 @@ impl<'a> RunSummary<'a> {
     }
 
     /// Replaces a comment by the failure, unless a newer run has written it.
-    pub(crate) async fn comment(&self, client: &Client, place: &FailureComment, failure: &UserError) {
+    pub(crate) async fn comment(&self, client: &dyn Forge, place: &FailureComment, failure: &UserError) {
         let failure = redact::failure(failure, &self.run.secrets);
         let marker = CommentMarker {
             head: place.head.to_string(),
-            run: self.runner.run_id,
-            attempt: self.runner.run_attempt,
+            run: self.runner.info().run_id,
+            attempt: self.runner.info().run_attempt,
             ..CommentMarker::new(place.kind, place.scope.clone())
         };
         let info = self.info(Some(place.head.clone()));
@@ -120,7 +127,7 @@ impl<'a> RunSummary<'a> {
             Ok(Upsert::NewerRunWrote { .. }) => self
                 .run
                 .notes
-                .note("note: a newer run has already written the comment; it is not changed"),
+                .note("a newer run has already written the comment; it is not changed"),
             Ok(_) => {}
             Err(error) => self.run.warn("the comment could not be written", error),
         }
@@ -133,22 +140,22 @@ impl<'a> RunSummary<'a> {
             (head, preview_of(part.share(), other_branch(base, default)))
         };
         match self.runner.event().ok()? {
-            GithubEvent::PullRequest(event)
+            JobEvent::PullRequest(event)
                 if !event.is_from_outside() && event.nothing_to_preview().is_none() =>
             {
                 Some(of(event.head, &event.base_branch, &event.default_branch))
             }
-            GithubEvent::MergeGroup {
+            JobEvent::MergeGroup {
                 head,
                 base_branch,
                 default_branch,
                 ..
             } => Some(of(head, &base_branch, &default_branch)),
             // The base branch is unknown here. Most pull requests target the default branch.
-            GithubEvent::WorkflowRun(event) if event.event == "pull_request" && event.from_outside() => {
+            JobEvent::WorkflowRun(event) if event.event == "pull_request" && event.from_outside() => {
                 Some((event.head, preview_of(None, None)))
             }
-            GithubEvent::Push(event) if event.is_default_branch() && part == ShardMode::Whole => {
+            JobEvent::Push(event) if event.is_default_branch() && part == ShardMode::Whole => {
                 Some((event.after?, apply_of(options.for_environment.as_deref())))
             }
             _ => None,
@@ -157,16 +164,16 @@ impl<'a> RunSummary<'a> {
 
     /// The comments that an event's run maintains. A run for code from outside has none: its own job may not
     /// write, and the job on `workflow_run` finds the pull request later.
-    async fn places(&self, client: Option<&Client>, part: ShardMode) -> Vec<FailureComment> {
+    async fn places(&self, client: Option<&dyn Forge>, part: ShardMode) -> Vec<FailureComment> {
         match self.runner.event() {
-            Ok(GithubEvent::PullRequest(event))
+            Ok(JobEvent::PullRequest(event))
                 if !event.is_from_outside()
                     && event.nothing_to_preview().is_none()
                     && !matches!(part, ShardMode::Verdict(_)) =>
             {
                 vec![FailureComment::preview(event.number, &event.head, part)]
             }
-            Ok(GithubEvent::Push(event)) if event.is_default_branch() && part == ShardMode::Whole => {
+            Ok(JobEvent::Push(event)) if event.is_default_branch() && part == ShardMode::Whole => {
                 let (Some(head), Some(client)) = (event.after, client) else {
                     return Vec::new();
                 };
@@ -177,7 +184,7 @@ impl<'a> RunSummary<'a> {
                         return Vec::new();
                     }
                 };
-                let merged = pulls.into_iter().filter(|pull| pull.is_merged());
+                let merged = pulls.into_iter().filter(|pull| pull.merged);
                 let place = |number| FailureComment {
                     number,
                     head: head.clone(),
@@ -204,11 +211,4 @@ impl<'a> RunSummary<'a> {
             ..RunInfo::default()
         }
     }
-}
-
-fn length(runner: &Runner) -> u64 {
-    let summary = runner.summary.as_ref();
-    summary
-        .and_then(|path| fs::metadata(path).ok())
-        .map_or(0, |found| found.len())
 }

@@ -5,16 +5,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::job_conditions::may_start;
+use crate::{job::Job, job_conditions::may_start};
 use konverge_base::{
     model::{RepoPath, file_source::Source, stack::Stack},
-    yaml,
+    variables, yaml,
 };
 use konverge_config::Config;
-use konverge_run::{OpenRevision, RunContext};
-
-/// The folder of the workflows.
-const FOLDER: &str = ".github/workflows";
+use konverge_run::OpenRevision;
 
 /// The value of `for-environment` for a job that applies all stacks, which the action sets if it is not given.
 pub const EVERY_ENVIRONMENT: &str = "*";
@@ -44,9 +41,9 @@ pub fn uncovered_stacks(config: &Config, stacks: &[Stack], workflows: &[Value]) 
     uncovered.collect()
 }
 
-/// The workflows of a revision. Those that are not YAML run nothing.
-pub fn workflows(source: &dyn Source) -> Vec<Value> {
-    let Some(folder) = RepoPath::normalize(FOLDER) else {
+/// The workflows in a folder of a revision. Those that are not YAML run nothing.
+fn workflows(source: &dyn Source, folder: &str) -> Vec<Value> {
+    let Some(folder) = RepoPath::normalize(folder) else {
         return Vec::new();
     };
     let files = source.files().keys().filter(|path| path.is_within(&folder));
@@ -107,8 +104,13 @@ pub fn grants(permissions: &Value, key: &str, access: &str) -> bool {
 }
 
 /// Warns about the stacks that no job applies, and about jobs that cannot start the workflows of `apply.hooks`.
-pub(super) fn warn(run: &RunContext, config: &Config, side: &OpenRevision) {
-    let workflows = workflows(side.source.as_ref());
+pub(super) fn warn(job: &Job, config: &Config, side: &OpenRevision) {
+    // Where no such files start jobs, nothing is known of what they cover.
+    let Ok(folder) = job.runner.workflow_folder() else {
+        return;
+    };
+    let run = &job.run;
+    let workflows = workflows(side.source.as_ref(), folder);
     let uncovered = uncovered_stacks(config, &side.layout.stacks, &workflows);
     if let Some(text) = describe(&uncovered) {
         run.notes.warning(&text);
@@ -148,8 +150,16 @@ pub fn runs_konverge(job: &Value) -> bool {
 
 /// Returns true if a step runs `konverge ci`.
 fn is_konverge(step: &Value) -> bool {
-    has_text(&step["uses"], |uses| uses.starts_with("konverge/konverge@"))
-        || has_text(&step["run"], |run| run.contains("konverge ci"))
+    has_text(&step["uses"], |uses| {
+        action_path(uses).starts_with("konverge/konverge@")
+    }) || has_text(&step["run"], |run| run.contains("konverge ci"))
+}
+
+/// The action that a step uses. Gitea's workflows name it by its whole address.
+fn action_path(uses: &str) -> &str {
+    let address = uses.split_once("://").map(|(_, address)| address);
+    let path = address.and_then(|address| address.split_once('/'));
+    path.map_or(uses, |(_, path)| path)
 }
 
 fn has_text(value: &Value, is_it: impl Fn(&str) -> bool) -> bool {
@@ -169,7 +179,7 @@ pub fn applies_on_schedule(workflow: &Value, job: &Value) -> bool {
 /// The steps of a job that apply on a schedule.
 fn scheduled_applies<'a>(workflow: &Value, job: &'a Value) -> impl Iterator<Item = &'a Value> {
     let says = |place: &Value| {
-        let task = place["env"]["KONVERGE_ON_SCHEDULE"].as_str()?;
+        let task = place["env"][variables::KONVERGE_ON_SCHEDULE].as_str()?;
         Some(task.trim() == "apply")
     };
     // The variable of a step hides that of its job, which hides that of the workflow.
@@ -202,7 +212,7 @@ fn limits_of(workflow: &Value, job: &Value, step: &Value) -> Option<Vec<String>>
 
 /// What a step gets as `for-environment`. A variable wins over the input, as it does in the action.
 fn for_environment<'a>(workflow: &'a Value, job: &'a Value, step: &'a Value) -> Option<&'a str> {
-    let places = [step, job, workflow].map(|place| &place["env"]["KONVERGE_FOR_ENVIRONMENT"]);
+    let places = [step, job, workflow].map(|place| &place["env"][variables::KONVERGE_FOR_ENVIRONMENT]);
     let mut given = places.into_iter().chain([&step["with"]["for-environment"]]);
     given.find_map(Value::as_str)
 }

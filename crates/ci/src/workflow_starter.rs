@@ -1,6 +1,6 @@
 //! Starts the workflows around an apply, and waits for them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde_json::json;
@@ -12,7 +12,7 @@ use konverge_base::{
     interrupt::Interrupt,
     model::CommitId,
 };
-use konverge_github::{Client, DefaultBranch, DispatchedRun};
+use konverge_forge::{DefaultBranch, DispatchedRun, Forge};
 use konverge_run::{
     RunContext,
     apply::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter},
@@ -27,7 +27,7 @@ const RUNS: usize = 100;
 
 /// Starts workflows of the default branch with the token of the job.
 pub(super) struct DefaultBranchWorkflows {
-    client: Client,
+    client: Arc<dyn Forge>,
     run: RunContext,
     branch: String,
 }
@@ -63,7 +63,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         match started {
             Ok(run) => {
                 self.run.notes.note(&format!(
-                    "note: {}: started the workflow `{workflow}`, run {run}",
+                    "{}: started the workflow `{workflow}`, run {run}",
                     call.stack
                 ));
                 WorkflowStart::Started(run)
@@ -104,7 +104,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         timeout: Duration,
     ) -> Result<Option<UserError>, UserError> {
         let mut pauses = Pauses::until(timeout);
-        // GitHub shows a run late.
+        // A forge shows a run late.
         let appears_until = Instant::now() + SEARCH;
         let waits_on = format!(
             "the next apply waits for the same run; `timeout` of `{workflow}` in `apply.hooks.workflows` says how long"
@@ -116,7 +116,10 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                     return Ok(Some(failure.hint("the next apply starts it again")));
                 }
                 if pauses.are_over() {
-                    let what = format!("GitHub does not show its run {run} after {} s", timeout.as_secs());
+                    let what = format!(
+                        "the forge does not show its run {run} after {} s",
+                        timeout.as_secs()
+                    );
                     let deleted = format!(
                         "a run that is not shown for {} s is deleted: a longer `timeout` waits for that",
                         SEARCH.as_secs()

@@ -12,13 +12,14 @@ use super::{
     job_token,
     shared_credentials::SharedCredentials,
 };
+use konverge_base::variables;
 
 /// The audience of a job's token.
 const AUDIENCE: &str = "sts.aliyuncs.com";
-const ROLE: &str = "ALIBABA_CLOUD_ROLE_ARN";
-const PROVIDER: &str = "ALIBABA_CLOUD_OIDC_PROVIDER_ARN";
-const TOKEN_FILE: &str = "ALIBABA_CLOUD_OIDC_TOKEN_FILE";
-const ENDPOINT: &str = "ALIBABA_CLOUD_STS_ENDPOINT";
+const ROLE: &str = variables::ALIBABA_CLOUD_ROLE_ARN;
+const PROVIDER: &str = variables::ALIBABA_CLOUD_OIDC_PROVIDER_ARN;
+const TOKEN_FILE: &str = variables::ALIBABA_CLOUD_OIDC_TOKEN_FILE;
+const ENDPOINT: &str = variables::ALIBABA_CLOUD_STS_ENDPOINT;
 /// How long the keys of a role are asked for.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
@@ -53,7 +54,10 @@ impl AlibabaLogin {
     /// The login of stacks as this role, by the token of the job. All clones share its keys.
     pub fn of_login(role: &str, provider: Option<&str>, environment: CloudEnvironment) -> Self {
         let environment = environment
-            .without(&["ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"])
+            .without(&[
+                variables::ALIBABA_CLOUD_ACCESS_KEY_ID,
+                variables::ALIBABA_CLOUD_ACCESS_KEY_SECRET,
+            ])
             .with(ROLE, role);
         let environment = match provider {
             Some(provider) => environment.with(PROVIDER, provider),
@@ -77,13 +81,13 @@ impl AlibabaLogin {
     pub async fn keys(&self) -> Result<(AlibabaKeys, Option<Duration>), CloudError> {
         let var = |name: &str| self.environment.var(name);
         if let (Some(access), Some(secret)) = (
-            var("ALIBABA_CLOUD_ACCESS_KEY_ID"),
-            var("ALIBABA_CLOUD_ACCESS_KEY_SECRET"),
+            var(variables::ALIBABA_CLOUD_ACCESS_KEY_ID),
+            var(variables::ALIBABA_CLOUD_ACCESS_KEY_SECRET),
         ) {
             let keys = AlibabaKeys {
                 access_key: access.to_owned(),
                 secret_key: Zeroizing::new(secret.to_owned()),
-                session_token: var("ALIBABA_CLOUD_SECURITY_TOKEN")
+                session_token: var(variables::ALIBABA_CLOUD_SECURITY_TOKEN)
                     .map(|token| Zeroizing::new(token.to_owned())),
             };
             return Ok((keys, None));
@@ -105,7 +109,7 @@ impl AlibabaLogin {
             return Err(nobody);
         };
         let client = LoginClient::new()?;
-        let token = job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE).await?;
+        let token = job_token::from_file_or_runner(&client, &self.environment, TOKEN_FILE, AUDIENCE).await?;
         let token = token.ok_or(nobody)?;
         self.assume_role(&client, role, provider, &token).await
     }

@@ -4,6 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use konverge_base::variables;
+use konverge_http::xml_text;
 use url::Url;
 use zeroize::Zeroizing;
 
@@ -18,8 +20,8 @@ use super::{
 const AUDIENCE: &str = "sts.amazonaws.com";
 /// The version of the Security Token Service's API.
 pub(super) const STS_VERSION: &str = "2011-06-15";
-const ROLE: &str = "AWS_ROLE_ARN";
-const TOKEN_FILE: &str = "AWS_WEB_IDENTITY_TOKEN_FILE";
+const ROLE: &str = variables::AWS_ROLE_ARN;
+const TOKEN_FILE: &str = variables::AWS_WEB_IDENTITY_TOKEN_FILE;
 /// The hosts of a region's token service, public or in a private network.
 const STS_HOSTS: [&str; 3] = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"];
 /// The endpoints of ECS and of EKS Pod Identity.
@@ -104,7 +106,7 @@ impl AwsLogin {
     /// file with the token.
     pub fn is_by_job(&self) -> bool {
         self.environment.has(ROLE)
-            && !self.environment.has("AWS_ACCESS_KEY_ID")
+            && !self.environment.has(variables::AWS_ACCESS_KEY_ID)
             && !self.environment.has(TOKEN_FILE)
             && job_token::is_offered(&self.environment)
     }
@@ -122,17 +124,21 @@ impl AwsLogin {
             };
             return Ok((keys, Some(lifetime)));
         }
-        if let (Some(access), Some(secret)) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY")) {
+        if let (Some(access), Some(secret)) = (
+            var(variables::AWS_ACCESS_KEY_ID),
+            var(variables::AWS_SECRET_ACCESS_KEY),
+        ) {
             let keys = AwsKeys {
                 access_key: access.to_owned(),
                 secret_key: Zeroizing::new(secret.to_owned()),
-                session_token: var("AWS_SESSION_TOKEN").map(|token| Zeroizing::new(token.to_owned())),
+                session_token: var(variables::AWS_SESSION_TOKEN)
+                    .map(|token| Zeroizing::new(token.to_owned())),
             };
             return Ok((keys, None));
         }
         let client = LoginClient::new()?;
         if let Some(role) = var(ROLE) {
-            let token = job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE);
+            let token = job_token::from_file_or_runner(&client, &self.environment, TOKEN_FILE, AUDIENCE);
             if let Some(token) = token.await? {
                 let (keys, lifetime) = self.assume_role(&client, role, &token).await?;
                 return Ok((keys, Some(lifetime)));
@@ -151,7 +157,7 @@ impl AwsLogin {
         let client = LoginClient::new()?;
         let token = match &role.shared {
             Some(_) => {
-                job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, &role.audience).await?
+                job_token::from_file_or_runner(&client, &self.environment, TOKEN_FILE, &role.audience).await?
             }
             None => job_token::request(&client, &self.environment, Some(&role.audience)).await?,
         };
@@ -168,9 +174,9 @@ impl AwsLogin {
         role: &str,
         token: &str,
     ) -> Result<(AwsKeys, Duration), CloudError> {
-        let region = self.environment.var("AWS_REGION");
-        let region = region.or_else(|| self.environment.var("AWS_DEFAULT_REGION"));
-        let endpoint = "AWS_ENDPOINT_URL_STS";
+        let region = self.environment.var(variables::AWS_REGION);
+        let region = region.or_else(|| self.environment.var(variables::AWS_DEFAULT_REGION));
+        let endpoint = variables::AWS_ENDPOINT_URL_STS;
         let url = match (self.environment.var(endpoint), region) {
             (Some(url), _) => addresses::of_cloud(endpoint, url, &STS_HOSTS)?.to_string(),
             (None, Some(region)) => format!("https://{}/", aws_host("sts", region)?),
@@ -178,7 +184,7 @@ impl AwsLogin {
         };
         let session = self
             .environment
-            .var("AWS_ROLE_SESSION_NAME")
+            .var(variables::AWS_ROLE_SESSION_NAME)
             .unwrap_or("konverge");
         let fields = [
             ("Action", "AssumeRoleWithWebIdentity"),
@@ -191,7 +197,7 @@ impl AwsLogin {
         let answer = http_client::text(client.post_form(url, &fields), &what).await?;
         let answer = Zeroizing::new(answer);
         let element = |name: &str| {
-            let found = http_client::xml_text(&answer, name).map(|text| Zeroizing::new(text.to_owned()));
+            let found = xml_text(&answer, name).map(Zeroizing::new);
             found.ok_or_else(|| CloudError::refused(&what, format!("the answer has no `{name}`")))
         };
         let keys = AwsKeys {
@@ -199,15 +205,17 @@ impl AwsLogin {
             secret_key: element("SecretAccessKey")?,
             session_token: Some(element("SessionToken")?),
         };
-        Ok((keys, remaining(http_client::xml_text(&answer, "Expiration"))))
+        Ok((keys, remaining(xml_text(&answer, "Expiration").as_deref())))
     }
 
     fn container_endpoint(&self) -> Result<Option<Url>, CloudError> {
-        let relative = self.environment.var("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-        let full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+        let relative = self
+            .environment
+            .var(variables::AWS_CONTAINER_CREDENTIALS_RELATIVE_URI);
+        let full = variables::AWS_CONTAINER_CREDENTIALS_FULL_URI;
         let (setting, url) = match (relative, self.environment.var(full)) {
             (Some(path), _) => (
-                "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                variables::AWS_CONTAINER_CREDENTIALS_RELATIVE_URI,
                 format!("http://169.254.170.2{path}"),
             ),
             (None, Some(url)) => (full, url.to_owned()),
@@ -231,7 +239,7 @@ impl AwsLogin {
         client: &LoginClient,
         url: Url,
     ) -> Result<(AwsKeys, Option<Duration>), CloudError> {
-        let file = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
+        let file = variables::AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE;
         let token = match self.environment.var(file) {
             Some(path) => {
                 let read = tokio::fs::read_to_string(path).await;
@@ -239,7 +247,7 @@ impl AwsLogin {
                 Some(token.trim().to_owned())
             }
             None => {
-                let token = self.environment.var("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+                let token = self.environment.var(variables::AWS_CONTAINER_AUTHORIZATION_TOKEN);
                 token.map(str::to_owned)
             }
         };

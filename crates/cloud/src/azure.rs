@@ -13,22 +13,23 @@ use super::{
     job_token,
     shared_credentials::SharedCredentials,
 };
+use konverge_base::variables;
 
 /// The audience that Entra expects in a job's token.
 const AUDIENCE: &str = "api://AzureADTokenExchange";
 /// The server application of the AKS clusters with managed Entra integration.
 const AKS_SERVER: &str = "6dae42f8-4368-4678-94ff-3960e28e3630";
-const TOKEN_FILE: &str = "AZURE_FEDERATED_TOKEN_FILE";
+const TOKEN_FILE: &str = variables::AZURE_FEDERATED_TOKEN_FILE;
 /// How long a token of GitHub's is valid, if it does not say.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
-const SECRET: &str = "AZURE_CLIENT_SECRET";
+const SECRET: &str = variables::AZURE_CLIENT_SECRET;
 /// What the provider of Azure logs in to, by the end of Entra's host.
 const MANAGEMENT: [(&str, &str); 3] = [
     (".us", "https://management.usgovcloudapi.net/.default"),
     (".cn", "https://management.chinacloudapi.cn/.default"),
     ("", "https://management.azure.com/.default"),
 ];
-const AUTHORITY: &str = "AZURE_AUTHORITY_HOST";
+const AUTHORITY: &str = variables::AZURE_AUTHORITY_HOST;
 /// The hosts of Entra in the clouds of the world, of US governments and of China.
 const HOSTS: [&str; 4] = [
     "login.microsoftonline.com",
@@ -66,9 +67,9 @@ impl AzureLogin {
     pub fn of_login(application: &str, tenant: Option<&str>, environment: CloudEnvironment) -> Self {
         let environment = environment
             .without(&[SECRET])
-            .with("AZURE_CLIENT_ID", application);
+            .with(variables::AZURE_CLIENT_ID, application);
         let environment = match tenant {
-            Some(tenant) => environment.with("AZURE_TENANT_ID", tenant),
+            Some(tenant) => environment.with(variables::AZURE_TENANT_ID, tenant),
             None => environment,
         };
         Self {
@@ -79,7 +80,7 @@ impl AzureLogin {
 
     /// The application that the variables name.
     pub(super) fn application(&self) -> Option<&str> {
-        self.environment.var("AZURE_CLIENT_ID")
+        self.environment.var(variables::AZURE_CLIENT_ID)
     }
 
     /// The application, its tenant, and the token of the job that it trusts. The provider trades the token itself; a
@@ -88,8 +89,10 @@ impl AzureLogin {
     /// # Errors
     /// The environment names no tenant, there is no token, or Entra refuses it.
     pub async fn federated(&self) -> Result<(&str, &str, String), CloudError> {
-        let (Some(application), Some(tenant)) = (self.application(), self.environment.var("AZURE_TENANT_ID"))
-        else {
+        let (Some(application), Some(tenant)) = (
+            self.application(),
+            self.environment.var(variables::AZURE_TENANT_ID),
+        ) else {
             return Err(CloudError::NoIdentity {
                 cloud: "Azure",
                 expected: "`tenant_id` in the login, or AZURE_TENANT_ID",
@@ -106,7 +109,7 @@ impl AzureLogin {
     async fn job_token(&self) -> Result<String, CloudError> {
         let ask = async || {
             let client = LoginClient::new()?;
-            let offered = job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE);
+            let offered = job_token::from_file_or_runner(&client, &self.environment, TOKEN_FILE, AUDIENCE);
             let token = offered.await?.ok_or(CloudError::NoIdentity {
                 cloud: "Azure",
                 expected: "`id-token: write` in the permissions of the job, AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET",
@@ -148,8 +151,8 @@ impl AzureLogin {
     /// Returns true if an application is named, and only GitHub can say who this job is: the published clients
     /// need a file with the token.
     pub fn is_by_job(&self) -> bool {
-        self.environment.has("AZURE_CLIENT_ID")
-            && self.environment.has("AZURE_TENANT_ID")
+        self.environment.has(variables::AZURE_CLIENT_ID)
+            && self.environment.has(variables::AZURE_TENANT_ID)
             && !self.environment.has(SECRET)
             && !self.environment.has(TOKEN_FILE)
             && job_token::is_offered(&self.environment)
@@ -170,7 +173,9 @@ impl AzureLogin {
     /// The environment names no identity, or Entra refuses it.
     pub async fn token(&self, scope: &str) -> Result<AccessToken, CloudError> {
         let var = |name: &str| self.environment.var(name);
-        let (Some(application), Some(tenant)) = (var("AZURE_CLIENT_ID"), var("AZURE_TENANT_ID")) else {
+        let (Some(application), Some(tenant)) =
+            (var(variables::AZURE_CLIENT_ID), var(variables::AZURE_TENANT_ID))
+        else {
             return Err(CloudError::NoIdentity {
                 cloud: "Azure",
                 expected: "AZURE_CLIENT_ID and AZURE_TENANT_ID in a job with `id-token: write`, or AZURE_CLIENT_SECRET beside them",

@@ -11,9 +11,10 @@ use super::{
     CloudEnvironment, CloudError,
     http_client::{self, LoginClient},
 };
+use konverge_base::variables;
 
 /// The variable with the path of the file.
-pub(super) const VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+pub(super) const VARIABLE: &str = variables::GOOGLE_APPLICATION_CREDENTIALS;
 
 /// A file of Google's.
 #[derive(Clone, Deserialize)]
@@ -65,7 +66,10 @@ impl CredentialsFile {
             let text = text.map_err(|error| CloudError::setting(VARIABLE, error.to_string()));
             return Some(text.and_then(|text| Self::parse(VARIABLE, &text)));
         }
-        let variable = ["GOOGLE_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT_KEY"];
+        let variable = [
+            variables::GOOGLE_CREDENTIALS,
+            variables::GOOGLE_SERVICE_ACCOUNT_KEY,
+        ];
         let mut variables = variable
             .iter()
             .filter_map(|name| Some((name, environment.var(name)?)));

@@ -10,6 +10,7 @@ use super::{
     aws::{STS_VERSION, aws_host},
     sigv4::PresignedGet,
 };
+use konverge_base::variables;
 
 /// A cluster accepts a token for 15 minutes after its signature.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
@@ -25,8 +26,8 @@ pub struct EksLogin {
 impl EksLogin {
     /// Logs in at a cluster by these variables; without a region `AWS_REGION` names it.
     pub fn new(cluster: String, region: Option<String>, environment: CloudEnvironment) -> Self {
-        let of_environment = environment.var("AWS_REGION");
-        let of_environment = of_environment.or_else(|| environment.var("AWS_DEFAULT_REGION"));
+        let of_environment = environment.var(variables::AWS_REGION);
+        let of_environment = of_environment.or_else(|| environment.var(variables::AWS_DEFAULT_REGION));
         let region = region.or_else(|| of_environment.map(str::to_owned));
         Self {
             aws: AwsLogin::new(environment),

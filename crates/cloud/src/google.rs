@@ -17,14 +17,15 @@ use super::{
     job_token,
     shared_credentials::SharedCredentials,
 };
+use konverge_base::variables;
 
 /// The scope to ask for a service account's token.
 const IMPERSONATION_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// What a GKE cluster needs: access, and the name to which its role bindings refer.
 const GKE_SCOPE: &str =
     "https://www.googleapis.com/auth/cloud-platform https://www.googleapis.com/auth/userinfo.email";
-const PROVIDER: &str = "GOOGLE_WORKLOAD_IDENTITY_PROVIDER";
-const ACCOUNT: &str = "GOOGLE_SERVICE_ACCOUNT_EMAIL";
+const PROVIDER: &str = variables::GOOGLE_WORKLOAD_IDENTITY_PROVIDER;
+const ACCOUNT: &str = variables::GOOGLE_SERVICE_ACCOUNT_EMAIL;
 const HOSTS: [&str; 1] = [".googleapis.com"];
 const TOKEN_URL: &str = "https://sts.googleapis.com/v1/token";
 /// The lifetime of a token whose answer does not say.
@@ -154,7 +155,7 @@ impl GoogleLogin {
     }
 
     async fn machine_token(&self, client: &LoginClient) -> Result<AccessToken, CloudError> {
-        let host = self.environment.var("GCE_METADATA_HOST");
+        let host = self.environment.var(variables::GCE_METADATA_HOST);
         let host = host.unwrap_or("metadata.google.internal");
         let url = format!("http://{host}/computeMetadata/v1/instance/service-accounts/default/token");
         let request = client.get(url).header("metadata-flavor", "Google");

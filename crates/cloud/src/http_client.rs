@@ -8,11 +8,10 @@ use url::form_urlencoded;
 
 use super::CloudError;
 use konverge_base::{error::chain, secrets::without_secrets};
+use konverge_http::xml_text;
 
 /// The maximum duration of a request.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
-/// The maximum duration of connecting.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// The maximum number of characters of a server's error text in a message.
 const SHOWN: usize = 300;
 
@@ -22,11 +21,7 @@ pub(super) struct LoginClient(Client);
 
 impl LoginClient {
     pub(crate) fn new() -> Result<Self, CloudError> {
-        let client = Client::builder()
-            .timeout(REQUEST_DEADLINE)
-            .connect_timeout(CONNECT_DEADLINE)
-            .redirect(reqwest::redirect::Policy::none())
-            .build();
+        let client = konverge_http::client().timeout(REQUEST_DEADLINE).build();
         client
             .map(Self)
             .map_err(|error| CloudError::refused("an HTTP client", chain(&error)))
@@ -58,7 +53,7 @@ pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, 
         what: what.to_owned(),
         why: chain(&error.without_url()),
     };
-    let answer = request.send().await.map_err(no_answer)?;
+    let answer = konverge_http::send(request).await.map_err(no_answer)?;
     let status = answer.status();
     let body = answer.text().await.map_err(no_answer)?;
     if status.is_success() {
@@ -85,7 +80,8 @@ fn server_words(body: &str) -> String {
         &said["error"],
     ];
     let words = reasons.iter().find_map(|reason| reason.as_str());
-    let words = words.or_else(|| xml_text(body, "Message"));
+    let of_xml = words.is_none().then(|| xml_text(body, "Message")).flatten();
+    let words = words.or(of_xml.as_deref());
     match words {
         None => String::new(),
         Some(words) => {
@@ -105,10 +101,4 @@ pub(super) async fn json(request: RequestBuilder, what: &str) -> Result<Value, C
 pub(super) fn field(answer: &Value, key: &str, what: &str) -> Result<String, CloudError> {
     let found = answer[key].as_str().map(str::to_owned);
     found.ok_or_else(|| CloudError::refused(what, format!("the answer has no `{key}`")))
-}
-
-/// The text of the first XML element with this name. Keys, tokens and times need no unescaping.
-pub(super) fn xml_text<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
-    Some(rest.split_once(&format!("</{name}>"))?.0.trim())
 }

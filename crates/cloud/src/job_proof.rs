@@ -1,6 +1,7 @@
-//! Verifies the OIDC token of a job: GitHub signs which repository it runs in, and for whom the token is.
+//! Verifies the OIDC token of a job: its forge signs which repository it runs in, and for whom the token is.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
+use konverge_base::variables;
 use serde::Deserialize;
 use url::Url;
 
@@ -15,7 +16,7 @@ const WHAT: &str = "the proof of the calling job";
 /// Seconds by which the clocks of two machines may differ.
 const LEEWAY: u64 = 30;
 
-/// What GitHub says of the job that a token was made for.
+/// What the forge says of the job that a token was made for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct JobProof {
     /// The repository that the job runs in, as `owner/name`.
@@ -33,14 +34,6 @@ pub fn bound_audience(purpose: &str, words: &[&str]) -> String {
     format!("{purpose}:{}", sha256(words.join("\n").as_bytes()))
 }
 
-/// The issuer of the tokens of a GitHub server.
-pub fn token_issuer(server_url: &str) -> String {
-    match server_url.trim_end_matches('/') {
-        "https://github.com" => "https://token.actions.githubusercontent.com".to_owned(),
-        server => format!("{server}/_services/token"),
-    }
-}
-
 /// Verifies a token: signed by the issuer, for this audience, and not expired.
 ///
 /// # Errors
@@ -56,7 +49,7 @@ pub async fn verify_job(token: &str, issuer: &str, audience: &str) -> Result<Job
     let place = place.filter(|url| url.scheme() == "https" || addresses::is_this_machine(url));
     let Some(place) = place else {
         return Err(CloudError::setting(
-            "GITHUB_SERVER_URL",
+            variables::GITHUB_SERVER_URL,
             "it is not an HTTPS address",
         ));
     };
@@ -96,16 +89,6 @@ mod tests {
         assert_eq!(
             audience(&["a", "b"]),
             "konverge-set:7e18f737311b2dc3b2f269dd78396b0351f14fb66efa879f768cb23181883c78"
-        );
-    }
-
-    #[test]
-    fn servers_have_issuers_of_their_own() {
-        let issuer = "https://token.actions.githubusercontent.com";
-        assert_eq!(token_issuer("https://github.com/"), issuer);
-        assert_eq!(
-            token_issuer("https://git.example.com"),
-            "https://git.example.com/_services/token"
         );
     }
 }

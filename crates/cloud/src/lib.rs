@@ -29,7 +29,7 @@ pub use eks::EksLogin;
 pub use environment::CloudEnvironment;
 pub use error::CloudError;
 pub use google::GoogleLogin;
-pub use job_proof::{JobProof, bound_audience, token_issuer, verify_job};
+pub use job_proof::{JobProof, bound_audience, verify_job};
 pub use job_token::JobIdentity;
 pub use registry_login::{RegistryLogin, is_local_registry};
 pub use sigv4::SignedJsonPost;

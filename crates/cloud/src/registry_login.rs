@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, path::Path};
 use base64::Engine as _;
 use serde_json::Value;
 
+use konverge_base::variables;
+
 /// A user and a password for one registry.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegistryLogin {
@@ -25,17 +27,20 @@ impl RegistryLogin {
     /// `KONVERGE_OCI_REGISTRY` (a `kcl.mod` must not be able to send them elsewhere), or else Docker's config.
     pub fn find(environment: &BTreeMap<String, String>, registry: &str) -> Option<Self> {
         let var = |name: &str| environment.get(name).filter(|value| !value.is_empty());
-        if var("KONVERGE_OCI_REGISTRY").map(String::as_str) == Some(registry)
-            && let (Some(user), Some(password)) = (var("KONVERGE_OCI_USERNAME"), var("KONVERGE_OCI_PASSWORD"))
+        if var(variables::KONVERGE_OCI_REGISTRY).map(String::as_str) == Some(registry)
+            && let (Some(user), Some(password)) = (
+                var(variables::KONVERGE_OCI_USERNAME),
+                var(variables::KONVERGE_OCI_PASSWORD),
+            )
         {
             return Some(RegistryLogin {
                 user: user.clone(),
                 password: password.clone(),
             });
         }
-        let folder = var("DOCKER_CONFIG").cloned();
+        let folder = var(variables::DOCKER_CONFIG).cloned();
         let file = folder
-            .or_else(|| var("HOME").map(|home| format!("{home}/.docker")))
+            .or_else(|| var(variables::HOME).map(|home| format!("{home}/.docker")))
             .map(|folder| Path::new(&folder).join("config.json"));
         file.and_then(|file| std::fs::read_to_string(file).ok())
             .and_then(|text| docker_auth(&text, registry))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::{AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, JobIdentity};
+use konverge_base::variables;
 
 /// How the variables of the clouds begin.
 const OF_CLOUDS: [&str; 9] = [
@@ -66,14 +67,14 @@ impl StackIdentity {
         if let Some(aws) = &self.aws {
             let (keys, lifetime) = aws.keys().await?;
             lifetimes.extend(lifetime);
-            set("AWS_ACCESS_KEY_ID", &keys.access_key);
-            set("AWS_SECRET_ACCESS_KEY", &keys.secret_key);
+            set(variables::AWS_ACCESS_KEY_ID, &keys.access_key);
+            set(variables::AWS_SECRET_ACCESS_KEY, &keys.secret_key);
             keys.session_token
                 .iter()
-                .for_each(|token| set("AWS_SESSION_TOKEN", token));
+                .for_each(|token| set(variables::AWS_SESSION_TOKEN, token));
             self.aws_region
                 .iter()
-                .for_each(|region| set("AWS_REGION", region));
+                .for_each(|region| set(variables::AWS_REGION, region));
         }
         if let Some(google) = &self.google {
             let token = google.gke_token().await?;
@@ -101,9 +102,9 @@ impl StackIdentity {
                     "ALICLOUD_SECURITY_TOKEN",
                 ],
                 [
-                    "ALIBABA_CLOUD_ACCESS_KEY_ID",
-                    "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
-                    "ALIBABA_CLOUD_SECURITY_TOKEN",
+                    variables::ALIBABA_CLOUD_ACCESS_KEY_ID,
+                    variables::ALIBABA_CLOUD_ACCESS_KEY_SECRET,
+                    variables::ALIBABA_CLOUD_SECURITY_TOKEN,
                 ],
             ] {
                 set(key, &keys.access_key);

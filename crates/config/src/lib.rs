@@ -6,8 +6,6 @@
 
 mod addresses;
 mod code_changes;
-mod conflicts;
-mod core_install;
 mod delivery;
 mod duration;
 mod effective;
@@ -39,8 +37,6 @@ mod token_address;
 mod types;
 
 pub use code_changes::{SetConfig, SetRule};
-pub use conflicts::ConflictsConfig;
-pub use core_install::CoreInstall;
 pub use delivery::{DeliveryConfig, DeliveryTool};
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack, StackRules};
@@ -67,8 +63,8 @@ pub use secrets::{
 };
 pub use stack_glob::StackGlob;
 pub use types::{
-    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
-    EndedNameConfig, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement,
-    PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider,
-    Reconcile, RegoVersion, Sandbox, StackPolicy, StackRule, State, TerraformConfig,
+    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, CoreInstall, DataCheckConfig,
+    Drift, DriftPolicy, EndedNameConfig, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig,
+    PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
+    Provider, Reconcile, RegoVersion, Sandbox, StackPolicy, StackRule, State, TerraformConfig,
 };

@@ -152,6 +152,7 @@ impl Config {
             exceptions: _,
             ended_names: _,
             broken_base,
+            unknown_pushers,
         } = policy;
         let Drift {
             stacks_per_run: _,
@@ -281,6 +282,11 @@ impl Config {
                 "policy.broken_base",
                 "whether a preview passes if it failed before changes",
                 broken_base,
+            ),
+            setting(
+                "policy.unknown_pushers",
+                "whether approvals count at a forge that does not say who pushed changes",
+                unknown_pushers,
             ),
             setting(
                 "drift.reconcile",

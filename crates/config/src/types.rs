@@ -7,9 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConflictsConfig, DeliveryConfig, DeliveryTool, Hooks, LoginConfig, Span,
+    DeliveryConfig, DeliveryTool, Hooks, LoginConfig, Span,
     code_changes::SetConfig,
-    core_install::CoreInstall,
     models::ModelsConfig,
     notify::Notify,
     outputs::OutputsConfig,
@@ -362,6 +361,9 @@ pub struct PolicyConfig {
     pub ended_names: Vec<EndedNameConfig>,
     /// Whether a preview fails for a stack that the base breaks in the same way. Default: `pass`.
     pub broken_base: BrokenBase,
+    /// Let approvals count at a forge that does not say who pushed (Gitea, GitLab): who approves may have pushed it under
+    /// another's name. Without it, rules that ask for approvals stop the apply there.
+    pub unknown_pushers: bool,
 }
 
 /// An earlier name of stacks whose guards hold no longer.
@@ -608,4 +610,33 @@ pub enum Reconcile {
     Leave,
     /// The values of the last apply are restored.
     Restore,
+}
+
+/// Whether a KCL core that is missing is installed without being asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CoreInstall {
+    /// The error names the command that installs it.
+    #[default]
+    Manual,
+    /// It is installed by the first command that needs it, except in CI and with KONVERGE_OFFLINE.
+    Auto,
+}
+
+/// What happens if another field manager owns a field that the Spec sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Conflicts")]
+pub enum ConflictsConfig {
+    /// A field that the last apply wrote is restored, as `policy.drift` says. For any other field the
+    /// resource fails, and the error names the owner.
+    #[default]
+    Restore,
+    /// The value of the Spec is written, and Konverge takes over the field.
+    #[serde(alias = "take")]
+    Write,
+    /// The field keeps the value of its owner; also one that the last apply wrote.
+    Leave,
+    /// The resource fails, and the error names the owner; also for a field that the last apply wrote.
+    Stop,
 }

@@ -9,8 +9,8 @@ use crate::runtime::{Granularity, PlannedResource, StackScope};
 use konverge_base::{
     error::UserError,
     model::{
-        ResourceId, plan::StackPlan, reference::Targets, spec::Resource, state::Replacement,
-        status::ObjectStatus,
+        ResourceId, plan::StackPlan, reference::Targets, spec::Resource, stack_status::ObjectStatus,
+        state::Replacement,
     },
     secrets::Secrets,
 };

@@ -1,23 +1,22 @@
 //! Check runs, within GitHub's limits: 65,535 bytes per text, 50 annotations per request.
 
+use async_trait::async_trait;
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{
-    client::{Client, PAGE, TokenPermission},
-    error::GithubError,
-    pull_requests::encoded,
-};
+use super::client::{Client, PAGE};
 use konverge_base::model::{
     CommitId,
     check_run::{Annotation, CheckRun, Level},
 };
+use konverge_forge::{Checks, ForgeError};
+use konverge_rest::{TokenPermission, encoded};
 
 const NEED: TokenPermission = TokenPermission("checks: write");
 
-/// The maximum number of check runs per run; one more summarizes the rest.
-pub const MOST: usize = 50;
+/// The maximum number of check runs per run.
+const MOST: usize = 50;
 
 /// The documented 65,535 are counted in bytes.
 const TEXT: usize = 65_000;
@@ -37,19 +36,19 @@ struct CreatedCheck {
     external_id: Option<String>,
 }
 
-impl Client {
-    /// Creates a completed check run and returns its URL. `external_id` distinguishes this run's check runs
-    /// from others of the same name, so that one whose answer was lost can be found.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn create_check(
+#[async_trait]
+impl Checks for Client {
+    fn most_checks(&self) -> usize {
+        MOST
+    }
+
+    async fn create_check(
         &self,
         head: &CommitId,
         check: &CheckRun,
         external_id: &str,
         details_url: Option<&str>,
-    ) -> Result<Option<String>, GithubError> {
+    ) -> Result<Option<String>, ForgeError> {
         let annotations: Vec<Value> = check
             .annotations
             .iter()
@@ -72,22 +71,31 @@ impl Client {
         let list = self.path(&format!(
             "/commits/{head}/check-runs?check_name={name}&filter=all&per_page={PAGE}"
         ));
-        let made: CreatedCheck = self
-            .create(&self.path("/check-runs"), &body, NEED, || async {
-                let runs: Vec<CreatedCheck> = self
-                    .list_in(&list, NEED, |mut page| page["check_runs"].take())
-                    .await?;
-                Ok(runs
-                    .into_iter()
-                    .find(|run| run.external_id.as_deref() == Some(external_id)))
-            })
+        let find = || async {
+            let runs: Vec<CreatedCheck> = self
+                .rest
+                .list_in(&list, NEED, |mut page| page["check_runs"].take())
+                .await?;
+            Ok(runs
+                .into_iter()
+                .find(|run| run.external_id.as_deref() == Some(external_id)))
+        };
+        let made = self
+            .rest
+            .create(
+                &self.path("/check-runs"),
+                &body,
+                NEED,
+                |made: CreatedCheck| made,
+                find,
+            )
             .await?;
         for batch in batches {
             // Annotations are added, not replaced: a repeated request could show them twice. Too few are
             // better than duplicates.
             let path = self.path(&format!("/check-runs/{}", made.id));
             let body = json!({"output": output(check, batch)});
-            self.at_most_once(Method::PATCH, &path, &body, NEED).await?;
+            self.rest.at_most_once(Method::PATCH, &path, &body, NEED).await?;
         }
         Ok(made.html_url)
     }

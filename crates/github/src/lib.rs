@@ -1,42 +1,52 @@
-//! GitHub: the runner's environment and the API. This room knows nothing about the content of a plan.
+//! GitHub's API behind the door of `konverge-forge`. This room knows nothing about the content of a plan.
 //!
-//! - [`Runner`] and [`GithubEvent`]: the run and the event that started it
-//! - [`Client`]: the comment, statuses, check runs, branches, commits, pull requests, issues, deployments,
-//!   other runs
-//! - [`workflow_commands`]: outputs, annotations, and text that the runner must not obey
+//! - [`Client`]: the API
+//! - [`Environment`]: the variables that name a repository and a token
 
-mod authenticated_user;
-mod authorship;
-mod branches;
+mod app;
+mod changes;
 mod checks;
 mod client;
-mod comments;
 mod contributions;
 mod deployments;
-mod error;
-mod event;
-mod issues;
+mod environment;
+mod login;
+mod people;
 mod proposals;
-mod pull_requests;
+mod publishing;
 mod response;
-mod runner;
-mod statuses;
-pub mod workflow_commands;
-mod workflow_dispatch;
-mod workflow_runs;
+mod runs;
+mod transport;
 
-pub use branches::DefaultBranch;
-pub use checks::MOST as MOST_CHECKS;
-pub use client::{Client, User};
-pub use comments::{BUDGETS, PreviewComment, Upsert};
-pub use contributions::{BranchUpdate, Contribution};
-pub use deployments::{Deployment, DeploymentState};
-pub use error::GithubError;
-pub use event::{GithubEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};
-pub use issues::{Issue, IssueChange, duplicates as duplicate_issues};
-pub use proposals::{BranchMove, ProposedCommit, ProposedPullRequest};
-pub use pull_requests::{Permission, PullRequest, ReviewApproval, RunApproval};
-pub use runner::Runner;
-pub use statuses::{APPLY, CommitStatus, StatusState, apply_of, preview_of};
-pub use workflow_dispatch::DispatchedRun;
-pub use workflow_runs::RunPage;
+pub use client::Client;
+pub use environment::{Environment, GIT_USER, Login};
+
+use konverge_forge::{
+    BranchActivity, Checks, Deployments, Environments, Forge, ForgeKind, ReviewEdits, Unsupported,
+};
+
+impl Forge for Client {
+    fn kind(&self) -> ForgeKind {
+        ForgeKind::Github
+    }
+
+    fn checks(&self) -> Result<&dyn Checks, Unsupported> {
+        Ok(self)
+    }
+
+    fn deployments(&self) -> Result<&dyn Deployments, Unsupported> {
+        Ok(self)
+    }
+
+    fn environments(&self) -> Result<&dyn Environments, Unsupported> {
+        Ok(self)
+    }
+
+    fn review_edits(&self) -> Result<&dyn ReviewEdits, Unsupported> {
+        Ok(self)
+    }
+
+    fn branch_activity(&self) -> Result<&dyn BranchActivity, Unsupported> {
+        Ok(self)
+    }
+}

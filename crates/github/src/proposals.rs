@@ -1,53 +1,29 @@
 //! Branches and pull requests that Konverge writes: a commit of a few files, a branch that only moves forward, one pull
 //! request for it.
 
+use async_trait::async_trait;
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::response::malformed;
 use super::{
-    client::{Client, GRAPHQL, PAGE, TokenPermission},
-    error::GithubError,
-    pull_requests::encoded,
+    client::{Client, PAGE},
+    login::ACTIONS,
+    transport::GRAPHQL,
 };
-use konverge_base::model::{CommitId, RepoPath};
+use konverge_base::model::{CommitId, InvalidId, RepoPath};
+use konverge_forge::{
+    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest,
+};
+use konverge_rest::{TokenPermission, encoded};
 
+const READ: TokenPermission = TokenPermission("contents: read");
 const WRITE: TokenPermission = TokenPermission("contents: write");
 const PULLS: TokenPermission = TokenPermission("pull-requests: write");
 
-/// A commit, as far as a proposal asks for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProposedCommit {
-    /// Its message.
-    pub message: String,
-    /// The id of its tree.
-    pub tree: String,
-}
-
-/// A pull request of a branch of this repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProposedPullRequest {
-    /// Its number.
-    pub number: u64,
-    /// Its page.
-    pub url: String,
-    /// True if it is neither merged nor closed.
-    pub open: bool,
-    /// True if it was merged.
-    pub merged: bool,
-    /// The last head.
-    pub head: String,
-    /// Its title.
-    pub title: String,
-    /// Its text.
-    pub body: String,
-    /// Its id in GraphQL.
-    pub node: String,
-}
-
 /// The result of moving a branch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BranchMove {
+enum BranchMove {
     /// It stands at the commit.
     Moved,
     /// Somebody else created or moved it meanwhile.
@@ -57,6 +33,13 @@ pub enum BranchMove {
 #[derive(Deserialize)]
 struct GitObject {
     sha: String,
+}
+
+/// A commit, as far as a proposal asks for it.
+#[derive(Deserialize)]
+struct GitCommit {
+    message: String,
+    tree: GitObject,
 }
 
 #[derive(Deserialize)]
@@ -89,105 +72,179 @@ impl From<ProposalBody> for ProposedPullRequest {
     }
 }
 
+#[async_trait]
+impl Proposals for Client {
+    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
+        let base = self.git_commit(commit.base).await?;
+        let tree = self.make_tree(&base.tree.sha, commit.files).await?;
+        let tip = self.branch_tip(commit.branch).await?;
+        let mut parents = vec![commit.base];
+        if let Some(tip) = &tip {
+            let found = self.git_commit(tip).await?;
+            if !commit.is_own(&found.message, &found.tree.sha) {
+                return Ok(CommittedFiles::Conflict);
+            }
+            if found.tree.sha == tree {
+                return Ok(CommittedFiles::Present(tip.clone()));
+            }
+            parents = match self.commits_after(commit.base, tip).await? {
+                Some(_) => vec![tip],
+                None => vec![tip, commit.base],
+            };
+        }
+        let made = self.make_commit(&commit.message(&tree), &tree, &parents).await?;
+        Ok(
+            match self.move_branch(commit.branch, tip.as_ref(), &made).await? {
+                BranchMove::Moved => CommittedFiles::Committed(made),
+                BranchMove::Conflict => CommittedFiles::Conflict,
+            },
+        )
+    }
+
+    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
+        let head = encoded(&format!("{}:{branch}", self.owner()));
+        let path = self.path(&format!("/pulls?state=all&head={head}&per_page={PAGE}"));
+        let raw: Vec<ProposalBody> = self
+            .rest
+            .list(&path, TokenPermission("pull-requests: read"))
+            .await?;
+        let mut found: Vec<ProposedPullRequest> = raw.into_iter().map(ProposedPullRequest::from).collect();
+        found.sort_by_key(|pull| std::cmp::Reverse(pull.number));
+        Ok(found)
+    }
+
+    async fn open_proposal(
+        &self,
+        branch: &str,
+        base: &str,
+        title: &str,
+        body: &str,
+    ) -> Result<ProposedPullRequest, ForgeError> {
+        let open = || async {
+            let all = self.proposals_of(branch).await?;
+            Ok(all.into_iter().find(|pull| pull.open))
+        };
+        let pull = json!({"title": title, "head": branch, "base": base, "body": body});
+        let path = self.path("/pulls");
+        let opened = self
+            .rest
+            .create(
+                &path,
+                &pull,
+                PULLS,
+                <ProposedPullRequest as From<ProposalBody>>::from,
+                open,
+            )
+            .await;
+        match opened {
+            Err(error @ ForgeError::Refused { status: 422, .. }) => open().await?.ok_or(error),
+            done => done,
+        }
+    }
+
+    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), ForgeError> {
+        let path = self.path(&format!("/pulls/{number}"));
+        let text = json!({"title": title, "body": body});
+        self.rest.set::<Value>(Method::PATCH, &path, &text, PULLS).await?;
+        Ok(())
+    }
+
+    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), ForgeError> {
+        let query = "mutation($id: ID!) { enablePullRequestAutoMerge(input: {pullRequestId: $id}) { clientMutationId } }";
+        let query = json!({"query": query, "variables": {"id": pull.node}});
+        let answer: Value = self.rest.set(Method::POST, GRAPHQL, &query, PULLS).await?;
+        match answer["errors"][0]["message"].as_str() {
+            None => Ok(()),
+            Some(message) => Err(ForgeError::Refused {
+                forge: ForgeKind::Github,
+                operation: "enablePullRequestAutoMerge".to_owned(),
+                status: 200,
+                message: message.chars().take(300).collect(),
+            }),
+        }
+    }
+
+    async fn starts_workflows(&self) -> Result<bool, ForgeError> {
+        // GITHUB_TOKEN starts none.
+        Ok(!self.login().await?.eq_ignore_ascii_case(ACTIONS))
+    }
+}
+
 impl Client {
     /// The newest commit of a branch; `None` if there is no branch.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, GithubError> {
+    async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
         match self.branch(name).await {
             Ok(branch) => Ok(Some(branch.tip)),
-            Err(GithubError::NotFound { .. }) => Ok(None),
+            Err(ForgeError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// A commit. [`GithubError::NotFound`] also means that GitHub does not have it.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn proposed_commit(&self, commit: &CommitId) -> Result<ProposedCommit, GithubError> {
-        #[derive(Deserialize)]
-        struct Commit {
-            message: String,
-            tree: GitObject,
-        }
-        let path = self.path(&format!("/git/commits/{commit}"));
-        let found: Commit = self.get(&path, TokenPermission("contents: read")).await?;
-        Ok(ProposedCommit {
-            message: found.message,
-            tree: found.tree.sha,
-        })
+    /// A commit. [`ForgeError::NotFound`] also means that GitHub does not have it.
+    async fn git_commit(&self, commit: &CommitId) -> Result<GitCommit, ForgeError> {
+        self.rest
+            .get(&self.path(&format!("/git/commits/{commit}")), READ)
+            .await
     }
 
     /// The id of the tree `base` with other contents of some plain files. The same files give the same id.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn make_tree(&self, base: &str, files: &[(RepoPath, String)]) -> Result<String, GithubError> {
+    async fn make_tree(&self, base: &str, files: &[(RepoPath, String)]) -> Result<String, ForgeError> {
         let entry = |(path, content): &(RepoPath, String)| json!({"path": path, "mode": "100644", "type": "blob", "content": content});
         let entries: Vec<_> = files.iter().map(entry).collect();
         let tree = json!({"base_tree": base, "tree": entries});
         let path = self.path("/git/trees");
-        let made: GitObject = self.set(Method::POST, &path, &tree, WRITE).await?;
+        let made: GitObject = self.rest.set(Method::POST, &path, &tree, WRITE).await?;
         Ok(made.sha)
     }
 
     /// A commit of a tree, on no branch yet. A second one after a lost answer is on no branch either.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn make_commit(
+    async fn make_commit(
         &self,
         message: &str,
         tree: &str,
         parents: &[&CommitId],
-    ) -> Result<CommitId, GithubError> {
+    ) -> Result<CommitId, ForgeError> {
         let path = self.path("/git/commits");
         let commit = json!({"message": message, "tree": tree, "parents": parents});
-        let made: GitObject = self.set(Method::POST, &path, &commit, WRITE).await?;
+        let made: GitObject = self.rest.set(Method::POST, &path, &commit, WRITE).await?;
         made.sha
             .parse()
-            .map_err(|error: konverge_base::model::InvalidId| GithubError::Malformed {
-                operation: format!("POST {path}"),
-                cause: error.to_string(),
-            })
+            .map_err(|error: InvalidId| malformed(format!("POST {path}"), error))
     }
 
     /// Creates a branch, or moves it forward from `from`. It is never forced: commits that came meanwhile stay.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn move_branch(
+    async fn move_branch(
         &self,
         name: &str,
         from: Option<&CommitId>,
         to: &CommitId,
-    ) -> Result<BranchMove, GithubError> {
+    ) -> Result<BranchMove, ForgeError> {
         let moved: Result<Value, _> = match from {
             None => {
                 let branch = json!({"ref": format!("refs/heads/{name}"), "sha": to});
                 let path = self.path("/git/refs");
-                self.set(Method::POST, &path, &branch, WRITE).await
+                self.rest.set(Method::POST, &path, &branch, WRITE).await
             }
             Some(_) => {
                 let path = self.path(&format!("/git/refs/{}", encoded(&format!("heads/{name}"))));
                 let branch = json!({"sha": to, "force": false});
-                self.set(Method::PATCH, &path, &branch, WRITE).await
+                self.rest.set(Method::PATCH, &path, &branch, WRITE).await
             }
         };
         match moved {
             Ok(_) => Ok(BranchMove::Moved),
             // It exists, or is not an ancestor; or the request was carried out and its answer was lost; or a rule of the
             // repository forbids it.
-            Err(GithubError::Refused {
+            Err(ForgeError::Refused {
                 status: 422,
                 operation,
                 message,
+                ..
             }) => match self.branch_tip(name).await? {
                 Some(tip) if tip == *to => Ok(BranchMove::Moved),
                 tip if tip.as_ref() != from || says_moved(&message) => Ok(BranchMove::Conflict),
-                _ => Err(GithubError::Refused {
+                _ => Err(ForgeError::Refused {
+                    forge: ForgeKind::Github,
                     operation,
                     status: 422,
                     message,
@@ -196,94 +253,10 @@ impl Client {
             Err(error) => Err(error),
         }
     }
-
-    /// The pull requests of a branch of this repository, the newest first.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, GithubError> {
-        let head = encoded(&format!("{}:{branch}", self.owner()));
-        let path = self.path(&format!("/pulls?state=all&head={head}&per_page={PAGE}"));
-        let raw: Vec<ProposalBody> = self.list(&path, TokenPermission("pull-requests: read")).await?;
-        let mut found: Vec<ProposedPullRequest> = raw.into_iter().map(ProposedPullRequest::from).collect();
-        found.sort_by_key(|pull| std::cmp::Reverse(pull.number));
-        Ok(found)
-    }
-
-    /// Opens a pull request. If another run has opened one for the branch, returns that one.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn open_proposal(
-        &self,
-        branch: &str,
-        base: &str,
-        title: &str,
-        body: &str,
-    ) -> Result<ProposedPullRequest, GithubError> {
-        let open = async || {
-            let all = self.proposals_of(branch).await?;
-            Ok(all.into_iter().find(|pull| pull.open))
-        };
-        let pull = json!({"title": title, "head": branch, "base": base, "body": body});
-        let path = self.path("/pulls");
-        let find = || async {
-            let Some(open) = open().await? else {
-                return Ok(None);
-            };
-            Ok(Some(json!({
-                "number": open.number, "html_url": open.url, "state": "open", "head": {"sha": open.head},
-                "title": open.title, "body": open.body, "node_id": open.node,
-            })))
-        };
-        match self.create::<Value, _, _>(&path, &pull, PULLS, find).await {
-            Ok(raw) => read_proposal(raw),
-            Err(error @ GithubError::Refused { status: 422, .. }) => open().await?.ok_or(error),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Gives a pull request another title and text.
-    ///
-    /// # Errors
-    /// Errors of GitHub.
-    pub async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), GithubError> {
-        let path = self.path(&format!("/pulls/{number}"));
-        let text = json!({"title": title, "body": body});
-        self.set::<Value>(Method::PATCH, &path, &text, PULLS).await?;
-        Ok(())
-    }
-
-    /// Asks GitHub to merge a pull request as soon as its rules allow it.
-    ///
-    /// # Errors
-    /// Errors of GitHub; the repository does not allow it, or nothing stands in the way of a merge.
-    pub async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), GithubError> {
-        let query = "mutation($id: ID!) { enablePullRequestAutoMerge(input: {pullRequestId: $id}) { clientMutationId } }";
-        let query = json!({"query": query, "variables": {"id": pull.node}});
-        let answer: Value = self.set(Method::POST, GRAPHQL, &query, PULLS).await?;
-        match answer["errors"][0]["message"].as_str() {
-            None => Ok(()),
-            Some(message) => Err(GithubError::Refused {
-                operation: "enablePullRequestAutoMerge".to_owned(),
-                status: 200,
-                message: message.chars().take(300).collect(),
-            }),
-        }
-    }
 }
 
 /// GitHub's words for a branch that somebody else created or moved.
 fn says_moved(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("fast forward") || message.contains("already exists")
-}
-
-fn read_proposal(raw: Value) -> Result<ProposedPullRequest, GithubError> {
-    let read = serde_json::from_value::<ProposalBody>(raw);
-    read.map(ProposedPullRequest::from)
-        .map_err(|error| GithubError::Malformed {
-            operation: "POST /pulls".to_owned(),
-            cause: error.to_string(),
-        })
 }

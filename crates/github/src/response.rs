@@ -5,8 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
-use super::error::GithubError;
-use konverge_base::retry;
+use konverge_base::{
+    model::{CommitId, InvalidId},
+    retry,
+};
+use konverge_forge::{ForgeError, ForgeKind};
+use konverge_rest::{Answer, TokenPermission};
 
 /// The wait if GitHub gives no time: at least a minute, as its documentation says.
 const UNSAID: Duration = Duration::from_secs(60);
@@ -14,38 +18,46 @@ const UNSAID: Duration = Duration::from_secs(60);
 /// The error of an answer, if it is one. `need` is the permission for the call.
 pub(super) fn error_of(
     operation: &str,
-    status: StatusCode,
-    headers: &HeaderMap,
-    body: &str,
-    need: &str,
-) -> Option<GithubError> {
-    if status.is_success() || status == StatusCode::NOT_MODIFIED {
+    answer: &Answer,
+    TokenPermission(need): TokenPermission,
+) -> Option<ForgeError> {
+    let Answer {
+        status,
+        headers,
+        body,
+    } = answer;
+    if status.is_success() || *status == StatusCode::NOT_MODIFIED {
         return None;
     }
-    let operation = operation.to_owned();
+    let (forge, operation) = (ForgeKind::Github, operation.to_owned());
     let json: Value = serde_json::from_str(body).unwrap_or_default();
     let message = json["message"].as_str().unwrap_or_default();
     Some(match status.as_u16() {
-        403 | 429 if status == 429 || is_limit(headers, message) => GithubError::Limited {
+        403 | 429 if *status == 429 || is_limit(headers, message) => ForgeError::Limited {
+            forge,
             operation,
             wait: wait(headers, SystemTime::now()),
         },
-        401 => GithubError::Token { operation },
-        403 if says_locked(message) => GithubError::Locked { operation },
-        403 => GithubError::Forbidden {
+        401 => ForgeError::Token { forge, operation },
+        403 if says_locked(message) => ForgeError::Locked { forge, operation },
+        403 => ForgeError::Forbidden {
+            forge,
             operation,
             permission: permission(headers, need),
         },
-        404 => GithubError::NotFound {
+        404 => ForgeError::NotFound {
+            forge,
             operation,
             permission: permission(headers, need),
         },
-        422 if says_too_long(&json, message) => GithubError::TooLong { operation },
-        500..=599 => GithubError::Server {
+        422 if says_too_long(&json, message) => ForgeError::TooLong { forge, operation },
+        500..=599 => ForgeError::Server {
+            forge,
             operation,
             status: status.as_u16(),
         },
-        other => GithubError::Refused {
+        other => ForgeError::Refused {
+            forge,
             operation,
             status: other,
             message: error_text(&json, message),
@@ -137,27 +149,15 @@ fn error_text(json: &Value, message: &str) -> String {
     text.chars().take(500).collect()
 }
 
-/// The path and query of `rel="next"`, for the same API: the token goes nowhere else, whatever host the link
-/// names.
-pub(super) fn next_page(headers: &HeaderMap, base_path: &str) -> Option<String> {
-    let link = headers.get(header::LINK)?.to_str().ok()?;
-    let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
-    let address = next.split('<').nth(1)?.split('>').next()?;
-    path_below(address, base_path)
+/// An answer of GitHub's that has an unexpected form.
+pub(super) fn malformed(operation: impl Into<String>, cause: impl ToString) -> ForgeError {
+    ForgeError::malformed(ForgeKind::Github, operation, cause)
 }
 
-/// The target of a redirect, restricted in the same way.
-pub(super) fn redirect_target(status: StatusCode, headers: &HeaderMap, base_path: &str) -> Option<String> {
-    let sent_on = matches!(status.as_u16(), 301 | 302 | 307 | 308);
-    let location = headers.get(header::LOCATION).filter(|_| sent_on)?;
-    path_below(location.to_str().ok()?, base_path)
-}
-
-fn path_below(address: &str, base_path: &str) -> Option<String> {
-    let uri: http::Uri = address.parse().ok()?;
-    let path = uri.path_and_query().map(|path| path.as_str());
-    let path = path.filter(|path| path.starts_with('/'))?;
-    Some(path.strip_prefix(base_path).unwrap_or(path).to_owned())
+/// The id of a commit in the answer to a GET of `path`.
+pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
+    sha.parse()
+        .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))
 }
 
 #[cfg(test)]
@@ -171,31 +171,35 @@ mod tests {
             .collect()
     }
 
-    fn error(status: u16, pairs: &[(&'static str, &str)], body: &str) -> GithubError {
-        let status = StatusCode::from_u16(status).unwrap();
-        error_of("GET /x", status, &headers(pairs), body, "pull-requests: write").unwrap()
+    fn error(status: u16, pairs: &[(&'static str, &str)], body: &str) -> ForgeError {
+        let answer = Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: headers(pairs),
+            body: body.to_owned(),
+        };
+        error_of("GET /x", &answer, TokenPermission("pull-requests: write")).unwrap()
     }
 
     #[test]
     fn a_limit_is_not_a_missing_permission() {
         assert!(
-            matches!(error(403, &[("retry-after", "7")], ""), GithubError::Limited { wait, .. } if wait.as_secs() == 7)
+            matches!(error(403, &[("retry-after", "7")], ""), ForgeError::Limited { wait, .. } if wait.as_secs() == 7)
         );
         assert!(matches!(
             error(403, &[], r#"{"message":"You have exceeded a secondary rate limit."}"#),
-            GithubError::Limited { wait, .. } if wait == UNSAID
+            ForgeError::Limited { wait, .. } if wait == UNSAID
         ));
         assert!(matches!(
             error(403, &[], r#"{"message":"Resource not accessible by integration"}"#),
-            GithubError::Forbidden { permission, .. } if permission == "pull-requests: write"
+            ForgeError::Forbidden { permission, .. } if permission == "pull-requests: write"
         ));
         assert!(matches!(
             error(403, &[("x-accepted-github-permissions", "issues=write")], "{}"),
-            GithubError::Forbidden { permission, .. } if permission == "issues: write"
+            ForgeError::Forbidden { permission, .. } if permission == "issues: write"
         ));
         assert!(matches!(
             error(403, &[("x-accepted-github-permissions", "issues=read; pull_requests=read")], "{}"),
-            GithubError::Forbidden { permission, .. } if permission == "pull-requests: write"
+            ForgeError::Forbidden { permission, .. } if permission == "pull-requests: write"
         ));
     }
 
@@ -203,7 +207,7 @@ mod tests {
     fn a_locked_conversation_is_not_a_missing_permission() {
         let body = r#"{"message":"Unable to create comment because issue is locked.","status":"403"}"#;
         let locked = error(403, &[], body);
-        assert!(matches!(locked, GithubError::Locked { .. }), "{locked}");
+        assert!(matches!(locked, ForgeError::Locked { .. }), "{locked}");
         let failure = konverge_base::error::UserError::from(locked);
         assert!(
             failure.hints.iter().all(|hint| !hint.contains("permissions")),
@@ -221,24 +225,10 @@ mod tests {
     #[test]
     fn too_long_is_told_from_other_refusals() {
         let body = r#"{"message":"Validation Failed","errors":[{"resource":"IssueComment","code":"unprocessable","field":"data","message":"Body is too long (maximum is 65536 characters)"}]}"#;
-        assert!(matches!(error(422, &[], body), GithubError::TooLong { .. }));
+        assert!(matches!(error(422, &[], body), ForgeError::TooLong { .. }));
         assert!(matches!(
             error(422, &[], r#"{"message":"Validation Failed"}"#),
-            GithubError::Refused { .. }
+            ForgeError::Refused { .. }
         ));
-    }
-
-    #[test]
-    fn a_link_of_another_host_is_asked_of_ours() {
-        let headers = headers(&[(
-            "link",
-            "<https://elsewhere/api/v3/repositories/1/issues/2/comments?page=2>; rel=\"next\", <https://x/y>; rel=\"last\"",
-        )]);
-        assert_eq!(
-            next_page(&headers, "/api/v3").unwrap(),
-            "/repositories/1/issues/2/comments?page=2"
-        );
-        let without_path = self::headers(&[("link", "<*>; rel=\"next\"")]);
-        assert_eq!(next_page(&without_path, ""), None);
     }
 }

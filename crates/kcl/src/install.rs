@@ -16,6 +16,7 @@ use konverge_base::{
     checkout::{Checkout, Executable},
     process::Program,
     secrets::{AddressParts, credential_in, without_credentials},
+    variables,
 };
 
 const PINS: &str = include_str!("pins.txt");
@@ -109,7 +110,7 @@ pub async fn install(
     let index = options
         .index
         .clone()
-        .or_else(|| std::env::var("PIP_INDEX_URL").ok())
+        .or_else(|| std::env::var(variables::PIP_INDEX_URL).ok())
         .unwrap_or_else(|| INDEX.to_owned());
     let wheel = fetch(&index, &pin, progress).await?;
     progress(InstallStep::Verified);
@@ -259,8 +260,9 @@ async fn fetch(
     };
     let shown = without_credentials(index);
     let network = |error: reqwest::Error| failed(konverge_base::error::chain(&error.without_url()));
-    let client = reqwest::Client::builder()
-        .connect_timeout(std::time::Duration::from_secs(20))
+    // An index may send to another host for its files, which have pinned hashes.
+    let client = konverge_http::client()
+        .redirect(reqwest::redirect::Policy::default())
         .read_timeout(std::time::Duration::from_secs(60))
         .user_agent("konverge")
         .build()
@@ -269,12 +271,8 @@ async fn fetch(
         .parse()
         .map_err(|error| failed(format!("`{shown}` is not a URL: {error}")))?;
     let get = async |url: url::Url| {
-        client
-            .get(url)
-            .header("accept", "text/html, */*;q=0.1")
-            .send()
-            .await?
-            .error_for_status()
+        let request = client.get(url).header("accept", "text/html, */*;q=0.1");
+        konverge_http::send(request).await?.error_for_status()
     };
     let html = get(page.clone())
         .await

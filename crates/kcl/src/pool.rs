@@ -132,29 +132,30 @@ impl Pool {
         message: impl Fn(&Path) -> M,
     ) -> Result<WorkerAnswer, KclError> {
         let mut lent = self.acquire_worker().await?;
-        let answer = match self.attempt(&mut lent, request, method, &message).await? {
-            Ok(answer) => answer,
-            // Killed from outside: not the fault of this stack, unless it happens again.
-            Err(lost) if lost.killed_from_outside() => {
-                drop(lent);
-                lent = self.acquire_worker().await?;
-                self.attempt(&mut lent, request, method, &message)
-                    .await?
-                    .map_err(|lost| self.explain(lost, request))?
-            }
-            Err(lost) => return Err(self.explain(lost, request)),
-        };
+        let deadline = self.inner.options.deadline;
+        let (frame, mut root) = self.prepare(&mut lent, request, method, &message)?;
+        let mut answer = lent.worker().call(&frame, deadline).await;
+        // Killed from outside: not the fault of this stack, unless it happens again.
+        if answer.as_ref().is_err_and(WorkerLost::killed_from_outside) {
+            drop(lent);
+            lent = self.acquire_worker().await?;
+            let (frame, other) = self.prepare(&mut lent, request, method, &message)?;
+            answer = lent.worker().call(&frame, deadline).await;
+            root = other;
+        }
+        let (status, body) = answer.map_err(|lost| self.explain(lost, request))?;
         lent.give_back();
-        Ok(answer)
+        Ok((status, body, root))
     }
 
-    async fn attempt<M: Message>(
+    /// Writes the files of a request. Returns the frame that is sent for them, and their folder.
+    fn prepare<M: Message>(
         &self,
         lent: &mut WorkerGuard<'_>,
         request: &CompileRequest,
         method: &str,
         message: impl Fn(&Path) -> M,
-    ) -> Result<Result<WorkerAnswer, WorkerLost>, KclError> {
+    ) -> Result<(Vec<u8>, PathBuf), KclError> {
         let options = &self.inner.options;
         let worker = lent.worker();
         // Writing a few small files takes less time than moving the work to another thread.
@@ -163,9 +164,10 @@ impl Pool {
             why: error.to_string(),
         })?;
         let root = worker.scratch.root().to_owned();
-        let frame = protocol::request(&options.core.method(method), &message(&root));
-        let answer = worker.call(&frame, options.deadline).await;
-        Ok(answer.map(|(status, body)| (status, body, root)))
+        Ok((
+            protocol::request(&options.core.method(method), &message(&root)),
+            root,
+        ))
     }
 
     fn explain(&self, lost: WorkerLost, request: &CompileRequest) -> KclError {

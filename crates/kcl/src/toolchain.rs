@@ -11,10 +11,11 @@ use super::{
 use konverge_base::{
     checkout::{Checkout, Executable},
     process::Program,
+    variables,
 };
 
 /// The environment variable with a Python interpreter whose environment has `kcl_lib`.
-const INTERPRETER: &str = "KONVERGE_KCL";
+const INTERPRETER: &str = variables::KONVERGE_KCL;
 
 /// The name of the core's host in errors.
 pub(super) const HOST: &str = "the interpreter of the KCL core";
@@ -241,7 +242,7 @@ pub(super) async fn probe(interpreter: Executable, folder: Option<&Path>) -> Res
     let mut program = Program::new(interpreter).args(["-I", "-c", PROBE]);
     program.args.extend(folder.map(Into::into));
     // The wrapper scripts of version managers need PATH and HOME to find the real interpreter.
-    let kept = ["PATH", "HOME"].map(|name| Some((name.into(), std::env::var_os(name)?)));
+    let kept = [variables::PATH, variables::HOME].map(|name| Some((name.into(), std::env::var_os(name)?)));
     program.env = Some(kept.into_iter().flatten().collect());
     program.deadline = std::time::Duration::from_secs(30);
     let ended = program.run().await.map_err(|error| failed(error.to_string()))?;
@@ -268,8 +269,8 @@ pub fn data_folder() -> Result<PathBuf, KclError> {
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    absolute("XDG_DATA_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+    absolute(variables::XDG_DATA_HOME)
+        .or_else(|| absolute(variables::HOME).map(|home| home.join(".local/share")))
         .map(|folder| folder.join("konverge"))
         .ok_or(KclError::NoDataFolder)
 }

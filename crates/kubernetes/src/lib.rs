@@ -5,9 +5,9 @@
 //! Everything else is the server's own answer, compared with the live object (`object_diff`).
 
 mod api;
-mod apply;
 pub mod health;
 mod object;
+mod object_apply;
 mod plan;
 mod runtime;
 

@@ -4,7 +4,6 @@ pub(super) mod dry_run;
 mod ending_containers;
 mod object_planner;
 pub(super) mod observe;
-mod plan_task;
 mod planner;
 mod prefilter;
 mod rollout_impact;
@@ -25,7 +24,7 @@ use self::{
     ending_containers::EndingContainers,
     object_planner::{Named, NamespaceNote, ObjectPlanner, ServerRefusal},
     observe::{fetch_live, of_the_same_cluster, own_health},
-    plan_task::{PlanTask, Proof},
+    prefilter::{PlanTask, Proof},
     secret_placeholders::stand_in,
 };
 use super::{

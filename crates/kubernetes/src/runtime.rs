@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{
     api::clusters::Kubernetes,
-    apply,
-    apply::missing_objects,
     object::object_ref,
+    object_apply,
+    object_apply::missing_objects,
     plan,
     plan::{observe, same_cluster},
 };
@@ -79,7 +79,7 @@ impl Runtime for Kubernetes {
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
         for planned in planned {
-            apply::apply(self, scope, planned, sink).await?;
+            object_apply::apply(self, scope, planned, sink).await?;
         }
         Ok(())
     }

@@ -2,6 +2,12 @@
 
 use std::path::PathBuf;
 
+use lsp_types::{
+    CodeLensOptions, DocumentLinkOptions, ExecuteCommandOptions, InitializeResult, Registration,
+    RegistrationParams, SaveOptions, ServerCapabilities, ServerInfo, TextDocumentSyncKind,
+    TextDocumentSyncOptions, Url, WorkDoneProgressOptions,
+    notification::{DidChangeWatchedFiles, Notification as _},
+};
 use serde_json::{Value, json};
 
 use super::file_uri::path_of;
@@ -18,7 +24,8 @@ pub(crate) struct ClientSupport {
 }
 
 impl ClientSupport {
-    /// Reads the parameters of `initialize`. What is not said is not supported.
+    /// Reads the parameters of `initialize`. What is not said is not supported. They are not read as one typed value:
+    /// a client that is newer than this server would then fail by a word of no concern here.
     pub(crate) fn read(params: &Value) -> Self {
         let is_true = |pointer: &str| params.pointer(pointer).and_then(Value::as_bool) == Some(true);
         Self {
@@ -31,7 +38,10 @@ impl ClientSupport {
 
 /// The folder that the client opened: the first of its workspace, or else its root.
 pub(crate) fn folder(params: &Value) -> Option<PathBuf> {
-    let uri = |pointer: &str| params.pointer(pointer).and_then(Value::as_str).and_then(path_of);
+    let uri = |pointer: &str| {
+        let uri = Url::parse(params.pointer(pointer)?.as_str()?).ok()?;
+        path_of(&uri)
+    };
     let path = || params.get("rootPath").and_then(Value::as_str).map(PathBuf::from);
     uri("/workspaceFolders/0/uri")
         .or_else(|| uri("/rootUri"))
@@ -43,29 +53,49 @@ pub(crate) fn folder(params: &Value) -> Option<PathBuf> {
 pub(crate) const COMMANDS: [&str; 3] = ["konverge.showChain", "konverge.showSpec", "konverge.preview"];
 
 /// The answer to `initialize`.
-pub(crate) fn capabilities() -> Value {
-    json!({
-        "capabilities": {
-            // The server reads saved files; a buffer's text only says where something stands in it.
-            "textDocumentSync": {"openClose": true, "change": 1, "save": {"includeText": false}},
-            "codeLensProvider": {"resolveProvider": false},
-            "hoverProvider": true,
-            "documentLinkProvider": {"resolveProvider": true},
-            "executeCommandProvider": {"commands": COMMANDS},
+pub(crate) fn capabilities() -> InitializeResult {
+    // The server reads saved files; a buffer's text only says where something stands in it.
+    let sync = TextDocumentSyncOptions {
+        open_close: Some(true),
+        change: Some(TextDocumentSyncKind::FULL),
+        save: Some(SaveOptions::default().into()),
+        ..TextDocumentSyncOptions::default()
+    };
+    InitializeResult {
+        capabilities: ServerCapabilities {
+            text_document_sync: Some(sync.into()),
+            code_lens_provider: Some(CodeLensOptions {
+                resolve_provider: Some(false),
+            }),
+            hover_provider: Some(true.into()),
+            document_link_provider: Some(DocumentLinkOptions {
+                resolve_provider: Some(true),
+                work_done_progress_options: WorkDoneProgressOptions::default(),
+            }),
+            execute_command_provider: Some(ExecuteCommandOptions {
+                commands: COMMANDS.map(str::to_owned).to_vec(),
+                ..ExecuteCommandOptions::default()
+            }),
+            ..ServerCapabilities::default()
         },
-        "serverInfo": {"name": "konverge", "version": env!("CARGO_PKG_VERSION")},
-    })
+        server_info: Some(ServerInfo {
+            name: "konverge".to_owned(),
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        }),
+    }
 }
 
 /// The request that makes the client report files that change outside of its buffers.
-pub(crate) fn watch_registration() -> Value {
-    let files = ["**/*.k", "**/*.yaml", "**/kcl.mod", "**/kcl.mod.lock"];
-    let watchers: Vec<_> = files.iter().map(|glob| json!({"globPattern": glob})).collect();
-    json!({"registrations": [{
-        "id": "konverge-files",
-        "method": "workspace/didChangeWatchedFiles",
-        "registerOptions": {"watchers": watchers},
-    }]})
+pub(crate) fn watch_registration() -> RegistrationParams {
+    let globs = ["**/*.k", "**/*.yaml", "**/kcl.mod", "**/kcl.mod.lock"];
+    let watchers = globs.map(|glob| json!({"globPattern": glob}));
+    RegistrationParams {
+        registrations: vec![Registration {
+            id: "konverge-files".to_owned(),
+            method: DidChangeWatchedFiles::METHOD.to_owned(),
+            register_options: Some(json!({"watchers": watchers})),
+        }],
+    }
 }
 
 #[cfg(test)]

@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use konverge_base::model::RepoPath;
-use url::Url;
+use lsp_types::Url;
 
-/// The local path of a `file:` URI; `None` for any other text.
-pub(crate) fn path_of(uri: &str) -> Option<PathBuf> {
-    let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
-    let path = url.to_file_path().ok()?;
+/// The local path of a `file:` URI; `None` for any other.
+pub(crate) fn path_of(uri: &Url) -> Option<PathBuf> {
+    let path = (uri.scheme() == "file").then(|| uri.to_file_path().ok())??;
     (!path.as_os_str().as_encoded_bytes().contains(&0)).then_some(path)
 }
 
 /// The file of a repository that a URI names; `None` if it is outside. Links on the way to its folder are followed,
 /// since an editor may know the repository by another path.
-pub(crate) fn file_of(uri: &str, root: &Path) -> Option<RepoPath> {
+pub(crate) fn file_of(uri: &Url, root: &Path) -> Option<RepoPath> {
     let path = path_of(uri)?;
     let folder = path.parent()?.canonicalize().ok();
     let real = folder
@@ -26,8 +25,8 @@ pub(crate) fn file_of(uri: &str, root: &Path) -> Option<RepoPath> {
 }
 
 /// The URI of a local path; `None` if it is relative.
-pub(crate) fn uri_of(path: &Path) -> Option<String> {
-    Url::from_file_path(path).ok().map(String::from)
+pub(crate) fn uri_of(path: &Path) -> Option<Url> {
+    Url::from_file_path(path).ok()
 }
 
 #[cfg(test)]
@@ -41,7 +40,7 @@ mod tests {
         std::fs::create_dir_all(root.join("a b/ü")).unwrap();
         std::os::unix::fs::symlink(root.join("a b"), root.join("link")).unwrap();
         let uri = |rest: &str| format!("file://{}/{rest}", root.display());
-        let file = |uri: &str| file_of(uri, &root).map(|path| path.to_string());
+        let file = |uri: &str| file_of(&Url::parse(uri).ok()?, &root).map(|path| path.to_string());
         for (given, expected) in [
             (uri("a%20b/main.k"), Some("a b/main.k")),
             (uri("a b/%C3%BC/x.k"), Some("a b/ü/x.k")),

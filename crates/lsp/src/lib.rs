@@ -6,8 +6,6 @@
 
 mod client_support;
 mod file_uri;
-mod frame;
-mod incoming;
 mod notifications;
 mod open_files;
 mod rendering;
@@ -17,6 +15,5 @@ mod server;
 mod text_position;
 mod workspace;
 
-pub use frame::FrameError;
 pub use server::{LspError, SessionEnd, serve};
 pub use workspace::{EditorView, EditorWorkspace, FileImpact, ResourceView, ShownText};

@@ -1,54 +1,68 @@
 //! What each notification changes, and what the client is told and shown.
 
-use serde_json::{Value, json};
+use lsp_server::{Notification, RequestId};
+use lsp_types::{
+    LogMessageParams, MessageType, NumberOrString, PublishDiagnosticsParams, ShowDocumentParams,
+    ShowMessageParams, Url,
+    notification::{
+        Cancel, DidChangeTextDocument, DidChangeWatchedFiles, DidCloseTextDocument, DidOpenTextDocument,
+        DidSaveTextDocument, Initialized, LogMessage, Notification as Kind, PublishDiagnostics, ShowMessage,
+    },
+    request::{CodeLensRefresh, RegisterCapability, ShowDocument},
+};
+use serde_json::Value;
 
 use super::{
     client_support::watch_registration,
-    file_uri, incoming, rendering,
+    file_uri, rendering,
     server::{LanguageServer, ProblemSource},
     workspace::ShownText,
 };
 use konverge_base::model::{RepoPath, lint::Diagnostic};
 
 impl LanguageServer {
-    /// Handles a notification, or ignores it.
-    pub(crate) fn notified(&mut self, method: &str, params: Value) {
-        match method {
-            "initialized" if self.client.watches_files => {
-                self.ask("client/registerCapability", watch_registration());
+    /// Handles a notification, or ignores it: others are of no concern here, such as changed settings.
+    pub(crate) fn notified(&mut self, Notification { method, params }: Notification) {
+        match method.as_str() {
+            Initialized::METHOD if self.client.watches_files => {
+                self.ask::<RegisterCapability>(watch_registration());
             }
-            "textDocument/didOpen" => {
+            DidOpenTextDocument::METHOD => {
                 self.refresh();
-                let text = |key: &str| params.pointer(key).and_then(Value::as_str);
-                let opened = text("/textDocument/uri").zip(text("/textDocument/text"));
-                if let Some((uri, text)) = opened
-                    && let Some(file) = self.file_or_note(uri)
+                if let Some(opened) = read::<DidOpenTextDocument>(params)
+                    && let Some(file) = self.file_or_note(&opened.text_document.uri)
                 {
-                    self.files.open(file, uri.to_owned(), text.to_owned());
+                    let document = opened.text_document;
+                    self.files.open(file, document.uri, document.text);
                     self.start_check();
                 }
             }
-            "textDocument/didChange" => {
-                let changes = params.get("contentChanges").and_then(Value::as_array);
-                let text = changes.and_then(|changes| changes.last()?.get("text")?.as_str());
-                if let Some((file, text)) = self.file_of(&params).zip(text) {
-                    self.files.edit(&file, text.to_owned());
+            DidChangeTextDocument::METHOD => {
+                if let Some(mut changed) = read::<DidChangeTextDocument>(params)
+                    && let Some(file) = self.file_of(&changed.text_document.uri)
+                    && let Some(last) = changed.content_changes.pop()
+                {
+                    self.files.edit(&file, last.text);
                 }
             }
-            "textDocument/didSave" | "workspace/didChangeWatchedFiles" => self.saved(),
-            "textDocument/didClose" => {
-                if let Some(file) = self.file_of(&params) {
+            DidSaveTextDocument::METHOD | DidChangeWatchedFiles::METHOD => self.saved(),
+            DidCloseTextDocument::METHOD => {
+                if let Some(closed) = read::<DidCloseTextDocument>(params)
+                    && let Some(file) = self.file_of(&closed.text_document.uri)
+                {
                     self.files.close(&file);
                     self.start_check();
                 }
             }
-            "$/cancelRequest" => {
-                let running = params.get("id").and_then(|id| self.running.get(&id.to_string()));
-                if let Some(work) = running {
+            Cancel::METHOD => {
+                let id = read::<Cancel>(params).map(|cancelled| match cancelled.id {
+                    NumberOrString::Number(id) => RequestId::from(id),
+                    NumberOrString::String(id) => RequestId::from(id),
+                });
+                if let Some(work) = id.and_then(|id| self.running.get(&id)) {
                     work.cancel();
                 }
             }
-            // Others are of no concern here, such as changed settings.
             _ => {}
         }
     }
@@ -66,27 +80,27 @@ impl LanguageServer {
         self.tell_problem(ProblemSource::Repository, refreshed.as_ref().err());
         let is_changed = refreshed.unwrap_or(false);
         if is_changed && self.client.refreshes_lenses {
-            self.ask("workspace/codeLens/refresh", Value::Null);
+            self.ask::<CodeLensRefresh>(());
         }
         is_changed
     }
 
-    /// The file that `textDocument` names.
-    pub(crate) fn file_of(&self, params: &Value) -> Option<RepoPath> {
-        let uri = params.pointer("/textDocument/uri")?.as_str()?;
+    /// The file of the repository that a URI names.
+    pub(crate) fn file_of(&self, uri: &Url) -> Option<RepoPath> {
         file_uri::file_of(uri, &self.workspace.root()?)
     }
 
     /// A file of the repository. One that is outside is noted in the log.
-    fn file_or_note(&self, uri: &str) -> Option<RepoPath> {
-        let root = self.workspace.root()?;
-        let file = file_uri::file_of(uri, &root);
-        if file.is_none() {
-            let text = format!("{} is not a file of {}", uri.escape_debug(), root.display());
-            self.send(incoming::notification(
-                "window/logMessage",
-                json!({"type": 3, "message": text}),
-            ));
+    fn file_or_note(&self, uri: &Url) -> Option<RepoPath> {
+        let file = self.file_of(uri);
+        if file.is_none()
+            && let Some(root) = self.workspace.root()
+        {
+            let message = format!("{uri} is not a file of {}", root.display());
+            self.tell::<LogMessage>(LogMessageParams {
+                typ: MessageType::INFO,
+                message,
+            });
         }
         file
     }
@@ -103,10 +117,9 @@ impl LanguageServer {
             };
             let text = self.workspace.saved_text(&file).unwrap_or_default();
             let found = self.files.findings_at(&file);
-            let found: Vec<_> = found.map(|found| rendering::diagnostic(found, &text)).collect();
+            let found = found.map(|found| rendering::diagnostic(found, &text)).collect();
             if let Some(uri) = uri {
-                let params = json!({"uri": uri, "diagnostics": found});
-                self.send(incoming::notification("textDocument/publishDiagnostics", params));
+                self.tell::<PublishDiagnostics>(PublishDiagnosticsParams::new(uri, found, None));
             }
         }
     }
@@ -116,16 +129,28 @@ impl LanguageServer {
         const MOST_LINES: usize = 40;
         match file_uri::uri_of(&shown.file) {
             Some(uri) if self.client.shows_documents => {
-                self.ask("window/showDocument", json!({"uri": uri, "takeFocus": true}));
+                self.ask::<ShowDocument>(ShowDocumentParams {
+                    uri,
+                    external: None,
+                    take_focus: Some(true),
+                    selection: None,
+                });
             }
             _ => {
                 let mut text: Vec<_> = shown.text.lines().take(MOST_LINES).map(str::to_owned).collect();
                 if shown.text.lines().count() > MOST_LINES {
                     text.push(format!("the whole text is in {}", shown.file.display()));
                 }
-                let params = json!({"type": 3, "message": text.join("\n")});
-                self.send(incoming::notification("window/showMessage", params));
+                self.tell::<ShowMessage>(ShowMessageParams {
+                    typ: MessageType::INFO,
+                    message: text.join("\n"),
+                });
             }
         }
     }
+}
+
+/// The parameters of a notification; `None` if they are of another shape.
+fn read<N: Kind>(params: Value) -> Option<N::Params> {
+    serde_json::from_value(params).ok()
 }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_base::model::{RepoPath, lint::Diagnostic};
+use lsp_types::Url;
 
 /// An open file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenFile {
     /// The URI as the client spells it.
-    pub(crate) uri: String,
+    pub(crate) uri: Url,
     /// The text in the editor.
     pub(crate) text: String,
 }
@@ -22,7 +23,7 @@ pub(crate) struct OpenFiles {
 
 impl OpenFiles {
     /// A file was opened.
-    pub(crate) fn open(&mut self, file: RepoPath, uri: String, text: String) {
+    pub(crate) fn open(&mut self, file: RepoPath, uri: Url, text: String) {
         self.files.insert(file, OpenFile { uri, text });
     }
 

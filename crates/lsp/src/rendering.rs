@@ -1,5 +1,11 @@
 //! Answers as the protocol has them: lenses, diagnostics, links, hovers.
 
+use lsp_server::{ErrorCode, ResponseError};
+use lsp_types::{
+    CodeLens, Command, DiagnosticSeverity, DocumentLink, Hover, HoverContents, MarkupContent, MarkupKind,
+    NumberOrString, Url,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
@@ -12,18 +18,35 @@ use konverge_base::{
     model::lint::{Diagnostic, LintSeverity},
 };
 
+/// The answer to a request.
+pub(crate) type RequestResult = Result<Value, ResponseError>;
+
+/// Why a request is refused.
+pub(crate) fn refusal(code: ErrorCode, message: impl Into<String>) -> ResponseError {
+    ResponseError {
+        code: code as i32,
+        message: message.into(),
+        data: None,
+    }
+}
+
 /// The lenses at the top of a file.
-pub(crate) fn lenses(uri: &str, impact: &FileImpact) -> Value {
-    let lens = |title: &str, command: &str| {
-        let command = json!({"title": title, "command": command, "arguments": [uri]});
-        json!({"range": range(0, 0, 0), "command": command})
+pub(crate) fn lenses(uri: &Url, impact: &FileImpact) -> Vec<CodeLens> {
+    let lens = |title: &str, command: &str| CodeLens {
+        range: range(0, 0, 0),
+        command: Some(Command {
+            title: title.to_owned(),
+            command: command.to_owned(),
+            arguments: Some(vec![uri.as_str().into()]),
+        }),
+        data: None,
     };
     let mut all = vec![lens(&impact_title(impact), "konverge.showChain")];
     if impact.checked > 0 {
         all.push(lens("Show Spec", "konverge.showSpec"));
         all.push(lens("Preview", "konverge.preview"));
     }
-    all.into()
+    all
 }
 
 fn impact_title(impact: &FileImpact) -> String {
@@ -45,10 +68,10 @@ fn impact_title(impact: &FileImpact) -> String {
 }
 
 /// A finding of `konverge check`.
-pub(crate) fn diagnostic(found: &Diagnostic, text: &str) -> Value {
+pub(crate) fn diagnostic(found: &Diagnostic, text: &str) -> lsp_types::Diagnostic {
     let severity = match found.severity {
-        LintSeverity::Error => 1,
-        LintSeverity::Warning => 2,
+        LintSeverity::Error => DiagnosticSeverity::ERROR,
+        LintSeverity::Warning => DiagnosticSeverity::WARNING,
     };
     let mut message = found.message.clone();
     if let [only] = found.stacks.as_slice() {
@@ -59,29 +82,51 @@ pub(crate) fn diagnostic(found: &Diagnostic, text: &str) -> Value {
     if let Some(hint) = &found.hint {
         message.push_str(&format!("\nhint: {hint}"));
     }
-    json!({
-        "range": range_at(text, found.line, found.column),
-        "severity": severity,
-        "code": found.rule_id(),
-        "source": "konverge",
-        "message": message,
-    })
+    lsp_types::Diagnostic {
+        range: range_at(text, found.line, found.column),
+        severity: Some(severity),
+        code: Some(NumberOrString::String(found.rule_id().to_owned())),
+        source: Some("konverge".to_owned()),
+        message,
+        ..lsp_types::Diagnostic::default()
+    }
+}
+
+/// Where the target of a link is looked up when it is clicked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LinkData {
+    /// The file with the link.
+    pub(crate) uri: Url,
+    /// What stands there.
+    pub(crate) mention: String,
 }
 
 /// A link whose target is found when it is clicked.
-pub(crate) fn link(uri: &str, mention: &ResourceMention, line: &str) -> Value {
-    json!({
-        "range": range(mention.line, column_of(line, mention.start), column_of(line, mention.end)),
-        "tooltip": "Show the resource in the Spec",
-        "data": {"uri": uri, "mention": mention.text},
-    })
+pub(crate) fn link(uri: &Url, mention: &ResourceMention, line: &str) -> DocumentLink {
+    let data = json!({"uri": uri, "mention": mention.text});
+    DocumentLink {
+        range: range(
+            mention.line,
+            column_of(line, mention.start),
+            column_of(line, mention.end),
+        ),
+        target: None,
+        tooltip: Some("Show the resource in the Spec".to_owned()),
+        data: Some(data),
+    }
 }
 
 /// What is said of a resource. It is plain text: names come from the repository.
-pub(crate) fn hover(resource: &ResourceView) -> Value {
+pub(crate) fn hover(resource: &ResourceView) -> Hover {
     let head = [resource.id.to_string(), format!("stack {}", resource.stack)];
     let lines: Vec<_> = head.into_iter().chain(resource.lines.iter().cloned()).collect();
-    json!({"contents": {"kind": "plaintext", "value": lines.join("\n")}})
+    Hover {
+        contents: HoverContents::Markup(MarkupContent {
+            kind: MarkupKind::PlainText,
+            value: lines.join("\n"),
+        }),
+        range: None,
+    }
 }
 
 /// An error as one message.
@@ -126,11 +171,9 @@ mod tests {
         found.stacks = vec!["a/dev".parse().unwrap()];
         found.hint = Some("repair it".to_owned());
         let shown = diagnostic(&found, "abc = 1");
-        assert_eq!(shown["message"], "a/dev: wrong\nhint: repair it");
-        assert_eq!(
-            (&shown["code"], &shown["severity"]),
-            (&json!("compile"), &json!(1))
-        );
-        assert_eq!(shown["range"]["end"]["character"], 3);
+        assert_eq!(shown.message, "a/dev: wrong\nhint: repair it");
+        assert_eq!(shown.code, Some(NumberOrString::String("compile".to_owned())));
+        assert_eq!(shown.severity, Some(DiagnosticSeverity::ERROR));
+        assert_eq!(shown.range.end.character, 3);
     }
 }

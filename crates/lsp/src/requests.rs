@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 
+use lsp_server::{ErrorCode, RequestId, ResponseError};
+use lsp_types::{
+    CodeLensParams, DocumentLink, DocumentLinkParams, ExecuteCommandParams, HoverParams, Position, Url,
+    request::{
+        CodeLensRequest, DocumentLinkRequest, DocumentLinkResolve, ExecuteCommand, HoverRequest, Request as _,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     file_uri,
-    incoming::{RefusalCode, RpcRefusal},
-    rendering,
+    rendering::{self, LinkData, RequestResult, refusal},
     resource_mentions::{self, ResourceMention},
     server::{FinishedWork, LanguageServer},
     text_position::byte_of,
@@ -17,46 +24,38 @@ use super::{
 };
 use konverge_base::{error::UserError, model::RepoPath};
 
-/// The result of a request, and a text that is shown besides.
-type Answered = Result<(Value, Option<ShownText>), RpcRefusal>;
-
 impl LanguageServer {
     /// The answer to a request; `None` if it follows later.
-    pub(crate) fn answer(
-        &mut self,
-        id: &Value,
-        method: &str,
-        params: &Value,
-    ) -> Option<Result<Value, RpcRefusal>> {
-        match method {
-            "textDocument/codeLens" => Some(self.lenses(params)),
-            "textDocument/documentLink" => Some(Ok(self.links(params))),
-            "documentLink/resolve" => self.resolve_link(id, params),
-            "textDocument/hover" => self.hover(id, params),
-            "workspace/executeCommand" => self.execute(id, params),
+    pub(crate) fn answer(&mut self, id: &RequestId, method: &str, params: Value) -> Option<RequestResult> {
+        let answered = match method {
+            CodeLensRequest::METHOD => read(params).and_then(|params| self.lenses(&params)).map(Some),
+            DocumentLinkRequest::METHOD => read(params).map(|params| Some(self.links(&params))),
+            DocumentLinkResolve::METHOD => read(params).and_then(|link| self.resolve_link(id, link)),
+            HoverRequest::METHOD => read(params).and_then(|params| self.hover(id, &params)),
+            ExecuteCommand::METHOD => read(params).and_then(|params| self.execute(id, &params)),
             _ => {
                 let shown: String = method.escape_debug().take(100).collect();
                 let message = format!("there is no request `{shown}`");
-                Some(Err(RpcRefusal::new(RefusalCode::UnknownMethod, message)))
+                Err(refusal(ErrorCode::MethodNotFound, message))
             }
-        }
+        };
+        answered.transpose()
     }
 
-    fn lenses(&self, params: &Value) -> Result<Value, RpcRefusal> {
-        let uri = params.pointer("/textDocument/uri").and_then(Value::as_str);
-        let uri = uri.ok_or_else(|| RpcRefusal::params("`textDocument.uri` must be a string"))?;
-        let Some(file) = self.file_of(params) else {
+    fn lenses(&self, params: &CodeLensParams) -> RequestResult {
+        let uri = &params.text_document.uri;
+        let Some(file) = self.file_of(uri) else {
             return Ok(json!([]));
         };
         let impact = self.workspace.impact(&file).map_err(|error| failed(&error))?;
         // Of other files only those that a stack is made of are of interest.
         let impact = impact.filter(|impact| impact.stacks > 0 || file.file_name().ends_with(".k"));
-        Ok(impact.map_or(json!([]), |impact| rendering::lenses(uri, &impact)))
+        Ok(impact.map_or(json!([]), |impact| as_json(rendering::lenses(uri, &impact))))
     }
 
-    fn links(&self, params: &Value) -> Value {
-        let open = self.file_of(params).and_then(|file| self.files.get(&file));
-        let Some(open) = open else {
+    fn links(&self, params: &DocumentLinkParams) -> Value {
+        let file = self.file_of(&params.text_document.uri);
+        let Some(open) = file.and_then(|file| self.files.get(&file)) else {
             return json!([]);
         };
         let lines: Vec<_> = open.text.lines().collect();
@@ -64,22 +63,16 @@ impl LanguageServer {
         let links = mentions
             .iter()
             .map(|mention| rendering::link(&open.uri, mention, lines[mention.line as usize]));
-        links.collect::<Vec<_>>().into()
+        as_json(links.collect::<Vec<_>>())
     }
 
-    fn resolve_link(&mut self, id: &Value, params: &Value) -> Option<Result<Value, RpcRefusal>> {
-        let text = |pointer: &str| params.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let Some((uri, mention)) = text("/data/uri").zip(text("/data/mention")) else {
-            return Some(Err(RpcRefusal::params("`data` must be that of the link")));
-        };
-        let Some(file) = self
-            .workspace
-            .root()
-            .and_then(|root| file_uri::file_of(&uri, &root))
-        else {
-            return Some(Err(outside(&uri)));
-        };
-        let mut link = params.clone();
+    fn resolve_link(
+        &mut self,
+        id: &RequestId,
+        mut link: DocumentLink,
+    ) -> Result<Option<Value>, ResponseError> {
+        let LinkData { uri, mention } = read(link.data.clone().unwrap_or_default())?;
+        let file = self.file_of(&uri).ok_or_else(|| outside(uri.as_str()))?;
         self.work(id, move |workspace| async move {
             let resource = resource(&*workspace, &file, &mention).await?;
             let resource = resource.ok_or_else(|| no_resource(&mention))?;
@@ -87,64 +80,52 @@ impl LanguageServer {
                 .show(EditorView::Spec, &file)
                 .await
                 .map_err(|error| failed(&error))?;
-            link["target"] = place_in(&shown, &resource).into();
-            Ok((link, None))
+            link.target = place_in(&shown, &resource);
+            Ok((as_json(link), None))
         })
     }
 
-    fn hover(&mut self, id: &Value, params: &Value) -> Option<Result<Value, RpcRefusal>> {
-        let number = |pointer: &str| params.pointer(pointer).and_then(Value::as_u64);
-        let position = number("/position/line").zip(number("/position/character"));
-        let Some((line, column)) = position else {
-            return Some(Err(RpcRefusal::params(
-                "`position` must have a line and a character",
-            )));
-        };
-        let file = self.file_of(params);
-        let Some((file, mention)) = file.and_then(|file| {
-            let mention = self.mention_at(&file, line, column)?;
+    fn hover(&mut self, id: &RequestId, params: &HoverParams) -> Result<Option<Value>, ResponseError> {
+        let place = &params.text_document_position_params;
+        let found = self.file_of(&place.text_document.uri).and_then(|file| {
+            let mention = self.mention_at(&file, place.position)?;
             Some((file, mention))
-        }) else {
-            return Some(Ok(Value::Null));
+        });
+        let Some((file, mention)) = found else {
+            return Ok(Some(Value::Null));
         };
         self.work(id, move |workspace| async move {
             let resource = resource(&*workspace, &file, &mention.text).await?;
-            Ok((
-                resource.map_or(Value::Null, |resource| rendering::hover(&resource)),
-                None,
-            ))
+            Ok((as_json(resource.as_ref().map(rendering::hover)), None))
         })
     }
 
-    fn mention_at(&self, file: &RepoPath, line: u64, column: u64) -> Option<ResourceMention> {
+    fn mention_at(&self, file: &RepoPath, position: Position) -> Option<ResourceMention> {
         let open = self.files.get(file)?;
-        let line = open.text.lines().nth(usize::try_from(line).ok()?)?;
-        let byte = byte_of(line, u32::try_from(column).unwrap_or(u32::MAX));
-        resource_mentions::find_at(line, byte)
+        let line = open.text.lines().nth(usize::try_from(position.line).ok()?)?;
+        resource_mentions::find_at(line, byte_of(line, position.character))
     }
 
-    fn execute(&mut self, id: &Value, params: &Value) -> Option<Result<Value, RpcRefusal>> {
-        let view = match params.get("command").and_then(Value::as_str) {
-            Some("konverge.showChain") => EditorView::Chain,
-            Some("konverge.showSpec") => EditorView::Spec,
-            Some("konverge.preview") => EditorView::Preview,
+    fn execute(
+        &mut self,
+        id: &RequestId,
+        params: &ExecuteCommandParams,
+    ) -> Result<Option<Value>, ResponseError> {
+        let invalid = |message: &str| refusal(ErrorCode::InvalidParams, message);
+        let view = match params.command.as_str() {
+            "konverge.showChain" => EditorView::Chain,
+            "konverge.showSpec" => EditorView::Spec,
+            "konverge.preview" => EditorView::Preview,
             _ => {
                 let commands = super::client_support::COMMANDS.join("`, `");
-                return Some(Err(RpcRefusal::params(&format!("the commands are `{commands}`"))));
+                return Err(invalid(&format!("the commands are `{commands}`")));
             }
         };
-        let Some(uri) = params.pointer("/arguments/0").and_then(Value::as_str) else {
-            return Some(Err(RpcRefusal::params(
-                "the first argument must be the URI of a file",
-            )));
+        let Some(Value::String(uri)) = params.arguments.first() else {
+            return Err(invalid("the first argument must be the URI of a file"));
         };
-        let Some(file) = self
-            .workspace
-            .root()
-            .and_then(|root| file_uri::file_of(uri, &root))
-        else {
-            return Some(Err(outside(uri)));
-        };
+        let file = Url::parse(uri).ok().and_then(|uri| self.file_of(&uri));
+        let file = file.ok_or_else(|| outside(uri))?;
         self.work(id, move |workspace| async move {
             let shown = workspace
                 .show(view, &file)
@@ -155,46 +136,41 @@ impl LanguageServer {
         })
     }
 
-    /// Works on a request on another thread.
+    /// Works on a request on another thread. The work returns its answer, and a text that is shown besides.
     fn work<T>(
         &mut self,
-        id: &Value,
+        id: &RequestId,
         work: impl FnOnce(Arc<dyn EditorWorkspace>) -> T + Send + 'static,
-    ) -> Option<Result<Value, RpcRefusal>>
+    ) -> Result<Option<Value>, ResponseError>
     where
-        T: Future<Output = Answered> + 'static,
+        T: Future<Output = Result<(Value, Option<ShownText>), ResponseError>> + 'static,
     {
-        let stop = CancellationToken::new();
-        if self.running.insert(id.to_string(), stop.clone()).is_some() {
+        if self.running.contains_key(id) {
             let message = "a request with this id is worked on";
-            return Some(Err(RpcRefusal::new(RefusalCode::InvalidRequest, message)));
+            return Err(refusal(ErrorCode::InvalidRequest, message));
         }
+        let stop = CancellationToken::new();
+        self.running.insert(id.clone(), stop.clone());
         let (workspace, finished, id) = (Arc::clone(&self.workspace), self.finished.clone(), id.clone());
         let runtime = Handle::current();
         tokio::spawn(async move {
             let worker = move || runtime.block_on(stop.run_until_cancelled(work(workspace)));
             let (result, shown) = match tokio::task::spawn_blocking(worker).await {
                 Ok(Some(Ok((result, shown)))) => (Ok(result), shown),
-                Ok(Some(Err(refusal))) => (Err(refusal), None),
-                Ok(None) => (
-                    Err(RpcRefusal::new(
-                        RefusalCode::Cancelled,
-                        "the request was cancelled",
-                    )),
-                    None,
-                ),
-                Err(_) => (
-                    Err(RpcRefusal::new(
-                        RefusalCode::Internal,
-                        "a bug in Konverge; its log says where",
-                    )),
-                    None,
-                ),
+                Ok(Some(Err(refused))) => (Err(refused), None),
+                Ok(None) => {
+                    let message = "the request was cancelled";
+                    (Err(refusal(ErrorCode::RequestCanceled, message)), None)
+                }
+                Err(_) => {
+                    let message = "a bug in Konverge; its log says where";
+                    (Err(refusal(ErrorCode::InternalError, message)), None)
+                }
             };
             // If nobody waits, the session has ended.
             let _ = finished.send(FinishedWork::Answer { id, result, shown });
         });
-        None
+        Ok(None)
     }
 
     /// Checks the open files again, on another thread. A check that is under way is stopped.
@@ -222,7 +198,7 @@ async fn resource(
     workspace: &dyn EditorWorkspace,
     file: &RepoPath,
     mention: &str,
-) -> Result<Option<ResourceView>, RpcRefusal> {
+) -> Result<Option<ResourceView>, ResponseError> {
     workspace
         .resource(file, mention)
         .await
@@ -230,28 +206,38 @@ async fn resource(
 }
 
 /// The place of a resource in a shown Spec.
-fn place_in(shown: &ShownText, resource: &ResourceView) -> Option<String> {
-    let uri = file_uri::uri_of(&shown.file)?;
+fn place_in(shown: &ShownText, resource: &ResourceView) -> Option<Url> {
+    let mut uri = file_uri::uri_of(&shown.file)?;
     let is_id = |line: &str| {
         let value = line.trim_start().trim_start_matches("- ").strip_prefix("id:");
         value.is_some_and(|value| value.trim().trim_matches(['"', '\'']) == resource.id.as_str())
     };
-    Some(match shown.text.lines().position(is_id) {
-        Some(at) => format!("{uri}#L{}", at + 1),
-        None => uri,
-    })
+    if let Some(at) = shown.text.lines().position(is_id) {
+        uri.set_fragment(Some(&format!("L{}", at + 1)));
+    }
+    Some(uri)
 }
 
-fn failed(error: &UserError) -> RpcRefusal {
-    RpcRefusal::new(RefusalCode::Failed, rendering::failure(error))
+/// The parameters of a request.
+fn read<T: DeserializeOwned>(params: Value) -> Result<T, ResponseError> {
+    serde_json::from_value(params).map_err(|error| refusal(ErrorCode::InvalidParams, error.to_string()))
 }
 
-fn outside(uri: &str) -> RpcRefusal {
+fn as_json(answer: impl Serialize) -> Value {
+    serde_json::to_value(answer).expect("the keys of the protocol's types are texts")
+}
+
+fn failed(error: &UserError) -> ResponseError {
+    refusal(ErrorCode::RequestFailed, rendering::failure(error))
+}
+
+fn outside(uri: &str) -> ResponseError {
     let shown: String = uri.escape_debug().take(200).collect();
-    RpcRefusal::params(&format!("`{shown}` is not a file of the opened repository"))
+    let message = format!("`{shown}` is not a file of the opened repository");
+    refusal(ErrorCode::InvalidParams, message)
 }
 
-fn no_resource(mention: &str) -> RpcRefusal {
+fn no_resource(mention: &str) -> ResponseError {
     let message = format!("no Spec of the stacks of this file has the resource `{mention}`");
-    RpcRefusal::new(RefusalCode::Failed, message)
+    refusal(ErrorCode::RequestFailed, message)
 }

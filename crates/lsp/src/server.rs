@@ -2,23 +2,25 @@
 
 use std::{
     collections::HashMap,
+    io::{BufReader, ErrorKind as IoErrorKind, Read, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, BufReader},
-    sync::mpsc::{self, UnboundedSender},
+use lsp_server::{ErrorCode, Message, Notification, Request, RequestId, Response};
+use lsp_types::{
+    MessageType, ShowMessageParams,
+    notification::{Exit, Notification as _, ShowMessage},
+    request::{Initialize, Request as _, Shutdown},
 };
+use serde_json::Value;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     client_support::{ClientSupport, capabilities, folder},
-    frame::{self, Frame, FrameError, MOST_BYTES},
-    incoming::{self, Incoming, RefusalCode, RpcRefusal},
     open_files::OpenFiles,
-    rendering,
+    rendering::{self, RequestResult, refusal},
     workspace::{EditorWorkspace, ShownText},
 };
 use konverge_base::{
@@ -32,12 +34,29 @@ const WAITING: usize = 64;
 /// Why the server stops before the client says so.
 #[derive(Debug, thiserror::Error)]
 pub enum LspError {
+    /// The stream ends inside a message.
+    #[error("the input ends in the middle of a message")]
+    Half(#[source] std::io::Error),
     /// The input is not a stream of messages.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
+    #[error("the input is not a stream of messages: {}", excerpt(.0))]
+    Input(#[source] std::io::Error),
     /// Nobody reads the output.
     #[error("the output cannot be written: {0}")]
     Write(std::io::Error),
+}
+
+/// An error may quote the whole message.
+fn excerpt(error: &std::io::Error) -> String {
+    error.to_string().escape_debug().take(300).collect()
+}
+
+impl From<std::io::Error> for LspError {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            IoErrorKind::UnexpectedEof => Self::Half(error),
+            _ => Self::Input(error),
+        }
+    }
 }
 
 impl From<LspError> for UserError {
@@ -81,8 +100,8 @@ pub(crate) enum ProblemSource {
 pub(crate) enum FinishedWork {
     /// The answer to a request; a text is shown besides.
     Answer {
-        id: Value,
-        result: Result<Value, RpcRefusal>,
+        id: RequestId,
+        result: RequestResult,
         shown: Option<ShownText>,
     },
     /// What the check with this number found.
@@ -100,10 +119,10 @@ pub(crate) struct LanguageServer {
     phase: SessionPhase,
     pub(crate) client: ClientSupport,
     pub(crate) files: OpenFiles,
-    outbox: UnboundedSender<Value>,
+    outbox: UnboundedSender<Message>,
     pub(crate) finished: UnboundedSender<FinishedWork>,
-    /// The requests that are worked on, by the text of their id.
-    pub(crate) running: HashMap<String, CancellationToken>,
+    /// The requests that are worked on.
+    pub(crate) running: HashMap<RequestId, CancellationToken>,
     /// The number of the last check, and how it is stopped.
     pub(crate) check: (u64, CancellationToken),
     /// The problems that are shown, so that each is shown once.
@@ -118,8 +137,8 @@ pub(crate) struct LanguageServer {
 pub async fn serve(
     workspace: Arc<dyn EditorWorkspace>,
     default_folder: &Path,
-    input: impl AsyncRead + Unpin + Send + 'static,
-    output: impl AsyncWrite + Unpin + Send + 'static,
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
 ) -> Result<SessionEnd, LspError> {
     let (outbox, outgoing) = mpsc::unbounded_channel();
     let (finished, mut ended) = mpsc::unbounded_channel();
@@ -136,14 +155,15 @@ pub async fn serve(
         problems: HashMap::new(),
         requests: 0,
     };
-    let writer = tokio::spawn(write_all(outgoing, output));
-    let (sender, mut frames) = mpsc::channel(WAITING);
-    let reader = tokio::spawn(async move {
+    let writer = tokio::task::spawn_blocking(|| write_all(outgoing, output));
+    let (sender, mut messages) = mpsc::channel(WAITING);
+    // Not a task of the runtime, which would wait at its end for an input that stays open.
+    std::thread::spawn(move || {
         let mut input = BufReader::new(input);
         loop {
-            let frame = frame::read(&mut input).await;
-            let is_last = !matches!(frame, Ok(Some(_)));
-            if sender.send(frame).await.is_err() || is_last {
+            let message = Message::read(&mut input);
+            let is_last = !matches!(message, Ok(Some(_)));
+            if sender.blocking_send(message).is_err() || is_last {
                 return;
             }
         }
@@ -152,8 +172,8 @@ pub async fn serve(
         tokio::select! {
             biased;
             Some(work) = ended.recv() => server.finish(work),
-            frame = frames.recv() => match frame.unwrap_or(Ok(None)) {
-                Ok(Some(frame)) => if let Some(end) = server.take(frame) {
+            message = messages.recv() => match message.unwrap_or(Ok(None)) {
+                Ok(Some(message)) => if let Some(end) = server.take(message) {
                     break Ok(end);
                 },
                 Ok(None) => break Ok(SessionEnd::WithoutShutdown),
@@ -165,7 +185,6 @@ pub async fn serve(
         }
     };
     server.stop_work();
-    reader.abort();
     // What was answered before the end is written.
     drop(server);
     match writer.await {
@@ -174,90 +193,75 @@ pub async fn serve(
     }
 }
 
-async fn write_all(
-    mut outgoing: mpsc::UnboundedReceiver<Value>,
-    mut output: impl AsyncWrite + Unpin,
-) -> std::io::Result<()> {
-    while let Some(message) = outgoing.recv().await {
-        frame::write(&mut output, message.to_string().as_bytes()).await?;
+fn write_all(mut outgoing: UnboundedReceiver<Message>, mut output: impl Write) -> std::io::Result<()> {
+    while let Some(message) = outgoing.blocking_recv() {
+        message.write(&mut output)?;
     }
     Ok(())
 }
 
 impl LanguageServer {
-    /// Handles one frame. Returns how the session ends, if it does.
-    fn take(&mut self, frame: Frame) -> Option<SessionEnd> {
-        let content = match frame {
-            Frame::Content(content) => content,
-            Frame::TooLarge(bytes) => {
-                let message = format!("the message has {bytes} bytes; at most {MOST_BYTES} are read");
-                self.refuse(
-                    &Value::Null,
-                    RpcRefusal::new(RefusalCode::InvalidRequest, message),
-                );
-                return None;
-            }
-        };
-        match Incoming::parse(&content) {
-            Err(refusal) => self.refuse(&Value::Null, refusal),
-            Ok(Incoming::Response) => {}
-            Ok(Incoming::Notification { method, .. }) if method == "exit" => {
+    /// Handles one message. Returns how the session ends, if it does.
+    fn take(&mut self, message: Message) -> Option<SessionEnd> {
+        match message {
+            Message::Response(_) => {}
+            Message::Notification(notification) if notification.method == Exit::METHOD => {
                 return Some(match self.phase {
                     SessionPhase::ShutDown => SessionEnd::Orderly,
                     _ => SessionEnd::WithoutShutdown,
                 });
             }
-            Ok(Incoming::Notification { method, params }) => {
+            Message::Notification(notification) => {
                 if self.phase == SessionPhase::Running {
-                    self.notified(&method, params);
+                    self.notified(notification);
                 }
             }
-            Ok(Incoming::Request { id, method, params }) => self.requested(&id, &method, &params),
+            Message::Request(request) => self.requested(request),
         }
         None
     }
 
-    fn requested(&mut self, id: &Value, method: &str, params: &Value) {
-        let invalid = |what: &str| Err(RpcRefusal::new(RefusalCode::InvalidRequest, what));
-        let result = match (self.phase, method) {
-            (SessionPhase::New, "initialize") => return self.initialize(id, params),
-            (SessionPhase::New, _) => Err(RpcRefusal::new(
-                RefusalCode::NotInitialized,
+    fn requested(&mut self, Request { id, method, params }: Request) {
+        let invalid = |what: &str| Err(refusal(ErrorCode::InvalidRequest, what));
+        let result = match (self.phase, method.as_str()) {
+            (SessionPhase::New, Initialize::METHOD) => return self.initialize(id, &params),
+            (SessionPhase::New, _) => Err(refusal(
+                ErrorCode::ServerNotInitialized,
                 "the first request must be `initialize`",
             )),
             (SessionPhase::ShutDown, _) => invalid("the server is shut down; only `exit` may follow"),
-            (SessionPhase::Running, "initialize") => invalid("`initialize` was sent before"),
-            (SessionPhase::Running, "shutdown") => {
+            (SessionPhase::Running, Initialize::METHOD) => invalid("`initialize` was sent before"),
+            (SessionPhase::Running, Shutdown::METHOD) => {
                 self.phase = SessionPhase::ShutDown;
                 self.stop_work();
                 Ok(Value::Null)
             }
-            (SessionPhase::Running, _) => match self.answer(id, method, params) {
+            (SessionPhase::Running, method) => match self.answer(&id, method, params) {
                 Some(result) => result,
                 // It is worked on.
                 None => return,
             },
         };
-        self.send(incoming::answer(id, result));
+        self.respond(id, result);
     }
 
-    fn initialize(&mut self, id: &Value, params: &Value) {
+    fn initialize(&mut self, id: RequestId, params: &Value) {
         self.phase = SessionPhase::Running;
         self.client = ClientSupport::read(params);
         let folder = folder(params).unwrap_or_else(|| self.default_folder.clone());
         let opened = self.workspace.open(&folder);
-        self.send(incoming::answer(id, Ok(capabilities())));
+        self.send(Response::new_ok(id, capabilities()));
         self.tell_problem(ProblemSource::Repository, opened.err().as_ref());
     }
 
     fn finish(&mut self, work: FinishedWork) {
         match work {
             FinishedWork::Answer { id, result, shown } => {
-                self.running.remove(&id.to_string());
+                self.running.remove(&id);
                 if let Some(shown) = shown {
                     self.show(&shown);
                 }
-                self.send(incoming::answer(&id, result));
+                self.respond(id, result);
             }
             FinishedWork::Check { number, found } if number == self.check.0 => match found {
                 Ok(found) => {
@@ -278,8 +282,10 @@ impl LanguageServer {
             return;
         };
         if self.problems.get(&source) != Some(&text) {
-            let params = json!({"type": 2, "message": format!("Konverge: {text}")});
-            self.send(incoming::notification("window/showMessage", params));
+            self.tell::<ShowMessage>(ShowMessageParams {
+                typ: MessageType::WARNING,
+                message: format!("Konverge: {text}"),
+            });
             self.problems.insert(source, text);
         }
     }
@@ -290,23 +296,27 @@ impl LanguageServer {
         self.check.1.cancel();
     }
 
-    fn refuse(&self, id: &Value, refusal: RpcRefusal) {
-        self.send(incoming::answer(id, Err(refusal)));
+    fn respond(&self, id: RequestId, result: RequestResult) {
+        self.send(Response {
+            id,
+            response_result: result,
+        });
     }
 
     /// Sends a request. Its answer changes nothing.
-    pub(crate) fn ask(&mut self, method: &str, params: Value) {
+    pub(crate) fn ask<R: lsp_types::request::Request>(&mut self, params: R::Params) {
         self.requests += 1;
-        self.send(incoming::request(
-            &format!("konverge-{}", self.requests),
-            method,
-            params,
-        ));
+        let id = RequestId::from(format!("konverge-{}", self.requests));
+        self.send(Request::new(id, R::METHOD.to_owned(), params));
     }
 
-    /// Sends a message.
-    pub(crate) fn send(&self, message: Value) {
+    /// Sends a notification.
+    pub(crate) fn tell<N: lsp_types::notification::Notification>(&self, params: N::Params) {
+        self.send(Notification::new(N::METHOD.to_owned(), params));
+    }
+
+    fn send(&self, message: impl Into<Message>) {
         // If the writer has ended, the loop ends with the next message.
-        let _ = self.outbox.send(message);
+        let _ = self.outbox.send(message.into());
     }
 }

@@ -1,9 +1,9 @@
 //! Positions in a text: the protocol counts UTF-16 units from 0, `konverge check` characters from 1.
 
-use serde_json::{Value, json};
+use lsp_types::{Position, Range};
 
 /// The range of a finding: the word at its column, or else the line without its indentation.
-pub(crate) fn range_at(text: &str, line: Option<u32>, column: Option<u32>) -> Value {
+pub(crate) fn range_at(text: &str, line: Option<u32>, column: Option<u32>) -> Range {
     let number = line.unwrap_or(1).saturating_sub(1);
     // A line that does not exist: the file was changed meanwhile.
     let content = text.lines().nth(number as usize).unwrap_or_default();
@@ -23,8 +23,8 @@ pub(crate) fn range_at(text: &str, line: Option<u32>, column: Option<u32>) -> Va
 }
 
 /// A range within a line.
-pub(crate) fn range(line: u32, start: u32, end: u32) -> Value {
-    json!({"start": {"line": line, "character": start}, "end": {"line": line, "character": end}})
+pub(crate) fn range(line: u32, start: u32, end: u32) -> Range {
+    Range::new(Position::new(line, start), Position::new(line, end))
 }
 
 /// The number of UTF-16 units up to a byte of a line.
@@ -58,14 +58,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ends(text: &str, line: Option<u32>, column: Option<u32>) -> (u64, u64, u64) {
+    fn ends(text: &str, line: Option<u32>, column: Option<u32>) -> (u32, u32, u32) {
         let range = range_at(text, line, column);
-        let of = |end: &str, key: &str| range[end][key].as_u64().unwrap();
-        (
-            of("start", "line"),
-            of("start", "character"),
-            of("end", "character"),
-        )
+        (range.start.line, range.start.character, range.end.character)
     }
 
     #[test]

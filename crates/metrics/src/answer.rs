@@ -3,7 +3,7 @@
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Measurement, MetricsError};
+use crate::MetricsError;
 
 /// Older versions put remarks that change nothing among the warnings.
 const REMARK: &str = "PromQL info:";
@@ -102,4 +102,17 @@ fn number(text: &str, redact: &impl Fn(&str) -> String) -> Result<Measurement, M
 
 fn invalid(why: String) -> MetricsError {
     MetricsError::Invalid { why }
+}
+
+/// What an expression evaluated to. Only [`Measurement::Number`] can be compared with a bound.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measurement {
+    /// One finite number.
+    Number(f64),
+    /// No series matches, or none has a sample in the time.
+    NoSeries,
+    /// One value that is NaN or infinite, such as a ratio without requests.
+    NotFinite(f64),
+    /// So many series, each with a value of its own.
+    Several(usize),
 }

@@ -8,11 +8,10 @@ mod answer;
 #[cfg(test)]
 mod answer_tests;
 mod error;
-mod measurement;
 mod prometheus;
 #[cfg(test)]
 mod prometheus_tests;
 
+pub use answer::Measurement;
 pub use error::MetricsError;
-pub use measurement::Measurement;
 pub use prometheus::Prometheus;

@@ -2,10 +2,10 @@
 
 use std::{fmt, time::Duration};
 
+use konverge_http::BodyError;
 use reqwest::{
     Response,
     header::{AUTHORIZATION, HeaderValue},
-    redirect::Policy,
 };
 use url::{Url, form_urlencoded};
 
@@ -14,8 +14,6 @@ use konverge_base::{error::chain, secrets::without_secrets};
 
 /// The maximum duration of a query, which the server gets too.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The maximum duration of connecting.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// The maximum size of an answer.
 pub(crate) const ANSWER_BYTES: usize = 1024 * 1024;
 /// The maximum number of characters of a server's text in a message.
@@ -53,9 +51,7 @@ impl Prometheus {
             value.set_sensitive(true);
             Ok(value)
         });
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_DEADLINE)
-            .redirect(Policy::none())
+        let http = konverge_http::client()
             .build()
             .map_err(|error| MetricsError::Client { why: chain(&error) })?;
         Ok(Self {
@@ -89,7 +85,8 @@ impl Prometheus {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        let response = request.send().await.map_err(|error| self.no_answer(error))?;
+        let response = konverge_http::send(request).await;
+        let response = response.map_err(|error| self.no_answer(error))?;
         match response.status().as_u16() {
             status @ (401 | 403 | 407) => Err(MetricsError::Unauthorized { status }),
             status @ 300..=399 => Err(MetricsError::Redirect { status }),
@@ -97,15 +94,12 @@ impl Prometheus {
         }
     }
 
-    async fn body(&self, mut response: Response) -> Result<Vec<u8>, MetricsError> {
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.no_answer(error))? {
-            if body.len() + chunk.len() > ANSWER_BYTES {
-                return Err(MetricsError::TooLarge { limit: ANSWER_BYTES });
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+    async fn body(&self, response: Response) -> Result<Vec<u8>, MetricsError> {
+        let body = konverge_http::read_body(response, ANSWER_BYTES).await;
+        body.map_err(|error| match error {
+            BodyError::Transport(error) => self.no_answer(error),
+            BodyError::TooLong { most } => MetricsError::TooLarge { limit: most },
+        })
     }
 
     fn no_answer(&self, error: reqwest::Error) -> MetricsError {

@@ -28,10 +28,10 @@ pub enum ModelError {
         target: String,
     },
     /// A schema inside itself without an end, or with too many levels.
-    #[error("{}: the schema has more than {} levels", .0.escape_debug(), crate::limits::MOST_LEVELS)]
+    #[error("{}: the schema has more than {} levels", .0.escape_debug(), crate::error::MOST_LEVELS)]
     TooDeep(String),
     /// A document with too many properties.
-    #[error("the document has more than {} properties", crate::limits::MOST_PROPERTIES)]
+    #[error("the document has more than {} properties", crate::error::MOST_PROPERTIES)]
     TooMany,
     /// Two different schemas of one name.
     #[error("two different schemas are called `{}`", .0.escape_debug())]
@@ -73,3 +73,9 @@ impl From<ModelError> for UserError {
         }
     }
 }
+
+/// The maximum number of levels of a schema.
+pub(crate) const MOST_LEVELS: usize = 100;
+
+/// The maximum number of properties of all schemas of an import.
+pub(crate) const MOST_PROPERTIES: usize = 400_000;

@@ -3,9 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    error::ModelError,
+    error::{MOST_LEVELS, MOST_PROPERTIES, ModelError},
     json_checks::{ServerRules, checked, is_true, string_literals},
-    limits::{MOST_LEVELS, MOST_PROPERTIES},
     required,
     schema::{ModelObject, ModelProperty, ModelType, ModelValue, Presence},
 };

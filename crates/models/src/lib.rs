@@ -16,7 +16,6 @@ mod error;
 mod intern;
 mod json_checks;
 mod json_schema;
-mod limits;
 mod model_difference;
 mod names;
 mod openapi;

@@ -3,8 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    error::ModelError,
-    limits::{MOST_LEVELS, MOST_PROPERTIES},
+    error::{MOST_LEVELS, MOST_PROPERTIES, ModelError},
     names::{package_segment, schema_name},
     schema::{
         ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName,

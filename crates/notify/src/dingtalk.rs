@@ -7,7 +7,10 @@ use serde_json::json;
 use url::Url;
 
 use crate::{
-    answer::AnswerCodes, escape::inert, message::Notification, rendering::Rendering, webhook::hmac_sha256,
+    answer::AnswerCodes,
+    escape::inert,
+    message::{Notification, Rendering},
+    webhook::hmac_sha256,
     wording,
 };
 

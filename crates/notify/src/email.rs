@@ -19,8 +19,7 @@ use url::Url;
 use crate::{
     error::NotifyError,
     escape::inert,
-    message::Notification,
-    rendering::Rendering,
+    message::{Notification, Rendering},
     target::{NotifyTarget, is_local},
     wording,
 };

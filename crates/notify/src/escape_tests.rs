@@ -5,8 +5,14 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::{
-    detail::NotifyDetail, dingtalk, email, escape::inert, feishu, message::Notification,
-    rendering::Rendering, slack, target::NotifyTarget, teams, wecom,
+    dingtalk, email,
+    escape::inert,
+    feishu,
+    message::{Notification, Rendering},
+    slack,
+    target::NotifyTarget,
+    teams, wecom,
+    wording::NotifyDetail,
 };
 
 const RUN: &str = "https://github.com/acme/konfig/actions/runs/1";

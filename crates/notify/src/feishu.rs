@@ -6,7 +6,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::{
-    answer::AnswerCodes, escape::plain, message::Notification, rendering::Rendering, webhook::hmac_sha256,
+    answer::AnswerCodes,
+    escape::plain,
+    message::{Notification, Rendering},
+    webhook::hmac_sha256,
     wording,
 };
 

@@ -4,7 +4,6 @@
 //! A kind of receiver is one file: its signature, its limits, its escaping, and how it says no.
 
 mod answer;
-mod detail;
 mod dingtalk;
 mod email;
 mod error;
@@ -13,7 +12,6 @@ mod escape;
 mod escape_tests;
 mod feishu;
 mod message;
-mod rendering;
 mod sender;
 mod slack;
 mod target;
@@ -22,10 +20,10 @@ mod webhook;
 mod wecom;
 mod wording;
 
-pub use detail::NotifyDetail;
 pub use error::NotifyError;
 pub use konverge_base::model::{NotifyEvent, NotifyKind, NotifyLanguage};
 pub use message::Notification;
 pub use sender::Sender;
 pub use target::NotifyTarget;
 pub use webhook::signature;
+pub use wording::NotifyDetail;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use konverge_base::model::{NotifyEvent, NotifyLanguage, StackId};
 
-use crate::{detail::NotifyDetail, wording};
+use crate::wording::{self, NotifyDetail};
 
 /// One notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,4 +93,14 @@ impl Notification {
         };
         wording::title(self.topic, &self.detail, language, &stacks)
     }
+}
+
+/// How a message is rendered for a receiver.
+pub(crate) struct Rendering<'a> {
+    /// The language.
+    pub(crate) language: NotifyLanguage,
+    /// Who is mentioned in this message.
+    pub(crate) mention: &'a [String],
+    /// Masks secrets in a name.
+    pub(crate) mask: &'a (dyn Fn(&str) -> String + Sync),
 }

@@ -6,8 +6,14 @@ use reqwest::{Response, header::CONTENT_TYPE};
 use url::Url;
 
 use crate::{
-    answer::refusal, dingtalk, email, error::NotifyError, feishu, message::Notification,
-    rendering::Rendering, slack, target::NotifyTarget, teams, webhook, wecom,
+    answer::refusal,
+    dingtalk, email,
+    error::NotifyError,
+    feishu,
+    message::{Notification, Rendering},
+    slack,
+    target::NotifyTarget,
+    teams, webhook, wecom,
 };
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
@@ -36,9 +42,8 @@ impl Sender {
     /// # Errors
     /// No HTTP client can be built.
     pub fn new(secrets: Secrets) -> Result<Self, UserError> {
-        let http = reqwest::Client::builder()
+        let http = konverge_http::client()
             .timeout(DEADLINE)
-            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| {
                 UserError::new(ErrorKind::Internal, format!("no HTTP client: {}", chain(&error)))
@@ -155,7 +160,9 @@ impl Sender {
         let unreachable = |_: reqwest::Error| NotifyError::Unreachable {
             name: target.name.clone(),
         };
-        let response = request.body(body).send().await.map_err(unreachable)?;
+        let response = konverge_http::send_to_secret_host(request.body(body), "a receiver of notifications")
+            .await
+            .map_err(unreachable)?;
         let answers = match target.kind {
             NotifyKind::Dingtalk => Some(dingtalk::ANSWERS),
             NotifyKind::Feishu => Some(feishu::ANSWERS),

@@ -4,8 +4,7 @@ use serde_json::json;
 
 use crate::{
     escape::{inert, plain},
-    message::Notification,
-    rendering::Rendering,
+    message::{Notification, Rendering},
     wording,
 };
 

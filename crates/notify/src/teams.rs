@@ -2,7 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::{error::NotifyError, escape::plain, message::Notification, rendering::Rendering, wording};
+use crate::{
+    error::NotifyError,
+    escape::plain,
+    message::{Notification, Rendering},
+    wording,
+};
 
 /// The maximum size of a message is 28 KB; smaller ones were refused as well.
 const LIMIT: usize = 18_000;

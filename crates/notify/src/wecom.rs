@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::{answer::AnswerCodes, escape::inert, message::Notification, rendering::Rendering, wording};
+use crate::{
+    answer::AnswerCodes,
+    escape::inert,
+    message::{Notification, Rendering},
+    wording,
+};
 
 /// The maximum size of a text is 2,048 bytes; the body around it is longer.
 const LIMIT: usize = 2_000;

@@ -2,8 +2,6 @@
 
 use konverge_base::model::{NotifyEvent, NotifyLanguage, apply_result::WaitReason};
 
-use crate::detail::NotifyDetail;
-
 /// What happened, in one line; `stacks` is their name or their number.
 pub(crate) fn title(
     topic: NotifyEvent,
@@ -99,4 +97,22 @@ pub(crate) fn link(language: NotifyLanguage) -> &'static str {
         NotifyLanguage::En => "the run",
         NotifyLanguage::Zh => "查看运行",
     }
+}
+
+/// What there is to say besides the stacks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum NotifyDetail {
+    /// Nothing.
+    #[default]
+    None,
+    /// The apply failed before any stack was processed, with an error of this kind.
+    NotStarted(String),
+    /// So many of the stacks with drift were restored.
+    Restored(usize),
+    /// So many findings were overridden.
+    Findings(usize),
+    /// All of the stacks wait for this.
+    Waits(WaitReason),
+    /// Nothing happened: somebody tests the receiver.
+    Sample,
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use konverge_base::model::{RepoPath, StackId};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{OverviewRow, forge::github_run};
@@ -380,31 +381,24 @@ fn is_digest(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
+/// What stands in a path as it is.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'-')
+    .remove(b'~');
+
 /// A path in an address.
 fn encoded(path: &str) -> String {
-    let mut text = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) {
-            text.push(char::from(byte))
-        } else {
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
+    utf8_percent_encode(path, PATH).to_string()
 }
 
 /// A word of a command that a person copies.
 pub(crate) fn shell_word(text: &str) -> String {
-    let is_plain = !text.is_empty()
-        && !text.starts_with('-')
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"/._-:@".contains(&byte));
-    if is_plain {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
+    // No shell has a word with a NUL.
+    let word = shlex::try_quote(text).unwrap_or_default();
+    word.into_owned()
 }
 
 #[cfg(test)]
@@ -521,7 +515,7 @@ mod tests {
             },
         )
         .unwrap();
-        assert_eq!(back.command, r"konverge state rollback 'a/$(id);'\''x' --to 3");
+        assert_eq!(back.command, r#"konverge state rollback 'a/$(id);'"'x" --to 3"#);
         let elsewhere = row("a/b", "https://evil.example/acme/infra/actions/runs/4");
         for row in [&hostile, &elsewhere] {
             let retry = step(PortalOperation::Retry, row, OperationInput::default()).unwrap();

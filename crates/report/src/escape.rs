@@ -83,7 +83,8 @@ fn spans(text: &str) -> Vec<(bool, &str)> {
 }
 
 /// A text in sentences as Markdown: what stands in backticks becomes code, and so does each word that Markdown or
-/// GitHub would read as more than a word (a mention, a number of an issue, an address, a commit, an element).
+/// a forge would read as more than a word (a mention, a number of an issue, an address, a commit, an emoji, an element),
+/// and a number that would begin a list.
 pub fn prose(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (is_code, part) in spans(text) {
@@ -94,6 +95,10 @@ pub fn prose(text: &str) -> String {
         for (at, word) in line(part).split(' ').enumerate() {
             if at > 0 {
                 out.push(' ');
+            }
+            if has_emoji(word) || out.is_empty() && is_list_number(word) {
+                push_code(word, &mut out);
+                continue;
             }
             let end = word.trim_end_matches([',', ';', ':', '.', ')']);
             let start = end.len() - end.trim_start_matches('(').len();
@@ -117,7 +122,26 @@ fn push_code(text: &str, out: &mut String) {
     out.push_str(&code(text));
 }
 
-/// Returns true if neither Markdown nor GitHub sees more in a word than a word.
+/// Returns true if a word holds what may be the name of an emoji, such as `:tada:`. The parts of a time are none.
+fn has_emoji(word: &str) -> bool {
+    let parts: Vec<_> = word.split(':').collect();
+    let between_colons = parts.get(1..parts.len() - 1).unwrap_or_default();
+    let is_name = |name: &&str| {
+        let digits = name.trim_end_matches('Z');
+        let is_of_time = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-+_".contains(c);
+        !name.is_empty() && !is_of_time && name.chars().all(is_of_name)
+    };
+    between_colons.iter().any(is_name)
+}
+
+/// Returns true if an ordered list begins so: `1.` or `1)`.
+fn is_list_number(word: &str) -> bool {
+    let number = word.strip_suffix(['.', ')']);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Returns true if neither Markdown nor a forge sees more in a word than a word.
 fn is_plain_word(word: &str) -> bool {
     let is_text = |c: char| c.is_alphanumeric() || "-'\",;:.()/=+?%…’".contains(c);
     let looks_like_a_commit = word.len() >= 7 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -340,6 +364,12 @@ mod tests {
             ("::error::x", "`::error::x`"),
             ("an odd ` backtick", "``an odd ` backtick``"),
             ("- a\n# b", "`-` `a\\u{a}#` b"),
+            ("1. one 2.", "`1.` one 2."),
+            ("10) ten", "`10)` ten"),
+            (
+                "a :tada:, (:+1:) at 18:44:13Z: done",
+                "a `:tada:,` `(:+1:)` at 18:44:13Z: done",
+            ),
         ] {
             assert_eq!(prose(text), shown);
         }

@@ -1,11 +1,11 @@
 //! The input of all reports besides the plan.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use konverge_base::model::{
     CommitId, StackId, affected::Affected, comment_marker::CommentMarker, model_change::ModelChange,
     permission_changes::PowerChange, plan::Plan, policy_finding::PolicyFinding,
-    review_difference::ReviewDifference, setting_change::SettingChange,
+    review_difference::ReviewDifference, setting_change::SettingChange, timeline::Timeline,
 };
 
 /// The run that a report describes.
@@ -29,8 +29,8 @@ pub struct RunInfo {
     pub run: u64,
     /// The attempt of the run, from 1.
     pub attempt: u32,
-    /// The duration of each stage, in order.
-    pub timings: Vec<(&'static str, Duration)>,
+    /// What took how long.
+    pub timeline: Timeline,
     /// The number of Specs compiled in this run.
     pub compiled: usize,
     /// The number of Specs from the cache.

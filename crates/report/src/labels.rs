@@ -298,6 +298,15 @@ pub(crate) fn with_production(stacks: String, production: usize) -> String {
     }
 }
 
+/// `4.7 s`, `12 s`.
+pub(crate) fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(10) {
+        format!("{:.1} s", time.as_secs_f64())
+    } else {
+        format!("{} s", time.as_secs())
+    }
+}
+
 /// `1 stack`, `2 stacks`.
 pub fn plural(n: usize, one: &str) -> String {
     if n == 1 {

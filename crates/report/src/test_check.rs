@@ -5,7 +5,7 @@ use super::{
     escape::line,
     labels::plural,
     markdown::{self, TestPage},
-    stack_tests::diagnostics,
+    stack_test_results::diagnostics,
 };
 use konverge_base::model::check_run::{Annotation, CheckRun, Conclusion, Level};
 

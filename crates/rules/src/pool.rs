@@ -153,9 +153,11 @@ impl LentWorker<'_> {
         if let Some(why) = self.inner.earlier_failure(set.digest()) {
             return Err(why);
         }
-        let mut answer = self.evaluate(set, source, document).await?;
+        self.parse(set, source).await?;
+        let mut answer = self.evaluate(set, document).await;
         if answer == Err(WorkerEnd::Killed) {
-            answer = self.evaluate(set, source, document).await?;
+            self.parse(set, source).await?;
+            answer = self.evaluate(set, document).await;
         }
         answer.map_err(|end| {
             *self.inner.failed().ended.entry(set.digest()).or_default() += 1;
@@ -163,14 +165,12 @@ impl LentWorker<'_> {
         })
     }
 
-    /// Evaluates a set. The outer error is that of its parsing.
+    /// Evaluates a set that the worker has parsed.
     async fn evaluate(
         &mut self,
         set: &PolicySet,
-        source: &Arc<SetSource>,
         document: &SentDocument,
-    ) -> Result<Result<Vec<RuleOutcome>, WorkerEnd>, NoOutcomes> {
-        self.parse(set, source).await?;
+    ) -> Result<Vec<RuleOutcome>, WorkerEnd> {
         let worker = self.worker.as_ref();
         let kept = worker.and_then(|worker| worker.document.as_ref());
         let is_new = kept.is_none_or(|kept| !document.is_in(kept));
@@ -180,7 +180,7 @@ impl LentWorker<'_> {
                 document: is_new.then(|| document.clone()),
             })
             .await;
-        Ok(match answer {
+        match answer {
             Ok(Answer::Outcomes(outcomes)) => {
                 if let Some(worker) = self.worker.as_mut().filter(|_| is_new) {
                     worker.document = Some(document.kept());
@@ -192,7 +192,7 @@ impl LentWorker<'_> {
                 Err(WorkerEnd::NoAnswer)
             }
             Err(end) => Err(end),
-        })
+        }
     }
 
     async fn failed_tests(&mut self, set: &PolicySet, path: &str) -> Vec<FailedTest> {

@@ -127,7 +127,7 @@ pub async fn leave_alone(
     let left = all - targets.len();
     if left > 0 {
         run.notes.note(&format!(
-            "note: {} never applied: left alone while {FILE_NAME} is there. `konverge adopt` lists them, `konverge apply STACK` takes one over",
+            "{} never applied: left alone while {FILE_NAME} is there. `konverge adopt` lists them, `konverge apply STACK` takes one over",
             were(left)
         ));
     }

@@ -15,7 +15,7 @@ use konverge_base::{
         stack::SetupError,
     },
 };
-use konverge_config::ConfigError;
+use konverge_config::{Config, ConfigError};
 use konverge_repo::{
     affected::{Analysis, ScanCache},
     git::{GitCredentials, GitError, Repository},
@@ -65,7 +65,7 @@ impl AffectedAnswer {
 /// A revision cannot be found or read, `konverge.yaml` at the head is invalid, or there is no `kcl.mod`.
 pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<AffectedAnswer, UserError> {
     let repository = Repository::discover(&run.dir)?;
-    let credentials = credentials(run);
+    let credentials = run.clone_credentials();
     let head_name = question.head.as_deref().unwrap_or("HEAD");
     let head_commit = find(&repository, head_name, credentials.as_ref()).await?;
     let base_commit = match (&question.base, question.all) {
@@ -116,12 +116,6 @@ pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<Affecte
     })
 }
 
-/// The token to fetch what a shallow clone lacks.
-pub fn credentials(run: &RunContext) -> Option<GitCredentials> {
-    let token = run.var("GITHUB_TOKEN")?;
-    Some(GitCredentials::from_token(token.to_owned().into()))
-}
-
 /// Resolves a revision; a full commit id that a shallow clone lacks is fetched.
 pub async fn find(
     repository: &Repository,
@@ -150,7 +144,7 @@ async fn default_base(
     let tip = repository.resolve(&branch)?;
     let base = repository.merge_base_fetching(&tip, head, credentials).await?;
     if base == *head && !question.worktree {
-        run.notes.note(&format!(
+        run.notes.info(&format!(
             "{}: there is nothing to compare. {BEFORE}, `--worktree` looks at what is not committed",
             is_part(head, &branch)
         ));
@@ -177,8 +171,8 @@ fn open_base(
     let at = RevisionSpec::Commit(commit);
     match OpenRevision::open_knowing(known, repository, &at, None) {
         Err(failure) if failure.room_error::<ConfigError>().is_some() => {
-            let config = known.config_at(repository, head)??;
-            run.notes.note(&format!(
+            let config = Config::load(known.source_at(repository, head)?.as_ref())?;
+            run.notes.info(&format!(
                 "konverge.yaml at the base is wrong ({failure}): the head's is used for both"
             ));
             OpenRevision::open_knowing(known, repository, &at, Some(&config))
@@ -233,7 +227,7 @@ async fn compare_specs(
         };
     }
     for failure in join_failures(failures) {
-        run.notes.note(&failure.to_string());
+        run.notes.info(&failure.to_string());
     }
     mark_readers(head, affected);
     for (at, ..) in modified {

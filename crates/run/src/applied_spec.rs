@@ -9,8 +9,8 @@ use std::{
 use tokio::sync::Mutex;
 
 use crate::{
-    AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, Target, affected::credentials,
-    apply::stopped_outcome, redact, target::RecordedSpec,
+    AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, Target, apply::stopped_outcome, redact,
+    target::RecordedSpec,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -187,7 +187,7 @@ impl<'a> AppliedSpec<'a> {
         core: &str,
     ) -> Result<OpenRevision, UserError> {
         let repository = &opened.repository;
-        let credentials = credentials(&self.planning.run);
+        let credentials = self.planning.run.clone_credentials();
         let ensured = repository.ensure(commit, credentials.as_ref()).await;
         ensured.map_err(|error| missing_commit(error, commit))?;
         let mut config = self.planning.config.clone();

@@ -8,7 +8,10 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 
 use crate::RunContext;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    variables,
+};
 use konverge_kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache};
 use konverge_repo::affected::{count_cache_files, prune_cache_files};
 
@@ -17,7 +20,7 @@ use konverge_repo::affected::{count_cache_files, prune_cache_files};
 /// # Errors
 /// The environment has no place for it.
 pub fn folder(run: &RunContext) -> Result<PathBuf, UserError> {
-    run.xdg_folder("XDG_CACHE_HOME", ".cache")
+    run.xdg_folder(variables::XDG_CACHE_HOME, ".cache")
 }
 
 /// The cache folder, if its content can be trusted. In a repository's checkout, the author of a change could

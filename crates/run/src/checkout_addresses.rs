@@ -4,12 +4,15 @@
 use std::collections::BTreeSet;
 
 use crate::{RevisionSpec, RunContext};
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    variables,
+};
 use konverge_config::Config;
 use konverge_repo::git::{GitError, Repository};
 
 /// The variable with addresses that the person trusts, separated by commas.
-const TRUSTED: &str = "KONVERGE_TRUSTED_ADDRESSES";
+const TRUSTED: &str = variables::KONVERGE_TRUSTED_ADDRESSES;
 
 /// Checks the addresses of the configuration of a revision. What the person changed without committing is the person's own.
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
-use crate::{RunContext, affected, newer_commits::BranchHistory};
+use crate::{RunContext, newer_commits::BranchHistory};
 use konverge_base::{error::UserError, model::CommitId};
 use konverge_repo::git::{GitCredentials, GitError, Repository};
 
@@ -24,7 +24,7 @@ impl CloneHistory {
             run: run.clone(),
             repository: repository.clone(),
             head,
-            credentials: affected::credentials(run),
+            credentials: run.clone_credentials(),
         }
     }
 

@@ -58,7 +58,7 @@ impl ComparedRevisions {
     pub fn with_base(mut self, repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
         let at = RevisionSpec::Commit(commit);
         // The change fixes an invalid base configuration.
-        let config = match self.known.config_at(repository, &at)? {
+        let config = match Config::load(self.known.source_at(repository, &at)?.as_ref()) {
             Ok(own) => self.head.config.with_spec_keys_of(&own),
             Err(_) => self.head.config.clone(),
         };

@@ -32,10 +32,12 @@ use konverge_base::{
         digest::DigestBuilder,
         event::Step,
         file_source::{BlobId, FileKind, Source},
+        note::Note,
         spec::{Sharing, Spec},
         stack::{CompileSetup, SetupError, Stack},
     },
     secrets::{mask_object, mask_resource, without_secrets},
+    variables,
 };
 use konverge_config::Config;
 use konverge_engine::spec::{self, SpecError};
@@ -242,18 +244,17 @@ impl Compilers {
         }
         for line in compiled.warnings.iter().take(MOST_SAID) {
             let line = secrets.mask(&without_secrets(line));
-            self.run.notes.note(&format!("{}: {line}", stack.id));
+            self.run.notes.say(Note::info(line).of(&stack.id));
         }
         let more = compiled.warnings.len().saturating_sub(MOST_SAID);
         if more > 0 {
-            self.run
-                .notes
-                .note(&format!("{}: … ({more} more lines)", stack.id));
+            let rest = Note::info(format!("… ({more} more lines)"));
+            self.run.notes.say(rest.of(&stack.id));
         }
     }
 
     fn cache(&self) -> Cache {
-        let wanted = self.run.var("KONVERGE_CACHE") != Some("off");
+        let wanted = self.run.var(variables::KONVERGE_CACHE) != Some("off");
         let caches = self.caches.as_ref().filter(|_| wanted);
         let folder = caches.map(|caches| caches.join("compile"));
         Cache::new(folder, self.shared.clone(), self.access)
@@ -293,7 +294,7 @@ impl Compilers {
         let sandbox = sandbox_rule::mode(kcl.sandbox, self.origin());
         let packages = PackageFetcher {
             folder: folder.path.clone(),
-            offline: self.run.var("KONVERGE_OFFLINE").is_some(),
+            offline: self.run.var(variables::KONVERGE_OFFLINE).is_some(),
             core: core.clone(),
             executable: executable.clone(),
             sandbox,

@@ -15,22 +15,38 @@ use tokio_util::sync::CancellationToken;
 use konverge_base::{
     checkout::Checkout,
     error::{ErrorKind, UserError},
-    model::event::{EventSink, RunEvent, Step},
+    model::{
+        event::{EventSink, RunEvent, Step},
+        note::Note,
+        timeline::Timeline,
+    },
     secrets::Secrets,
+    variables,
 };
 use konverge_repo::git::Repository;
+use konverge_trace::Recorder;
 
 /// Receives notes for people: assumptions and weaknesses.
 pub trait Notes: Send + Sync {
-    /// One note of one or more lines.
-    fn note(&self, text: &str);
+    /// Says something. People see the same warning once.
+    fn say(&self, note: Note);
 
-    /// A note of what may be wrong. People see the same one once.
-    fn warning(&self, text: &str) {
-        self.note(&format!("warning: {text}"));
+    /// Says what is done.
+    fn info(&self, text: &str) {
+        self.say(Note::info(text));
     }
 
-    /// A command for GitHub's runner from `github::workflow_commands`. Ignored elsewhere.
+    /// Says what a reader should know.
+    fn note(&self, text: &str) {
+        self.say(Note::remark(text));
+    }
+
+    /// Says what may be wrong.
+    fn warning(&self, text: &str) {
+        self.say(Note::warning(text));
+    }
+
+    /// A command for the runner of a job, from [`CiJob`](konverge_forge::CiJob). Ignored elsewhere.
     fn command(&self, line: &str);
 }
 
@@ -38,7 +54,7 @@ pub trait Notes: Send + Sync {
 pub struct NoNotes;
 
 impl Notes for NoNotes {
-    fn note(&self, _: &str) {}
+    fn say(&self, _: Note) {}
 
     fn command(&self, _: &str) {}
 }
@@ -61,6 +77,8 @@ pub struct RunContext {
     pub events: Arc<dyn EventSink>,
     /// Receives notes.
     pub notes: Arc<dyn Notes>,
+    /// Has what the run did until now, and how long it took.
+    pub recorder: Recorder,
 }
 
 impl RunContext {
@@ -72,6 +90,12 @@ impl RunContext {
             .filter(|value| !value.is_empty())
     }
 
+    /// What the run did until now, and how long each part took. Hosts that are secret are masked.
+    pub fn timeline(&self) -> Timeline {
+        let recorded = self.recorder.timeline();
+        recorded.with_hosts(|host| self.secrets.mask(host))
+    }
+
     /// Returns true in a job of a CI service.
     pub fn in_ci(&self) -> bool {
         is_ci(&self.env)
@@ -80,7 +104,7 @@ impl RunContext {
     /// The checkout of the run: nothing that is run or trusted comes from there.
     pub fn checkout(&self) -> Checkout {
         let root = repository_root(&self.dir).ok();
-        Checkout::new(root.as_deref(), self.var("PATH").map(OsStr::new))
+        Checkout::new(root.as_deref(), self.var(variables::PATH).map(OsStr::new))
     }
 
     /// The folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, or else
@@ -91,7 +115,7 @@ impl RunContext {
     pub fn xdg_folder(&self, variable: &str, fallback: &str) -> Result<PathBuf, UserError> {
         let base = match (
             self.var(variable).filter(|path| path.starts_with('/')),
-            self.var("HOME"),
+            self.var(variables::HOME),
         ) {
             (Some(folder), _) => PathBuf::from(folder),
             (None, Some(home)) => PathBuf::from(home).join(fallback),
@@ -105,40 +129,11 @@ impl RunContext {
         Ok(base.join("konverge"))
     }
 
-    /// The GitHub token, if there is one.
-    pub fn github_token(&self) -> Option<&str> {
-        ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
+    /// The account of this machine.
+    pub(crate) fn account(&self) -> String {
+        let named = [variables::USER, variables::LOGNAME]
             .iter()
-            .find_map(|name| self.var(name))
-    }
-
-    /// Where the run can be found: the URL of this attempt in GitHub Actions, otherwise user and host.
-    pub fn url(&self) -> String {
-        match (
-            self.var("GITHUB_SERVER_URL"),
-            self.var("GITHUB_REPOSITORY"),
-            self.var("GITHUB_RUN_ID"),
-        ) {
-            (Some(server), Some(repository), Some(run)) => {
-                let page = format!("{server}/{repository}/actions/runs/{run}");
-                match self.var("GITHUB_RUN_ATTEMPT") {
-                    Some(attempt) => format!("{page}/attempts/{attempt}"),
-                    None => page,
-                }
-            }
-            _ => format!(
-                "{}@{} (process {})",
-                self.actor(),
-                self.host(),
-                std::process::id()
-            ),
-        }
-    }
-
-    /// Who started the run.
-    pub fn actor(&self) -> String {
-        let names = ["GITHUB_TRIGGERING_ACTOR", "GITHUB_ACTOR", "USER", "LOGNAME"];
-        let named = names.iter().find_map(|name| self.var(name).map(str::to_owned));
+            .find_map(|name| self.var(name).map(str::to_owned));
         // A service or a container may set none of them.
         let account = || nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
         named
@@ -147,9 +142,9 @@ impl RunContext {
     }
 
     /// The machine.
-    fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         let own = || nix::unistd::gethostname().ok()?.into_string().ok();
-        let named = self.var("HOSTNAME").map(str::to_owned).or_else(own);
+        let named = self.var(variables::HOSTNAME).map(str::to_owned).or_else(own);
         named.unwrap_or_else(|| "localhost".to_owned())
     }
 
@@ -189,7 +184,7 @@ impl RunContext {
 
 /// Returns true for the environment of a job of a CI service: all of them set `CI`.
 pub fn is_ci(env: &BTreeMap<String, String>) -> bool {
-    ["CI", "GITHUB_ACTIONS"]
+    [variables::CI, variables::GITHUB_ACTIONS]
         .iter()
         .filter_map(|name| env.get(*name))
         .any(|value| !matches!(value.as_str(), "" | "false"))

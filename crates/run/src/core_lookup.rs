@@ -1,7 +1,10 @@
 //! The KCL core that a configuration needs: found on this machine, or installed where `kcl.install` allows it.
 
 use crate::RunContext;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    variables,
+};
 use konverge_config::{Config, CoreInstall, FILE_NAME};
 use konverge_kcl::{InstallOptions, KclError, Toolchain};
 
@@ -24,7 +27,7 @@ pub(crate) async fn find(
     };
     match found {
         Err(KclError::NotInstalled(_)) if may_install(run, install) => {
-            run.notes.note(&format!(
+            run.notes.info(&format!(
                 "installing the KCL core {version} (`kcl.install: auto`)"
             ));
             let options = InstallOptions {
@@ -57,5 +60,5 @@ pub fn require_pinned(proposed: &Config, protected: &Config) -> Result<(), UserE
 
 /// In CI and offline nothing is installed, whatever the file says: a job installs its core before it starts.
 fn may_install(run: &RunContext, install: CoreInstall) -> bool {
-    install == CoreInstall::Auto && !run.in_ci() && run.var("KONVERGE_OFFLINE").is_none()
+    install == CoreInstall::Auto && !run.in_ci() && run.var(variables::KONVERGE_OFFLINE).is_none()
 }

@@ -9,6 +9,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use serde_json::Value;
+use tracing::Instrument as _;
 
 use crate::{
     Planner, StateBackend, StepCounter, Target, TargetPlan,
@@ -22,11 +23,13 @@ use konverge_base::{
         CommitId, Digest, StackId,
         digest::DigestBuilder,
         event::Step,
+        note::Note,
         plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan},
         review,
+        stack_status::ObjectStatus,
         state::StackState,
-        status::ObjectStatus,
     },
+    spans,
 };
 use konverge_state::Versioned;
 
@@ -160,7 +163,7 @@ pub async fn differences(
     stacks.sort_by(|a, b| (&a.plan.stack, &a.plan.id).cmp(&(&b.plan.stack, &b.plan.id)));
     for failure in last_applied.missing_commits().await {
         planning.run.notes.note(&format!(
-            "note: {failure}, so drift in fields that the code has changed since is not detected"
+            "{failure}, so drift in fields that the code has changed since is not detected"
         ));
     }
     Ok(stacks)
@@ -196,7 +199,8 @@ pub fn difference(plan: &StackPlan) -> StackPlan {
 }
 
 async fn one(planning: &Planner, last_applied: &AppliedSpec<'_>, target: &Target) -> StackDrift {
-    match check_drift(planning, last_applied, target).await {
+    let checked = check_drift(planning, last_applied, target).instrument(spans::stack(&target.id, "drift"));
+    match checked.await {
         Ok(checked) => checked,
         Err(failure) => {
             let (folder, id) = (target.folder().clone(), target.id.clone());
@@ -285,7 +289,7 @@ async fn check_drift(
         planning
             .run
             .notes
-            .note(&format!("{}: {}", target.id, failure.message));
+            .say(Note::info(&failure.message).of(&target.id));
         obstacle.get_or_insert(failure);
     }
     found.summary.unchanged = compared - found.resources.len();

@@ -13,6 +13,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{ClusterName, file_source::Source, spec::Spec},
     secrets::{SecretValue, Secrets},
+    variables,
 };
 use konverge_cloud::{
     CloudEnvironment,
@@ -152,7 +153,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         cancel: run.cancel.clone(),
         notes: {
             let notes = Arc::clone(&run.notes);
-            RunNotes::new(move |text| notes.note(text))
+            RunNotes::new(move |note| notes.say(note))
         },
         ..configured_options(config)
     };
@@ -263,7 +264,7 @@ fn access(
             Some(PathBuf::from(path))
         }
     };
-    let text = run.var("KONVERGE_KUBECONFIG").filter(|_| path.is_none());
+    let text = run.var(variables::KONVERGE_KUBECONFIG).filter(|_| path.is_none());
     let credentials = match text {
         Some(text) => ClusterCredentials::Text {
             text: KubeconfigText::new(text.to_owned()),

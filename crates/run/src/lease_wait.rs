@@ -1,30 +1,30 @@
-//! While another run holds a stack's lease: shows the holder, and asks GitHub whether that run is over.
+//! While another run holds a stack's lease: shows the holder, and asks the forge whether that run is over.
 
 use std::{
-    sync::{Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use async_trait::async_trait;
 
-use crate::RunContext;
-use konverge_base::{model::StackId, retry::RetryPolicy};
-use konverge_github::{Client, GithubError, RunPage};
+use crate::{RunContext, forge};
+use konverge_base::model::{StackId, note::Note};
+use konverge_forge::{Forge, ForgeError, ForgeKind};
 use konverge_state::{Holder, LeaseWatch, WaitVerdict};
 
 /// The interval of the line about the holder; the first one comes at once.
 const SAY: Duration = Duration::from_secs(30);
-/// The interval of queries to GitHub; the first one is sent at once. Most answers are *not modified*, which
+/// The interval of queries to the forge; the first one is sent at once. Most answers are *not modified*, which
 /// do not count against the limit.
 const ASK: Duration = Duration::from_secs(15);
-/// The maximum wait for GitHub's answer: in the meantime this run does not read the lease.
+/// The maximum wait for the forge's answer: in the meantime this run does not read the lease.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Watches the holder of one stack's lease.
 pub struct HolderWatch {
     run: RunContext,
     stack: StackId,
-    github: OnceLock<Option<Client>>,
+    forge: OnceLock<Option<Arc<dyn Forge>>>,
     told: Mutex<WaitTimes>,
 }
 
@@ -42,7 +42,7 @@ impl HolderWatch {
         Self {
             run: run.clone(),
             stack: stack.clone(),
-            github: OnceLock::new(),
+            forge: OnceLock::new(),
             told: Mutex::default(),
         }
     }
@@ -52,53 +52,36 @@ impl HolderWatch {
     }
 
     fn note(&self, text: &str) {
-        self.run.notes.note(&format!("{}: {text}", self.stack));
+        self.run.notes.say(Note::info(text).of(&self.stack));
     }
 
-    /// Returns true if GitHub says that the holder's run is over. If it is unknown, nothing is taken over.
-    async fn is_over(&self, holder: &Holder) -> bool {
-        let server = self.run.var("GITHUB_SERVER_URL").unwrap_or("https://github.com");
-        let Some(page) = RunPage::parse(&holder.writer.run, server) else {
-            return false;
-        };
-        let client = match self.github.get_or_init(|| self.client()) {
-            Some(client) => client,
-            None => return false,
-        };
-        match client.is_over(&page).await {
-            Ok(over) => over,
+    /// Returns the forge that says that the holder's run is over. If that is unknown, nothing is taken over.
+    async fn says_over(&self, holder: &Holder) -> Option<ForgeKind> {
+        let forge = self
+            .forge
+            .get_or_init(|| forge::connect_to_runs(&self.run, ANSWER).ok().flatten());
+        let forge = forge.as_ref()?;
+        match forge.is_over(&holder.writer.run).await {
+            Ok(over) => (over == Some(true)).then(|| forge.kind()),
             Err(error) => {
                 if !std::mem::replace(&mut self.lock_times().unanswered, true) {
-                    self.note(&unanswered(&error, holder));
+                    self.note(&unanswered(forge.kind(), &error, holder));
                 }
-                false
+                None
             }
         }
     }
-
-    /// The API client for this run; `None` without a token.
-    fn client(&self) -> Option<Client> {
-        let token = self.run.github_token()?;
-        let api = self.run.var("GITHUB_API_URL").unwrap_or("https://api.github.com");
-        // The URL of the run names the repository.
-        let client = Client::new(api, "", token, self.run.secrets.clone()).ok()?;
-        let once = RetryPolicy {
-            attempts: 1,
-            ..RetryPolicy::default()
-        };
-        Some(client.with_patience(once).with_deadline(ANSWER))
-    }
 }
 
-fn unanswered(error: &GithubError, holder: &Holder) -> String {
+fn unanswered(forge: ForgeKind, error: &ForgeError, holder: &Holder) -> String {
     let may = match error {
-        GithubError::Forbidden { permission, .. } | GithubError::NotFound { permission, .. } => {
+        ForgeError::Forbidden { permission, .. } | ForgeError::NotFound { permission, .. } => {
             format!(" (`permissions: {permission}` lets it ask)")
         }
         _ => String::new(),
     };
     format!(
-        "GitHub does not say whether that run is over: {error}{may}; its lease expires {} s after its last renewal",
+        "{forge} does not say whether that run is over: {error}{may}; its lease expires {} s after its last renewal",
         holder.term.as_secs()
     )
 }
@@ -135,9 +118,9 @@ impl LeaseWatch for HolderWatch {
                 holder.way_out(&self.stack)
             ));
         }
-        if ask && self.is_over(holder).await {
+        if ask && let Some(forge) = self.says_over(holder).await {
             self.note(&format!(
-                "GitHub reports that {} is over: taking over lease {}",
+                "{forge} reports that {} is over: taking over lease {}",
                 holder.writer.run, holder.id
             ));
             return WaitVerdict::HolderIsOver;

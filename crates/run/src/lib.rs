@@ -22,6 +22,7 @@ pub mod drift;
 mod earlier_failure;
 mod early_compiler;
 mod edited_file;
+pub mod forge;
 pub mod health_rules;
 mod hook_file;
 pub mod infrastructure;

@@ -15,6 +15,7 @@ use crate::RunContext;
 use konverge_base::{
     error::{ErrorKind, UserError},
     secrets::{Secrets, learn_environment},
+    variables,
 };
 use konverge_cloud::{
     AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, StackIdentity, job_subject,
@@ -73,7 +74,7 @@ impl Logins {
         if !self.run.in_ci() {
             if !self.noted.swap(true, Ordering::Relaxed) {
                 self.run.notes.note(
-                    "note: the `logins` of konverge.yaml are for jobs: outside of CI your own credentials are used",
+                    "the `logins` of konverge.yaml are for jobs: outside of CI your own credentials are used",
                 );
             }
             return Ok(StackLoginChoice::Job);
@@ -140,7 +141,7 @@ fn identity(
     };
     if let Some(aws) = &login.aws {
         let environment = match &aws.region {
-            Some(region) => environment.clone().with("AWS_REGION", region),
+            Some(region) => environment.clone().with(variables::AWS_REGION, region),
             None => environment.clone(),
         };
         let role = select(&aws.role, &aws.preview_role);

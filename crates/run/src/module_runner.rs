@@ -21,6 +21,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{RepoPath, file_source::Source, stack::Stack},
     secrets::{without_credentials, without_secrets},
+    variables,
 };
 use konverge_config::ModuleConfig;
 use konverge_kcl::{CompileRequest, SandboxMode, Workdir, platform};
@@ -434,11 +435,17 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 
 /// KUSION_MODULE_PATH, or else `modules` of KUSION_HOME.
 fn offline_folder(run: &RunContext) -> Result<Option<PathBuf>, UserError> {
-    let home = || run.var("KUSION_HOME").map(|home| Path::new(home).join("modules"));
-    let folder = run.var("KUSION_MODULE_PATH").map(PathBuf::from).or_else(home);
+    let home = || {
+        run.var(variables::KUSION_HOME)
+            .map(|home| Path::new(home).join("modules"))
+    };
+    let folder = run
+        .var(variables::KUSION_MODULE_PATH)
+        .map(PathBuf::from)
+        .or_else(home);
     if let Some(folder) = &folder {
         let checkout: Checkout = run.checkout();
-        checkout.trust("KUSION_MODULE_PATH", folder)?;
+        checkout.trust(variables::KUSION_MODULE_PATH, folder)?;
     }
     Ok(folder)
 }

@@ -59,9 +59,9 @@ pub async fn send_sample(run: &RunContext, notify: &Notify) -> Result<(), UserEr
     let message = Notification {
         topic: NotifyEvent::ApplyDone,
         detail: NotifyDetail::Sample,
-        repository: run.var("GITHUB_REPOSITORY").unwrap_or("konverge").to_owned(),
+        repository: run.forge_repository().unwrap_or("konverge").to_owned(),
         stacks: Vec::new(),
-        url: run.var("GITHUB_RUN_ID").map(|_| run.url()),
+        url: run.job_url(),
     };
     send(run, &Sender::new(run.secrets.clone())?, notify, &message).await
 }

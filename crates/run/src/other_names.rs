@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{RunContext, SpecSource, StackClaims, StateBackend, Target, affected::credentials};
+use crate::{RunContext, SpecSource, StackClaims, StateBackend, Target};
 use konverge_base::{
     error::UserError,
     model::{
@@ -170,7 +170,7 @@ impl NameLookup<'_> {
         let run = self.run;
         let renamed = async {
             let repository = Repository::discover(&run.dir)?;
-            repository.ensure(from, credentials(run).as_ref()).await?;
+            repository.ensure(from, run.clone_credentials().as_ref()).await?;
             let (from, to) = (
                 CommitFolder {
                     commit: from,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream};
+use tracing::Instrument as _;
 
 use crate::{
     Planner, StepCounter, Target, adoption_notes, earlier_failure,
@@ -19,6 +20,7 @@ use konverge_base::{
         review::{ReviewedStack, stack_units},
     },
     secrets::Secrets,
+    spans,
 };
 use konverge_config::{BrokenBase, Config, WorkflowTime};
 
@@ -99,7 +101,9 @@ pub async fn run(
     let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
     let mut done: Vec<_> = stream::iter(targets)
         .map(async |target| {
-            let planned = one(planning, target, &leaving, visitor).await;
+            let planned = one(planning, target, &leaving, visitor)
+                .instrument(spans::stack(&target.id, "plan"))
+                .await;
             counter.advance();
             planned
         })

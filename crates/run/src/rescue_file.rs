@@ -14,6 +14,7 @@ use konverge_base::{
     atomic_file,
     error::{ErrorKind, UserError},
     model::{Digest, StackId, state::StackState},
+    variables,
 };
 use konverge_state::store::Key;
 
@@ -47,7 +48,7 @@ pub(crate) struct RescueFile {
 impl Rescue {
     /// The file of a stack. `None` if the environment has no folder for such files.
     pub fn open_for(run: &RunContext, repository: &str, stack: &StackId) -> Option<Self> {
-        let folder = run.xdg_folder("XDG_STATE_HOME", ".local/state").ok()?;
+        let folder = run.xdg_folder(variables::XDG_STATE_HOME, ".local/state").ok()?;
         let name = format!("{}.json", Key::from_components(&[stack.as_str()]).as_str());
         Some(Self {
             path: folder

@@ -16,7 +16,7 @@ use konverge_base::{
         stack::Stack,
     },
 };
-use konverge_config::{Config, ConfigError};
+use konverge_config::Config;
 use konverge_repo::{
     affected::{Analysis, ScanCache, Snapshot},
     git::Repository,
@@ -101,17 +101,16 @@ impl AnalysisCache {
         }
     }
 
-    /// The configuration of a revision, or what is wrong with its text.
+    /// The files of a revision.
     ///
     /// # Errors
     /// The revision cannot be read.
-    pub(crate) fn config_at(
+    pub(crate) fn source_at(
         &self,
         repository: &Repository,
         at: &RevisionSpec,
-    ) -> Result<Result<Config, ConfigError>, UserError> {
-        let (source, _) = source(self, repository, at)?;
-        Ok(Config::load(source.as_ref()))
+    ) -> Result<Arc<dyn Source>, UserError> {
+        Ok(source(self, repository, at)?.0)
     }
 
     /// Saves a revision for the next run, which probably starts from it. It is written in the background, at
@@ -291,7 +290,7 @@ impl OpenRevision {
         protected: &Config,
     ) -> Result<Self, UserError> {
         let known = AnalysisCache::open(run, repository);
-        let config = match known.config_at(repository, at)? {
+        let config = match Config::load(known.source_at(repository, at)?.as_ref()) {
             Ok(own) => protected.with_spec_keys_of(&own),
             Err(_) => protected.clone(),
         };
@@ -444,7 +443,7 @@ impl OpenRevision {
             self.layout.package_note(),
         ];
         for note in notes.into_iter().flatten() {
-            run.notes.note(&format!("note: {note}"));
+            run.notes.note(&note);
         }
         for pattern in self.config.rules().unmatched(&self.layout.stacks) {
             run.notes.warning(&format!(

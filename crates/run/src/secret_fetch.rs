@@ -123,7 +123,7 @@ impl SecretReferences {
         } else {
             "the version is not shown"
         };
-        self.notes.note(&format!("note: {error}; {what}"));
+        self.notes.note(&format!("{error}; {what}"));
     }
 
     /// The value of a secret that was read in this run.

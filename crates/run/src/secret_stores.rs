@@ -8,6 +8,7 @@ use crate::RunContext;
 use konverge_base::{
     model::{ClusterName, RepoPath, file_source::Source},
     secrets::Secrets,
+    variables,
 };
 use konverge_cloud::{
     AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin, JobIdentity,
@@ -38,11 +39,11 @@ pub fn open(
                 Arc::new(VaultStore::new(settings, secrets.clone()))
             }
             SecretStoreKind::Aws => {
-                let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SECRETS_MANAGER");
+                let settings = aws_settings(run, store, variables::AWS_ENDPOINT_URL_SECRETS_MANAGER);
                 Arc::new(AwsSecretsStore::new(settings, secrets.clone()))
             }
             SecretStoreKind::Ssm => {
-                let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SSM");
+                let settings = aws_settings(run, store, variables::AWS_ENDPOINT_URL_SSM);
                 Arc::new(AwsParametersStore::new(settings, secrets.clone()))
             }
             SecretStoreKind::Gcp => {
@@ -56,7 +57,7 @@ pub fn open(
                 Arc::new(AzureSecretsStore::new(address, login, secrets.clone()))
             }
             SecretStoreKind::AliKms => {
-                let variable = || run.var("ALIBABA_CLOUD_REGION").map(str::to_owned);
+                let variable = || run.var(variables::ALIBABA_CLOUD_REGION).map(str::to_owned);
                 let settings = AlibabaSettings {
                     region: store.region.clone().or_else(variable),
                     address: store.address.clone(),
@@ -66,7 +67,7 @@ pub fn open(
             }
             SecretStoreKind::Sops => Arc::new(SopsStore::new(
                 Arc::new(HeadFiles(files.clone())),
-                run.var("SOPS_AGE_KEY"),
+                run.var(variables::SOPS_AGE_KEY),
                 sops_keys(run, config, store, secrets),
             )),
             SecretStoreKind::Kubernetes => {
@@ -127,10 +128,10 @@ fn sops_keys(
 
 /// A key of AWS KMS, with the credentials of the job.
 pub fn aws_kms_key(run: &RunContext, arn: String, region: String, secrets: Secrets) -> AwsKmsKey {
-    let environment = CloudEnvironment::new(run.env.clone()).with("AWS_REGION", &region);
+    let environment = CloudEnvironment::new(run.env.clone()).with(variables::AWS_REGION, &region);
     let settings = AwsSettings {
         region: Some(region),
-        address: run.var("AWS_ENDPOINT_URL_KMS").map(str::to_owned),
+        address: run.var(variables::AWS_ENDPOINT_URL_KMS).map(str::to_owned),
         login: AwsLogin::new(environment),
         preview_login: None,
     };
@@ -142,7 +143,7 @@ pub fn google_kms_key(run: &RunContext, name: String, secrets: Secrets) -> Googl
     let login = GoogleLogin::new(CloudEnvironment::new(run.env.clone()));
     // The variable by which Google's own tools take another address.
     let address = run
-        .var("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS")
+        .var(variables::CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS)
         .map(str::to_owned);
     GoogleKmsKey::new(name, address, login, secrets)
 }
@@ -157,7 +158,7 @@ pub fn azure_key(run: &RunContext, place: AzureKeyPlace, secrets: Secrets) -> Az
 pub fn alibaba_kms_key(run: &RunContext, arn: String, region: String, secrets: Secrets) -> AlibabaKmsKey {
     let settings = AlibabaSettings {
         region: Some(region),
-        address: run.var("ALIBABA_CLOUD_KMS_ENDPOINT").map(str::to_owned),
+        address: run.var(variables::ALIBABA_CLOUD_KMS_ENDPOINT).map(str::to_owned),
         login: AlibabaLogin::new(CloudEnvironment::new(run.env.clone())),
     };
     AlibabaKmsKey::new(arn, settings, secrets)
@@ -177,10 +178,10 @@ pub fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSetti
         },
         Some(auth) if auth.method == SecretAuthMethod::AppRole => VaultLogin::AppRole {
             mount: mount(auth, "approle"),
-            role_id: variable("VAULT_ROLE_ID"),
-            secret_id: variable("VAULT_SECRET_ID"),
+            role_id: variable(variables::VAULT_ROLE_ID),
+            secret_id: variable(variables::VAULT_SECRET_ID),
         },
-        _ => VaultLogin::Token(variable("VAULT_TOKEN")),
+        _ => VaultLogin::Token(variable(variables::VAULT_TOKEN)),
     };
     VaultSettings {
         server: VaultServer {
@@ -202,11 +203,11 @@ fn aws_settings(run: &RunContext, store: &SecretStoreConfig, endpoint: &str) -> 
     let region = store
         .region
         .clone()
-        .or_else(|| variable("AWS_REGION"))
-        .or_else(|| variable("AWS_DEFAULT_REGION"));
+        .or_else(|| variable(variables::AWS_REGION))
+        .or_else(|| variable(variables::AWS_DEFAULT_REGION));
     let environment = CloudEnvironment::new(run.env.clone());
     let environment = match &region {
-        Some(region) => environment.with("AWS_REGION", region),
+        Some(region) => environment.with(variables::AWS_REGION, region),
         None => environment,
     };
     let (login, preview_login) = match &store.auth {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::Path};
 use crate::{
     CloneHistory, ComparedRevisions, KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner,
     RevisionSpec, RunBuilder, RunContext, Selection, SpecSource, StateBackend, Target, adoption,
-    affected::{BEFORE, credentials, find, is_part},
+    affected::{BEFORE, find, is_part},
     apply::NewerCommitCheck,
     cluster_selection::{GivenCluster, Live},
     compiler, model_changes,
@@ -246,7 +246,7 @@ async fn find_pending(
 ) -> Result<PendingStacks, UserError> {
     if !backend.is_shared {
         run.notes.note(
-            "note: `state.url` is not set: pending is what the states on this machine do not have as applied",
+            "`state.url` is not set: pending is what the states on this machine do not have as applied",
         );
     }
     if key == KeyUse::Make {
@@ -268,9 +268,9 @@ async fn find_pending(
     let pending = PendingStacks::find(run, head, backend, history, keep).await?;
     if pending.targets.is_empty() && pending.newer.superseded_stacks().is_empty() {
         run.notes.note(match (&request.selection, request.shard) {
-            (_, Some(_)) => "note: this shard has no stack with pending changes",
-            (Selection::Named(_), None) => "note: none of these stacks has pending changes",
-            _ => "note: no stack has pending changes",
+            (_, Some(_)) => "this shard has no stack with pending changes",
+            (Selection::Named(_), None) => "none of these stacks has pending changes",
+            _ => "no stack has pending changes",
         });
     }
     Ok(pending)
@@ -411,7 +411,7 @@ pub async fn base_commit(
     request: &OpenRequest,
     at: &RevisionSpec,
 ) -> Result<Option<CommitId>, UserError> {
-    let credentials = credentials(run);
+    let credentials = run.clone_credentials();
     let credentials = credentials.as_ref();
     if let Some(base) = &request.base {
         return Ok(Some(find(repository, base, credentials).await?));
@@ -430,7 +430,7 @@ pub async fn base_commit(
                 RevisionSpec::Commit(_) => "there is nothing to compare",
                 RevisionSpec::Worktree | RevisionSpec::Staged(_) => "only what is not committed is compared",
             };
-            run.notes.note(&format!(
+            run.notes.info(&format!(
                 "{}: {compared}. {BEFORE}, `--all` takes every stack",
                 is_part(&head, &branch)
             ));

@@ -3,7 +3,7 @@
 use crate::{Planner, Target, delivery::ControllerStatus, observe_recorded};
 use konverge_base::{
     error::UserError,
-    model::{apply_result::Waiting, health::Health, spec::RuntimeKind, status::ObjectStatus},
+    model::{apply_result::Waiting, health::Health, spec::RuntimeKind, stack_status::ObjectStatus},
 };
 use konverge_policy::rollout::StackReadiness;
 use konverge_state::Versioned;

@@ -6,6 +6,7 @@ use crate::{RevisionSpec, RunContext, checkout_addresses, key_services};
 use konverge_base::{
     error::{ErrorKind, UserError},
     secrets::{HashKey, Secrets},
+    variables,
 };
 use konverge_config::Config;
 use konverge_repo::git::Repository;
@@ -112,7 +113,7 @@ pub async fn open_part(
     let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;
     if accepts && scope == SealScope::Documents {
         run.notes.note(
-            "note: `state.accept_unmarked_until`: documents decide although nobody who holds a key may have written them",
+            "`state.accept_unmarked_until`: documents decide although nobody who holds a key may have written them",
         );
     }
     if accepts {
@@ -123,7 +124,7 @@ pub async fn open_part(
     if let Some(history) = config.state.history {
         states = states.with_retention(u64::from(history));
     }
-    let secrets = match (run.var("KONVERGE_REVIEW_KEY"), key) {
+    let secrets = match (run.var(variables::KONVERGE_REVIEW_KEY), key) {
         (Some(text), _) => run.secrets.with_key(HashKey::derive(text)),
         (None, KeyUse::Make) => run.secrets.with_key(states.hash_key().await?),
         (None, KeyUse::Look) => match states.existing_hash_key().await? {
@@ -187,9 +188,8 @@ async fn open_sealer(
         (Ok(keys), _) => keys,
         // Documents are encrypted to the age recipients as well, and new ones to them alone.
         (Err(error @ StateError::KeyService { .. }), _) if identity.is_some() && !age.is_empty() => {
-            run.notes.note(&format!(
-                "note: {error}; the identity in {IDENTITY_VARIABLE} is used"
-            ));
+            run.notes
+                .note(&format!("{error}; the identity in {IDENTITY_VARIABLE} is used"));
             None
         }
         (Err(StateError::KeyService { .. }), KeyUse::Diagnose) => None,
@@ -199,8 +199,7 @@ async fn open_sealer(
         .as_ref()
         .map(|keys| states.former_services(keys.wrapped_by()));
     if let Some(former) = former.filter(|former| !former.is_empty()) {
-        run.notes
-            .note(&format!("note: {}", former_services_text(&former)));
+        run.notes.note(&former_services_text(&former));
     }
     Ok(match keys {
         Some(keys) => Some(Sealer::with_data_keys(age, identity, &keys)?),
@@ -220,7 +219,7 @@ pub fn former_services_text(former: &[String]) -> String {
 /// `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
 fn default_folder(run: &RunContext, id: &RepositoryId) -> Result<String, UserError> {
     let folder = run
-        .xdg_folder("XDG_STATE_HOME", ".local/state")?
+        .xdg_folder(variables::XDG_STATE_HOME, ".local/state")?
         .join(Key::from_components(&[id.as_str()]).as_str());
     Ok(file_url(&folder))
 }

@@ -113,16 +113,9 @@ impl<'c> AsyncHttpClient<'c> for ProviderHttp {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let request = self.0.request(parts.method, parts.uri.to_string());
-            let mut response = request.headers(parts.headers).body(body).send().await?;
+            let response = konverge_http::send(request.headers(parts.headers).body(body)).await?;
             let (status, headers) = (response.status(), response.headers().clone());
-            let mut bytes = Vec::new();
-            while let Some(chunk) = response.chunk().await? {
-                if bytes.len() + chunk.len() > LONGEST_ANSWER {
-                    return Err(ProviderHttpError::TooLong);
-                }
-                bytes.extend_from_slice(&chunk);
-            }
-            let mut answer = HttpResponse::new(bytes);
+            let mut answer = HttpResponse::new(konverge_http::read_body(response, LONGEST_ANSWER).await?);
             *answer.status_mut() = status;
             *answer.headers_mut() = headers;
             Ok(answer)
@@ -143,11 +136,8 @@ impl Providers {
     /// # Errors
     /// The HTTP client cannot be built.
     pub(super) fn new() -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            // A provider that redirects would choose what this process connects to.
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(DEADLINE)
-            .build()?;
+        // A provider that redirects would choose what this process connects to.
+        let http = konverge_http::client().timeout(DEADLINE).build()?;
         Ok(Self {
             http: ProviderHttp(http),
             known: tokio::sync::Mutex::default(),
@@ -290,8 +280,8 @@ impl Providers {
 enum ProviderHttpError {
     #[error(transparent)]
     Http(#[from] reqwest::Error),
-    #[error("the answer is longer than {LONGEST_ANSWER} bytes")]
-    TooLong,
+    #[error(transparent)]
+    Body(#[from] konverge_http::BodyError),
 }
 
 enum TokenProblem {

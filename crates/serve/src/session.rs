@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
 use cookie::{Cookie, CookieJar, Key, SameSite};
 use jiff::Timestamp;
+use konverge_base::variables;
 use konverge_portal::PortalPerson;
 use openidconnect::CsrfToken;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -19,7 +20,7 @@ const SIGN_IN: Duration = Duration::from_secs(600);
 const SHORTEST_KEY: usize = 32;
 
 /// The variable with the key of the cookies.
-pub const PORTAL_KEY_VARIABLE: &str = "KONVERGE_PORTAL_KEY";
+pub const PORTAL_KEY_VARIABLE: &str = variables::KONVERGE_PORTAL_KEY;
 
 /// The key in [`PORTAL_KEY_VARIABLE`] is too short.
 #[derive(Debug, thiserror::Error)]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{StateError, document_mark::DocumentMark, key_service::DataKeys};
 use crate::store::Key;
+use konverge_base::variables;
 
 /// The scrypt work factor of a passphrase (2^n): about a tenth of a second, once per encrypted document.
 const SCRYPT_LOG_N: u8 = 15;
@@ -20,7 +21,7 @@ const SCRYPT_LOG_N: u8 = 15;
 const IDENTITY_PREFIX: &str = "AGE-SECRET-KEY-";
 
 /// The environment variable with the keys that decrypt documents.
-pub const IDENTITY_VARIABLE: &str = "KONVERGE_AGE_IDENTITY";
+pub const IDENTITY_VARIABLE: &str = variables::KONVERGE_AGE_IDENTITY;
 
 /// Encrypts to age recipients, and decrypts with age identities or a passphrase.
 #[derive(Clone)]

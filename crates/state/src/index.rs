@@ -466,6 +466,11 @@ impl StateStore {
                     known.entries.insert(stack.clone(), entry.clone());
                     known.found.insert(stack, entry);
                 }
+                // Written since it was announced, under an earlier lease than was foreseen: runs that were held back
+                // announced the stack, too. The index keeps it open, and it is looked up each time.
+                Some(entry) if !entry.open && there.serial < entry.serial => {
+                    known.entries.insert(stack, entry);
+                }
                 None | Some(_) => {}
             }
         }

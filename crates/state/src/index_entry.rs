@@ -1,11 +1,14 @@
 //! [`IndexEntry`]: what the index says of one stack.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{DocumentWriter, DriftCheck, indexed_summary::IndexedSummary, state_document::StateDocument};
+use super::{DocumentWriter, DriftCheck, state_document::StateDocument};
 use konverge_base::model::{
     CommitId, Digest, StackFolder, StackId,
     apply_result::StackResult,
@@ -250,6 +253,21 @@ fn join_later<T>(
                 ours.insert(stack, event);
             }
         }
+    }
+}
+
+/// The summary of a stack as the index holds it: a text that only its readers parse.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IndexedSummary(Arc<str>);
+
+impl IndexedSummary {
+    pub(super) fn new(text: String) -> Self {
+        Self(text.into())
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

@@ -561,6 +561,25 @@ async fn a_stack_that_was_announced_and_not_reached_yet_stays_open() {
     assert_eq!((entry.epoch, entry.open, entry.resources), (2, true, 1));
 }
 
+/// Runs that were held back foresee leases that nobody takes.
+#[tokio::test]
+async fn a_stack_that_was_applied_under_an_earlier_lease_than_announced_is_closed() {
+    let bench = Bench::new().await;
+    let stacks = ["a/dev", "b/dev"].map(fixture::stack);
+    for _ in 0..2 {
+        let known = bench.states.read_all().await.unwrap();
+        bench.run().announce_run(&known, &stacks).await.unwrap();
+    }
+    bench.apply(&stacks[0]).await;
+    let known = bench.states.read_all().await.unwrap();
+    let entry = &known.entries[&stacks[0]];
+    assert_eq!((entry.epoch, entry.serial, entry.open), (1, 1, false));
+    assert!(
+        known.entries[&stacks[1]].open,
+        "it was announced and not reached yet"
+    );
+}
+
 #[tokio::test]
 async fn a_stack_that_was_announced_and_never_changed_was_not_applied() {
     let bench = Bench::new().await;

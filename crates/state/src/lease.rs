@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -12,7 +14,6 @@ use super::{
     document_format::{CreateResult, put},
     journal::{JournalDocument, OpenIntents},
     keys::{self, RowKeys},
-    lease_document::LeaseDocument,
     state_document::{JournalPlace, StateDocument, remember_reviews},
 };
 use konverge_base::model::{
@@ -592,6 +593,27 @@ pub(super) struct LeaseGrant {
     pub asked: Duration,
     /// The next place in its row.
     pub renewals: u64,
+}
+
+/// The body of `stacks/<identity>/lease/<epoch>/<renewal>`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "status")]
+pub(super) enum LeaseDocument {
+    /// Taken or renewed.
+    Held {
+        id: String,
+        term_ms: u64,
+        since: Timestamp,
+        /// The newest serial when it was taken. A lease of an earlier version has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        serial: Option<u64>,
+    },
+    /// Released without a state document of its own.
+    Released,
+    /// Ended by the holder of a later epoch.
+    TakenOver { by: u64 },
+    /// Ended by a person.
+    Unlocked { reason: String },
 }
 
 #[cfg(test)]

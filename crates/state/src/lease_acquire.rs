@@ -7,13 +7,14 @@ use super::{
     DocumentWriter, Lease, StateError, StateStore,
     document_format::Header,
     keys,
-    lease_document::LeaseDocument,
+    lease::LeaseDocument,
     lease_fencing::TakeoverReason,
     lease_holder::Holder,
     lease_options::{LeaseOptions, WaitVerdict},
     state_store::Reading,
 };
-use konverge_base::model::StackId;
+use konverge_base::{model::StackId, spans};
+use tracing::Instrument as _;
 
 /// The condition of the newest lease.
 enum LeaseCondition {
@@ -261,10 +262,13 @@ impl StateStore {
             .min(options.wait - waited)
             .max(Duration::from_millis(1));
         // When it is asked to stop, the watch gives up at the next read.
-        tokio::select! {
-            () = self.clock.sleep(pause) => {}
-            () = options.until_stopped() => {}
-        }
+        let paused = async {
+            tokio::select! {
+                () = self.clock.sleep(pause) => {}
+                () = options.until_stopped() => {}
+            }
+        };
+        paused.instrument(spans::wait("the lease of another run")).await;
         Ok(None)
     }
 }

@@ -6,8 +6,7 @@ use super::{
     document_format::{CreateResult, put},
     journal::JournalDocument,
     keys::{self, RowKeys},
-    lease::LeaseGrant,
-    lease_document::LeaseDocument,
+    lease::{LeaseDocument, LeaseGrant},
     state_document::{JournalPlace, StateDocument},
     state_store::Reading,
 };

@@ -14,8 +14,7 @@ use serde_json::Value;
 use super::{
     DocumentWriter, StateError, StateStore, WriteReason,
     document_format::Documents,
-    index_entry::{IndexEntry, StoppedApply},
-    indexed_summary::IndexedSummary,
+    index_entry::{IndexEntry, IndexedSummary, StoppedApply},
     state_document::StateDocument,
 };
 use konverge_base::model::{

@@ -6,7 +6,10 @@ use std::{
     path::Path,
 };
 
-use konverge_base::secrets::{is_passed, is_provider_credential};
+use konverge_base::{
+    secrets::{is_passed, is_provider_credential},
+    variables,
+};
 
 /// Terraform and its providers run briefly, and garbage collection takes a quarter of their time on small
 /// modules. So they collect later, unless they approach a size at which several of them would fill a runner.
@@ -33,8 +36,8 @@ pub(super) fn compose(
     }
     let home_text = home.as_os_str();
     for (name, value) in [
-        ("PATH", search_path.to_owned()),
-        ("HOME", home_text.to_owned()),
+        (variables::PATH, search_path.to_owned()),
+        (variables::HOME, home_text.to_owned()),
         ("TMPDIR", home_text.to_owned()),
         ("TF_CLI_CONFIG_FILE", home.join("terraform.rc").into_os_string()),
         ("TF_LOG", "off".into()),

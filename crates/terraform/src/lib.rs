@@ -11,7 +11,6 @@
 
 mod address;
 mod address_shape;
-mod apply;
 mod binary;
 mod change_display;
 mod command;
@@ -29,6 +28,7 @@ mod module;
 mod module_resource;
 mod options;
 mod plan;
+mod plan_apply;
 mod plan_command;
 mod plan_convert;
 mod prepared_plan;

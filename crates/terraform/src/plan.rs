@@ -124,7 +124,7 @@ async fn plan_all(
             DryRun::Saved(saved) => {
                 for provider in &secrets.unasked {
                     options.notes.note(&format!(
-                        "note: {}: the configuration of `{provider}` refers to a secret, which only an apply reads: the \
+                        "{}: the configuration of `{provider}` refers to a secret, which only an apply reads: the \
                          live objects of all Terraform resources of the stack were not refreshed",
                         scope.stack
                     ));

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{apply, context::Terraform, module_resource, plan, refresh};
+use super::{context::Terraform, module_resource, plan, plan_apply, refresh};
 use konverge_base::{
     error::UserError,
     model::{
@@ -60,6 +60,6 @@ impl Runtime for Terraform {
         planned: Vec<PlannedResource>,
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
-        apply::apply(self, scope, planned, sink).await
+        plan_apply::apply(self, scope, planned, sink).await
     }
 }

@@ -6,7 +6,6 @@
 
 mod classes;
 mod hosts;
-mod names;
 mod stand_ins;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +19,7 @@ use konverge_base::model::{
     spec::{ObjectKeyRef, Resource, RuntimeKind, Sharing, Spec, object_key},
 };
 
-use self::{hosts::Hosts, names::suffixed};
+use self::hosts::{Hosts, suffixed};
 pub use stand_ins::{StandIns, replace_resources};
 
 /// The label of every namespace of a live test, with the run as its value.

@@ -193,7 +193,7 @@ impl Cluster {
             let services = vec![
                 start("control-plane", "kube-controller-manager", &manager),
                 start("control-plane", "kube-scheduler", &scheduler),
-                start("kwok", "kwok", &kwok),
+                start("control-plane", "kwok", &kwok),
             ];
             let admin = self.kubeconfig();
             block_on(async move { add_node(client_from(&admin).await).await });
@@ -426,7 +426,7 @@ spec:
 
 /// The stages that kwok publishes for nodes and pods, and one of ours, in one file.
 fn stages_of_kwok() -> String {
-    let folder = super::installed("kwok", super::cache().join("kwok"));
+    let folder = super::installed("control-plane", super::cache().join("kwok"));
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .expect("the stages can be read")
         .map(|entry| entry.expect("an entry").path())

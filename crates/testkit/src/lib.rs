@@ -27,7 +27,10 @@ pub mod forgery;
 pub mod gcs;
 pub mod git;
 pub mod git_server;
+pub mod gitea;
+pub mod gitea_runner;
 pub mod github;
+pub mod gitlab;
 pub mod golden;
 pub mod hiding;
 pub mod identities;
@@ -53,6 +56,7 @@ pub mod prometheus;
 pub mod random;
 pub mod random_kills;
 pub mod repository_shapes;
+pub mod s3;
 pub mod sequential_apply;
 pub mod service;
 pub mod stores;
@@ -62,7 +66,9 @@ pub mod tiny_monorepo;
 pub mod vault;
 pub mod webhook_receiver;
 
+use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The folder of the checkout.
 pub fn root() -> PathBuf {
@@ -90,17 +96,28 @@ pub fn executable(part: &str, name: &str) -> PathBuf {
     installed(part, cache().join("bin").join(name))
 }
 
-/// `path` itself, which the part `part` should have put there.
+/// `path` itself, which the part `part` should have put there. Waits for it while `scripts/parts` installs parts.
 ///
 /// # Panics
 /// With the command that installs it, if it is not there.
 pub fn installed(part: &str, path: PathBuf) -> PathBuf {
+    // An installation removes the stamp of a part that it makes again, so that an older one is not taken.
+    let stamp = cache().join("stamps").join(part);
+    while !stamp.exists() && installation_runs() {
+        std::thread::sleep(Duration::from_millis(200));
+    }
     assert!(
         path.exists(),
         "{} is not installed; run: scripts/parts install {part}",
         path.display()
     );
     path
+}
+
+/// Returns true while `scripts/parts` holds its lock.
+fn installation_runs() -> bool {
+    let lock = std::fs::File::open(cache().join("parts.lock"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// The Python with the SDKs of Google, Azure and Alibaba.

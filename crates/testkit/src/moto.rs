@@ -1,4 +1,4 @@
-//! moto: an S3 of another make than MinIO, as a second opinion on the protocol.
+//! moto: an S3 of another make than the one of `s3.rs`, as a second opinion on the protocol.
 //!
 //! Not on races: its look at `If-None-Match` and its write are two steps on several threads, and of 16 writers at
 //! once now and then two win.

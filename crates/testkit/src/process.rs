@@ -179,6 +179,12 @@ impl Running {
         self.child.id()
     }
 
+    /// Returns true if it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        let status = self.child.try_wait();
+        status.expect("the state of a child can be asked").is_some()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: nix::sys::signal::Signal) {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()).expect("a pid"));

@@ -3,6 +3,7 @@
 
 mod commands_page;
 mod config_page;
+mod environment_page;
 mod markdown_line;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub(super) enum DocPage {
     Commands,
     /// docs/reference/konverge-yaml.md
     Config,
+    /// docs/reference/environment.md
+    Environment,
     /// docs/reference/errors.md
     Errors,
     /// docs/reference/plan.schema.json
@@ -49,6 +52,7 @@ pub(super) fn run(args: &Args, command: Command, context: &CliContext) -> Result
     match (args.page, &args.to) {
         (DocPage::Commands, _) => context.print(&commands_page::page(command)),
         (DocPage::Config, _) => context.print(&config_page::page()),
+        (DocPage::Environment, _) => context.print(&environment_page::page()),
         (DocPage::Errors, _) => context.print(&errors()),
         (DocPage::Plan, _) => context.print(&plan_schema()),
         (DocPage::Man, to) => man(

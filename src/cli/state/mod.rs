@@ -6,10 +6,14 @@ use clap::Subcommand;
 
 mod print;
 
-use super::{CliContext, common_args::ClusterArg, completers, confirm};
+use super::{
+    CliContext,
+    common_args::{ClusterArg, TextOrJson},
+    completers, confirm,
+};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, RepoPath, ResourceId, StackId},
+    model::{ClusterName, RepoPath, ResourceId, StackId, note::Note},
 };
 use konverge_report::{self as report, escape::log, terminal::Style};
 use konverge_run::{
@@ -28,17 +32,8 @@ pub struct Args {
     #[command(subcommand)]
     action: Action,
     /// The output format
-    #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value_t = StateOutput::Text)]
-    pub output: StateOutput,
-}
-
-/// The output format of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum StateOutput {
-    /// For people
-    Text,
-    /// For scripts
-    Json,
+    #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub output: TextOrJson,
 }
 
 #[derive(Debug, Subcommand)]
@@ -240,7 +235,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if args.action.writes() {
         context.run().begin_writes()?;
     }
-    let json = args.output == StateOutput::Json;
+    let json = args.output == TextOrJson::Json;
     match &args.action {
         Action::List => print::list(&backend, json, context).await?,
         Action::Show { stack, serial } => print::show(&backend, stack, *serial, json, context).await?,
@@ -438,10 +433,9 @@ async fn import_workspace(from: &str, name: &str, context: &CliContext) -> Resul
     let imported = ops::import_workspace(&context.run(), from, name).await?;
     context.note(&format!("created {}", imported.file));
     for key in &imported.left_out {
-        context.print_error(&format!(
-            "warning: `context.{}` was left out: it holds a credential, which the job that applies has in its environment",
-            log(key)
-        ));
+        context.say(&Note::warning(format_args!(
+            "`context.{key}` was left out: it holds a credential, which the job that applies has in its environment"
+        )));
     }
     context.note("  hint: `git add` it; the stacks named as the workspace have it, or name it under `stacks[].workspace` of konverge.yaml");
     Ok(0)
@@ -473,9 +467,9 @@ async fn import(
                      Kusion's state does not name"
                 .to_owned(),
         };
-        context.print_error(&format!(
-            "warning: {id} was left out: Kusion keeps a Terraform resource's values, not its state; {way}"
-        ));
+        context.say(&Note::warning(format_args!(
+            "{id} was left out: Kusion keeps a Terraform resource's values, not its state; {way}"
+        )));
     }
     for hint in next_steps(&imported, backend) {
         context.note(&format!("  hint: {hint}"));

@@ -3,7 +3,7 @@
 use super::super::CliContext;
 use konverge_base::{
     error::UserError,
-    model::{ResourceId, apply_record::ApplyRecord, apply_result::StackResult},
+    model::{ResourceId, apply_record::ApplyRecord, apply_result::StackResult, note::Note},
 };
 use konverge_report::{
     self as report,
@@ -221,11 +221,9 @@ pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) 
         context.print(&format!("{stack}: {documents} re-encrypted\n"));
     }
     for (stack, error) in &rekeyed.failed {
-        context.print_error(&format!("{stack}: {}", log(&error.message)));
-        error
-            .hints
-            .iter()
-            .for_each(|hint| context.print_error(&format!("  hint: {}", log(hint))));
+        let hints = error.hints.iter().map(|hint| format!("\n  hint: {hint}"));
+        let failed = format!("{}{}", error.message, hints.collect::<String>());
+        context.say(&Note::warning(failed).of(stack));
     }
     if rekeyed.marked > 0 {
         let documents = report::plural(rekeyed.marked, "other document");

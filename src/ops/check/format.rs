@@ -11,6 +11,7 @@ use konverge_base::{
         digest::DigestBuilder,
         lint::{Diagnostic, LintRule},
     },
+    variables,
 };
 use konverge_kcl::{Cache, CacheAccess, FormatFault, FormatVerdict, Formatting, Pool};
 use konverge_run::{RunContext, caches, compiler::FileContents};
@@ -70,7 +71,7 @@ async fn find<'a>(
             String::new()
         };
         run.notes.note(&format!(
-            "note: not formatted, and left as written, because {fault}: {}{more}",
+            "not formatted, and left as written, because {fault}: {}{more}",
             named.collect::<Vec<_>>().join(", ")
         ));
     }
@@ -79,7 +80,7 @@ async fn find<'a>(
 
 /// The verdicts of this machine. Nobody else's text is taken from it: it holds none.
 fn verdicts(run: &RunContext) -> Cache {
-    let folder = caches::trusted_folder(run).filter(|_| run.var("KONVERGE_CACHE") != Some("off"));
+    let folder = caches::trusted_folder(run).filter(|_| run.var(variables::KONVERGE_CACHE) != Some("off"));
     let folder = folder.map(|folder| folder.join("compile"));
     Cache::new(folder, None, CacheAccess::ReadWrite)
 }

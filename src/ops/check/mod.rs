@@ -39,12 +39,12 @@ use konverge_base::{
     },
 };
 use konverge_engine::spec;
-use konverge_github::workflow_commands;
 use konverge_kcl::KclError;
-use konverge_report::stack_tests as test_report;
+use konverge_report::stack_test_results as test_report;
 use konverge_run::{
     OpenRevision, RunContext, StepCounter,
     compiler::{self, Compilers},
+    forge,
 };
 
 /// The number of stacks that are compiled at once; the pool has fewer workers.
@@ -124,7 +124,7 @@ pub async fn run_with(
         match whole {
             Ok(whole) if scope.update => {
                 if let Some(path) = goldens.update(stack, &whole)? {
-                    run.notes.note(&format!("{path} is written"));
+                    run.notes.info(&format!("{path} is written"));
                 }
             }
             Ok(_) if scope.only_policy => {}
@@ -172,7 +172,7 @@ pub async fn run_with(
         let pool = &compiler.pool().await?;
         if scope.fix {
             for path in format::fix(run, pool, &files, &checked, root).await? {
-                run.notes.note(&format!("{path} is formatted"));
+                run.notes.info(&format!("{path} is formatted"));
             }
         } else {
             found.extend(format::check(run, pool, &files, &checked).await)
@@ -217,9 +217,9 @@ fn checked_stacks(selected: &SelectedStacks) -> Vec<Stack> {
     stacks
 }
 
-/// Annotations as workflow commands for GitHub's runner, one per line.
+/// Annotations as workflow commands for the runner of a forge, one per line.
 pub fn workflow_commands(notes: &[Annotation]) -> String {
-    let lines = workflow_commands::annotations(notes).into_iter();
+    let lines = forge::annotations(notes).into_iter();
     lines.map(|line| line + "\n").collect()
 }
 

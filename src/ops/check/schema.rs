@@ -93,7 +93,7 @@ pub(super) fn check(
     if !schemas.unknown.is_empty() {
         let unknown: Vec<String> = schemas.unknown.into_iter().collect();
         run.notes.note(&format!(
-            "note: no schema is known for {}: add their CustomResourceDefinitions to the crd/ folder of a project",
+            "no schema is known for {}: add their CustomResourceDefinitions to the crd/ folder of a project",
             unknown.join(", ")
         ));
     }

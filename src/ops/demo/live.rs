@@ -11,7 +11,7 @@ use konverge_base::{
     model::{
         apply_result::ApplyReport,
         event::{EventSink, RunEvent, Step},
-        status::StatusReport,
+        stack_status::StatusReport,
     },
 };
 use konverge_run::{

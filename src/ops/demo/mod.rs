@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::toolchains;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    variables,
+};
 use konverge_repo::git::ScratchRepository;
 use konverge_run::RunContext;
 pub use live::{DemoApply, DemoKind};
@@ -178,7 +181,7 @@ impl DemoRepository {
         run.dir = root;
         let state = self.folder.path().join(format!("{name}-state"));
         run.env
-            .insert("XDG_STATE_HOME".to_owned(), state.display().to_string());
+            .insert(variables::XDG_STATE_HOME.to_owned(), state.display().to_string());
         Ok(run)
     }
 
@@ -190,7 +193,7 @@ impl DemoRepository {
             .retain(|name, _| !name.starts_with("GITHUB_") && !name.starts_with("INPUT_"));
         let state = self.folder.path().join("state");
         run.env
-            .insert("XDG_STATE_HOME".to_owned(), state.display().to_string());
+            .insert(variables::XDG_STATE_HOME.to_owned(), state.display().to_string());
         run
     }
 }

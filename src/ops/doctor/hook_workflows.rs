@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde_json::Value;
 
-use super::{DoctorFinding, workflow::FOLDER};
+use super::{DoctorFinding, workflow::Folder};
 use konverge_base::{
     error::{ErrorKind, UserError},
     yaml,
@@ -18,14 +18,14 @@ const INPUTS: [&str; 3] = ["stack", "commit", "digest"];
 const RUN_NAME: &str = "run-name: ${{ inputs.stack }} ${{ inputs.digest }}";
 
 /// A finding for each workflow.
-pub(super) fn findings(root: &Path, config: &Config) -> Vec<DoctorFinding> {
+pub(super) fn findings(root: &Path, folder: Folder, config: &Config) -> Vec<DoctorFinding> {
     let hooks = config.apply.hooks.workflows.iter();
     let files: BTreeSet<_> = hooks.map(|hook| hook.workflow.as_str()).collect();
     let check = |file: &&str| {
-        let text = std::fs::read_to_string(root.join(FOLDER).join(file)).ok();
+        let text = std::fs::read_to_string(root.join(folder.path).join(file)).ok();
         let says =
             check(text.as_deref()).map(|()| "it can be started, and its runs are found again".to_owned());
-        let says = says.map_err(|failure| failure.at(format!("{FOLDER}/{file}"), None, None));
+        let says = says.map_err(|failure| failure.at(format!("{}/{file}", folder.path), None, None));
         DoctorFinding::from_result(format!("hook workflow {file}"), says)
     };
     files.iter().map(check).collect()
@@ -77,15 +77,16 @@ mod tests {
 
     fn found(text: Option<&str>) -> DoctorFinding {
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join(FOLDER);
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::find(root.path(), None);
+        let files = root.path().join(folder.path);
+        std::fs::create_dir_all(&files).unwrap();
         if let Some(text) = text {
-            std::fs::write(folder.join("smoke.yml"), text).unwrap();
+            std::fs::write(files.join("smoke.yml"), text).unwrap();
         }
         let hook = |when: &str| format!("{{when: {when}, stacks: '**', workflow: smoke.yml}}");
         let hooks = [hook("pre"), hook("post")].join(", ");
         let config = Config::parse(&format!("apply: {{hooks: {{workflows: [{hooks}]}}}}")).unwrap();
-        let mut found = findings(root.path(), &config);
+        let mut found = findings(root.path(), folder, &config);
         assert_eq!(found.len(), 1, "one file is one workflow: {found:?}");
         found.remove(0)
     }

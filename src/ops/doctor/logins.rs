@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{DoctorFinding, RunContext};
+use super::{DoctorFinding, RunContext, workflow::Folder};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::stack::Stack,
@@ -49,8 +49,13 @@ pub(super) async fn findings(run: &RunContext, config: &Config) -> Vec<DoctorFin
 }
 
 /// An error if no job applies a stack, although jobs are limited to environments, or if the name of one is always empty.
-pub(super) fn coverage(root: &Path, config: &Config, stacks: &[Stack]) -> Option<DoctorFinding> {
-    let files = super::workflow::files(root);
+pub(super) fn coverage(
+    root: &Path,
+    folder: Folder,
+    config: &Config,
+    stacks: &[Stack],
+) -> Option<DoctorFinding> {
+    let files = folder.files(root);
     let texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
     let workflows: Vec<_> = texts.filter_map(|text| yaml::from_str(&text).ok()).collect();
     let nameless = workflow_coverage::jobs_without_environment(&workflows);

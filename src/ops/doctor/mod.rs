@@ -1,6 +1,7 @@
 //! The `doctor` use case: what is missing on this machine or in this job, and how to fix each problem.
 
 mod finding;
+mod forge;
 mod hook_workflows;
 mod logins;
 mod module;
@@ -15,7 +16,7 @@ use konverge_base::{
     process::Program,
 };
 use konverge_config::Config;
-use konverge_github::Client;
+use konverge_forge::DetectedForge;
 use konverge_repo::git::Repository;
 use konverge_report::plural;
 use konverge_run::{
@@ -24,6 +25,7 @@ use konverge_run::{
 };
 use konverge_state::store;
 pub use module::check_module;
+use workflow::Folder;
 
 /// How a repository comes to a stack.
 const NO_STACK: &str = "a stack is a folder with a `stack.yaml`, at or below a folder with a `project.yaml`, both known to git (`git add`)";
@@ -61,12 +63,14 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
             stacks.map(|count| format!("{} in {}", plural(count, "stack"), repository.root().display())),
         ),
     });
+    let detected = DetectedForge::from_env(&run.env).ok().flatten();
+    let folder = Folder::find(repository.root(), detected.map(|detected| detected.kind));
     match &config {
         Some(config) => {
             findings.push(core(run, config).await);
             findings.extend(connections(run, config, &repository).await);
-            findings.extend(logins::coverage(repository.root(), config, &stacks));
-            findings.extend(hook_workflows::findings(repository.root(), config));
+            findings.extend(logins::coverage(repository.root(), folder, config, &stacks));
+            findings.extend(hook_workflows::findings(repository.root(), folder, config));
             findings.extend(receivers::findings(run, config));
         }
         None => findings.push(DoctorFinding::unused(
@@ -75,10 +79,11 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
             "fix it first: `konverge config check`",
         )),
     }
-    findings.push(token(run).await);
+    findings.extend(forge::findings(run).await);
     let branch = repository.default_branch_name();
     findings.extend(workflow::findings(
         repository.root(),
+        folder,
         branch.as_deref(),
         config.as_ref(),
     ));
@@ -182,38 +187,4 @@ async fn state(run: &RunContext, config: &Config, repository: &Repository) -> Do
         ))
     };
     DoctorFinding::from_result("store", probed.await)
-}
-
-/// Checks the GitHub token: read permissions are tried; write permissions are read from the workflow.
-async fn token(run: &RunContext) -> DoctorFinding {
-    let token = ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
-        .iter()
-        .find_map(|name| run.var(name));
-    let in_job = run.var("GITHUB_ACTIONS") == Some("true");
-    let (Some(token), Some(repository)) = (token, run.var("GITHUB_REPOSITORY")) else {
-        return if in_job {
-            DoctorFinding::from_result(
-                "GitHub token",
-                Err(
-                    UserError::new(ErrorKind::Github, "the job has no token: neither comment nor status is written")
-                        .hint("give the step `env: {GITHUB_TOKEN: \"${{ github.token }}\"}`, or use the action, whose input `github-token` has it by default"),
-                ),
-            )
-        } else {
-            DoctorFinding::unused(
-                "GitHub token",
-                "not running in GitHub Actions",
-                "nothing to do here; it is checked in a job",
-            )
-        };
-    };
-    let asked = async {
-        let api = run.var("GITHUB_API_URL").unwrap_or("https://api.github.com");
-        let client = Client::new(api, repository, token, run.secrets.clone())?;
-        client
-            .recent_pull_requests(&std::collections::BTreeSet::new(), 1)
-            .await?;
-        Ok(format!("it reads the pull requests of {repository}"))
-    };
-    DoctorFinding::from_result("GitHub token", asked.await)
 }

@@ -1,7 +1,7 @@
 //! Checks the receivers of notifications: their variables, and the form of what is in them. Nothing is sent.
 
 use super::{DoctorFinding, RunContext};
-use konverge_base::error::UserError;
+use konverge_base::{error::UserError, variables};
 use konverge_config::{Config, Notify};
 use konverge_run::notify_receivers;
 
@@ -19,7 +19,7 @@ fn check(run: &RunContext, receiver: &Notify) -> DoctorFinding {
     let names = [Some(&receiver.url_env), receiver.key_env.as_ref()];
     let unset = names.into_iter().flatten().find(|name| run.var(name).is_none());
     if let Some(name) = unset
-        && run.var("GITHUB_ACTIONS").is_none()
+        && run.var(variables::GITHUB_ACTIONS).is_none()
     {
         return DoctorFinding::unused(
             what,

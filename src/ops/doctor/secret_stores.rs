@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{DoctorFinding, RunContext};
-use konverge_base::error::UserError;
+use konverge_base::{error::UserError, variables};
 use konverge_cloud::secret_stores::{SecretProblem, SecretRights, SecretStore, SecretStoreError};
 use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretsConfig};
 use konverge_kubernetes::Kubernetes;
@@ -29,24 +29,26 @@ pub(super) async fn findings(
         let what = format!("secret store {name}");
         let (at, asked) = match configured.kind {
             SecretStoreKind::Env => variables(run, configured),
-            SecretStoreKind::Sops => ("SOPS_AGE_KEY".to_owned(), identities(run, configured)),
+            SecretStoreKind::Sops => (variables::SOPS_AGE_KEY.to_owned(), identities(run, configured)),
             SecretStoreKind::Kubernetes => access(configured, clusters).await,
             _ => ("login".to_owned(), log_in(configured, store.as_ref()).await),
         };
         findings.push(match asked {
             // The credentials of jobs are seldom on a machine.
-            Err(SecretProblem::NoCredentials(why)) if run.var("GITHUB_ACTIONS").is_none() => {
+            Err(SecretProblem::NoCredentials(why)) if run.var(variables::GITHUB_ACTIONS).is_none() => {
                 DoctorFinding::unused(
                     what,
                     why,
                     "nothing to do here: CI logs in by the job's own credentials",
                 )
             }
-            Err(SecretProblem::NotSet) if run.var("GITHUB_ACTIONS").is_none() => DoctorFinding::unused(
-                what,
-                format!("{at} is not set here"),
-                "nothing to do here: the job has its own variables",
-            ),
+            Err(SecretProblem::NotSet) if run.var(variables::GITHUB_ACTIONS).is_none() => {
+                DoctorFinding::unused(
+                    what,
+                    format!("{at} is not set here"),
+                    "nothing to do here: the job has its own variables",
+                )
+            }
             result => {
                 let error = |problem| UserError::from(SecretStoreError::new(name, &at, problem));
                 DoctorFinding::from_result(what, result.map_err(error))
@@ -83,7 +85,7 @@ fn variables(run: &RunContext, configured: &SecretStoreConfig) -> Asked {
 /// An age identity or a key service must be there, and an identity must be one.
 fn identities(run: &RunContext, configured: &SecretStoreConfig) -> Result<String, SecretProblem> {
     let services = configured.key_services().len();
-    let text = run.var("SOPS_AGE_KEY").unwrap_or_default();
+    let text = run.var(variables::SOPS_AGE_KEY).unwrap_or_default();
     let lines = text.lines().map(str::trim);
     let lines: Vec<_> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::finding::DoctorFinding;
 use konverge_base::{
     error::{ErrorKind, UserError},
+    variables::GITEA_TOKEN,
     yaml,
 };
 use konverge_ci::{
@@ -18,8 +19,47 @@ use konverge_ci::{
     workflow_coverage::{HOOK_PERMISSION, applies_on_schedule, grants, permissions, runs_konverge, steps},
 };
 use konverge_config::Config;
+use konverge_forge::ForgeKind;
 
-pub(super) const FOLDER: &str = ".github/workflows";
+/// The folder of the workflows that a forge starts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Folder {
+    pub(super) forge: ForgeKind,
+    pub(super) path: &'static str,
+}
+
+impl Folder {
+    /// Finds the folder in a repository; `forge` is that of the job, if it is one. Gitea reads the other forge's folder where it
+    /// has none of its own. Outside of a job a repository that has Gitea's folder alone is at Gitea.
+    pub(super) fn find(root: &Path, forge: Option<ForgeKind>) -> Self {
+        const GITEA: &str = ".gitea/workflows";
+        const GITHUB: &str = ".github/workflows";
+        let has = |path: &str| root.join(path).is_dir();
+        let is_at_gitea = match forge {
+            Some(forge) => forge == ForgeKind::Gitea,
+            None => has(GITEA) && !has(GITHUB),
+        };
+        let forge = if is_at_gitea {
+            ForgeKind::Gitea
+        } else {
+            ForgeKind::Github
+        };
+        let path = if is_at_gitea && has(GITEA) { GITEA } else { GITHUB };
+        Self { forge, path }
+    }
+
+    /// The workflows, by name.
+    pub(super) fn files(self, root: &Path) -> Vec<PathBuf> {
+        let mut files: Vec<_> = std::fs::read_dir(root.join(self.path))
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|ext| ext == "yml" || ext == "yaml"))
+            .collect();
+        files.sort();
+        files
+    }
+}
 
 /// The permissions that a job needs, by event.
 const NEEDS: [(&str, &[(&str, &str)]); 3] = [
@@ -45,12 +85,18 @@ const NEEDS: [(&str, &[(&str, &str)]); 3] = [
 ];
 
 /// Checks the workflows of a repository; `branch` is its default branch.
-pub(super) fn findings(root: &Path, branch: Option<&str>, config: Option<&Config>) -> Vec<DoctorFinding> {
+pub(super) fn findings(
+    root: &Path,
+    folder: Folder,
+    branch: Option<&str>,
+    config: Option<&Config>,
+) -> Vec<DoctorFinding> {
     let has_hooks = config.is_some_and(|config| !config.apply.hooks.workflows.is_empty());
     let mut findings = Vec::new();
-    for file in files(root) {
+    for file in folder.files(root) {
         let name = format!(
-            "{FOLDER}/{}",
+            "{}/{}",
+            folder.path,
             file.file_name().unwrap_or_default().to_string_lossy()
         );
         let text = std::fs::read_to_string(&file).unwrap_or_default();
@@ -61,7 +107,7 @@ pub(super) fn findings(root: &Path, branch: Option<&str>, config: Option<&Config
             if runs_konverge(description) {
                 findings.push(DoctorFinding::from_result(
                     format!("workflow job {job}"),
-                    judge_job(&workflow, description, branch, has_hooks)
+                    judge_job(&workflow, description, folder.forge, branch, has_hooks)
                         .map_err(|failure| failure.at(&name, None, None)),
                 ));
             }
@@ -70,23 +116,14 @@ pub(super) fn findings(root: &Path, branch: Option<&str>, config: Option<&Config
     if findings.is_empty() {
         findings.push(DoctorFinding::unused(
             "workflow",
-            format!("none in {FOLDER} runs konverge"),
-            "`konverge init` writes one",
+            format!("none in {} runs konverge", folder.path),
+            match folder.forge {
+                ForgeKind::Gitea => "`konverge init --forge gitea` writes one",
+                _ => "`konverge init` writes one",
+            },
         ));
     }
     findings
-}
-
-/// The workflows, by name.
-pub(super) fn files(root: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = std::fs::read_dir(root.join(FOLDER))
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ext| ext == "yml" || ext == "yaml"))
-        .collect();
-    files.sort();
-    files
 }
 
 /// Returns true if a job only aggregates shards: then it only sets a status.
@@ -99,6 +136,7 @@ fn is_verdict(job: &Value) -> bool {
 fn judge_job(
     workflow: &Value,
     job: &Value,
+    forge: ForgeKind,
     branch: Option<&str>,
     has_hooks: bool,
 ) -> Result<String, UserError> {
@@ -126,6 +164,9 @@ fn judge_job(
             branch.escape_debug()
         ))
         .hint("name that branch in the workflow's `on: push: branches:`"));
+    }
+    if forge == ForgeKind::Gitea {
+        return judge_token(workflow, job);
     }
     let mut needed: BTreeSet<_> = NEEDS
         .iter()
@@ -162,6 +203,21 @@ fn judge_job(
     })
 }
 
+/// Checks that a job of Gitea has the bot's token: its own may not ask who may push.
+fn judge_token(workflow: &Value, job: &Value) -> Result<String, UserError> {
+    let places = steps(job).chain([job, workflow]);
+    if places
+        .into_iter()
+        .any(|place| place["env"].get(GITEA_TOKEN).is_some())
+    {
+        return Ok(format!("it has {GITEA_TOKEN}"));
+    }
+    let what = format!("it has no {GITEA_TOKEN}: the token of a job may not ask who may push");
+    Err(UserError::new(ErrorKind::Github, what).hint(format!(
+        "add `env: {{{GITEA_TOKEN}: ${{{{ secrets.KONVERGE_TOKEN }}}}}}` to the step; docs/guides/gitea.md says what the token needs"
+    )))
+}
+
 /// Returns true if a push to a branch passes the filters of an event. A pattern is assumed to match.
 fn triggers_on(push: &Value, branch: &str) -> bool {
     let names = |key: &str| match &push[key] {
@@ -191,7 +247,10 @@ fn events(workflow: &Value) -> BTreeSet<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{doctor::DoctorVerdict, init::WORKFLOW};
+    use crate::ops::{
+        doctor::DoctorVerdict,
+        init::{GITEA_WORKFLOW, WORKFLOW},
+    };
 
     fn looked(text: &str) -> Vec<DoctorFinding> {
         looked_with(text, "version: 1\n")
@@ -200,10 +259,54 @@ mod tests {
     fn looked_with(text: &str, config: &str) -> Vec<DoctorFinding> {
         let config = Config::parse(config).unwrap();
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join(FOLDER);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("konverge.yml"), text).unwrap();
-        findings(root.path(), Some("main"), Some(&config))
+        let folder = Folder::find(root.path(), None);
+        write(root.path(), folder.path, text);
+        findings(root.path(), folder, Some("main"), Some(&config))
+    }
+
+    fn write(root: &Path, folder: &str, text: &str) {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+        std::fs::write(root.join(folder).join("konverge.yml"), text).unwrap();
+    }
+
+    #[test]
+    fn the_folder_is_that_which_the_forge_reads() {
+        let root = tempfile::tempdir().unwrap();
+        let found = |forge| {
+            let Folder { forge, path } = Folder::find(root.path(), forge);
+            (forge, path)
+        };
+        let (github, gitea) = (ForgeKind::Github, ForgeKind::Gitea);
+        assert_eq!(
+            found(Some(gitea)),
+            (gitea, ".github/workflows"),
+            "it has none of its own"
+        );
+        write(root.path(), ".gitea/workflows", "");
+        assert_eq!(found(None), (gitea, ".gitea/workflows"));
+        write(root.path(), ".github/workflows", "");
+        assert_eq!(found(None), (github, ".github/workflows"));
+        assert_eq!(found(Some(gitea)), (gitea, ".gitea/workflows"));
+        assert_eq!(found(Some(github)), (github, ".github/workflows"));
+    }
+
+    #[test]
+    fn a_job_of_gitea_needs_the_bots_token() {
+        let looked = |text: &str| {
+            let root = tempfile::tempdir().unwrap();
+            write(root.path(), ".gitea/workflows", text);
+            let folder = Folder::find(root.path(), Some(ForgeKind::Gitea));
+            findings(root.path(), folder, Some("main"), None)
+        };
+        let found = looked(GITEA_WORKFLOW);
+        assert_eq!(found.len(), 3, "{found:?}");
+        let is_well = |finding: &DoctorFinding| finding.verdict == DoctorVerdict::Ok;
+        assert!(found.iter().all(is_well), "{found:?}");
+        let found = looked(&GITEA_WORKFLOW.replace("GITEA_TOKEN", "TOKEN"));
+        assert!(!found.iter().any(is_well), "{found:?}");
+        assert!(found[0].says.contains("GITEA_TOKEN"), "{found:?}");
+        let found = looked("jobs: {}\n");
+        assert!(found[0].fix[0].contains("--forge gitea"), "{found:?}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::core_search::{CoreSearch, CoreTrial};
 use konverge_base::{
     error::UserError,
     model::{StackId, spec::Spec, stack::Stack},
+    variables,
 };
 use konverge_config::Config;
 use konverge_kcl::{self as kcl, CoreReach, InstallOptions, KclError, Toolchain};
@@ -185,7 +186,7 @@ impl Cores {
             }
             Some(Err(error)) => Some(error.to_string()),
             None if !scope.install => Some("they are not installed, and `--no-install` was given".to_owned()),
-            None if run.var("KONVERGE_OFFLINE").is_some() => {
+            None if run.var(variables::KONVERGE_OFFLINE).is_some() => {
                 Some("they are not installed, and KONVERGE_OFFLINE is set".to_owned())
             }
             None => None,
@@ -220,7 +221,7 @@ impl Cores {
         if self.installed.contains(version) {
             return Ok(());
         }
-        run.notes.note(&format!("installing the KCL core {version}"));
+        run.notes.info(&format!("installing the KCL core {version}"));
         let options = InstallOptions {
             checkout: run.checkout(),
             ..InstallOptions::default()

@@ -1,11 +1,11 @@
 //! The files that `init` writes: `konverge.yaml` and the workflow. None is overwritten.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     core_trials::CoreTrials,
     environments,
-    setup::{NamedContext, STEP, Setup, scalar},
+    setup::{JobForge, NamedContext, STEP, Setup, scalar},
     survey::Survey,
 };
 use konverge_base::{
@@ -21,6 +21,16 @@ const CONFIG: &str = include_str!("konverge.yaml");
 /// The workflow to write, with a placeholder for the applied branch; the example monorepo has the same.
 pub const WORKFLOW: &str = include_str!("workflow.yml");
 
+/// The same for the jobs of Gitea.
+pub const GITEA_WORKFLOW: &str = include_str!("gitea-workflow.yml");
+
+/// The jobs of GitLab as a component, with inputs for what differs.
+const GITLAB_COMPONENT: &str = include_str!("../../../templates/konverge.yml");
+
+/// The inputs of the component that are none of a pipeline: whoever starts one gives its inputs, and so would choose what runs with
+/// the variables of the project.
+const GITLAB_LITERALS: [&str; 4] = ["image", "folder", "preview-stage", "apply-stage"];
+
 /// The line of the configuration without a store.
 const STORE: &str = "  # url: s3://my-bucket/konverge\n";
 
@@ -32,6 +42,12 @@ const BRANCHES: &str = "branches: [main]";
 
 /// The path of the workflow.
 const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";
+
+/// The path of the workflow at Gitea.
+const GITEA_PATH: &str = ".gitea/workflows/konverge.yml";
+
+/// The path of the pipeline at GitLab, which has one file for all jobs.
+const GITLAB_PATH: &str = ".gitlab-ci.yml";
 
 /// The maximum number of kubeconfig contexts that are offered.
 const CONTEXTS: usize = 10;
@@ -45,16 +61,56 @@ pub(super) fn write(
     setup: &Setup,
 ) -> Result<Vec<(&'static str, WrittenFile)>, UserError> {
     let config = config_text(survey, cores, setup);
-    let workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
+    let (path, workflow) = match setup.forge {
+        JobForge::Github => (WORKFLOW_PATH, workflow(WORKFLOW, branch, survey, setup)),
+        JobForge::Gitea => (GITEA_PATH, workflow(GITEA_WORKFLOW, branch, survey, setup)),
+        JobForge::Gitlab => (GITLAB_PATH, pipeline(survey)),
+    };
+    [(FILE_NAME, &config), (path, &workflow)]
+        .into_iter()
+        .map(|(path, text)| Ok((path, write_new(root, path, text)?)))
+        .collect()
+}
+
+/// The text of a workflow.
+fn workflow(template: &str, branch: &str, survey: &Survey, setup: &Setup) -> String {
+    let workflow = template.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
     let mut workflow = setup.workflow(&workflow);
     if let Some(folder) = &survey.folder {
         workflow = in_folder(&workflow, folder);
     }
-    workflow = environments::workflow(&workflow, &setup.environments);
-    [(FILE_NAME, &config), (WORKFLOW_PATH, &workflow)]
-        .into_iter()
-        .map(|(path, text)| Ok((path, write_new(root, path, text)?)))
-        .collect()
+    environments::workflow(&workflow, &setup.environments)
+}
+
+/// The text of GitLab's pipeline, which finds the branch by itself: the component with its defaults in place of its inputs.
+fn pipeline(survey: &Survey) -> String {
+    let mut text = String::new();
+    let mut defaults = BTreeMap::new();
+    let mut literal = None;
+    for line in GITLAB_COMPONENT.lines() {
+        let name = line.strip_prefix("    ").and_then(|line| line.strip_suffix(':'));
+        let is_end = line == "---";
+        if is_end || name.is_some_and(|name| !name.starts_with(' ')) {
+            literal = name.filter(|name| !is_end && GITLAB_LITERALS.contains(name));
+        }
+        match literal {
+            Some(name) => {
+                if let Some(value) = line.strip_prefix("      default: ") {
+                    defaults.insert(name, value);
+                }
+            }
+            None => text += &format!("{line}\n"),
+        }
+    }
+    if let Some(folder) = &survey.folder {
+        // GitLab expands a variable in it.
+        let place = format!("$CI_PROJECT_DIR/{}", folder.as_str().replace('$', "$$"));
+        text = text.replace("$CI_PROJECT_DIR/$[[ inputs.folder ]]", &scalar(&place));
+    }
+    for (name, value) in defaults {
+        text = text.replace(&format!("$[[ inputs.{name} ]]"), value);
+    }
+    text
 }
 
 /// The text of `konverge.yaml`.
@@ -150,6 +206,10 @@ fn stacks(survey: &Survey, environments: &[String]) -> String {
 /// The workflow for a monorepo in a subfolder of its repository.
 fn in_folder(workflow: &str, folder: &RepoPath) -> String {
     let line = format!("          working-directory: {}\n", scalar(folder.as_str()));
+    let of_gitea = "      - uses: https://github.com/konverge/konverge@v0\n";
+    if workflow.contains(of_gitea) {
+        return workflow.replace(of_gitea, &format!("{of_gitea}        with:\n{line}"));
+    }
     let inputs = "        with:\n          kubeconfig:";
     if workflow.contains(inputs) {
         return workflow.replace(inputs, &format!("        with:\n{line}          kubeconfig:"));
@@ -237,6 +297,111 @@ mod tests {
             let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
             assert_eq!(workflow["on"]["push"]["branches"], serde_json::json!([branch]));
         }
+    }
+
+    #[test]
+    fn the_workflow_of_gitea_has_the_same_jobs_in_its_own_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let setup = Setup {
+            forge: JobForge::Gitea,
+            ..Setup::default()
+        };
+        let survey = Survey {
+            folder: RepoPath::normalize("platform/konfig"),
+            ..survey()
+        };
+        let cores = CoreTrials::default();
+        write(folder.path(), "trunk", &survey, &cores, &setup).unwrap();
+        assert!(!folder.path().join(WORKFLOW_PATH).exists());
+        let workflow: serde_json::Value =
+            konverge_base::yaml::from_str(&read(folder.path(), GITEA_PATH)).unwrap();
+        assert_eq!(workflow["on"]["push"]["branches"], serde_json::json!(["trunk"]));
+        let jobs = workflow["jobs"].as_object().unwrap();
+        assert_eq!(jobs.keys().collect::<Vec<_>>(), ["preview", "apply", "drift"]);
+        for job in jobs.values() {
+            let step = &job["steps"][1];
+            assert_eq!(step["with"]["working-directory"], "platform/konfig");
+            assert_eq!(step["env"]["GITEA_TOKEN"], "${{ secrets.KONVERGE_TOKEN }}");
+        }
+        for lacking in [
+            Setup {
+                environments: vec!["prod".to_owned()],
+                ..setup.clone()
+            },
+            Setup {
+                cloud: Some(super::super::JobCloud::Aws),
+                ..setup
+            },
+        ] {
+            assert!(lacking.check().is_err());
+        }
+    }
+
+    #[test]
+    fn the_pipeline_of_gitlab_runs_in_the_folder_of_the_monorepo() {
+        let folder = tempfile::tempdir().unwrap();
+        let setup = Setup {
+            forge: JobForge::Gitlab,
+            ..Setup::default()
+        };
+        let survey = Survey {
+            folder: RepoPath::normalize("platform/konfig"),
+            ..survey()
+        };
+        write(folder.path(), "trunk", &survey, &CoreTrials::default(), &setup).unwrap();
+        assert!(!folder.path().join(WORKFLOW_PATH).exists());
+        let documents = konverge_base::yaml::documents(&read(folder.path(), GITLAB_PATH)).unwrap();
+        let [head, jobs] = documents.as_slice() else {
+            panic!("{documents:?}")
+        };
+        // Whoever starts a pipeline gives these, and chooses neither what runs nor where.
+        let inputs = head["spec"]["inputs"].as_object().unwrap();
+        assert_eq!(inputs.keys().collect::<Vec<_>>(), ["approve", "reason", "stack"]);
+        let (all, stages) = (&jobs[".konverge"], ["konverge-preview", "konverge-apply"]);
+        assert_eq!(all["image"]["name"], "ghcr.io/konverge/konverge:0");
+        assert_eq!(
+            all["variables"]["KONVERGE_REPO"],
+            "$CI_PROJECT_DIR/platform/konfig"
+        );
+        assert_eq!(stages.map(|job| &jobs[job]["stage"]), ["test", "deploy"]);
+        let (rules, texts) = (
+            &jobs["konverge-apply"]["rules"][1]["if"],
+            &jobs["konverge-apply"]["variables"],
+        );
+        assert!(rules.as_str().unwrap().contains("$[[ inputs.stack ]]"), "{rules}");
+        assert_eq!(texts["KONVERGE_REASON"]["value"], "$[[ inputs.reason ]]");
+        for job in ["konverge-preview", "konverge-apply", "konverge-drift"] {
+            assert_eq!(jobs[job]["extends"], ".konverge", "{job}");
+        }
+        for lacking in [
+            Setup {
+                environments: vec!["prod".to_owned()],
+                ..setup.clone()
+            },
+            Setup {
+                cloud: Some(super::super::JobCloud::Aws),
+                ..setup
+            },
+        ] {
+            assert!(lacking.check().is_err());
+        }
+    }
+
+    #[test]
+    fn no_name_of_a_folder_is_yaml_or_a_variable_in_the_pipeline_of_gitlab() {
+        let of = |folder: Option<&str>| {
+            let survey = Survey {
+                folder: folder.and_then(RepoPath::normalize),
+                ..survey()
+            };
+            let text = pipeline(&survey);
+            let [_, jobs] = konverge_base::yaml::documents(&text).unwrap().try_into().unwrap();
+            let jobs: serde_json::Value = jobs;
+            jobs[".konverge"]["variables"]["KONVERGE_REPO"].clone()
+        };
+        assert_eq!(of(None), "$CI_PROJECT_DIR/.");
+        assert_eq!(of(Some("a: b #c")), "$CI_PROJECT_DIR/a: b #c");
+        assert_eq!(of(Some("$CI_JOB_TOKEN")), "$CI_PROJECT_DIR/$$CI_JOB_TOKEN");
     }
 
     #[test]

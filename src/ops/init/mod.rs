@@ -14,7 +14,7 @@ mod survey;
 use crate::ops::adopt;
 use core_trials::TrialScope;
 pub use core_trials::{CoreRow, CoreTrials};
-pub use files::WORKFLOW;
+pub use files::{GITEA_WORKFLOW, WORKFLOW};
 pub use konverge_base::checkout::WrittenFile;
 use konverge_base::{checkout::Existing, error::UserError, model::stack::SettingsOrder};
 use konverge_config::{Config, FILE_NAME};
@@ -24,7 +24,7 @@ use konverge_run::{
     adoption::{self, Adoption},
     affected::{self, AffectedRequest},
 };
-pub use setup::{JobCloud, NamedContext, Setup, check_address};
+pub use setup::{JobCloud, JobForge, NamedContext, Setup, check_address};
 use survey::Survey;
 
 /// The names of the contexts of the kubeconfig that kubectl would use, the current one first.
@@ -61,7 +61,7 @@ pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Repor
     let survey = survey::take(run, &repository.worktree()?)?;
     // Before anything is tried: it explains what the tries say.
     for hint in locks::hints(&repository, &survey.layout) {
-        run.notes.note(&format!("hint: {hint}"));
+        run.notes.info(&format!("hint: {hint}"));
     }
     let mut tried = Vec::new();
     let mut cores = CoreTrials::default();

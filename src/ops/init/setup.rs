@@ -6,7 +6,20 @@ use std::str::FromStr;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{ClusterName, InvalidId},
+    variables,
 };
+
+/// The forge whose jobs run Konverge.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum JobForge {
+    /// GitHub Actions.
+    #[default]
+    Github,
+    /// Gitea's Actions.
+    Gitea,
+    /// GitLab CI/CD.
+    Gitlab,
+}
 
 /// The step of the workflow that runs Konverge.
 pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
@@ -14,6 +27,8 @@ pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
 /// What to write besides what the repository itself says. Nothing is asked for: what is not set stays a comment.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
+    /// The forge whose jobs run it.
+    pub forge: JobForge,
     /// The cloud that the jobs log in at.
     pub cloud: Option<JobCloud>,
     /// The address of the store.
@@ -86,22 +101,22 @@ impl JobCloud {
         match self {
             Self::Aws => LoginVariables {
                 trusted_by: "AWS",
-                shared: &["AWS_REGION"],
-                identity: "AWS_ROLE_ARN",
+                shared: &[variables::AWS_REGION],
+                identity: variables::AWS_ROLE_ARN,
                 kind: "ROLE",
                 guide: "start-eks",
             },
             Self::Google => LoginVariables {
                 trusted_by: "Google",
-                shared: &["GOOGLE_WORKLOAD_IDENTITY_PROVIDER"],
-                identity: "GOOGLE_SERVICE_ACCOUNT_EMAIL",
+                shared: &[variables::GOOGLE_WORKLOAD_IDENTITY_PROVIDER],
+                identity: variables::GOOGLE_SERVICE_ACCOUNT_EMAIL,
                 kind: "ACCOUNT",
                 guide: "permissions",
             },
             Self::Azure => LoginVariables {
                 trusted_by: "Entra",
-                shared: &["AZURE_TENANT_ID", "AZURE_STORAGE_ACCOUNT_NAME"],
-                identity: "AZURE_CLIENT_ID",
+                shared: &[variables::AZURE_TENANT_ID, variables::AZURE_STORAGE_ACCOUNT_NAME],
+                identity: variables::AZURE_CLIENT_ID,
                 kind: "CLIENT",
                 guide: "permissions",
             },
@@ -130,12 +145,46 @@ impl LoginVariables {
 }
 
 impl Setup {
-    /// Checks the address of the store, which is written as it is.
+    /// Checks the address of the store, which is written as it is, and what the forge has not.
     ///
     /// # Errors
-    /// It is not one line with a scheme.
+    /// It is not one line with a scheme; the jobs of the forge have no identity, or no environments.
     pub fn check(&self) -> Result<(), UserError> {
+        if let Some((what, hint)) = self.lacking() {
+            return Err(UserError::new(ErrorKind::Usage, what).hint(hint));
+        }
         self.store.as_deref().map_or(Ok(()), check_address)
+    }
+
+    /// What is asked for that the jobs of the forge cannot have, and what to do instead.
+    fn lacking(&self) -> Option<(&'static str, &'static str)> {
+        let (cloud, environments) = match self.forge {
+            JobForge::Github => return None,
+            JobForge::Gitea => (
+                (
+                    "`--cloud`: the jobs of Gitea have no identity that a cloud could trust",
+                    "give the jobs the keys of the cloud as secrets",
+                ),
+                (
+                    "`--environments`: Gitea has no environments that people guard",
+                    "add a job with `for-environment` for each by hand: docs/guides/gitea.md",
+                ),
+            ),
+            JobForge::Gitlab => (
+                (
+                    "`--cloud`: the login of GitLab's jobs is not written",
+                    "add `id_tokens:` to the jobs by hand: docs/guides/gitlab.md",
+                ),
+                (
+                    "`--environments`: Konverge does not read who approved a deployment at GitLab",
+                    "add a job with KONVERGE_FOR_ENVIRONMENT for each by hand: docs/guides/gitlab.md",
+                ),
+            ),
+        };
+        if self.cloud.is_some() {
+            return Some(cloud);
+        }
+        (!self.environments.is_empty()).then_some(environments)
     }
 
     /// What to do with the files, for stacks that compile.
@@ -199,6 +248,18 @@ impl Setup {
 
     /// What is left to do outside of the repository.
     pub(super) fn hint(&self) -> Option<String> {
+        let of_bot = match self.forge {
+            JobForge::Github => None,
+            JobForge::Gitea => Some(
+                "the jobs use the secret KONVERGE_TOKEN of the repository, the token of a bot: the guide docs/guides/gitea.md says what it must be allowed",
+            ),
+            JobForge::Gitlab => Some(
+                "the jobs use the CI/CD variables KONVERGE_GITLAB_TOKEN (protected) and GITLAB_TOKEN of the project, the tokens of bots: the guide docs/guides/gitlab.md says what it must be allowed, and which settings an apply needs",
+            ),
+        };
+        if let Some(hint) = of_bot {
+            return Some(hint.to_owned());
+        }
         self.cloud.map(|cloud| {
             let login = cloud.variables();
             let shared = login.shared.iter().map(|name| (*name).to_owned());

@@ -13,7 +13,7 @@ use konverge_base::{
         file_source::Source,
         stack::{LayoutRules, SettingsOrder},
     },
-    yaml,
+    variables, yaml,
 };
 use konverge_repo::konfig::{Layout, PackageKind};
 use konverge_run::RunContext;
@@ -138,9 +138,11 @@ fn is_known(version: &&String) -> bool {
 
 /// The names of the contexts that kubectl would offer.
 pub(super) fn contexts(run: &RunContext) -> Vec<String> {
-    let file = match run.var("KUBECONFIG") {
+    let file = match run.var(variables::KUBECONFIG) {
         Some(list) => list.split(':').find(|path| !path.is_empty()).map(PathBuf::from),
-        None => run.var("HOME").map(|home| Path::new(home).join(".kube/config")),
+        None => run
+            .var(variables::HOME)
+            .map(|home| Path::new(home).join(".kube/config")),
     };
     let Some(text) = file.and_then(|file| std::fs::read_to_string(file).ok()) else {
         return Vec::new();

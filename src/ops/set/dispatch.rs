@@ -1,8 +1,6 @@
 //! An edit that another repository asks for: the event `repository_dispatch` of the type `konverge-set`. The caller proves
-//! which repository it is by GitHub's OIDC token, which is bound to this edit and counts once. What it may set stands in
+//! which repository it is by the OIDC token of its job, which is bound to this edit and counts once. What it may set stands in
 //! `set.allow` on the default branch.
-
-use std::collections::HashMap;
 
 use serde_json::Value;
 
@@ -10,11 +8,13 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{CommitId, RepoPath, StackId, digest::DigestBuilder},
 };
-use konverge_cloud::{JobProof, bound_audience, token_issuer, verify_job};
+use konverge_cloud::{JobProof, bound_audience, verify_job};
 use konverge_config::Config;
-use konverge_github::{Client, GithubEvent, Runner};
-use konverge_repo::git::{GitCredentials, Repository};
-use konverge_run::{KeyUse, OpenRevision, RevisionSpec, RunContext, code_change::EditPlace, state_backend};
+use konverge_forge::{Forge, JobEvent};
+use konverge_repo::git::Repository;
+use konverge_run::{
+    KeyUse, OpenRevision, RevisionSpec, RunContext, code_change::EditPlace, forge::open_job, state_backend,
+};
 use konverge_state::store::{Created, Key};
 
 use super::{EditTarget, PreparedEdits, SetRequest, WantedEdit};
@@ -39,13 +39,12 @@ pub struct DispatchedEdit {
 /// Another event, a payload without a field, a token that proves nothing, or no rule for the caller and the stack.
 pub async fn read_dispatch(
     run: &RunContext,
-    github: &Client,
+    forge: &dyn Forge,
     repository: &Repository,
 ) -> Result<DispatchedEdit, UserError> {
-    let env: HashMap<String, String> = run.env.clone().into_iter().collect();
-    let runner = Runner::from_env(&env)?;
-    let payload = match runner.event()? {
-        GithubEvent::RepositoryDispatch { action, payload } if action == TYPE => payload,
+    let job = open_job(&run.env)?;
+    let payload = match job.event()? {
+        JobEvent::RepositoryDispatch { action, payload } if action == TYPE => payload,
         _ => {
             return Err(UserError::new(
                 ErrorKind::Usage,
@@ -69,17 +68,15 @@ pub async fn read_dispatch(
     {
         return Err(wrong("image", "is not the name of an image"));
     }
-    let audience = bound_audience(TYPE, &[&runner.repository, stack, image, digest]);
-    let proof = verify_job(token, &token_issuer(&runner.server_url), &audience).await;
+    let audience = bound_audience(TYPE, &[&job.info().repository, stack, image, digest]);
+    let proof = verify_job(token, &job.token_issuer()?, &audience).await;
     let proof = proof.map_err(|error| {
         refused(format!("the caller is unknown: {error}")).hint(
             "the token is made for this stack, image and digest alone, and expires in minutes: see the guide",
         )
     })?;
-    let branch = github.default_branch().await?;
-    let credentials = run
-        .github_token()
-        .map(|token| GitCredentials::from_token(token.to_owned().into()));
+    let branch = forge.default_branch().await?;
+    let credentials = run.git_credentials().await?;
     repository.ensure(&branch.tip, credentials.as_ref()).await?;
     let head = OpenRevision::open(run, repository, &RevisionSpec::Commit(branch.tip.clone()))?;
     let known = head

@@ -9,7 +9,7 @@ use konverge_base::{
     },
 };
 use konverge_config::Config;
-use konverge_github::Client;
+use konverge_forge::{Forge, KeptIssues as _, StickyComments as _};
 use konverge_repo::git::Repository;
 use konverge_report::{
     RunInfo,
@@ -23,7 +23,7 @@ use konverge_run::{RunContext, redact};
 /// The run is interrupted, the configuration of the commit is invalid, or GitHub refuses it.
 pub async fn tell_drift_issue(
     run: &RunContext,
-    client: &Client,
+    client: &dyn Forge,
     repository: &Repository,
     commit: &CommitId,
     drift: &StackPlan,
@@ -33,29 +33,27 @@ pub async fn tell_drift_issue(
     let config = Config::load(repository.revision(commit)?.as_ref())?;
     let place = CommentMarker::new(MarkerKind::Drift, drift.id.as_str());
     let Some(issue) = client.job_issue(config.drift.label(), &place).await? else {
-        run.notes.note(&format!(
-            "note: {} has no open drift issue that says so",
-            drift.id
-        ));
+        run.notes
+            .note(&format!("{} has no open drift issue that says so", drift.id));
         return Ok(());
     };
     run.begin_writes()?;
-    let number = |name| run.var(name).and_then(|value| value.parse().ok());
     let marker = CommentMarker {
-        run: number("GITHUB_RUN_ID").unwrap_or_default(),
-        attempt: number("GITHUB_RUN_ATTEMPT")
-            .and_then(|attempt| attempt.try_into().ok())
-            .unwrap_or_default(),
+        run: run.job_run(),
+        attempt: run.job_attempt(),
         ..CommentMarker::new(MarkerKind::Drift, drift.digest.to_string())
     };
     let info = RunInfo {
-        run_url: run.var("GITHUB_RUN_ID").map(|_| run.url()),
+        run_url: run.job_url(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..RunInfo::default()
     };
     let refusal = redact::failure(refusal, &run.secrets);
     let text = markdown::failure(Failed::Keep, &refusal, &info, Some(&marker));
     let text = run.secrets.mask_finished(&text);
-    client.upsert_comment(issue.number, &marker, &text).await?;
+    client
+        .on_issues()
+        .upsert_comment(issue.number, &marker, &text)
+        .await?;
     Ok(())
 }

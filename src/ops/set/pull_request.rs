@@ -1,12 +1,14 @@
 //! Edits as one pull request: the same stacks and attributes have the same branch, so that a later value updates it.
 
+use std::sync::Arc;
+
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{CommitId, digest::DigestBuilder},
 };
-use konverge_github::{BranchMove, Client, DefaultBranch, GithubError, ProposedPullRequest};
+use konverge_forge::{CommittedFiles, DefaultBranch, FilesCommit, Forge, ForgeError, ProposedPullRequest};
 use konverge_report::escape::cell;
-use konverge_run::{RunContext, code_change::EditedFile};
+use konverge_run::{RunContext, code_change::EditedFile, forge};
 
 use super::PreparedEdits;
 
@@ -38,21 +40,22 @@ pub enum ProposalResult {
     Nothing,
 }
 
-/// GitHub, as the environment names it.
+/// The repository at its forge, as the environment names it.
 ///
 /// # Errors
 /// There is no token or no repository.
-pub fn github(run: &RunContext) -> Result<Client, UserError> {
-    let (Some(token), Some(repository)) = (run.github_token(), run.var("GITHUB_REPOSITORY")) else {
-        return Err(UserError::new(
+pub fn forge(run: &RunContext) -> Result<Arc<dyn Forge>, UserError> {
+    let connected = run
+        .forge_repository()
+        .map(|repository| forge::connect(run, repository))
+        .transpose()?;
+    connected.flatten().ok_or_else(|| {
+        UserError::new(
             ErrorKind::Usage,
             "a pull request needs GITHUB_TOKEN and GITHUB_REPOSITORY (`owner/name`)",
         )
-        .hint("a job has both; give the step `env: {GITHUB_TOKEN: …}` with the token of a GitHub App"));
-    };
-    let api = run.var("GITHUB_API_URL").unwrap_or("https://api.github.com");
-    let client = Client::new(api, repository, token, run.secrets.clone())?;
-    Ok(client.with_stop(run.cancel.clone()))
+        .hint("a job has both; give the step `env: {GITHUB_TOKEN: …}` with the token of a GitHub App; a job of GitLab needs KONVERGE_GITLAB_TOKEN or GITLAB_TOKEN")
+    })
 }
 
 /// Commits the files to the branch of the proposal, and opens or updates its pull request.
@@ -61,7 +64,7 @@ pub fn github(run: &RunContext) -> Result<Client, UserError> {
 /// The commit is not on the default branch, somebody else pushed to the branch, a file is not UTF-8, or errors of GitHub.
 pub async fn propose(
     run: &RunContext,
-    client: &Client,
+    client: &dyn Forge,
     proposal: &Proposal<'_>,
 ) -> Result<ProposalResult, UserError> {
     let prepared = proposal.prepared;
@@ -82,7 +85,7 @@ pub async fn propose(
         .first()
         .filter(|pull| !pull.merged && pull.head == tip.as_str());
     let (pull, result) = match (open, refused) {
-        (Some(pull), _) if !is_new && pull.title == title && pull.body == body => {
+        (Some(pull), _) if !is_new && pull.title == title && is_same_text(&pull.body, &body) => {
             (pull.clone(), ProposalResult::Unchanged(pull.url.clone()))
         }
         (Some(pull), _) => {
@@ -109,15 +112,20 @@ pub async fn propose(
     Ok(result)
 }
 
+/// Returns true if a forge has a text. It may leave out the line break at its end.
+fn is_same_text(there: &str, text: &str) -> bool {
+    there.trim_end() == text.trim_end()
+}
+
 /// The edited commit is on the default branch: otherwise the pull request would bring more than the edit.
 async fn require_published(
-    client: &Client,
+    client: &dyn Forge,
     commit: &CommitId,
     default: &DefaultBranch,
 ) -> Result<(), UserError> {
     let contained = match client.commits_after(commit, &default.tip).await {
         Ok(after) => after.is_some(),
-        Err(GithubError::NotFound { .. }) => false,
+        Err(ForgeError::NotFound { .. }) => false,
         Err(error) => return Err(error.into()),
     };
     if contained {
@@ -136,13 +144,12 @@ async fn require_published(
 
 /// Commits the files to the branch. Returns its tip, and whether that is new.
 async fn push(
-    client: &Client,
+    client: &dyn Forge,
     proposal: &Proposal<'_>,
     branch: &str,
     digest: &str,
     title: &str,
 ) -> Result<(CommitId, bool), UserError> {
-    let base = client.proposed_commit(proposal.commit).await?;
     let files = proposal.prepared.files.iter().map(|file: &EditedFile| {
         let text = std::str::from_utf8(&file.after).map_err(|_| {
             UserError::new(
@@ -154,33 +161,18 @@ async fn push(
         Ok((file.path.clone(), text.to_owned()))
     });
     let files = files.collect::<Result<Vec<_>, UserError>>()?;
-    let tree = client.make_tree(&base.tree, &files).await?;
-    let tip = client.branch_tip(branch).await?;
-    let mut parents = vec![proposal.commit];
-    if let Some(tip) = &tip {
-        let found = client.proposed_commit(tip).await?;
-        if !found.message.trim_end().ends_with(&trailers(digest, &found.tree)) {
-            return Err(moved(branch));
-        }
-        if found.tree == tree {
-            return Ok((tip.clone(), false));
-        }
-        parents = match client.commits_after(proposal.commit, tip).await? {
-            Some(_) => vec![tip],
-            None => vec![tip, proposal.commit],
-        };
+    let committed = client.commit_files(FilesCommit {
+        branch,
+        base: proposal.commit,
+        files: &files,
+        title,
+        digest,
+    });
+    match committed.await? {
+        CommittedFiles::Committed(tip) => Ok((tip, true)),
+        CommittedFiles::Present(tip) => Ok((tip, false)),
+        CommittedFiles::Conflict => Err(moved(branch)),
     }
-    let message = format!("{title}\n\n{}", trailers(digest, &tree));
-    let commit = client.make_commit(&message, &tree, &parents).await?;
-    match client.move_branch(branch, tip.as_ref(), &commit).await? {
-        BranchMove::Moved => Ok((commit, true)),
-        BranchMove::Conflict => Err(moved(branch)),
-    }
-}
-
-/// What tells our commits from those of others: nobody amends one and keeps its tree.
-fn trailers(digest: &str, tree: &str) -> String {
-    format!("Konverge-Set: {digest}\nKonverge-Tree: {tree}")
 }
 
 fn moved(branch: &str) -> UserError {
@@ -191,7 +183,7 @@ fn moved(branch: &str) -> UserError {
     .hint("merge or close its pull request and delete the branch; then run it again")
 }
 
-async fn auto_merge(client: &Client, pull: &ProposedPullRequest) -> Result<(), UserError> {
+async fn auto_merge(client: &dyn Forge, pull: &ProposedPullRequest) -> Result<(), UserError> {
     client.ask_for_merge(pull).await.map_err(|error| {
         let failure = UserError::from(error).context(format!("{} is not merged automatically", pull.url));
         failure.hint(

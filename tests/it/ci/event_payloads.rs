@@ -2,11 +2,12 @@
 
 use std::{collections::HashMap, fs};
 
+use konverge_actions::{Dialect, Runner};
 use konverge_base::{
     error::UserError,
     model::check_run::{Annotation, Level},
 };
-use konverge_github::{GithubEvent, Runner};
+use konverge_forge::{CiJob as _, JobEvent};
 use serde_json::{Value, json};
 
 use crate::support::octokit::webhooks;
@@ -29,14 +30,14 @@ fn env(event: &str) -> HashMap<String, String> {
 }
 
 fn runner(event: &str) -> Runner {
-    Runner::from_env(&env(event)).unwrap()
+    Runner::from_env(&env(event), Dialect::Github).unwrap()
 }
 
-fn read(event: &str, payload: &Value) -> Result<GithubEvent, UserError> {
-    GithubEvent::parse(event, payload, &runner(event)).map_err(UserError::from)
+fn read(event: &str, payload: &Value) -> Result<JobEvent, UserError> {
+    runner(event).parse_event(event, payload).map_err(UserError::from)
 }
 
-fn pull_request(edit: impl FnOnce(&mut Value)) -> konverge_github::PullRequestEvent {
+fn pull_request(edit: impl FnOnce(&mut Value)) -> konverge_forge::PullRequestEvent {
     let mut payload = webhooks("pull_request")
         .into_iter()
         .find(|p| p["action"] == "opened")
@@ -44,7 +45,7 @@ fn pull_request(edit: impl FnOnce(&mut Value)) -> konverge_github::PullRequestEv
     payload["pull_request"]["head"]["repo"]["full_name"] = json!("Codertocat/Hello-World");
     edit(&mut payload);
     match read("pull_request", &payload).unwrap() {
-        GithubEvent::PullRequest(event) => event,
+        JobEvent::PullRequest(event) => event,
         other => panic!("{other:?}"),
     }
 }
@@ -68,7 +69,7 @@ fn every_example_of_github_is_read() {
         }
     }
     assert!(
-        matches!(read("schedule", &json!({"schedule": "17 3 * * *"})), Ok(GithubEvent::Schedule { cron }) if cron == "17 3 * * *")
+        matches!(read("schedule", &json!({"schedule": "17 3 * * *"})), Ok(JobEvent::Schedule { cron }) if cron == "17 3 * * *")
     );
 }
 
@@ -90,9 +91,9 @@ fn a_forks_pull_request_has_no_power() {
     for repository in [json!({"full_name": "mallory/Hello-World"}), Value::Null] {
         let event = pull_request(|p| p["pull_request"]["head"]["repo"] = repository);
         assert!(event.from_fork);
-        assert!(!GithubEvent::PullRequest(event).is_privileged());
+        assert!(!JobEvent::PullRequest(event).is_privileged());
     }
-    assert!(GithubEvent::PullRequest(pull_request(|_| {})).is_privileged());
+    assert!(JobEvent::PullRequest(pull_request(|_| {})).is_privileged());
 }
 
 #[test]
@@ -115,14 +116,14 @@ fn pushes_new_forced_and_deleted() {
     payload["before"] = json!("0".repeat(40));
     payload["after"] = json!("a".repeat(40));
     payload["forced"] = json!(true);
-    let GithubEvent::Push(push) = read("push", &payload).unwrap() else {
+    let JobEvent::Push(push) = read("push", &payload).unwrap() else {
         panic!("a push")
     };
     assert!(push.is_default_branch() && push.forced && push.before.is_none());
     assert_eq!(push.after.unwrap().as_str(), "a".repeat(40));
     payload["ref"] = json!("refs/heads/topic/main");
     payload["after"] = json!("0".repeat(40));
-    let GithubEvent::Push(push) = read("push", &payload).unwrap() else {
+    let JobEvent::Push(push) = read("push", &payload).unwrap() else {
         panic!("a push")
     };
     assert!(!push.is_default_branch() && push.after.is_none());
@@ -135,7 +136,7 @@ fn a_merge_queues_group() {
     payload["merge_group"]["head_ref"] =
         json!(format!("refs/heads/gh-readonly-queue/release/pr-1/pr-104-{sha}"));
     payload["merge_group"]["base_ref"] = json!("refs/heads/release/pr-1");
-    let GithubEvent::MergeGroup {
+    let JobEvent::MergeGroup {
         base_branch,
         pull_request,
         ..
@@ -152,7 +153,7 @@ fn another_workflows_end() {
     payload["workflow_run"]["head_repository"]["full_name"] = json!("mallory/Hello-World");
     payload["workflow_run"]["head_sha"] = json!("c".repeat(40));
     let event = read("workflow_run", &payload).unwrap();
-    let GithubEvent::WorkflowRun(run) = &event else {
+    let JobEvent::WorkflowRun(run) = &event else {
         panic!("a run")
     };
     assert!(run.from_fork);
@@ -188,7 +189,7 @@ fn inputs_given_by_hand() {
     let mut payload = webhooks("workflow_dispatch").remove(0);
     payload["inputs"] = json!({"approve": "abc", "all": true, "none": null});
     payload["ref"] = json!("refs/heads/main");
-    let GithubEvent::WorkflowDispatch { inputs, ref_name, .. } = read("workflow_dispatch", &payload).unwrap()
+    let JobEvent::WorkflowDispatch { inputs, ref_name, .. } = read("workflow_dispatch", &payload).unwrap()
     else {
         panic!("a dispatch")
     };
@@ -210,10 +211,7 @@ fn the_runners_environment() {
         here.run_url(),
         "https://github.com/Codertocat/Hello-World/actions/runs/4711"
     );
-    assert_eq!(
-        (here.api_url.as_str(), here.run_attempt),
-        ("https://api.github.com", 2)
-    );
+    assert_eq!(here.info().run_attempt, 2);
     for (name, value) in [
         ("GITHUB_REPOSITORY", "a/b/../c"),
         ("GITHUB_REPOSITORY", "a"),
@@ -223,13 +221,12 @@ fn the_runners_environment() {
     ] {
         let mut broken = env("push");
         broken.insert(name.to_owned(), value.to_owned());
-        let failure = UserError::from(Runner::from_env(&broken).unwrap_err());
+        let failure = UserError::from(Runner::from_env(&broken, Dialect::Github).unwrap_err());
         assert!(
             failure.message.contains(name) && !failure.hints.is_empty(),
             "{failure:?}"
         );
     }
-    assert!(Runner::is_here(&env("push")) && !Runner::is_here(&HashMap::new()));
 }
 
 #[test]
@@ -265,7 +262,7 @@ fn outputs_and_summary_are_appended_and_bounded() {
     for (name, file) in [("GITHUB_OUTPUT", "output"), ("GITHUB_STEP_SUMMARY", "summary")] {
         variables.insert(name.to_owned(), folder.path().join(file).display().to_string());
     }
-    let runner = Runner::from_env(&variables).unwrap();
+    let runner = Runner::from_env(&variables, Dialect::Github).unwrap();
     runner
         .set_outputs(&[("stack-count", "2".to_owned()), ("evil", "a\nb=c".to_owned())])
         .unwrap();
@@ -312,7 +309,7 @@ fn annotations_of_hostile_files() {
         title: "t\r\n::error::x".into(),
         message: "m\n##[command]y".into(),
     };
-    for line in konverge_github::workflow_commands::annotations(&[note]) {
+    for line in konverge_actions::workflow_commands::annotations(&[note]) {
         assert_eq!(line.lines().count(), 1);
         assert!(line.starts_with("::error ") && !line.contains("##["));
         assert_eq!(line.matches(",line=").count(), 1, "{line}");

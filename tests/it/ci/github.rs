@@ -1,5 +1,6 @@
 //! The client against the fake GitHub, a story a file.
 
+mod app_login;
 mod comment;
 mod error_answers;
 mod read_requests;
@@ -12,7 +13,7 @@ use konverge_base::model::check_run::{Annotation, CheckRun, Conclusion, Level};
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 use konverge_base::retry::RetryPolicy;
 use konverge_base::secrets::{HashKey, Secrets};
-use konverge_github::Client;
+use konverge_github::{Client, Login};
 
 use crate::support::github::FakeGithub;
 
@@ -29,7 +30,7 @@ fn client_with(fake: &FakeGithub, token: &str) -> Client {
     Client::new(
         &fake.api_url(),
         "acme/konfig",
-        token,
+        Login::Token(token),
         Secrets::new(HashKey::derive("test")),
     )
     .unwrap()

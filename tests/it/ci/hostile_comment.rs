@@ -1,20 +1,13 @@
 //! Whatever the texts of a plan are: the comment and the page keep their structure, hide nothing and say no more than they should.
 
-use konverge_base::model::{
-    RepoPath,
-    affected::InputChange,
-    comment_marker::CommentMarker,
-    model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
-    permission_changes::PowerChange,
-    plan::{Action, ChangeOrigin},
-    policy_finding::{Enforcement, PolicyFinding},
-    text::is_hidden,
-};
+use konverge_base::model::{comment_marker::CommentMarker, permission_changes::PowerChange, plan::Action};
 use konverge_report::{COMMENT_BUDGET, html, markdown, model_changes, terminal};
 use proptest::prelude::*;
-use serde_json::json;
 
-use crate::support::sample_plans::{self, Sample};
+use crate::support::{
+    hostile_plans::{self, HostileStack},
+    sample_plans::{self, Sample},
+};
 
 /// The structure of GitHub's Markdown as far as it can break a page: fences and folds.
 fn assert_balanced(body: &str) {
@@ -221,116 +214,16 @@ fn no_number_and_no_length_of_settings_hides_what_a_merge_takes_out() {
     assert!(body.contains("`other content`"), "{body}");
 }
 
-/// What may stand in a name or in a path.
-fn cleaned(text: &str) -> String {
-    let may = |c: &char| !is_hidden(*c) && !c.is_whitespace() && !"/\\".contains(*c);
-    text.chars().filter(may).collect()
-}
-
-/// Generated models whose CRD an attacker wrote.
-fn hostile_model(name: &str, key: &str, value: &str, kind: usize, stack: &str) -> ModelChange {
-    let property = |property: Option<&str>, check: Option<&str>| ModelPropertyChange {
-        schema: name.to_owned(),
-        property: property.map(str::to_owned),
-        check: check.map(str::to_owned),
-        from: (kind != 1).then(|| value.repeat(kind * 40)),
-        to: (kind != 2).then(|| key.to_owned()),
-    };
-    ModelChange {
-        folder: RepoPath::from_kept(name),
-        sources: vec![key.to_owned(); kind * 2],
-        record: (kind > 0).then_some(InputChange::Modified),
-        from_version: Some(key.to_owned()),
-        to_version: Some(value.to_owned()),
-        packages: vec![ModelPackageChange {
-            package: RepoPath::from_kept(key),
-            change: InputChange::Modified,
-            properties: vec![
-                property(Some(key), None),
-                property(None, Some(value)),
-                property(None, None),
-            ],
-            stacks: vec![stack.parse().unwrap(); kind * 2],
-        }],
-    }
-}
-
 fn hostile_sample() -> impl Strategy<Value = Sample> {
     let stacks = prop::collection::vec((hostile(), hostile(), hostile(), 0..5usize), 0..25);
     (stacks, hostile(), hostile()).prop_map(|(stacks, message, file)| {
-        let mut sample = sample_plans::shop();
-        sample.plan.stacks.clear();
-        sample.affected.stacks.clear();
-        sample.findings = vec![PolicyFinding {
-            verdict: Enforcement::Deny,
-            rule: message.clone(),
-            stack: None,
-            message: file.clone(),
-            hint: Some(message.clone()),
-            place: None,
-        }];
-        for (index, (name, key, value, kind)) in stacks.into_iter().enumerate() {
-            let clean = cleaned(&name);
-            let id = format!("p{index}{clean}/s");
-            sample.power.push(PowerChange {
-                key: format!("apply.health_rules: {key}"),
-                from: Some(value.repeat(kind * 40)),
-                to: Some(format!("{}{name}", value.repeat(kind * 40))),
-                stacks: Some(vec![id.parse().unwrap()]),
-            });
-            sample.models.push(hostile_model(&name, &key, &value, kind, &id));
-            let thing: String = format!("v1:ConfigMap:ns:{clean}x");
-            let action = [
-                Action::Create,
-                Action::Update,
-                Action::Replace,
-                Action::Delete,
-                Action::Update,
-            ][kind];
-            let path = match action {
-                Action::Create | Action::Delete => String::new(),
-                _ => format!("/data/{}", key.replace('~', "~0").replace('/', "~1")),
-            };
-            let origin = if kind == 4 {
-                ChangeOrigin::Drift
-            } else {
-                ChangeOrigin::Change
-            };
-            let mut resource = sample_plans::resource(
-                &id,
-                &thing,
-                action,
-                vec![sample_plans::change(
-                    &path,
-                    Some(json!({&key: &value})),
-                    Some(json!(&value)),
-                    origin,
-                )],
-            );
-            resource.notes = vec![value.clone()];
-            resource.replace = vec![path.clone()];
-            let mut stack = sample_plans::stack(&id, vec![resource]);
-            if kind == 2 {
-                stack.error = Some(
-                    konverge_base::error::UserError::new(
-                        konverge_base::error::ErrorKind::Kcl,
-                        message.clone(),
-                    )
-                    .at(file.clone(), Some(1), None)
-                    .hint(value)
-                    .body(),
-                );
-            }
-            sample.plan.stacks.push(stack);
-            let file = format!("base/{}.k", cleaned(&key));
-            let chain = [file.as_str(), "base/base.k"];
-            let change = InputChange::Modified;
-            sample
-                .affected
-                .stacks
-                .push(sample_plans::affected_stack(&id, change, &[&chain]));
-        }
-        sample
+        let stacks = stacks.into_iter().map(|(name, key, value, kind)| HostileStack {
+            name,
+            key,
+            value,
+            kind,
+        });
+        hostile_plans::sample(stacks, &message, &file)
     })
 }
 

@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use crate::support::{
-    ci_stage::Stage, clouds::Clouds, minio::Minio, moto::Moto, objects::Objects, terraform,
+    ci_stage::Stage, clouds::Clouds, moto::Moto, objects::Objects, s3::S3, terraform,
     tiny_monorepo::write_program,
 };
 
@@ -212,8 +212,8 @@ async fn each_stack_is_one_account_and_sees_nothing_of_the_job() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_state_and_the_secret_stores_keep_the_identity_of_the_job() {
     let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
-    let minio = Minio::shared();
-    let bucket = minio.bucket("login-state");
+    let server = S3::shared();
+    let bucket = server.bucket("login-state");
     let secret = format!("pay/{}", uuid::Uuid::new_v4().simple());
     let body = json!({"Name": secret, "SecretString": "of-the-job-s-account"});
     moto.call("secretsmanager", "secretsmanager.CreateSecret", body)
@@ -227,7 +227,7 @@ async fn the_state_and_the_secret_stores_keep_the_identity_of_the_job() {
     let folder = format!("file://{}", stage.scratch.path().join("store").display());
     let url = format!(
         "s3://{bucket}/state?endpoint={}&allow_http=true",
-        minio.endpoint()
+        server.endpoint()
     );
     assert!(text.contains(&folder), "{text}");
     stage.monorepo.write("konverge.yaml", text.replace(&folder, &url));

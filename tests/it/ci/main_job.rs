@@ -1,5 +1,5 @@
 //! The whole job on real parts: a pull request, its update, its merge and a scheduled run, against the real control
-//! plane and MinIO, with GitHub played by the fake. Afterwards the cluster and the bucket are read.
+//! plane and an S3 server, with GitHub played by the fake. Afterwards the cluster and the bucket are read.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use konverge_notify::signature;

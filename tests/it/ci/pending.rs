@@ -351,6 +351,7 @@ async fn a_clone_asks_for_what_another_run_has_applied_meanwhile() {
             writes: Arc::default(),
             events: Arc::new(NoEvents),
             notes: Arc::new(NoNotes),
+            recorder: Default::default(),
         };
         let repository = konverge_repo::git::Repository::discover(clone.path()).unwrap();
         let history = CloneHistory::new(&run, &repository, Some(head.clone()));

@@ -20,7 +20,7 @@ fn with_terraform(more: &str) -> String {
 }
 
 /// Writes a stack that reads others.
-fn reading(stage: &Stage, id: &str, reads: &str, program: &str) {
+pub(super) fn reading(stage: &Stage, id: &str, reads: &str, program: &str) {
     tiny_monorepo::write_program(&stage.monorepo, id, program);
     let (project, name) = id.split_once('/').unwrap();
     let manifest = format!("name: {name}\nreads: {reads}\n");
@@ -37,7 +37,7 @@ fn terraform_data(name: &str, input: &str) -> String {
 }
 
 /// A program of one ConfigMap that publishes its version.
-fn config_map(name: &str, value: &str) -> String {
+pub(super) fn config_map(name: &str, value: &str) -> String {
     format!(
         "resources = [{{id = \"v1:ConfigMap:default:{name}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{name}\", namespace = \"default\"}}, data = {{value = \"{value}\"}}}}, extensions = {{\"konverge/outputs\" = {{version = \"metadata.resourceVersion\"}}}}}}]\n"
     )
@@ -47,7 +47,7 @@ fn comment(stage: &Stage) -> String {
     stage.comments().last().unwrap().1.clone()
 }
 
-fn konverge(stage: &Stage, arguments: &[&str]) -> Outcome {
+pub(super) fn konverge(stage: &Stage, arguments: &[&str]) -> Outcome {
     let run = stage
         .konverge(arguments.iter().copied())
         .dir(stage.monorepo.path());
@@ -59,7 +59,7 @@ fn konverge(stage: &Stage, arguments: &[&str]) -> Outcome {
 }
 
 /// What `state outputs` says of an output.
-fn output(stage: &Stage, stack: &str, name: &str) -> Value {
+pub(super) fn output(stage: &Stage, stack: &str, name: &str) -> Value {
     let told = konverge(stage, &["state", "outputs", stack, "-o", "json"])
         .expect(0)
         .json();
@@ -133,7 +133,7 @@ async fn a_chain_of_three_is_applied_in_one_merge_and_follows_its_first_value() 
 }
 
 /// A ConfigMap `writer` that publishes its version, and one `reader` that holds it.
-async fn version_read(name: &str) -> Stage {
+pub(super) async fn version_read(name: &str) -> Stage {
     let mut stage = Stage::small("").await;
     let (writer, reader) = (format!("{name}/writer"), format!("{name}/reader"));
     stage.reviewed(7, "made", |stage| {

@@ -1,6 +1,6 @@
 //! A merge whose rollout waits for promotion: what a job says, records and does next.
 
-use konverge_base::model::status::HeadStatus;
+use konverge_base::model::stack_status::HeadStatus;
 use konverge_state::StateStore;
 use serde_json::{Value, json};
 

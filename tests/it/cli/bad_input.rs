@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::support::{
     cluster::Cluster,
     git::Repository,
-    minio::Minio,
     process::{Konverge, Outcome},
+    s3::S3,
     tiny_monorepo,
 };
 
@@ -271,11 +271,11 @@ fn no_credentials_for_cluster_and_store() {
     says(&refused, 1, &["Unauthorized", "the credentials are not accepted"]);
     assert!(!format!("{refused:?}").contains("not-shown-anywhere"));
 
-    let minio = Minio::shared();
-    let bucket = minio.bucket("no-credentials");
+    let server = S3::shared();
+    let bucket = server.bucket("no-credentials");
     let config = format!(
         "version: 1\nstate:\n  id: x\n  url: s3://{bucket}/x\n  options: {{endpoint: '{}', region: x, allow_http: 'true', path_style: 'true'}}\n",
-        minio.endpoint()
+        server.endpoint()
     );
     monorepo.write("konverge.yaml", config).commit("A store");
     let none = konverge(&monorepo, &["state", "list"]);

@@ -21,8 +21,10 @@ use serde_json::{Value, json};
 
 use super::export::files;
 use crate::support::{
+    cache,
     cluster::Cluster,
     faulty_api_server::{Faults, Proxy},
+    installed,
     objects::{Objects, path},
     process::Outcome,
     service::eventually,
@@ -57,8 +59,8 @@ async fn define_flux(objects: &Objects) {
 
 /// The published definition of Argo CD's Application.
 async fn define_argocd(objects: &Objects) {
-    let file = crate::support::cache().join("operator-crds/argo-cd/application-crd.yaml");
-    let text = fs::read_to_string(file).unwrap();
+    let file = cache().join("operator-crds/argo-cd/application-crd.yaml");
+    let text = fs::read_to_string(installed("operator-crds", file)).unwrap();
     for definition in yaml::documents(&text).unwrap() {
         objects.create_definition(&definition).await;
     }

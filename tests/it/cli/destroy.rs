@@ -60,7 +60,7 @@ async fn what_comes_last_goes_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stacks_that_share_a_folder_all_go() {
-    let runs = SpecRuns::on_minio("destroy-shared", "").await;
+    let runs = SpecRuns::on_s3("destroy-shared", "").await;
     runs.repository
         .write("kcl.mod", "[package]\nname = \"shared\"\n")
         .commit("KCL");

@@ -128,6 +128,53 @@ fn what_is_there_is_tried() {
     assert!(text.contains("DEV_KUBECONFIG"), "{text}");
 }
 
+/// The runner's own variable tells the forge. Of two forges none is taken, by `doctor` and by what needs one.
+#[test]
+fn the_forge_of_a_job_is_told_by_its_variable() {
+    let monorepo = Repository::konfig_example();
+    let forge = |variables: &[&str]| {
+        let set = |konverge: Konverge, name: &&str| konverge.env(name, "true");
+        let konverge = Konverge::new(["doctor", "--output", "json"]).dir(monorepo.path());
+        let outcome = variables.iter().fold(konverge, set).run();
+        finding(&findings(&outcome), "forge")
+    };
+    let (verdict, said, _) = forge(&["GITHUB_ACTIONS"]);
+    assert_eq!(
+        (verdict.as_str(), said.as_str()),
+        ("ok", "GitHub, because GITHUB_ACTIONS is `true`")
+    );
+    let (verdict, said, _) = forge(&["GITHUB_ACTIONS", "GITEA_ACTIONS"]);
+    assert_eq!(
+        (verdict.as_str(), said.as_str()),
+        ("ok", "Gitea, because GITEA_ACTIONS is `true`")
+    );
+    let (verdict, said, _) = forge(&["GITLAB_CI"]);
+    assert_eq!(
+        (verdict.as_str(), said.as_str()),
+        ("ok", "GitLab, because GITLAB_CI is `true`")
+    );
+    assert_eq!(forge(&[]).0, "unused");
+    let (verdict, said, fix) = forge(&["GITHUB_ACTIONS", "GITLAB_CI"]);
+    assert_eq!(verdict, "missing");
+    assert!(
+        said.contains("GITHUB_ACTIONS of GitHub and GITLAB_CI of GitLab"),
+        "{said}"
+    );
+    assert!(fix.contains("env -u GITLAB_CI"), "{fix}");
+
+    let job = |variables: &[&str]| {
+        let set = |konverge: Konverge, name: &&str| konverge.env(name, "true");
+        let konverge = Konverge::new(["ci"]).dir(monorepo.path());
+        variables.iter().fold(konverge, set).run().expect(1).stderr
+    };
+    let said = job(&["GITHUB_ACTIONS", "GITLAB_CI"]);
+    assert!(said.contains("the environment is that of two forges"), "{said}");
+    let said = job(&["GITHUB_ACTIONS", "GITEA_ACTIONS"]);
+    assert!(said.contains("not running in Gitea Actions"), "{said}");
+    let said = job(&["GITLAB_CI"]);
+    assert!(said.contains("not running in a pipeline of GitLab"), "{said}");
+}
+
 #[tokio::test]
 async fn a_token_that_may_not_read_is_told_which_permission_it_lacks() {
     let fake = FakeGithub::start(World::new()).await;

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use super::start_guides::Shell;
 use crate::{
     meta::docs::{blocks, root},
-    support::{cluster::Cluster, git::Repository, minio::Minio},
+    support::{cluster::Cluster, git::Repository, s3::S3},
 };
 
 /// The pages that another test types whole, with the test.
@@ -284,7 +284,7 @@ fn type_examples(bucket: &str, is_meant: impl Fn(&str) -> bool) {
     // The example has Namespaces of its own, so the cluster is its own.
     let cluster = &Cluster::start();
     cluster.start_controllers();
-    let bucket = Minio::shared().bucket(bucket);
+    let bucket = S3::shared().bucket(bucket);
     let monorepo = &Repository::konfig_example();
     // Production's stacks are in another cluster by its name: two of them have objects of one name.
     let config = monorepo.read("konverge.yaml").replace(
@@ -296,7 +296,7 @@ fn type_examples(bucket: &str, is_meant: impl Fn(&str) -> bool) {
         "konverge.yaml",
         format!(
             "{config}\nstate:\n  id: guides\n  url: s3://{bucket}/konverge\n  options: {{endpoint: '{}', region: us-east-1, path_style: 'true', allow_http: 'true'}}\nclusters: {{test: {{}}, prod: {{context: test}}}}\n",
-            Minio::shared().endpoint()
+            S3::shared().endpoint()
         ),
     );
     monorepo.commit("A store and a cluster");

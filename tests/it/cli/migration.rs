@@ -12,8 +12,8 @@ use crate::{
         cluster::Cluster,
         git::Repository,
         konfigs,
-        minio::Minio,
         process::{Konverge, Outcome},
+        s3::S3,
     },
 };
 
@@ -44,8 +44,8 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
     let cluster = Cluster::start();
     cluster.start_controllers();
     let kubeconfig = cluster.kubeconfig();
-    let minio = Minio::shared();
-    let bucket = minio.bucket("old");
+    let server = S3::shared();
+    let bucket = server.bucket("old");
 
     let monorepo = Repository::konfig_example();
     // Kusion 0.7 wants both settings files of every stack; the newest projects here have neither.
@@ -79,9 +79,9 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
             .with_kcl()
             .env("PATH", &path)
             .env("XDG_STATE_HOME", state)
-            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
-            .env("AWS_REGION", Minio::REGION)
+            .env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY)
+            .env("AWS_REGION", S3::REGION)
             .run()
     };
     let spec = |stack: &str| {
@@ -104,7 +104,7 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
     monorepo.write("appops/storefront/dev/kusion_state.json", recorded("dev", &dev));
     let object = ObjectPath::from("storefront/prod/kusion_state.json");
     let payload = PutPayload::from(recorded("prod", &prod));
-    minio.client(&bucket).put(&object, payload).await.unwrap();
+    server.client(&bucket).put(&object, payload).await.unwrap();
 
     let mut last = String::new();
     for line in commands(&page) {
@@ -112,10 +112,10 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
         if line == "konverge kcl install" {
             continue;
         }
-        let at_minio = format!("kusion_state.json?endpoint={}&allow_http=true", minio.endpoint());
+        let at_server = format!("kusion_state.json?endpoint={}&allow_http=true", server.endpoint());
         let line = if line.contains("s3://old-bucket/") {
             line.replace("s3://old-bucket/", &format!("'s3://{bucket}/"))
-                .replace("kusion_state.json", &format!("{at_minio}'"))
+                .replace("kusion_state.json", &format!("{at_server}'"))
         } else {
             line
         };
@@ -151,8 +151,8 @@ async fn the_guide_is_typed_whole(konfig: Published) {
         apps,
         is_old,
     } = konfig;
-    let minio = Minio::shared();
-    let bucket = minio.bucket("konfig");
+    let server = S3::shared();
+    let bucket = server.bucket("konfig");
     let page = std::fs::read_to_string(root().join("docs/guides/migrate.md")).unwrap();
     if is_old {
         repository.write("konverge.yaml", &blocks(&page, "yaml")[0]);
@@ -166,9 +166,9 @@ async fn the_guide_is_typed_whole(konfig: Published) {
             .with_kcl()
             .env("PATH", &path)
             .env("XDG_STATE_HOME", home.path())
-            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
-            .env("AWS_REGION", Minio::REGION)
+            .env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY)
+            .env("AWS_REGION", S3::REGION)
             .run()
             .expect(0)
     };
@@ -180,8 +180,11 @@ async fn the_guide_is_typed_whole(konfig: Published) {
     repository.write(&format!("{apps}/guestbook/dev/kusion_state.json"), dev);
     let object = ObjectPath::from("guestbook/prod/kusion_state.json");
     let prod = PutPayload::from(state("prod"));
-    minio.client(&bucket).put(&object, prod).await.unwrap();
-    let at_minio = format!("kusion_state.json?endpoint={}&allow_http=true'", minio.endpoint());
+    server.client(&bucket).put(&object, prod).await.unwrap();
+    let at_server = format!(
+        "kusion_state.json?endpoint={}&allow_http=true'",
+        server.endpoint()
+    );
 
     let mut count = 0;
     for line in commands(&page) {
@@ -193,7 +196,7 @@ async fn the_guide_is_typed_whole(konfig: Published) {
             .replace("storefront", "guestbook");
         let line = if line.contains("s3://old-bucket/") {
             line.replace("s3://old-bucket/", &format!("'s3://{bucket}/"))
-                .replace("kusion_state.json", &at_minio)
+                .replace("kusion_state.json", &at_server)
         } else {
             line
         };

@@ -1,5 +1,5 @@
 //! The guides that go from nothing to the first apply, typed line for line. The tests' control plane stands in kind's and
-//! EKS's place, MinIO in S3's; the cloud's own steps are not run.
+//! EKS's place, Versity's gateway in that of S3 and of MinIO; the cloud's own steps are not run.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ use crate::{
         cluster::Cluster,
         git::Repository,
         kcl,
-        minio::Minio,
         process::{Konverge, Outcome},
+        s3::S3,
         tiny_monorepo,
     },
 };
@@ -43,8 +43,8 @@ impl Shell<'_> {
             .with_kcl()
             .env("PATH", &path)
             .env("KUBECONFIG", self.cluster.kubeconfig())
-            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY);
+            .env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY);
         for who in ["AUTHOR", "COMMITTER"] {
             shell = shell.env(&format!("GIT_{who}_NAME"), "S");
             shell = shell.env(&format!("GIT_{who}_EMAIL"), "s@example.com");
@@ -90,14 +90,14 @@ async fn the_guide_for_kind_goes_from_nothing_to_the_first_apply() {
     // Its stack has the Namespace of the example's, so the cluster is its own.
     let cluster = &Cluster::start();
     cluster.start_controllers();
-    let bucket = Minio::shared().bucket("start-kind");
+    let bucket = S3::shared().bucket("start-kind");
     let page = guide("start-kind.md");
     let config = blocks(&page, "yaml").remove(0);
     for part in ["http://127.0.0.1:9000", "kind-konverge", "konverge-states"] {
         assert!(config.contains(part), "{part}: {config}");
     }
     let config = config
-        .replace("http://127.0.0.1:9000", Minio::shared().endpoint())
+        .replace("http://127.0.0.1:9000", S3::shared().endpoint())
         .replace("kind-konverge", "test")
         .replace("konverge-states", &bucket);
     let monorepo = Repository::konfig_example();
@@ -164,7 +164,7 @@ async fn the_guides_for_eks_and_for_adopting_are_typed_as_they_stand() {
     assert!(monorepo.path().join("konverge.adopt.yaml").exists());
     shows_the_workflow_of_init(&page, &monorepo.read(".github/workflows/konverge.yml"));
     // The bucket and the cluster of the tests.
-    let bucket = Minio::shared().bucket("start-eks");
+    let bucket = S3::shared().bucket("start-eks");
     let config = monorepo.read("konverge.yaml");
     assert!(
         config.contains("  url: s3://my-bucket/konverge\n") || config.contains("s3://my-bucket/konverge"),
@@ -172,7 +172,7 @@ async fn the_guides_for_eks_and_for_adopting_are_typed_as_they_stand() {
     );
     let options = format!(
         "{bucket}/konverge?endpoint={}&allow_http=true&region=us-east-1",
-        Minio::shared().endpoint()
+        S3::shared().endpoint()
     );
     let config = config
         .replace("my-bucket/konverge", &options)
@@ -223,12 +223,12 @@ async fn the_guides_for_the_night_are_typed_as_they_stand() {
     let cluster = Cluster::shared();
     let namespace = cluster.namespace("night").await;
     let monorepo = tiny_monorepo::monorepo();
-    let bucket = Minio::shared().bucket("night");
+    let bucket = S3::shared().bucket("night");
     monorepo.write(
         "konverge.yaml",
         format!(
             "version: 1\nstate:\n  id: night\n  url: s3://{bucket}/konverge\n  options: {{endpoint: '{}', region: us-east-1, path_style: 'true', allow_http: 'true'}}\nclusters: {{test: {{}}}}\nkcl: {{version: 0.13.2}}\n",
-            Minio::shared().endpoint()
+            S3::shared().endpoint()
         ),
     );
     let shell = Shell {

@@ -34,14 +34,14 @@ fn a_stream_that_is_broken_ends_with_an_error_on_stderr() {
             "Content-Length: 500\r\n\r\n{\"jsonrpc\"",
             "the input ends in the middle of a message",
         ),
-        ("Content-Length: 5", "the input ends in the middle of a message"),
+        ("Content-Length: 5", "malformed header"),
+        ("Content-Length: many\r\n\r\n{}", "invalid digit"),
+        ("GET / HTTP/1.1\r\n\r\n", "malformed header"),
+        ("Content-Length: 1\r\n\r\n{", "malformed LSP payload"),
+        ("Content-Length: 2\r\n\r\n[]", "malformed LSP payload"),
         (
-            "Content-Length: many\r\n\r\n{}",
-            "the `Content-Length` of a message is not one number",
-        ),
-        (
-            "GET / HTTP/1.1\r\n\r\n",
-            "the header of a message has no `Content-Length`",
+            "Content-Length: 7\r\n\r\n\u{0}\u{1b}[2J\u{1b}c",
+            "malformed LSP payload",
         ),
     ] {
         let mut client = Client::open(repository.path(), &[]);
@@ -53,6 +53,7 @@ fn a_stream_that_is_broken_ends_with_an_error_on_stderr() {
             "{}",
             ended.stderr
         );
+        assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
     }
 }
 
@@ -68,29 +69,6 @@ fn a_message_that_is_wrong_is_refused_and_the_session_goes_on() {
     );
     assert_eq!(client.refused("initialize", json!({})).0, -32_600);
     assert_eq!(client.refused("textDocument/completion", json!({})).0, -32_601);
-    let without_id =
-        |code: i64| move |message: &Value| message["id"].is_null() && message["error"]["code"] == code;
-    for (content, code) in [
-        ("{", -32_700),
-        ("\u{0}\u{1b}[2J", -32_700),
-        ("[]", -32_600),
-        ("{\"id\":[1],\"method\":\"shutdown\"}", -32_600),
-    ] {
-        client.write(format!("Content-Length: {}\r\n\r\n{content}", content.len()).as_bytes());
-        client.message(without_id(code));
-    }
-    // One byte more than is read.
-    let large = (32 << 20) + 1;
-    client.write(format!("Content-Length: {large}\r\n\r\n").as_bytes());
-    client.write(&vec![b' '; large]);
-    let refused = client.message(without_id(-32_600));
-    assert!(
-        refused["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("33554433 bytes"),
-        "{refused}"
-    );
     // Parameters of another shape.
     for method in ["didOpen", "didChange", "didSave", "didClose", "didOther"] {
         for params in [
@@ -167,8 +145,12 @@ fn files_outside_of_the_repository_are_noted_and_have_nothing() {
         let document = json!({"uri": uri, "languageId": "kcl", "version": 1, "text": "a = 1\n"});
         client.tell("textDocument/didOpen", json!({"textDocument": document}));
         for method in ["textDocument/codeLens", "textDocument/documentLink"] {
-            let found = client.ask(method, json!({"textDocument": {"uri": uri}}));
-            assert_eq!(found, json!([]), "{uri}");
+            let params = json!({"textDocument": {"uri": uri}});
+            if url::Url::parse(&uri).is_ok() {
+                assert_eq!(client.ask(method, params), json!([]), "{uri}");
+            } else {
+                assert_eq!(client.refused(method, params).0, -32_602, "{uri}");
+            }
         }
     }
     assert_eq!(client.lenses(folder, "base/app.k")[0], "affects 1 stack");

@@ -36,8 +36,8 @@ fn the_server_offers_what_the_server_of_kcl_has_not_and_nothing_else() {
         .collect();
     let expected = [
         "textDocumentSync",
-        "codeLensProvider",
         "hoverProvider",
+        "codeLensProvider",
         "documentLinkProvider",
         "executeCommandProvider",
     ];

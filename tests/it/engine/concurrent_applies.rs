@@ -1,4 +1,4 @@
-//! Many processes of `konverge apply --spec` at once, on the real API server and MinIO: whatever stands in the cluster
+//! Many processes of `konverge apply --spec` at once, on the real API server and an S3 server: whatever stands in the cluster
 //! is recorded, whatever is recorded stands there, and nothing that was made is forgotten.
 
 use crate::support::{process::Running, spec_runs::SpecRuns};
@@ -10,7 +10,7 @@ use std::{
 
 /// So many processes on so many stacks. Each wants two ConfigMaps of its own and none of those that another made.
 async fn many(processes: usize, stacks: usize) {
-    let runs = SpecRuns::on_minio("many", "  lease: {wait: 30m}\n").await;
+    let runs = SpecRuns::on_s3("many", "  lease: {wait: 30m}\n").await;
     let stack = |n: usize| format!("app{}/prod", n % stacks);
     let names = |n: usize| [format!("r{n}-a"), format!("r{n}-b")];
     for n in 0..processes {

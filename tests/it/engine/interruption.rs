@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::{
     faulty_api_server::{Faults, Proxy},
     git::Repository,
-    minio::Minio,
     process::{Konverge, Outcome, Running},
+    s3::S3,
     service::eventually,
     spec_runs::SpecRuns,
 };
@@ -208,7 +208,7 @@ async fn no_command_waits_for_a_silent_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_apply_whose_cluster_falls_silent_records_what_it_did_and_gives_its_lease_back() {
-    let mut runs = SpecRuns::on_minio("falls-silent", "").await;
+    let mut runs = SpecRuns::on_s3("falls-silent", "").await;
     let proxy = Proxy::start(runs.cluster, Faults::none()).await;
     runs.spec("spec.json", &["one", "two", "three"]);
     runs.repository.write(
@@ -278,11 +278,11 @@ async fn gate(to: String, silent: Arc<AtomicBool>) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_apply_whose_store_and_cluster_fall_silent_is_taken_up_by_the_next() {
-    let minio = Minio::shared();
-    let bucket = minio.bucket("both-silent");
-    let direct = format!("s3://{bucket}/p?endpoint={}&allow_http=true", minio.endpoint());
+    let server = S3::shared();
+    let bucket = server.bucket("both-silent");
+    let direct = format!("s3://{bucket}/p?endpoint={}&allow_http=true", server.endpoint());
     let silent = Arc::<AtomicBool>::default();
-    let address = minio.endpoint().trim_start_matches("http://").to_owned();
+    let address = server.endpoint().trim_start_matches("http://").to_owned();
     let port = gate(address, Arc::clone(&silent)).await;
     let through = format!("s3://{bucket}/p?endpoint=http://127.0.0.1:{port}&allow_http=true");
     let config = |url: &str| {

@@ -121,7 +121,7 @@ async fn of_two_stacks_that_create_the_same_objects_one_owns_each() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_processes_that_create_the_same_objects_one_owns_each() {
-    let runs = SpecRuns::on_minio("two-owners", "").await;
+    let runs = SpecRuns::on_s3("two-owners", "").await;
     let names: Vec<String> = (0..20).map(|n| format!("shared-{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let stacks = ["first/prod", "second/prod"];
@@ -159,7 +159,7 @@ async fn of_two_processes_that_may_be_killed_one_owns_each() {
     let seed = random::setting("KONVERGE_OWNER_SEED", 20_261_122);
     println!("KONVERGE_OWNER_SEED={seed}");
     let mut random = Random::of(seed);
-    let runs = SpecRuns::on_minio("killed-owners", "  lease: {term: 3s}\n").await;
+    let runs = SpecRuns::on_s3("killed-owners", "  lease: {term: 3s}\n").await;
     let stacks = ["first/prod", "second/prod"];
     let mut killed_at_work = 0;
     for round in 0..6 {

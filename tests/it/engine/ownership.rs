@@ -25,7 +25,7 @@ async fn a_stack_does_not_follow_its_clusters_name_to_another_cluster() {
         .await
         .create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ns}}))
         .await;
-    let runs = SpecRuns::on_minio("rebound", "").await;
+    let runs = SpecRuns::on_s3("rebound", "").await;
     let wanted = map(&ns, "c", json!({"a": "1"}));
     let spec = json!({"resources": [{"id": id(&wanted), "type": "Kubernetes", "attributes": wanted}]});
     std::fs::write(runs.repository.path().join("c.json"), spec.to_string()).unwrap();
@@ -159,7 +159,7 @@ async fn a_store_that_was_half_put_back_is_told() {
 /// What another stack records is not created, also where the object is not there any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_stack_records_is_told_before_the_write() {
-    let runs = SpecRuns::on_minio("recorded", "").await;
+    let runs = SpecRuns::on_s3("recorded", "").await;
     runs.spec("r.json", &["a"]);
     runs.apply("r.json", "first/prod").run().expect(0);
     Objects::of(runs.cluster)
@@ -179,7 +179,7 @@ async fn what_another_stack_records_is_told_before_the_write() {
 /// What Terraform made is given up wholly: the sealed document does not hold it any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forgotten_terraform_resource_is_given_up() {
-    let mut runs = SpecRuns::on_minio("forgotten", "").await;
+    let mut runs = SpecRuns::on_s3("forgotten", "").await;
     runs.env
         .push(("KONVERGE_AGE_IDENTITY", "correct horse battery staple".to_owned()));
     let config = runs.repository.read("konverge.yaml");

@@ -19,8 +19,8 @@ use crate::{
         ci_stage::Stage,
         cluster::Cluster,
         git::Repository,
-        minio::Minio,
         process::{Konverge, Outcome},
+        s3::S3,
         service::eventually,
         tiny_monorepo,
     },
@@ -481,7 +481,7 @@ fn the_commands_of_the_clouds_are_read_by_a_shell() {
     }
 }
 
-/// A policy of the page for a bucket. MinIO knows no condition on the header, so that one is left out.
+/// A policy of the page for a bucket. The server knows no condition on the header, so that one is left out.
 fn policy_for(name: &str, bucket: &str) -> Value {
     let mut statements = statements(name);
     for statement in &mut statements {
@@ -491,16 +491,16 @@ fn policy_for(name: &str, bucket: &str) -> Value {
     serde_json::from_str(&policy.replace("my-bucket", bucket)).unwrap()
 }
 
-/// MinIO holds the jobs to the policies: they suffice, and the preview's does not apply.
+/// The server holds the jobs to the policies: they suffice, and the preview's does not apply.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policies_of_the_bucket_suffice_and_a_preview_cannot_apply_with_its_own() {
     let mut stage = Stage::with("guide-policies", tiny_monorepo::monorepo(), "").await;
     let preview = policy_for("preview-store.json", &stage.bucket);
     let apply = policy_for("apply-store.json", &stage.bucket);
     let drift = policy_for("drift-store.json", &stage.bucket);
-    let preview = Minio::shared().credentials(&preview).await;
-    let drift = Minio::shared().credentials(&drift).await;
-    let apply = Minio::shared().credentials(&apply).await;
+    let preview = S3::shared().credentials(&preview).await;
+    let drift = S3::shared().credentials(&drift).await;
+    let apply = S3::shared().credentials(&apply).await;
 
     stage.env = preview.to_vec();
     stage.reviewed(7, "first", |stage| {

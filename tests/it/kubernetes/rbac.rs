@@ -304,7 +304,7 @@ async fn a_cluster_that_cannot_be_told_stops_the_stack_only_where_nothing_is_lef
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
     let mut other = TestStack::new("untold-other", cluster.kubeconfig_of(User::Nobody));
-    other.options.notes = RunNotes::new(move |text| heard.lock().unwrap().push(text.to_owned()));
+    other.options.notes = RunNotes::new(move |note| heard.lock().unwrap().push(note.text));
     let plan = other
         .plan_well(&[config_map(&ns, "c"), config_map(&ns, "d")])
         .await;

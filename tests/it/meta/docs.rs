@@ -20,6 +20,7 @@ fn generated_pages_are_up_to_date() {
     for (page, file) in [
         ("commands", "commands.md"),
         ("config", "konverge-yaml.md"),
+        ("environment", "environment.md"),
         ("errors", "errors.md"),
         ("plan", "plan.schema.json"),
     ] {
@@ -155,7 +156,7 @@ fn stack_tests_and_hooks_that_are_shown_are_valid() {
     );
 }
 
-/// Every YAML block is one that a test looks at: a configuration, a workflow, manifests, GitLab's pipeline,
+/// Every YAML block is one that a test looks at: a configuration, a workflow, manifests, GitLab's component,
 /// rules in CEL, resources of a Spec, stack tests, the hooks of pre-commit.
 #[test]
 fn blocks_that_are_shown_are_of_a_known_kind() {
@@ -173,6 +174,8 @@ fn blocks_that_are_shown_are_of_a_known_kind() {
                     || document["assert"].is_array()
                     || document["steps"].is_array()
                     || document["repos"].is_array()
+                    || document["include"].is_array()
+                    || document["spec"]["inputs"].is_object()
             };
             assert!(
                 documents.iter().all(known),
@@ -378,6 +381,39 @@ fn the_tables_of_attackers_and_promises_name_what_exists() {
         {
             let file = file.trim_end_matches('/');
             assert!(root().join(file).exists(), "{promise}: no file `{file}`");
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+/// Each promise of a forge names tests that exist.
+#[test]
+fn the_promises_of_forges_name_their_tests() {
+    let files = rust_files();
+    let page = fs::read_to_string(root().join("docs/reference/forges.md")).unwrap();
+    let (_, table) = page.split_once("| promise |").unwrap();
+    let mut seen = 0;
+    for row in table.lines().skip(2) {
+        if !row.starts_with('|') {
+            break;
+        }
+        // After the promise, for each forge whether it is given and how that is known.
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").skip(1).collect();
+        for known in cells.chunks(2).map(|of_forge| of_forge[1]) {
+            assert!(
+                known.contains('`') || known.contains("its source"),
+                "how is it known: {row}"
+            );
+        }
+        let modules = cells
+            .chunks(2)
+            .flat_map(|of_forge| of_forge[1].split('`').skip(1).step_by(2));
+        for module in modules {
+            let exists = files
+                .iter()
+                .any(|file| is_module(&file.display().to_string(), module));
+            assert!(exists, "no module `{module}`: {row}");
+            seen += 1;
         }
     }
     assert!(seen > 20, "{seen}");

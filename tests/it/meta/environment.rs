@@ -1,42 +1,73 @@
-//! Environment variables that the code reads are described on their page, and the page names none that it does not read.
+//! Environment variables stand in one list, `crates/base/src/variables.rs`: no other file spells a name, and each has its
+//! line in the reference.
 
 use std::{collections::BTreeSet, fs};
 
+use konverge_base::variables::SECTIONS;
 use regex::Regex;
 
-use super::{docs::root, rooms::program_files};
+use super::rooms::program_files;
 
-/// The variables in the program's code, without its tests, that a pattern finds.
-fn variables(pattern: &str) -> BTreeSet<String> {
-    let pattern = Regex::new(pattern).unwrap();
-    let mut found = BTreeSet::new();
-    for file in program_files() {
-        let text = fs::read_to_string(&file).unwrap();
-        let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-        found.extend(pattern.captures_iter(program).map(|name| name[1].to_owned()));
-    }
-    found
+const LIST: &str = "crates/base/src/variables.rs";
+
+/// Names that are also keys of a Kusion workspace, or a placeholder in a hint.
+const KEYS: [&str; 3] = [
+    "crates/run/src/module_runner.rs",
+    "crates/kusion/src/context_keys.rs",
+    "crates/kusion/src/import.rs",
+];
+
+fn listed() -> Vec<&'static str> {
+    let variables = SECTIONS.iter().flat_map(|section| section.variables);
+    variables.flat_map(|(names, _)| *names).copied().collect()
 }
 
 #[test]
-fn variables_that_are_read_are_described() {
-    let page = fs::read_to_string(root().join("docs/reference/environment.md")).unwrap();
-    let own = variables(r#""(KONVERGE_[A-Z_]*[A-Z])""#);
-    let others = variables(r#"\b(?:variable|var|var_os)\(\[?"([A-Z][A-Z0-9_]+)""#);
-    assert!(own.len() > 20 && others.len() > 40, "{own:?} {others:?}");
-    let missing: Vec<_> = own
-        .union(&others)
-        .filter(|name| !page.contains(&format!("`{name}`")))
+fn each_variable_of_the_list_is_described_once() {
+    let text = fs::read_to_string(super::docs::root().join(LIST)).unwrap();
+    let constant = Regex::new(r"pub const [A-Z0-9_]+: &str = \x22([A-Z0-9_]+)\x22;").unwrap();
+    let constants: Vec<_> = constant
+        .captures_iter(&text)
+        .map(|found| found[1].to_owned())
         .collect();
-    assert!(
-        missing.is_empty(),
-        "docs/reference/environment.md lacks {missing:?}"
+    assert!(constants.len() > 100, "{constants:?}");
+    let described = listed();
+    assert_eq!(described.len(), constants.len());
+    assert_eq!(
+        BTreeSet::from_iter(described),
+        constants.iter().map(String::as_str).collect()
     );
-    let named = Regex::new("`(KONVERGE_[A-Z_]+)`").unwrap();
-    let unread: Vec<_> = named
-        .captures_iter(&page)
-        .map(|name| name[1].to_owned())
-        .filter(|name| !own.contains(name))
-        .collect();
-    assert!(unread.is_empty(), "the code does not read {unread:?}");
+}
+
+#[test]
+fn no_other_file_spells_the_name_of_a_variable() {
+    let known = BTreeSet::from_iter(listed());
+    let literal = Regex::new(r"\x22([A-Z][A-Z0-9_]+)\x22").unwrap();
+    let read = Regex::new(r"\b(?:variable|var|var_os)\(\[?\x22").unwrap();
+    let mut found = Vec::new();
+    for file in program_files() {
+        let place = file
+            .strip_prefix(super::docs::root())
+            .unwrap()
+            .display()
+            .to_string();
+        if place == LIST || KEYS.contains(&place.as_str()) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let spelled = literal.captures_iter(program).map(|name| name[1].to_owned());
+        found.extend(
+            spelled
+                .filter(|name| {
+                    known.contains(name.as_str()) || name.starts_with("KONVERGE_") && !name.ends_with('_')
+                })
+                .map(|name| format!("{place}: {name}")),
+        );
+        found.extend(
+            read.find_iter(program)
+                .map(|_| format!("{place}: a variable that is not in the list")),
+        );
+    }
+    assert!(found.is_empty(), "{found:#?}");
 }

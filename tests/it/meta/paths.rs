@@ -9,7 +9,8 @@ use regex::Regex;
 
 use super::rooms::source_files;
 
-fn files(folder: &Path, into: &mut Vec<PathBuf>) {
+/// All files below a folder.
+pub(super) fn files(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the project") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {

@@ -9,7 +9,7 @@ use super::rooms::rust_files;
 
 #[test]
 fn no_reference_reads_what_a_store_of_the_state_logs_in_with() {
-    let read = Regex::new(r#"\b(?:variable|var)\(\[?"([A-Z][A-Z0-9_]+)""#).unwrap();
+    let read = Regex::new(r"\b(?:variable|var)\(\s*\[?\s*variables::([A-Z][A-Z0-9_]+)").unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let mut files = Vec::new();
     for room in ["state/src/store", "cloud/src"] {

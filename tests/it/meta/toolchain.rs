@@ -2,9 +2,9 @@
 
 use crate::support::cluster::{Cluster, User};
 use crate::support::git::Repository;
-use crate::support::minio::{self, Minio};
 use crate::support::moto::Moto;
 use crate::support::process::Konverge;
+use crate::support::s3::{self, S3};
 use crate::support::service::{Ports, eventually};
 use crate::support::{kcl, octokit, terraform};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -93,15 +93,20 @@ async fn deployment_becomes_available() {
     .await;
 }
 
-#[tokio::test]
-async fn minio_lets_one_of_many_creators_win() {
-    let minio = Minio::shared();
-    let store: Arc<dyn ObjectStore> = Arc::new(minio.client(&minio.bucket("parts")));
-    for round in 0..5 {
+/// All begin at once, each on a connection of its own: HTTP/1.1 has one request at a time on each.
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_lets_one_of_64_creators_win() {
+    let server = S3::shared();
+    let store: Arc<dyn ObjectStore> = Arc::new(server.client(&server.bucket("parts")));
+    for round in 0..8 {
         let key = Path::from(format!("state/{round}"));
-        let attempts = (0..16).map(|writer| {
-            let (store, key) = (store.clone(), key.clone());
-            tokio::spawn(async move { (writer, create(&*store, &key, writer).await) })
+        let start = Arc::new(tokio::sync::Barrier::new(64));
+        let attempts = (0..64).map(|writer| {
+            let (store, key, start) = (store.clone(), key.clone(), start.clone());
+            tokio::spawn(async move {
+                start.wait().await;
+                (writer, create(&*store, &key, writer).await)
+            })
         });
         let mut winners = Vec::new();
         for attempt in futures::future::join_all(attempts).await {
@@ -116,7 +121,7 @@ async fn minio_lets_one_of_many_creators_win() {
 #[tokio::test]
 async fn moto_refuses_to_create_again() {
     let moto = Moto::shared();
-    let store = minio::client(moto.endpoint(), &moto.bucket("parts").await);
+    let store = s3::client(moto.endpoint(), &moto.bucket("parts").await);
     let key = Path::from("state/1");
     assert!(create(&store, &key, 1).await);
     assert!(!create(&store, &key, 2).await);

@@ -5,7 +5,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::visitor::{KEY, Served, Visitor, csrf};
-use crate::support::{ci_stage::Stage, minio::Minio, openid::OpenIdProvider};
+use crate::support::{ci_stage::Stage, openid::OpenIdProvider, s3::S3};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_audit_and_the_apply_record_agree() {
@@ -27,8 +27,8 @@ async fn the_audit_and_the_apply_record_agree() {
 
     let home = tempfile::tempdir().unwrap();
     let env = [
-        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
-        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
+        ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY),
     ];
     let folder = stage.monorepo.path();
     let served = Served::start_in(folder, home.path(), &provider.portal(), Some(KEY), &env);
@@ -73,7 +73,11 @@ async fn the_audit_and_the_apply_record_agree() {
     let record = stage.receipt("agree/dev");
     assert_eq!(record["agreedBy"], json!(["dev"]), "{record}");
     assert_eq!(record["reconciled"], json!(true), "{record}");
-    assert!(!record.to_string().contains("ada"), "{record}");
+    // A hash may have these three digits.
+    let mut said = record.clone();
+    said["digest"].take();
+    said["commit"].take();
+    assert!(!said.to_string().contains("ada"), "{record}");
     // The stack shows the record as soon as what was read before is not fresh any more.
     let started = std::time::Instant::now();
     loop {

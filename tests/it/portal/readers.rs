@@ -13,7 +13,7 @@ use konverge_base::model::{
     review::{ReviewRecord, ReviewUnit, ReviewedStack},
     rollout::{ClockReading, RolloutPhase, RolloutRecord, RolloutStack},
     stack_look::{HealthCounts, StackLook},
-    status::ObjectStatus,
+    stack_status::ObjectStatus,
     week_activity::Week,
 };
 use konverge_config::Config;

@@ -1,4 +1,4 @@
-//! What the overview asks of a store, on MinIO, and the site in a bucket.
+//! What the overview asks of a store, on an S3 server, and the site in a bucket.
 
 use std::sync::{
     Arc,
@@ -22,7 +22,7 @@ use konverge_state::{
 use serde_json::json;
 
 use super::recorded::{ID, RecordedStacks, config_map};
-use crate::support::minio::Minio;
+use crate::support::s3::S3;
 
 /// Passes everything on, and counts reads below a folder.
 struct Counting {
@@ -93,17 +93,17 @@ impl Counting {
     }
 }
 
-async fn on_minio(name: &str) -> RecordedStacks {
-    let minio = Minio::shared();
+async fn on_s3(name: &str) -> RecordedStacks {
+    let server = S3::shared();
     let url = format!(
         "s3://{}/states?endpoint={}&allow_http=true&path_style=true",
-        minio.bucket(name),
-        minio.endpoint()
+        server.bucket(name),
+        server.endpoint()
     );
     let env = [
-        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
-        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
-        ("AWS_REGION", Minio::REGION),
+        ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY),
+        ("AWS_REGION", S3::REGION),
     ];
     let env = env
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -113,7 +113,7 @@ async fn on_minio(name: &str) -> RecordedStacks {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_overview_is_one_list_and_one_get_and_the_freeze_one_list() {
-    let recorded = on_minio("overview").await;
+    let recorded = on_s3("overview").await;
     for stack in ["a/dev", "b/dev", "c/dev", "d/dev"] {
         recorded
             .apply(stack, vec![config_map("web", &json!({}))], StackResult::Applied)
@@ -189,14 +189,14 @@ async fn a_stack_is_one_list_and_as_many_gets_as_serials_are_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_only_reads_is_enough() {
-    let recorded = on_minio("reader").await;
+    let recorded = on_s3("reader").await;
     recorded
         .apply("a/dev", vec![config_map("web", &json!({}))], StackResult::Applied)
         .await;
     let policy = json!({"Version": "2012-10-17", "Statement": [
         {"Effect": "Allow", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": ["arn:aws:s3:::*"]},
     ]});
-    let reader = Minio::shared().credentials(&policy).await;
+    let reader = S3::shared().credentials(&policy).await;
     let out = recorded.folder.path().join("site");
     let run = recorded.konverge(&["portal", "build", "--out", out.to_str().unwrap()]);
     let run = reader.iter().fold(run, |run, (name, value)| run.env(name, value));

@@ -13,9 +13,9 @@ use crate::support::{
     cluster::Cluster,
     faulty_api_server::{Faults, Proxy},
     git::Repository,
-    minio::Minio,
     objects::Objects,
     process::{Konverge, Outcome},
+    s3::S3,
     shop_monorepo::{Shop, resource},
     spec_runs::walk,
 };
@@ -190,16 +190,16 @@ async fn a_kill_at_a_request_to_a_store_leaves_no_value() {
 
 /// Everything in the bucket of a stage.
 async fn bucket(stage: &Stage) -> String {
-    let minio = Minio::shared();
+    let server = S3::shared();
     let url = format!(
         "s3://{}/konverge?endpoint={}&allow_http=true&path_style=true&region={}",
         stage.bucket,
-        minio.endpoint(),
-        Minio::REGION
+        server.endpoint(),
+        S3::REGION
     );
     let environment = [
-        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
-        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
+        ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let options = StoreOptions {

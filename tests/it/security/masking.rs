@@ -99,7 +99,7 @@ fn no_form_of_a_secret_is_rendered() {
         let seen = markdown::DriftSeen {
             since: "now",
             unrestorable: None,
-            workflow: "konverge.yml",
+            workflow: Some("konverge.yml"),
             keeping: markdown::DriftKeeping::ByWorkflow,
         };
         let rendered = [
@@ -243,7 +243,7 @@ async fn what_a_decoy_hides_is_not_reviewed() {
     assert!(comment.contains("[!CAUTION]"), "{comment}");
     assert!(
         comment.contains(
-            "/data/value in v1:ConfigMap:default:decoy-web contains the value of a Secret in clear text"
+            "/data/value in `v1:ConfigMap:default:decoy-web` contains the value of a Secret in clear text"
         ),
         "{comment}"
     );

@@ -49,5 +49,6 @@ fn context(repository: &Repository) -> RunContext {
         writes: Arc::default(),
         events: Arc::new(NoEvents),
         notes: Arc::new(NoNotes),
+        recorder: Default::default(),
     }
 }

@@ -5,9 +5,9 @@ use crate::support::{
     file_server::{FileServer, Manners},
     gcs::Gcs,
     konfigs,
-    minio::Minio,
     objects::Objects,
     process::{Konverge, Outcome},
+    s3::S3,
     shop_monorepo::{Shop, resource},
     spec_runs::walk,
     stores::Sql,
@@ -177,13 +177,13 @@ fn a_folder_of_releases() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_s3() {
-    let minio = Minio::shared();
-    let bucket = minio.bucket("kusion");
-    let query = format!("?endpoint={}&allow_http=true", minio.endpoint());
+    let server = S3::shared();
+    let bucket = server.bucket("kusion");
+    let query = format!("?endpoint={}&allow_http=true", server.endpoint());
     let environment = [
-        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
-        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
-        ("AWS_REGION", Minio::REGION),
+        ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY),
+        ("AWS_REGION", S3::REGION),
     ];
     from_objects("s3", &bucket, &query, &environment).await;
 }

@@ -23,10 +23,10 @@ use crate::support::{
     executable,
     file_server::{FileServer, Manners},
     gcs::Gcs,
-    minio::Minio,
     objects::Objects,
     process::Outcome,
     random::{Random, setting},
+    s3::S3,
     shop_monorepo::{Shop, resource},
 };
 
@@ -457,16 +457,16 @@ async fn in_objects(url: &str, environment: &[(&str, &str)]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_in_s3() {
-    let minio = Minio::shared();
-    let bucket = minio.bucket("releases");
+    let server = S3::shared();
+    let bucket = server.bucket("releases");
     let url = format!(
         "s3://{bucket}/kusion?endpoint={}&allow_http=true",
-        minio.endpoint()
+        server.endpoint()
     );
     let environment = [
-        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
-        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
-        ("AWS_REGION", Minio::REGION),
+        ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY),
+        ("AWS_REGION", S3::REGION),
     ];
     in_objects(&url, &environment).await;
 }

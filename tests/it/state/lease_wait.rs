@@ -3,7 +3,7 @@
 use crate::support::{
     ci_stage::{Stage, storefront},
     github::{Act, FakeGithub, World},
-    minio::Minio,
+    s3::S3,
     spec_runs::SpecRuns,
 };
 use konverge_base::model::{RepoPath, StackId, state::StackState};
@@ -38,7 +38,7 @@ async fn github(run: Value) -> FakeGithub {
 }
 
 async fn runs(subject: &str, github_api: &str) -> SpecRuns {
-    let mut runs = SpecRuns::on_minio(subject, "  lease: {wait: 2s}\n").await;
+    let mut runs = SpecRuns::on_s3(subject, "  lease: {wait: 2s}\n").await;
     runs.env.extend([
         ("GITHUB_TOKEN", "ghs_token".to_owned()),
         ("GITHUB_API_URL", github_api.to_owned()),
@@ -145,15 +145,15 @@ async fn the_merge_job_takes_over_from_a_job_that_was_cancelled() {
     });
     let options = StoreOptions {
         environment: [
-            ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
-            ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
-            ("AWS_REGION", Minio::REGION),
+            ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY),
+            ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY),
+            ("AWS_REGION", S3::REGION),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into(),
         ..StoreOptions::default()
     };
-    let endpoint = Minio::shared().endpoint();
+    let endpoint = S3::shared().endpoint();
     let url = format!(
         "s3://{}/konverge?endpoint={endpoint}&allow_http=true",
         stage.bucket

@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::support::{
     ci_stage::{Ran, Stage, storefront},
     git::Repository,
-    minio::Minio,
     process::Konverge,
+    s3::S3,
 };
 
 fn build(repository: &Repository, cache: &Path) -> Konverge {
@@ -107,7 +107,7 @@ async fn jobs_share_what_they_compiled_and_a_fork_adds_nothing() {
     };
     let keys = cached(stage.keys().await);
     assert_eq!(keys.len(), 1, "{keys:?}");
-    let store = Minio::shared().client(&stage.bucket);
+    let store = S3::shared().client(&stage.bucket);
     let entry = Key::from(keys[0].as_str());
     let bytes = store.get(&entry).await.unwrap().bytes().await.unwrap();
     assert!(bytes.starts_with(b"age-encryption.org/"), "it is sealed");

@@ -2,8 +2,8 @@
 
 use crate::support::{
     file_server::{FileServer, Manners},
-    minio::Minio,
     process::Outcome,
+    s3::S3,
     spec_runs::{SpecRuns, walk},
 };
 use axum::{Router, http::StatusCode};
@@ -41,7 +41,7 @@ async fn touches_nothing(runs: &SpecRuns, words: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_that_is_not_there() {
-    let endpoint = Minio::shared().endpoint();
+    let endpoint = S3::shared().endpoint();
     let url = format!("s3://no-such-bucket-here/p?endpoint={endpoint}&allow_http=true");
     let runs = SpecRuns::at("no-bucket", &url, "").await;
     runs.spec("spec.json", &["one"]);
@@ -54,7 +54,7 @@ async fn a_bucket_that_is_not_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_that_are_wrong_or_may_only_read() {
-    let mut runs = SpecRuns::on_minio("denied", "").await;
+    let mut runs = SpecRuns::on_s3("denied", "").await;
     runs.spec("spec.json", &["one"]);
     let right = runs.env.clone();
     runs.env.retain(|(name, _)| *name != "AWS_SECRET_ACCESS_KEY");
@@ -68,7 +68,7 @@ async fn credentials_that_are_wrong_or_may_only_read() {
     runs.env = right.clone();
     runs.env
         .retain(|(name, _)| *name != "AWS_SECRET_ACCESS_KEY" && *name != "AWS_ACCESS_KEY_ID");
-    runs.env.extend(Minio::shared().credentials(&policy).await);
+    runs.env.extend(S3::shared().credentials(&policy).await);
     touches_nothing(&runs, &["access denied to `probe/"]).await;
     // Looking needs no more than that.
     let preview = ["preview", "--spec", "spec.json", "--stack", STACK];
@@ -112,9 +112,9 @@ async fn s3(url: &str) -> Arc<dyn Store> {
 
 async fn try_s3(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     let environment = [
-        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
-        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
-        ("AWS_REGION", Minio::REGION),
+        ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY),
+        ("AWS_REGION", S3::REGION),
     ];
     let mut options = StoreOptions {
         environment: environment
@@ -128,9 +128,9 @@ async fn try_s3(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_authority_of_ones_own_has_to_be_named() {
-    let (minio, authority) = Minio::start_with_tls();
-    let bucket = minio.bucket("tls");
-    let url = format!("s3://{bucket}?endpoint={}", minio.endpoint());
+    let (server, authority) = S3::start_with_tls();
+    let bucket = server.bucket("tls");
+    let url = format!("s3://{bucket}?endpoint={}", server.endpoint());
     let failure = UserError::from(probe(&*s3(&url).await).await.unwrap_err());
     assert!(failure.message.contains("certificate"), "{failure:?}");
     assert!(
@@ -143,7 +143,7 @@ async fn an_authority_of_ones_own_has_to_be_named() {
     let with = format!("{url}&ca_file={}", authority.display());
     probe(&*s3(&with).await).await.unwrap();
     // The client of plain HTTP stores takes the same file: what is refused now is the request, not the certificate.
-    let files = format!("{}/{bucket}?ca_file={}", minio.endpoint(), authority.display());
+    let files = format!("{}/{bucket}?ca_file={}", server.endpoint(), authority.display());
     let error = probe(&*s3(&files).await).await.unwrap_err();
     assert!(matches!(error, StoreError::Denied { .. }), "{error}");
     let not_there = format!("{url}&ca_file=/nonexistent");
@@ -305,9 +305,9 @@ async fn garbage_in_the_place_of_any_document() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_dies_in_the_middle() {
-    let mut minio = Minio::start();
-    let bucket = minio.bucket("dies");
-    let url = format!("s3://{bucket}?endpoint={}&allow_http=true", minio.endpoint());
+    let mut server = S3::start();
+    let bucket = server.bucket("dies");
+    let url = format!("s3://{bucket}?endpoint={}&allow_http=true", server.endpoint());
     let runs = SpecRuns::at("dies", &url, "  lease: {term: 5s}\n").await;
     let names: Vec<_> = (0..200).map(|n| format!("map-{n:03}")).collect();
     runs.spec("spec.json", &names.iter().map(String::as_str).collect::<Vec<_>>());
@@ -317,12 +317,12 @@ async fn a_store_that_dies_in_the_middle() {
         assert!(started.elapsed() < Duration::from_secs(120), "nothing is made");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    minio.kill();
+    server.kill();
     let outcome = running.wait().expect(1);
     says(&outcome, &[&format!("s3://{bucket}")]);
     let made = runs.made(STACK).await;
     assert!(!made.is_empty());
-    minio.start_again();
+    server.start_again();
     // Whatever exists was written down before it was made.
     let recorded = runs.recorded(STACK).await;
     assert!(

@@ -13,9 +13,9 @@ use super::{
     cluster::Cluster,
     git::Repository,
     github::{FakeGithub, Pull, World},
-    minio::Minio,
     payloads,
     process::{Konverge, Outcome},
+    s3::S3,
 };
 
 /// A monorepo on GitHub with a cluster and a bucket.
@@ -67,12 +67,12 @@ impl Stage {
 
     /// A monorepo of one's own, known to its bucket as `name`.
     pub async fn with(name: &str, monorepo: Repository, more: &str) -> Self {
-        let minio = Minio::shared();
-        let bucket = minio.bucket(name);
+        let server = S3::shared();
+        let bucket = server.bucket(name);
         let config = format!(
             "version: 1\nstate:\n  id: {name}\n  url: s3://{bucket}/konverge\n  options: {{endpoint: '{}', region: us-east-1, path_style: 'true', allow_http: 'true'}}\n\
              clusters:\n  test: {{}}\nkcl: {{version: 0.13.2}}\n{more}",
-            minio.endpoint()
+            server.endpoint()
         );
         monorepo.write("konverge.yaml", config).commit("No project yet");
         let github = FakeGithub::start(World::of(&monorepo)).await;
@@ -157,8 +157,8 @@ impl Stage {
             .with_kcl()
             .dir(self.monorepo.path())
             .env("KUBECONFIG", self.cluster.kubeconfig())
-            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
+            .env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY)
     }
 
     /// A pull request's event on its trial merge.
@@ -285,7 +285,7 @@ impl Stage {
 
     pub async fn keys(&self) -> Vec<String> {
         use futures::TryStreamExt as _;
-        let store = Minio::shared().client(&self.bucket);
+        let store = S3::shared().client(&self.bucket);
         let mut keys: Vec<_> = store
             .list(None)
             .map_ok(|meta| meta.location.to_string())

@@ -127,9 +127,29 @@ fn without_hashes(text: &str, names: &[(String, &str)]) -> String {
     out
 }
 
+/// The picture of what took how long, without its numbers: when a bar begins and ends, which stack took the longest, and how
+/// often a server was asked until something was ready.
+fn without_measures(text: &str) -> String {
+    let bar =
+        regex::Regex::new(r"(?m)^(  .*) \([0-9.]+ s\) :((?:\w+, )?)[0-9]+, [0-9]+$").expect("a pattern");
+    let host = regex::Regex::new(r"(?m)^(\| `127\.0\.0\.1` \|) [0-9]+ \|").expect("a pattern");
+    let text = bar.replace_all(text, "$1 (N s) :${2}N, N");
+    let text = host.replace_all(&text, "$1 N |");
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    let slowest = lines.iter().position(|line| *line == "  section Slowest stacks");
+    if let Some(first) = slowest.map(|at| at + 1) {
+        let bars = lines[first..]
+            .iter()
+            .take_while(|line| line.starts_with("  "))
+            .count();
+        lines[first..first + bars].sort_unstable();
+    }
+    lines.join("\n")
+}
+
 /// `0.4 s`, `12 s` and `1 min 12 s` are `N s`; moments and ages are left out.
 fn without_times(text: &str) -> String {
-    let text = text.replace("| 1 min |", "| less than a minute |");
+    let text = without_measures(text).replace("| 1 min |", "| less than a minute |");
     // On a machine with much to do.
     let long = regex::Regex::new(r"\b\d+ min (\d+ s)\b").expect("a pattern");
     let text = long.replace_all(&text, "$1");

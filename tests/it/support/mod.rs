@@ -9,7 +9,11 @@ pub mod compiler;
 pub mod cores;
 #[path = "../../../crates/state/tests/it/support/faulty_store.rs"]
 pub mod faulty_store;
+pub mod gitea_jobs;
+pub mod gitea_stage;
 pub mod github_output;
+pub mod gitlab_stage;
+pub mod hostile_plans;
 pub mod plain_core;
 pub mod sample_kinds;
 pub mod sample_plans;

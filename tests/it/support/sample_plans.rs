@@ -15,6 +15,7 @@ use konverge_base::{
         review::ReviewUnit,
         review_difference::ReviewDifference,
         spec::RuntimeKind,
+        timeline::{PartKind, Timeline, TimelinePart},
     },
 };
 use konverge_report::{CommentInput, Merging, Mode, RunInfo, StackContext};
@@ -136,11 +137,14 @@ pub fn run() -> RunInfo {
         page_url: None,
         run: 4711,
         attempt: 1,
-        timings: vec![
-            ("affected", Duration::from_millis(140)),
-            ("compile", Duration::from_millis(2_300)),
-            ("plan", Duration::from_millis(4_700)),
-        ],
+        timeline: Timeline {
+            parts: vec![
+                stage("affected", 0, 140),
+                stage("compile", 140, 2_300),
+                stage("plan", 2_440, 4_700),
+            ],
+            left_out: 0,
+        },
         compiled: 7,
         cached: 4,
         stacks_in_repository: 140,
@@ -668,4 +672,18 @@ pub fn model_changes(packages: usize, properties: usize) -> Vec<ModelChange> {
         to_version: None,
         packages: (0..packages).map(package).collect(),
     }]
+}
+
+/// A stage that began and took so many milliseconds.
+fn stage(name: &str, begin: u64, length: u64) -> TimelinePart {
+    TimelinePart {
+        kind: PartKind::Stage,
+        name: name.to_owned(),
+        within: None,
+        begin: Duration::from_millis(begin),
+        length: Duration::from_millis(length),
+        work: None,
+        status: None,
+        bytes: None,
+    }
 }

@@ -1,6 +1,6 @@
 //! Specs of ConfigMaps applied by `konverge apply --spec` to the real API server, with the state in a store of choice.
 
-use super::{cluster::Cluster, git::Repository, minio::Minio, objects::Objects, process::Konverge};
+use super::{cluster::Cluster, git::Repository, objects::Objects, process::Konverge, s3::S3};
 use konverge_base::model::StackId;
 use konverge_state::{
     DocumentWriter, RepositoryId, StateStore,
@@ -21,11 +21,11 @@ pub struct SpecRuns {
 }
 
 impl SpecRuns {
-    /// With the state in a bucket of the shared MinIO. `more` goes below `state:`, indented by two.
-    pub async fn on_minio(subject: &str, more: &str) -> Self {
-        let minio = Minio::shared();
-        let bucket = minio.bucket(subject);
-        let url = format!("s3://{bucket}/p?endpoint={}&allow_http=true", minio.endpoint());
+    /// With the state in a bucket of the shared S3 server. `more` goes below `state:`, indented by two.
+    pub async fn on_s3(subject: &str, more: &str) -> Self {
+        let server = S3::shared();
+        let bucket = server.bucket(subject);
+        let url = format!("s3://{bucket}/p?endpoint={}&allow_http=true", server.endpoint());
         Self::at(subject, &url, more).await
     }
 
@@ -39,9 +39,9 @@ impl SpecRuns {
         );
         repository.commit("Nothing but a store");
         let mut env = vec![
-            ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY.to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY.to_owned()),
-            ("AWS_REGION", Minio::REGION.to_owned()),
+            ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY.to_owned()),
+            ("AWS_REGION", S3::REGION.to_owned()),
         ];
         env.push(("USER", "tester".to_owned()));
         Self {

@@ -11,7 +11,7 @@ use konverge_terraform::STATE;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{closable_proxy::Gate, git::Repository, minio::Minio, process::Konverge, terraform};
+use crate::support::{closable_proxy::Gate, git::Repository, process::Konverge, s3::S3, terraform};
 
 const ID: &str = "terraform-place";
 
@@ -69,13 +69,13 @@ impl Place {
     }
 
     /// With the state in a bucket behind a gate.
-    pub fn behind(binary: &Path, minio: &Minio, gate: &Gate, term: &str) -> Self {
-        let bucket = minio.bucket("terraform");
+    pub fn behind(binary: &Path, server: &S3, gate: &Gate, term: &str) -> Self {
+        let bucket = server.bucket("terraform");
         let url = format!("s3://{bucket}/p?endpoint={}&allow_http=true", gate.url());
         let env = vec![
-            ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY.to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY.to_owned()),
-            ("AWS_REGION", Minio::REGION.to_owned()),
+            ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY.to_owned()),
+            ("AWS_REGION", S3::REGION.to_owned()),
         ];
         Self::at(binary, (url, env, TempDir::new().unwrap()), term, json!({}))
     }

@@ -18,7 +18,7 @@ use super::{
     cli_fixture::{self, Place},
     runtime_fixture::{Rig, Sink, StateSeal},
 };
-use crate::support::{closable_proxy::Gate, faulty_store::Random, minio::Minio, process::Outcome};
+use crate::support::{closable_proxy::Gate, faulty_store::Random, process::Outcome, s3::S3};
 
 const NAMES: [&str; 5] = ["one", "two", "three", "four", "five"];
 
@@ -220,8 +220,8 @@ pub async fn kills_and_outages_at_random_moments(binary: PathBuf) {
 
 async fn one_history(binary: &std::path::Path, seed: u64, fault: fn(&Random) -> Fault) {
     let random = Random::new(seed);
-    let gate = Gate::before(Minio::shared().endpoint()).await;
-    let place = Place::behind(binary, Minio::shared(), &gate, "6s");
+    let gate = Gate::before(S3::shared().endpoint()).await;
+    let place = Place::behind(binary, S3::shared(), &gate, "6s");
     std::fs::write(place.path("slow"), "150").unwrap();
     // Each waits for the one before, or for none.
     let mut wanted = vec![place.trace(NAMES[0], json!({}), &[])];
@@ -287,8 +287,8 @@ async fn one_history(binary: &std::path::Path, seed: u64, fault: fn(&Random) -> 
 
 /// A whole run whose lease is lost in an outage: what it made is in a file, which the next run takes up.
 pub async fn an_outage_that_outlives_the_lease(binary: PathBuf) {
-    let gate = Gate::before(Minio::shared().endpoint()).await;
-    let place = Place::behind(&binary, Minio::shared(), &gate, "6s");
+    let gate = Gate::before(S3::shared().endpoint()).await;
+    let place = Place::behind(&binary, S3::shared(), &gate, "6s");
     place.want(&[
         place.trace("one", json!({}), &[]),
         place.trace("two", json!({}), &["one"]),

@@ -16,12 +16,14 @@ use std::{
 };
 
 use self::links::PathTarget;
+
 pub use self::{
     error::Untrusted,
     executable::Executable,
     read::read,
     write::{Existing, WrittenFile, write},
 };
+use crate::variables;
 
 /// The root of the checkout, and the folders of the `PATH` outside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl Checkout {
 
     /// A checkout, with the `PATH` of this process.
     pub fn of_process(root: Option<&Path>) -> Self {
-        Self::new(root, std::env::var_os("PATH").as_deref())
+        Self::new(root, std::env::var_os(variables::PATH).as_deref())
     }
 
     /// Returns an error for a path that leads into the checkout or below `/proc`, through any links, or that

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterName, ResourceId, health::Health, review::ReviewUnit, status::ObjectStatus};
+use super::{ClusterName, ResourceId, health::Health, review::ReviewUnit, stack_status::ObjectStatus};
 
 /// The number of changes that a look keeps.
 const UNITS: usize = 60;

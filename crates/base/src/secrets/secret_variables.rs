@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::{Secrets, secret_names, token_patterns};
+use crate::variables;
 
 /// What a variable contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,18 +27,18 @@ enum VariableKind {
 /// them; Terraform's tokens for private registries; the runner's endpoint for OIDC tokens, which cloud
 /// providers exchange for credentials.
 const PASSED: [(&str, VariableKind); 33] = [
-    ("PATH", VariableKind::Setting),
+    (variables::PATH, VariableKind::Setting),
     ("LANG", VariableKind::Setting),
     ("LC_ALL", VariableKind::Setting),
     ("TZ", VariableKind::Setting),
-    ("HTTP_PROXY", VariableKind::Setting),
-    ("HTTPS_PROXY", VariableKind::Setting),
-    ("NO_PROXY", VariableKind::Setting),
+    (variables::HTTP_PROXY, VariableKind::Setting),
+    (variables::HTTPS_PROXY, VariableKind::Setting),
+    (variables::NO_PROXY, VariableKind::Setting),
     ("http_proxy", VariableKind::Setting),
     ("https_proxy", VariableKind::Setting),
     ("no_proxy", VariableKind::Setting),
-    ("SSL_CERT_FILE", VariableKind::Setting),
-    ("SSL_CERT_DIR", VariableKind::Setting),
+    (variables::SSL_CERT_FILE, VariableKind::Setting),
+    (variables::SSL_CERT_DIR, VariableKind::Setting),
     ("AWS_*", VariableKind::ByName),
     ("GOOGLE_*", VariableKind::ByName),
     ("GCLOUD_*", VariableKind::ByName),
@@ -52,33 +54,39 @@ const PASSED: [(&str, VariableKind); 33] = [
     ("DIGITALOCEAN_*", VariableKind::ByName),
     ("CLOUDFLARE_*", VariableKind::ByName),
     ("HCLOUD_*", VariableKind::ByName),
-    ("VAULT_ADDR", VariableKind::Setting),
-    ("VAULT_TOKEN", VariableKind::Credential),
-    ("VAULT_NAMESPACE", VariableKind::Setting),
+    (variables::VAULT_ADDR, VariableKind::Setting),
+    (variables::VAULT_TOKEN, VariableKind::Credential),
+    (variables::VAULT_NAMESPACE, VariableKind::Setting),
     ("TF_TOKEN_*", VariableKind::Credential),
-    ("ACTIONS_ID_TOKEN_REQUEST_URL", VariableKind::Setting),
-    ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", VariableKind::Credential),
+    (variables::ACTIONS_ID_TOKEN_REQUEST_URL, VariableKind::Setting),
+    (
+        variables::ACTIONS_ID_TOKEN_REQUEST_TOKEN,
+        VariableKind::Credential,
+    ),
 ];
 
 /// Credentials of this program whose names do not say so.
 const OWN: [&str; 9] = [
     "INPUT_KUBECONFIG",
-    "KONVERGE_KUBECONFIG",
-    "KONVERGE_REVIEW_KEY",
-    "KONVERGE_AGE_IDENTITY",
-    "SOPS_AGE_KEY",
-    "VAULT_SECRET_ID",
-    "GOOGLE_SERVICE_ACCOUNT_KEY",
-    "PGPASSWORD",
-    "MYSQL_PWD",
+    variables::KONVERGE_KUBECONFIG,
+    variables::KONVERGE_REVIEW_KEY,
+    variables::KONVERGE_AGE_IDENTITY,
+    variables::SOPS_AGE_KEY,
+    variables::VAULT_SECRET_ID,
+    variables::GOOGLE_SERVICE_ACCOUNT_KEY,
+    variables::PGPASSWORD,
+    variables::MYSQL_PWD,
 ];
 
 /// Beginnings of the names of what a run itself logs in with: no reference may read such a variable.
-const OF_RUN: [&str; 12] = [
+const OF_RUN: [&str; 15] = [
     "KONVERGE_",
     "INPUT_",
     "GITHUB_",
     "GH_",
+    "GITEA_",
+    variables::GITLAB_TOKEN,
+    "CI_",
     "ACTIONS_",
     "RUNNER_",
     "VAULT_",
@@ -86,7 +94,7 @@ const OF_RUN: [&str; 12] = [
     "KUBE",
     "GIT_",
     "OSS_",
-    "PGUSER",
+    variables::PGUSER,
 ];
 
 /// Suffixes that mean a credential only in the environment of cloud tools: ids that come with a key, files by
@@ -133,6 +141,24 @@ pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, Strin
         }
         for part in token_patterns::secret_parts(value) {
             secrets.learn(&value[part]);
+        }
+        // `authorization=Bearer%20TOKEN,dataset=shop`: the last word of a credential is secret, and no other header is.
+        if name.starts_with("OTEL_EXPORTER_OTLP") && name.ends_with("HEADERS") {
+            let headers = value.split(',').filter_map(|header| header.split_once('='));
+            let is_proof = |header: &str| {
+                let header = header.to_lowercase();
+                ["auth", "key", "token", "secret", "team"]
+                    .iter()
+                    .any(|word| header.contains(word))
+            };
+            for (_, value) in headers.filter(|(header, _)| is_proof(header)) {
+                let decoded = percent_decode_str(value.trim()).decode_utf8_lossy();
+                decoded
+                    .split_whitespace()
+                    .next_back()
+                    .into_iter()
+                    .for_each(|word| secrets.learn(word));
+            }
         }
         // `http.extraheader` of git: the last word is the credential.
         if name.starts_with("GIT_CONFIG_VALUE_") && value.to_lowercase().contains("authorization") {

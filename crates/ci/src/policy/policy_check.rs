@@ -106,7 +106,7 @@ impl PolicyCheck {
             actor: authority.actor.clone(),
             pushed: authority.pushed,
             run: job.run.clone(),
-            run_id: job.runner.run_id,
+            run_id: job.runner.info().run_id,
             environment: job.options.environment.clone(),
             protected: authority.branch.as_ref().is_some_and(|branch| branch.protected),
             applied: match (&authority.task, &authority.branch) {
@@ -352,6 +352,20 @@ impl PolicyCheck {
         pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
+        if rules.reviewers.iter().any(|name| name == CodeOwners::NAME) {
+            self.people.code_owners().map_err(|unsupported| {
+                UserError::from(unsupported)
+                    .hint("name people or teams in `policy.reviewers` of konverge.yaml instead of CODEOWNERS")
+            })?;
+        }
+        let counts_approvals = self.stage == Stage::Apply && needs_approval(rules) && !pulls.is_empty();
+        if counts_approvals && !self.own.config.policy.unknown_pushers {
+            self.people.knows_pushers().map_err(|unsupported| {
+                UserError::from(unsupported).hint(
+                    "`policy.unknown_pushers: true` in konverge.yaml of the default branch lets approvals count without it",
+                )
+            })?;
+        }
         let codeowners = policy.codeowners.as_deref().map(CodeOwners::read);
         let codeowners = codeowners.as_ref();
         let given = match agreed {

@@ -1,5 +1,5 @@
 use konverge_base::model::plan::Action;
-use konverge_github::Permission;
+use konverge_forge::Permission;
 
 use super::*;
 use crate::{

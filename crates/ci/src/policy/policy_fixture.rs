@@ -111,6 +111,7 @@ pub(crate) fn check(text: &str, known: KnownPeople) -> PolicyCheck {
             writes: Arc::default(),
             events: Arc::new(NoEvents),
             notes: Arc::new(NoNotes),
+            recorder: Default::default(),
         },
         run_id: 1,
         environment: Some("production".to_owned()),

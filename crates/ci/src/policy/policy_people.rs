@@ -20,7 +20,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{Digest, RepoPath, plan::StackPlan, review::ReviewRecord},
 };
-use konverge_github::Permission;
+use konverge_forge::Permission;
 use konverge_policy::{self as policy, Approval, CodeOwners, EffectivePolicy, Role, Teams};
 
 impl PolicyCheck {
@@ -62,7 +62,7 @@ impl PolicyCheck {
             remarks.extend(found.remarks);
         }
         for remark in &remarks {
-            self.run.notes.note(&format!("note: {remark}"));
+            self.run.notes.note(remark);
         }
         let mut people: BTreeSet<String> = by_digest.values().flat_map(BTreeMap::keys).cloned().collect();
         let teams = self.people.teams(teams, &people).await;
@@ -99,10 +99,15 @@ impl PolicyCheck {
             people.retain(|login| !behind.contains(login));
             if behind.unknown.is_some() {
                 people.clear();
-                self.run.notes.note(&format!(
-                    "note: no override counts for #{pull}: it comes from a fork, and GitHub does not say who pushed there; push \
-                     its branch to this repository and open a pull request for it"
-                ));
+                let why = match self.people.knows_pushers() {
+                    Ok(()) => "it comes from a fork, and GitHub does not say who pushed there; push its branch to this \
+                               repository and open a pull request for it"
+                        .to_owned(),
+                    Err(unsupported) => unsupported.to_string(),
+                };
+                self.run
+                    .notes
+                    .note(&format!("no override counts for #{pull}: {why}"));
             }
         }
         let mut allowed = BTreeSet::new();
@@ -181,14 +186,21 @@ impl PolicyCheck {
             let behind = self.people.pull_contributors(*pull).await?;
             own.extend(logins.iter().filter(|login| behind.contains(login)).cloned());
         }
-        let approvals = logins.into_iter().map(|reviewer| Approval {
-            on_last_head: true,
-            // GitHub lets only users with write access start a run or approve it.
-            role: Role::Write,
-            own: own.contains(&reviewer),
-            reviewer,
-        });
-        Ok(approvals.collect())
+        let mut approvals = Vec::new();
+        for reviewer in logins {
+            approvals.push(Approval {
+                on_last_head: true,
+                // GitHub lets only users with write access start a run or approve it.
+                role: if self.people.starters_may_push() {
+                    Role::Write
+                } else {
+                    self.role(&reviewer).await?
+                },
+                own: own.contains(&reviewer),
+                reviewer,
+            });
+        }
+        Ok(approvals)
     }
 
     /// The contributors of the commits that the digest of a stack's plan covers.
@@ -210,7 +222,8 @@ impl PolicyCheck {
             Some(commit) => Err(UserError::new(
                 ErrorKind::Policy,
                 format!(
-                    "GitHub does not say who pushed {}, so the authors of the change are unknown",
+                    "{} does not say who pushed {}, so the authors of the change are unknown",
+                    self.people.forge(),
                     commit.short()
                 ),
             )

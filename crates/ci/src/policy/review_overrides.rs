@@ -11,7 +11,7 @@ use konverge_base::model::{
     Digest,
     review::{OVERRIDE_ALL_SHOWN, RecordedComment, ReviewRecord},
 };
-use konverge_github::{GithubError, PreviewComment, ReviewApproval};
+use konverge_forge::{ForgeError, PreviewComment, ReviewApproval};
 
 /// What the reviews of a pull request override.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct ReviewOverrides {
 pub(crate) async fn in_reviews(
     people: &Reviewers,
     record: &ReviewRecord,
-) -> Result<ReviewOverrides, GithubError> {
+) -> Result<ReviewOverrides, ForgeError> {
     let mut found = ReviewOverrides::default();
     let number = record.pull_request;
     if record.findings.is_empty() {
@@ -77,7 +77,7 @@ async fn why_none(
     people: &Reviewers,
     review: &ReviewApproval,
     shown: &RecordedComment,
-) -> Result<Option<String>, GithubError> {
+) -> Result<Option<String>, ForgeError> {
     let reviewer = &review.reviewer;
     // GitHub's times are whole seconds: a review of the same second may have been first.
     if review.given.is_none_or(|given| given <= shown.written) {

@@ -71,7 +71,7 @@ impl MergedReviews {
         };
         let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
         // Queried after the pull requests, so that it includes everything merged after this head.
-        let later = if pulls.iter().any(|pull| pull.is_merged()) {
+        let later = if pulls.iter().any(|pull| pull.merged) {
             let tip = client.branch(branch).await?.tip;
             client.commits_after(head, &tip).await?.ok_or_else(|| {
                 UserError::new(
@@ -93,7 +93,7 @@ impl MergedReviews {
         };
         for pull in pulls {
             recorded.remove(&pull.number);
-            let arrived = pull.is_merged() && pull.base_branch == branch;
+            let arrived = pull.merged && pull.base_branch == branch;
             if !arrived {
                 if !pull.open {
                     reviews.done.insert(pull.number);
@@ -108,10 +108,9 @@ impl MergedReviews {
             reviews.arrived.insert(pull.number);
             let records = backend.states.reviews().latest(pull.number, &pull.head).await?;
             if records.is_empty() {
-                job.run.notes.note(&format!(
-                    "note: the last head of #{} was never previewed",
-                    pull.number
-                ));
+                job.run
+                    .notes
+                    .note(&format!("the last head of #{} was never previewed", pull.number));
             }
             for record in records {
                 let power = record.power.as_ref().unwrap_or(&record.base);
@@ -136,7 +135,7 @@ impl MergedReviews {
         if !recorded.is_empty() {
             let numbers: Vec<_> = recorded.iter().map(|number| format!("#{number}")).collect();
             job.run.notes.note(&format!(
-                "note: not among the {} pull requests that were updated last, so their reviews do not count: {}\n  hint: add a comment to a pull request to include it again",
+                "not among the {} pull requests that were updated last, so their reviews do not count: {}\n  hint: add a comment to a pull request to include it again",
                 PAGES * 100,
                 numbers.join(", ")
             ));

@@ -7,6 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::{
     approval::{ApprovalGate, OwnPlans},
@@ -24,6 +25,7 @@ use konverge_base::{
         apply_result::{ApplyReport, StackOutcome, StackResult, WaitReason},
         rollout::{ClockReading, RolloutPhase, RolloutRecord},
     },
+    spans,
 };
 use konverge_config::{Config, RolloutConfig};
 use konverge_policy::rollout::{
@@ -271,11 +273,7 @@ impl RolloutDriver<'_> {
     pub(super) fn now(&self) -> ClockReading {
         ClockReading {
             local: Timestamp::now(),
-            server: self
-                .job
-                .client
-                .as_ref()
-                .and_then(konverge_github::Client::server_time),
+            server: self.job.client.as_ref().and_then(|client| client.server_time()),
         }
     }
 
@@ -302,7 +300,7 @@ impl RolloutDriver<'_> {
             self.job
                 .run
                 .notes
-                .note(&format!("note: rollout {}: {what}", record.rollout));
+                .note(&format!("rollout {}: {what}", record.rollout));
             let before = before.as_ref().map(|before| &before.record);
             self.asks |= question(&record).is_some_and(|asked| before.and_then(question) != Some(asked));
             self.events
@@ -458,7 +456,11 @@ impl RolloutDriver<'_> {
             return false;
         }
         *self.budget -= left;
-        Interrupt::new(self.job.run.cancel.clone()).pause(left).await;
+        let bake = spans::wait("the bake of a rollout");
+        Interrupt::new(self.job.run.cancel.clone())
+            .pause(left)
+            .instrument(bake)
+            .await;
         true
     }
 
@@ -472,7 +474,7 @@ impl RolloutDriver<'_> {
             self.job
                 .run
                 .notes
-                .note(&format!("note: rollout {}: {}", record.rollout, wait.why));
+                .note(&format!("rollout {}: {}", record.rollout, wait.why));
         }
         if let Some(failure) = failure {
             let failure = konverge_run::redact::failure(failure, self.head.planning.secrets());

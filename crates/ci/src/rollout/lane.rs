@@ -59,7 +59,7 @@ impl OlderLane {
         let pending = StacksToApply::find(job, &target, &side, backend).await?;
         let reviews = MergedReviews::load(job, backend, commit, &tip.branch.name).await?;
         let gate = review_gate(job, &target, config, &backend.secrets, &reviews)?;
-        let deployments = Deployments::new(job, config, &pending.targets, commit);
+        let deployments = Deployments::new(job, config, &pending.targets, commit)?;
         let options = apply_options(job, &target, &pending.newer, gate, deployments.as_ref());
         let planning = job
             .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())

@@ -6,22 +6,21 @@
 //! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
 //! is not a branch.
 
-use crate::{
-    scheduled_task::ScheduledTask,
-    trust::{approve_input::Approved, job_trust::Trust},
-};
+use crate::trust::{approve_input::Approved, job_trust::Trust};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::CommitId,
 };
-use konverge_github::{
-    DefaultBranch, GithubEvent, PullRequestEvent, PushEvent, Runner, WorkflowRunEvent, other_branch,
+use konverge_forge::{
+    CiJob, DefaultBranch, ForgeKind, JobEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch,
 };
 use konverge_report::Merging;
 
 /// Who started the run, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
+    /// The forge whose job it is.
+    pub forge: ForgeKind,
     /// The full ref of the run.
     pub ref_name: &'a str,
     /// The actor: who started the run, or re-ran it.
@@ -42,12 +41,14 @@ pub(crate) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     /// The caller of a run.
-    pub(crate) fn new(runner: &'a Runner, approve: &'a str, environment: Option<&'a str>) -> Self {
+    pub(crate) fn new(runner: &'a dyn CiJob, approve: &'a str, environment: Option<&'a str>) -> Self {
+        let job = runner.info();
         Self {
-            ref_name: &runner.ref_name,
-            actor: &runner.actor,
-            starter: &runner.starter,
-            attempt: runner.run_attempt,
+            forge: runner.kind(),
+            ref_name: &job.ref_name,
+            actor: &job.actor,
+            starter: &job.starter,
+            attempt: job.run_attempt,
             approve,
             environment,
             for_environment: None,
@@ -151,7 +152,7 @@ impl Authority {
     /// An event that is refused: on another branch, without a token, with digests that nobody can have
     /// approved.
     pub(crate) fn decide(
-        event: &GithubEvent,
+        event: &JobEvent,
         caller: Caller<'_>,
         answer: DefaultBranchAnswer<'_>,
     ) -> Result<Decision, UserError> {
@@ -162,13 +163,13 @@ impl Authority {
     }
 
     fn decide_event(
-        event: &GithubEvent,
+        event: &JobEvent,
         caller: Caller<'_>,
         answer: DefaultBranchAnswer<'_>,
     ) -> Result<Decision, UserError> {
         match event {
-            GithubEvent::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
-            GithubEvent::MergeGroup {
+            JobEvent::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
+            JobEvent::MergeGroup {
                 base,
                 head,
                 base_branch,
@@ -183,14 +184,14 @@ impl Authority {
                 };
                 Ok(Self::merge_group(task, caller, answer))
             }
-            GithubEvent::WorkflowRun(event) => Self::decide_outside(event, caller, answer),
-            GithubEvent::Push(event) => Self::push(event, caller, answer),
-            GithubEvent::Schedule { .. } => match caller.on_schedule {
+            JobEvent::WorkflowRun(event) => Self::decide_outside(event, caller, answer),
+            JobEvent::Push(event) => Self::push(event, caller, answer),
+            JobEvent::Schedule { .. } => match caller.on_schedule {
                 ScheduledTask::Drift => Self::drift(caller, answer),
                 // As `konverge-continue`: it approves nothing.
                 ScheduledTask::Apply => Self::decide_dispatch("", "", caller, answer),
             },
-            GithubEvent::WorkflowDispatch { inputs, ref_name, .. } => {
+            JobEvent::WorkflowDispatch { inputs, ref_name, .. } => {
                 let digests = inputs.get("approve").map_or("", |text| text.trim());
                 if let DefaultBranchAnswer::Is(branch, _) = answer {
                     only_on(branch, ref_name)?;
@@ -202,7 +203,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                         Self::decide_dispatch(digests, reason, caller, answer)
                 }
             }
-            GithubEvent::RepositoryDispatch { action, payload } => match action.as_str() {
+            JobEvent::RepositoryDispatch { action, payload } => match action.as_str() {
                 "konverge-drift" => Self::drift(caller, answer),
                 "konverge-apply" => {
                     let text = |key: &str| payload[key].as_str().unwrap_or_default();
@@ -309,6 +310,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             DefaultBranchAnswer::NotYet => Ok(Decision::Ask),
             DefaultBranchAnswer::Never => Err(no_token(
                 "a token is needed to post the preview of a pull request from outside",
+                caller,
             )),
             DefaultBranchAnswer::Is(branch, _) => {
                 only_on(branch, caller.ref_name)?;
@@ -349,7 +351,10 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let (branch, holds) = match answer {
             DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
             DefaultBranchAnswer::Never => {
-                return Err(no_token("GitHub must confirm which commits may be applied"));
+                return Err(no_token(
+                    "GitHub must confirm which commits may be applied",
+                    caller,
+                ));
             }
             DefaultBranchAnswer::Is(branch, holds) => (branch, holds),
         };
@@ -387,7 +392,10 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let branch = match answer {
             DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
             DefaultBranchAnswer::Never => {
-                return Err(no_token("GitHub must confirm which commits may be applied"));
+                return Err(no_token(
+                    "GitHub must confirm which commits may be applied",
+                    caller,
+                ));
             }
             DefaultBranchAnswer::Is(branch, _) => branch,
         };
@@ -418,7 +426,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let branch = match answer {
             DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
             DefaultBranchAnswer::Never => {
-                return Err(no_token("GitHub must confirm which commit is applied"));
+                return Err(no_token("GitHub must confirm which commit is applied", caller));
             }
             DefaultBranchAnswer::Is(branch, _) => branch,
         };
@@ -466,9 +474,9 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     }
 
     /// The commit of an event that the default branch must contain, if it is not to be its tip.
-    pub(crate) fn commit_of(event: &GithubEvent) -> Option<&CommitId> {
+    pub(crate) fn commit_of(event: &JobEvent) -> Option<&CommitId> {
         match event {
-            GithubEvent::Push(event) => event.after.as_ref(),
+            JobEvent::Push(event) => event.after.as_ref(),
             _ => None,
         }
     }
@@ -517,9 +525,18 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
 pub(crate) const BY_HAND: &str =
     "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
 
-fn no_token(what: &str) -> UserError {
-    UserError::new(ErrorKind::Github, format!("{what}, and there is none"))
-        .hint("set the input `github-token`")
+fn no_token(what: &str, caller: Caller<'_>) -> UserError {
+    UserError::new(ErrorKind::Github, format!("{what}, and there is none")).hint(caller.forge.token_hint())
+}
+
+/// What a job does on a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ScheduledTask {
+    /// It checks for drift.
+    #[default]
+    Drift,
+    /// It applies what is pending and reviewed, and moves rollouts on. It approves nothing.
+    Apply,
 }
 
 #[cfg(test)]

@@ -49,23 +49,24 @@ fn push(full_ref: &str) -> PushEvent {
     }
 }
 
-fn dispatch(full_ref: &str, approve: &str) -> GithubEvent {
-    GithubEvent::WorkflowDispatch {
+fn dispatch(full_ref: &str, approve: &str) -> JobEvent {
+    JobEvent::WorkflowDispatch {
         inputs: BTreeMap::from([("approve".to_owned(), approve.to_owned())]),
         ref_name: full_ref.to_owned(),
         default_branch: "main".to_owned(),
     }
 }
 
-fn call(action: &str, approve: &str) -> GithubEvent {
-    GithubEvent::RepositoryDispatch {
+fn call(action: &str, approve: &str) -> JobEvent {
+    JobEvent::RepositoryDispatch {
         action: action.to_owned(),
         payload: json!({"approve": approve}),
     }
 }
 
-fn workflow_run(event: &str, from_fork: bool, dependabot: bool) -> GithubEvent {
-    GithubEvent::WorkflowRun(WorkflowRunEvent {
+fn workflow_run(event: &str, from_fork: bool, dependabot: bool) -> JobEvent {
+    JobEvent::WorkflowRun(WorkflowRunEvent {
+        pull_request: None,
         run_id: 1,
         event: event.to_owned(),
         conclusion: "success".to_owned(),
@@ -78,8 +79,8 @@ fn workflow_run(event: &str, from_fork: bool, dependabot: bool) -> GithubEvent {
     })
 }
 
-fn queue(base_branch: &str) -> GithubEvent {
-    GithubEvent::MergeGroup {
+fn queue(base_branch: &str) -> JobEvent {
+    JobEvent::MergeGroup {
         base: commit('b'),
         head: commit('a'),
         base_branch: base_branch.to_owned(),
@@ -97,6 +98,7 @@ fn caller(
     ref_name: &'static str,
 ) -> Caller<'static> {
     Caller {
+        forge: konverge_forge::ForgeKind::Github,
         ref_name,
         actor,
         starter: "ada",
@@ -153,22 +155,22 @@ fn said(decision: Result<Decision, UserError>) -> String {
 fn the_table() {
     let on = |ref_name| caller("bob", 1, "", None, ref_name);
     let (main, topic, tag) = ("refs/heads/main", "refs/heads/topic", "refs/tags/main");
-    let gone = GithubEvent::Push(PushEvent {
+    let gone = JobEvent::Push(PushEvent {
         after: None,
         ..push(main)
     });
-    let closed = GithubEvent::PullRequest(PullRequestEvent {
+    let closed = JobEvent::PullRequest(PullRequestEvent {
         action: "closed".to_owned(),
         ..pull_request("main", false)
     });
-    let bot = GithubEvent::PullRequest(PullRequestEvent {
+    let bot = JobEvent::PullRequest(PullRequestEvent {
         dependabot: true,
         ..pull_request("main", false)
     });
-    let own = |base| GithubEvent::PullRequest(pull_request(base, false));
-    let fork = |base| GithubEvent::PullRequest(pull_request(base, true));
-    let pushed = |full_ref| GithubEvent::Push(push(full_ref));
-    let clock = GithubEvent::Schedule {
+    let own = |base| JobEvent::PullRequest(pull_request(base, false));
+    let fork = |base| JobEvent::PullRequest(pull_request(base, true));
+    let pushed = |full_ref| JobEvent::Push(push(full_ref));
+    let clock = JobEvent::Schedule {
         cron: "17 5 * * *".to_owned(),
     };
     let scheduled = |caller: Caller<'static>| Caller {
@@ -183,7 +185,7 @@ fn the_table() {
     // event, caller, before GitHub is asked, its answer (whether it contains the event's commit), without a
     // token
     #[rustfmt::skip]
-    let rows: Vec<(GithubEvent, Caller<'_>, &str, bool, String, String)> = vec![
+    let rows: Vec<(JobEvent, Caller<'_>, &str, bool, String, String)> = vec![
         (own("main"), on("refs/pull/7/merge"), "ask", true, "preview, Proposed, power of f".into(), "preview, Own, no power".into()),
         (own("release"), on("refs/pull/7/merge"), "ask", true, "preview into release, Own, power of f".into(), "preview into release, Own, no power".into()),
         (fork("main"), on("refs/pull/7/merge"), "preview, Untrusted, no power", true, String::new(), String::new()),
@@ -264,7 +266,7 @@ fn an_event_s_word_for_the_default_branch_grants_nothing() {
     let on_main = caller("bob", 1, "", None, "refs/heads/main");
     let answer = DefaultBranchAnswer::Is(&now, true);
     for event in [
-        GithubEvent::Push(push("refs/heads/main")),
+        JobEvent::Push(push("refs/heads/main")),
         dispatch("refs/heads/main", DIGEST),
         dispatch("refs/heads/main", ""),
         call("konverge-apply", DIGEST),
@@ -275,7 +277,7 @@ fn an_event_s_word_for_the_default_branch_grants_nothing() {
             "{event:?}"
         );
     }
-    let event = GithubEvent::PullRequest(pull_request("main", false));
+    let event = JobEvent::PullRequest(pull_request("main", false));
     let told = said(Authority::decide(&event, on_main, answer));
     assert_eq!(told, "preview into main, Own, power of f");
 }
@@ -326,7 +328,7 @@ fn who_is_trusted_less_may_not_more() {
 fn an_environment_limits_applies_and_restores_alone() {
     let main = "refs/heads/main";
     let branch = main_branch();
-    let decide = |event: &GithubEvent, approve: &'static str, environment: Option<&'static str>| {
+    let decide = |event: &JobEvent, approve: &'static str, environment: Option<&'static str>| {
         let caller = Caller {
             for_environment: Some("dev"),
             ..caller("bob", 1, approve, environment, main)
@@ -337,10 +339,10 @@ fn an_environment_limits_applies_and_restores_alone() {
             other => said(other),
         }
     };
-    let clock = GithubEvent::Schedule {
+    let clock = JobEvent::Schedule {
         cron: "17 5 * * *".to_owned(),
     };
-    let pushed = GithubEvent::Push(push(main));
+    let pushed = JobEvent::Push(push(main));
     for environment in [None, Some("dev")] {
         assert_eq!(decide(&pushed, "", environment), "dev");
     }
@@ -350,8 +352,8 @@ fn an_environment_limits_applies_and_restores_alone() {
     let other = decide(&pushed, "", Some("production"));
     assert!(other.contains("in the environment `production`"), "{other}");
     for event in [
-        GithubEvent::PullRequest(pull_request("main", false)),
-        GithubEvent::PullRequest(pull_request("main", true)),
+        JobEvent::PullRequest(pull_request("main", false)),
+        JobEvent::PullRequest(pull_request("main", true)),
         queue("main"),
         workflow_run("pull_request", true, false),
         clock,
@@ -367,7 +369,7 @@ fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
     let branch = main_branch();
     let is = DefaultBranchAnswer::Is(&branch, true);
     let (unasked, never) = (DefaultBranchAnswer::NotYet, DefaultBranchAnswer::Never);
-    let pull = |base, outside| GithubEvent::PullRequest(pull_request(base, outside));
+    let pull = |base, outside| JobEvent::PullRequest(pull_request(base, outside));
     for (event, answer, merging) in [
         (pull("main", false), is, Merging::Applies),
         (pull("release", false), is, Merging::OtherBranch),
@@ -377,7 +379,7 @@ fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
         (workflow_run("pull_request", true, false), is, Merging::Outside),
         (queue("main"), is, Merging::Unreviewed),
         (queue("release"), is, Merging::OtherBranch),
-        (GithubEvent::Push(push("refs/heads/main")), is, Merging::Applies),
+        (JobEvent::Push(push("refs/heads/main")), is, Merging::Applies),
     ] {
         let caller = caller("bob", 1, "", None, "refs/heads/main");
         let Ok(Decision::Granted(authority)) = Authority::decide(&event, caller, answer) else {
@@ -390,15 +392,15 @@ fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
 /// GitHub is asked whether the default branch has the commit of a push, and of nothing else.
 #[test]
 fn only_the_commit_of_a_push_must_be_on_the_branch() {
-    let pushed = GithubEvent::Push(push("refs/heads/main"));
+    let pushed = JobEvent::Push(push("refs/heads/main"));
     assert_eq!(Authority::commit_of(&pushed), Some(&commit('a')));
-    let gone = GithubEvent::Push(PushEvent {
+    let gone = JobEvent::Push(PushEvent {
         after: None,
         ..push("refs/heads/main")
     });
     for event in [
         gone,
-        GithubEvent::PullRequest(pull_request("main", false)),
+        JobEvent::PullRequest(pull_request("main", false)),
         queue("main"),
         dispatch("refs/heads/main", DIGEST),
         workflow_run("pull_request", true, false),

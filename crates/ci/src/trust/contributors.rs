@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_base::model::CommitId;
-use konverge_github::{BranchUpdate, Client, Contribution, GithubError};
+use konverge_forge::{BranchUpdate, Contribution, Forge, ForgeError, PullRequest};
 
 /// The contributors of some commits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,6 +50,19 @@ impl Contributors {
             unknown: first_unknown(head, &range, &to),
         }
     }
+
+    /// The contributors of a pull request. Without `movements` nobody is known to have pushed it. It is not an error if a
+    /// deleted branch has none any more.
+    fn from_pull_request(
+        pull: &PullRequest,
+        commits: &[Contribution],
+        movements: Option<&[BranchUpdate]>,
+    ) -> Self {
+        let mut found = Self::from_commits(&pull.head, commits, movements.unwrap_or_default());
+        found.people.insert(pull.author.clone());
+        found.unknown = movements.is_none().then(|| pull.head.clone());
+        found
+    }
 }
 
 /// Walks back from the head: each tip among the commits must come from a known update.
@@ -72,26 +85,39 @@ fn first_unknown(
     None
 }
 
-/// The contributors of a pull request: its author, and those of its commits. Who pushed to the branch of a
-/// fork is unknown: a maintainer may, too, and with the names of others in the commits. It is not an error if GitHub
-/// no longer knows the updates of a deleted branch of this repository.
-pub(crate) async fn of_pull_request(client: &Client, number: u64) -> Result<Contributors, GithubError> {
+/// The contributors of a pull request: its author, and those of its commits.
+pub(crate) async fn of_pull_request(client: &dyn Forge, number: u64) -> Result<Contributors, ForgeError> {
     let pull = client.pull_request(number).await?;
     let commits = client.contributions_to_pull_request(number).await?;
+    // Who pushed to the branch of a fork is unknown: a maintainer may, too, and with the names of others in the commits.
     let movements = if pull.from_fork {
-        Vec::new()
+        None
     } else {
-        let enough = |movements: &[BranchUpdate]| {
-            Contributors::from_commits(&pull.head, &commits, movements)
-                .unknown
-                .is_none()
-        };
-        client.movements(&pull.head_branch, enough).await?
+        movements(client, &pull.head_branch, &pull.head, &commits).await?
     };
-    let mut contributors = Contributors::from_commits(&pull.head, &commits, &movements);
-    contributors.people.insert(pull.author);
-    contributors.unknown = pull.from_fork.then(|| pull.head.clone());
-    Ok(contributors)
+    Ok(Contributors::from_pull_request(
+        &pull,
+        &commits,
+        movements.as_deref(),
+    ))
+}
+
+/// The updates of a branch that brought these commits; `None` if the forge does not say who moves a branch.
+async fn movements(
+    client: &dyn Forge,
+    branch: &str,
+    head: &CommitId,
+    commits: &[Contribution],
+) -> Result<Option<Vec<BranchUpdate>>, ForgeError> {
+    let Ok(activity) = client.branch_activity() else {
+        return Ok(None);
+    };
+    let enough = |movements: &[BranchUpdate]| {
+        Contributors::from_commits(head, commits, movements)
+            .unknown
+            .is_none()
+    };
+    activity.movements(branch, &enough).await.map(Some)
 }
 
 /// The start of the commit range that a plan digest covers.
@@ -105,11 +131,11 @@ pub(crate) struct RangeStart {
 
 /// The last applied commit; if none is recorded, the one before the first that changed the stack's folder.
 pub(crate) async fn before(
-    client: &Client,
+    client: &dyn Forge,
     since: Option<&CommitId>,
     head: &CommitId,
     folder: &str,
-) -> Result<RangeStart, GithubError> {
+) -> Result<RangeStart, ForgeError> {
     if let Some(since) = since {
         return Ok(RangeStart {
             commit: Some(since.clone()),
@@ -128,11 +154,11 @@ pub(crate) async fn before(
 
 /// The contributors of the commits up to `head`.
 pub(crate) async fn of_commits(
-    client: &Client,
+    client: &dyn Forge,
     branch: &str,
     before: RangeStart,
     head: &CommitId,
-) -> Result<Contributors, GithubError> {
+) -> Result<Contributors, ForgeError> {
     let since = before
         .commit
         .or(before.root.as_ref().map(|root| root.commit.clone()));
@@ -140,13 +166,13 @@ pub(crate) async fn of_commits(
     if let Some(since) = since {
         commits.extend(client.contributions_between(&since, head).await?);
     }
-    let enough = |movements: &[BranchUpdate]| {
-        Contributors::from_commits(head, &commits, movements)
-            .unknown
-            .is_none()
-    };
-    let movements = client.movements(branch, enough).await?;
-    Ok(Contributors::from_commits(head, &commits, &movements))
+    let movements = movements(client, branch, head, &commits).await?;
+    // Without them the head itself is of nobody who is known.
+    Ok(Contributors::from_commits(
+        head,
+        &commits,
+        movements.as_deref().unwrap_or_default(),
+    ))
 }
 
 #[cfg(test)]
@@ -203,6 +229,36 @@ mod tests {
         let movements = [moved('a', 'd', "mallory", false)];
         let found = Contributors::from_commits(&id('d'), &commits, &movements);
         assert_eq!(people(&found), ["ada", "bob", "mallory"]);
+    }
+
+    #[test]
+    fn without_updates_of_its_branch_nobody_is_known_to_have_pushed_a_pull_request() {
+        let pull = PullRequest {
+            number: 7,
+            author: "ada".to_owned(),
+            head: id('b'),
+            head_branch: "topic".to_owned(),
+            base_branch: "main".to_owned(),
+            merge_commit: None,
+            merged: false,
+            open: true,
+            from_fork: false,
+        };
+        let commits = [commit('b', false, &["eve"])];
+        let found = Contributors::from_pull_request(&pull, &commits, None);
+        assert_eq!(
+            (people(&found), &found.unknown),
+            (vec!["ada", "eve"], &Some(id('b')))
+        );
+        // The branch was deleted.
+        let found = Contributors::from_pull_request(&pull, &commits, Some(&[]));
+        assert_eq!((people(&found), &found.unknown), (vec!["ada", "eve"], &None));
+        let pushed = [moved('a', 'b', "mallory", false)];
+        let found = Contributors::from_pull_request(&pull, &commits, Some(&pushed));
+        assert_eq!(
+            (people(&found), &found.unknown),
+            (vec!["ada", "eve", "mallory"], &None)
+        );
     }
 
     #[test]

@@ -4,5 +4,4 @@ pub(crate) mod approve_input;
 pub(crate) mod authority;
 pub(crate) mod contributors;
 pub(crate) mod job_trust;
-pub(crate) mod outside_pull_request;
 pub(crate) mod reviewers;

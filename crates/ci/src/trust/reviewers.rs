@@ -1,8 +1,9 @@
-//! Facts from GitHub about people, each queried once per run: permissions, approvals, team members.
+//! Facts from the forge about people, each queried once per run: permissions, approvals, team members.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
+    sync::Arc,
 };
 
 use tokio::sync::Mutex;
@@ -18,7 +19,10 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::CommitId,
 };
-use konverge_github::{Client, GithubError, Permission, PreviewComment, ReviewApproval, RunApproval};
+use konverge_forge::{
+    Forge, ForgeError, ForgeKind, Permission, PreviewComment, ReviewApproval, RunApproval,
+    StickyComments as _, Unsupported,
+};
 use konverge_policy::Teams;
 
 /// Returns an error unless the reviewers of the job's environment are known.
@@ -28,7 +32,12 @@ pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
         return Ok(());
     };
     let approvers = match &job.client {
-        Some(client) => client.run_approvals(job.runner.run_id, environment).await?,
+        Some(client) => {
+            let environments = client.environments()?;
+            environments
+                .run_approvals(job.runner.info().run_id, environment)
+                .await?
+        }
         None => Vec::new(),
     };
     if approvers.is_empty() {
@@ -36,6 +45,24 @@ pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
     } else {
         Ok(())
     }
+}
+
+/// Returns an error unless the person whose start of the run approves its digests may push. The forge may let others start it.
+pub(crate) async fn require_push_permission(job: &Job, login: &str) -> Result<(), UserError> {
+    match &job.client {
+        Some(client) if client.starters_may_push() => return Ok(()),
+        Some(client) if client.permission(login).await? >= Permission::Write => return Ok(()),
+        // Whoever starts a run there may push.
+        None if job.runner.kind() == ForgeKind::Github => return Ok(()),
+        Some(_) | None => {}
+    }
+    let what = format!(
+        "{} started this run, and is not known to be allowed to push: these digests are not approved",
+        login.escape_debug()
+    );
+    Err(UserError::new(ErrorKind::Policy, what).hint(
+        "somebody who may push to the repository must start it, and the job needs a token that can ask",
+    ))
 }
 
 fn nobody_approved(environment: &str) -> UserError {
@@ -61,8 +88,8 @@ impl<K: Ord, V: Clone> AnswerCache<K, V> {
     async fn ask(
         &self,
         question: K,
-        answer: impl Future<Output = Result<V, GithubError>>,
-    ) -> Result<V, GithubError> {
+        answer: impl Future<Output = Result<V, ForgeError>>,
+    ) -> Result<V, ForgeError> {
         let mut known = self.0.lock().await;
         if let Some(answer) = known.get(&question) {
             return Ok(answer.clone());
@@ -75,7 +102,7 @@ impl<K: Ord, V: Clone> AnswerCache<K, V> {
 
 /// The people of a run's repository. Without a client nobody is known.
 pub(crate) struct Reviewers {
-    client: Option<Client>,
+    client: Option<Arc<dyn Forge>>,
     permissions: AnswerCache<String, Permission>,
     approvals: AnswerCache<u64, Vec<ReviewApproval>>,
     comments: AnswerCache<u64, Vec<PreviewComment>>,
@@ -88,7 +115,7 @@ pub(crate) struct Reviewers {
 }
 
 impl Reviewers {
-    pub(crate) fn new(client: Option<Client>) -> Self {
+    pub(crate) fn new(client: Option<Arc<dyn Forge>>) -> Self {
         Self {
             client,
             permissions: AnswerCache::new(),
@@ -103,8 +130,34 @@ impl Reviewers {
         }
     }
 
+    /// Returns true if whoever starts a run may push. Without a client nothing is known of anybody.
+    pub(crate) fn starters_may_push(&self) -> bool {
+        self.client
+            .as_ref()
+            .is_none_or(|client| client.starters_may_push())
+    }
+
+    /// Returns an error if the repository's CODEOWNERS is not what GitHub means by it.
+    pub(crate) fn code_owners(&self) -> Result<(), Unsupported> {
+        self.client.as_ref().map_or(Ok(()), |client| client.code_owners())
+    }
+
+    /// The forge, for messages.
+    pub(crate) fn forge(&self) -> ForgeKind {
+        self.client
+            .as_ref()
+            .map_or(ForgeKind::Github, |client| client.kind())
+    }
+
+    /// Returns an error if the forge does not say who pushed.
+    pub(crate) fn knows_pushers(&self) -> Result<(), Unsupported> {
+        self.client
+            .as_ref()
+            .map_or(Ok(()), |client| client.branch_activity().map(drop))
+    }
+
     /// The permission of a user in the repository.
-    pub(crate) async fn permission(&self, user: &str) -> Result<Permission, GithubError> {
+    pub(crate) async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.permission(user).await,
@@ -115,7 +168,7 @@ impl Reviewers {
     }
 
     /// The approvals of a pull request, with the approved heads.
-    pub(crate) async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, GithubError> {
+    pub(crate) async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.approvals(pull).await,
@@ -126,7 +179,7 @@ impl Reviewers {
     }
 
     /// The comments that show the previews of a pull request.
-    pub(crate) async fn preview_comments(&self, pull: u64) -> Result<Vec<PreviewComment>, GithubError> {
+    pub(crate) async fn preview_comments(&self, pull: u64) -> Result<Vec<PreviewComment>, ForgeError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.preview_comments(pull).await,
@@ -141,10 +194,10 @@ impl Reviewers {
         &self,
         run: u64,
         environment: &str,
-    ) -> Result<Vec<RunApproval>, GithubError> {
+    ) -> Result<Vec<RunApproval>, ForgeError> {
         let answer = async {
             match &self.client {
-                Some(client) => client.run_approvals(run, environment).await,
+                Some(client) => client.environments()?.run_approvals(run, environment).await,
                 None => Ok(Vec::new()),
             }
         };
@@ -152,10 +205,10 @@ impl Reviewers {
     }
 
     /// The contributors of a pull request.
-    pub(crate) async fn pull_contributors(&self, pull: u64) -> Result<Contributors, GithubError> {
+    pub(crate) async fn pull_contributors(&self, pull: u64) -> Result<Contributors, ForgeError> {
         let answer = async {
             match &self.client {
-                Some(client) => contributors::of_pull_request(client, pull).await,
+                Some(client) => contributors::of_pull_request(client.as_ref(), pull).await,
                 None => Ok(Contributors::default()),
             }
         };
@@ -168,11 +221,11 @@ impl Reviewers {
         since: Option<&CommitId>,
         head: &CommitId,
         folder: &str,
-    ) -> Result<RangeStart, GithubError> {
+    ) -> Result<RangeStart, ForgeError> {
         let question = (since.cloned(), folder.to_owned());
         let answer = async {
             match &self.client {
-                Some(client) => contributors::before(client, since, head, folder).await,
+                Some(client) => contributors::before(client.as_ref(), since, head, folder).await,
                 None => Ok(RangeStart::default()),
             }
         };
@@ -186,12 +239,12 @@ impl Reviewers {
         since: Option<&CommitId>,
         head: &CommitId,
         folder: &str,
-    ) -> Result<Contributors, GithubError> {
+    ) -> Result<Contributors, ForgeError> {
         let before = self.before(since, head, folder).await?;
         let question = (before.commit.clone(), head.clone());
         let answer = async {
             match &self.client {
-                Some(client) => contributors::of_commits(client, branch, before, head).await,
+                Some(client) => contributors::of_commits(client.as_ref(), branch, before, head).await,
                 // Nobody is known, so everybody may be a contributor.
                 None => Ok(Contributors {
                     unknown: Some(head.clone()),
@@ -203,10 +256,10 @@ impl Reviewers {
     }
 
     /// Who edited the text of a review last.
-    pub(crate) async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, GithubError> {
+    pub(crate) async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, ForgeError> {
         let answer = async {
             match &self.client {
-                Some(client) => client.review_editor(review).await,
+                Some(client) => client.review_edits()?.review_editor(review).await,
                 None => Ok(None),
             }
         };
@@ -361,7 +414,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_is_asked_once_and_an_error_is_no_answer() {
         let cache: AnswerCache<u8, u8> = AnswerCache::new();
-        let error = || GithubError::Runner {
+        let error = || ForgeError::Runner {
             message: "no".to_owned(),
             hint: String::new(),
         };

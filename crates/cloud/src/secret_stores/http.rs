@@ -12,7 +12,6 @@ use konverge_base::{
 };
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The maximum number of characters of a server's error text in a message.
 const SHOWN: usize = 200;
@@ -53,11 +52,8 @@ pub(super) fn service_url(address: &str) -> Result<url::Url, SecretProblem> {
 impl SecretHttpClient {
     /// `secrets` are masked in the words of a server.
     pub(super) fn new(secrets: Secrets) -> Result<Self, SecretProblem> {
-        let client = Client::builder()
+        let client = konverge_http::client()
             .timeout(REQUEST_DEADLINE)
-            .connect_timeout(CONNECT_DEADLINE)
-            // A redirect could send a token elsewhere.
-            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| unexpected(konverge_base::error::chain(&error)))?;
         Ok(Self {
@@ -106,7 +102,7 @@ impl SecretHttpClient {
         request: RequestBuilder,
         is_busy: fn(&SecretHttpAnswer) -> bool,
     ) -> Result<SecretHttpAnswer, Attempt> {
-        let answer = request.send().await.map_err(network)?;
+        let answer = konverge_http::send(request).await.map_err(network)?;
         let status = answer.status();
         let after = retry::retry_after(answer.headers());
         let body = read_body(answer).await?;

@@ -28,10 +28,11 @@ use konverge_base::{
         apply_result::Waiting,
         health::Health,
         hook::HookTasks,
+        note::Note,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing},
+        stack_status::ObjectStatus,
         state::Recorded,
-        status::ObjectStatus,
     },
     secrets::StackReferences,
 };
@@ -331,18 +332,27 @@ pub trait ApplySink: Send + Sync {
 #[derive(Clone, Default)]
 pub struct RunNotes(Option<Arc<NoteListener>>);
 
-type NoteListener = dyn Fn(&str) + Send + Sync;
+type NoteListener = dyn Fn(Note) + Send + Sync;
 
 impl RunNotes {
     /// Sets the listener.
-    pub fn new(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    pub fn new(listener: impl Fn(Note) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
-    /// Sends a note.
+    /// Says what a reader should know.
     pub fn note(&self, text: &str) {
+        self.say(Note::remark(text));
+    }
+
+    /// Says what may be wrong.
+    pub fn warning(&self, text: &str) {
+        self.say(Note::warning(text));
+    }
+
+    fn say(&self, note: Note) {
         if let Some(listener) = &self.0 {
-            listener(text);
+            listener(note);
         }
     }
 }

@@ -14,7 +14,6 @@ mod lock_file;
 mod lock_update;
 mod oci;
 mod package_folder;
-mod platform;
 mod resolved_package;
 mod resolver;
 mod source;
@@ -26,8 +25,8 @@ pub use self::{
     fetcher::{PackageFetcher, UnlockedPackages, VerifiedPackages},
     lock_entry::PathEntry,
     lock_update::LockUpdate,
+    oci::platform,
     package_folder::{clear_packages, packages_use},
-    platform::platform,
     resolved_package::{ResolvedPackage, UnlockedPackage},
     trust::{KnownPackages, PackageTrust},
 };

@@ -3,11 +3,12 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use konverge_http::BodyError;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{PackageTrust, bounds::Bounds, fetcher::PackageFetcher, platform::platform, unpack::unpack};
+use super::{PackageTrust, bounds::Bounds, fetcher::PackageFetcher, unpack::unpack};
 use konverge_base::error::chain;
 use konverge_cloud::{RegistryLogin, is_local_registry};
 
@@ -132,9 +133,10 @@ impl Registry {
         } else {
             host
         };
-        let http = Client::builder()
+        // Registries send to other hosts for their blobs, which are named by their digests.
+        let http = konverge_http::client()
+            .redirect(reqwest::redirect::Policy::default())
             .https_only(scheme == "https")
-            .connect_timeout(std::time::Duration::from_secs(10))
             .build()
             .map_err(|error| chain(&error))?;
         let login = match packages.asker {
@@ -196,7 +198,9 @@ impl Registry {
             .http
             .get(format!("{}/{kind}/{digest}", self.base))
             .header(header::ACCEPT, MANIFESTS);
-        let answer = self.proving(request, proof).send().await.map_err(said)?;
+        let answer = konverge_http::send(self.proving(request, proof))
+            .await
+            .map_err(said)?;
         let content = bounded(answer, most).await?;
         let found = hex::encode(Sha256::digest(&content));
         if found.eq_ignore_ascii_case(wanted) {
@@ -208,7 +212,7 @@ impl Registry {
 
     /// Sends a request, and repeats it with authentication if the registry requires it.
     async fn proven(&self, request: impl Fn() -> RequestBuilder) -> Result<(Response, Proof), String> {
-        let answer = request().send().await.map_err(said)?;
+        let answer = konverge_http::send(request()).await.map_err(said)?;
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok((answer, Proof::None));
         }
@@ -223,7 +227,9 @@ impl Registry {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("basic") => Proof::Basic,
             _ => return Err("it requires an unknown authentication scheme".to_owned()),
         };
-        let answer = self.proving(request(), &proof).send().await.map_err(said)?;
+        let answer = konverge_http::send(self.proving(request(), &proof))
+            .await
+            .map_err(said)?;
         Ok((answer, proof))
     }
 
@@ -255,7 +261,7 @@ impl Registry {
             Some(login) => request.basic_auth(&login.user, Some(&login.password)),
             None => request,
         };
-        let answer = bounded(request.send().await.map_err(said)?, DOCUMENT).await?;
+        let answer = bounded(konverge_http::send(request).await.map_err(said)?, DOCUMENT).await?;
         let token: Token = serde_json::from_slice(&answer).map_err(|_| "its token service gave no token")?;
         let token = token.token.or(token.access_token);
         token.ok_or_else(|| "its token service gave no token".to_owned())
@@ -308,7 +314,7 @@ fn parameters(text: &str) -> BTreeMap<String, String> {
 }
 
 /// The body of a successful answer, up to a limit.
-async fn bounded(mut answer: Response, most: u64) -> Result<Vec<u8>, String> {
+async fn bounded(answer: Response, most: u64) -> Result<Vec<u8>, String> {
     let status = answer.status();
     if !status.is_success() {
         return Err(match status {
@@ -323,19 +329,30 @@ async fn bounded(mut answer: Response, most: u64) -> Result<Vec<u8>, String> {
     if answer.content_length().is_some_and(|length| length > most) {
         return Err(too_much());
     }
-    let mut body = Vec::new();
-    while let Some(part) = answer.chunk().await.map_err(said)? {
-        if (body.len() + part.len()) as u64 > most {
-            return Err(too_much());
-        }
-        body.extend_from_slice(&part);
-    }
-    Ok(body)
+    let body = konverge_http::read_body(answer, usize::try_from(most).unwrap_or(usize::MAX)).await;
+    body.map_err(|error| match error {
+        BodyError::Transport(error) => said(error),
+        BodyError::TooLong { .. } => too_much(),
+    })
 }
 
 /// The error without the address, whose query may contain a token.
 fn said(error: reqwest::Error) -> String {
     chain(&error.without_url())
+}
+
+/// The operating system and the architecture, such as `linux` and `amd64`.
+pub fn platform() -> (&'static str, &'static str) {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let system = match std::env::consts::OS {
+        "macos" => "darwin",
+        other => other,
+    };
+    (system, architecture)
 }
 
 #[cfg(test)]

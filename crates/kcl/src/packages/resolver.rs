@@ -14,7 +14,10 @@ use super::{
     trust::PackageTrust,
 };
 use crate::KclError;
-use konverge_base::model::{package_lock::PackageLock, stack::RemotePackage};
+use konverge_base::{
+    model::{package_lock::PackageLock, stack::RemotePackage},
+    variables,
+};
 
 /// Which entries of a lock are replaced.
 #[derive(Debug, Clone, Copy)]
@@ -220,7 +223,7 @@ impl PackageFetcher {
     }
 
     pub(super) fn registry(&self) -> Option<&str> {
-        self.environment.get("KCL_REGISTRY").map(String::as_str)
+        self.environment.get(variables::KCL_REGISTRY).map(String::as_str)
     }
 }
 

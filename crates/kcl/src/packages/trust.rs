@@ -11,29 +11,30 @@ use konverge_base::model::{
     package_lock::{LockedPackage, PackageLock},
     stack::RemotePackage,
 };
+use konverge_base::variables;
 
 /// The environment variables that git needs to reach a host.
 const NEEDED: [&str; 9] = [
-    "PATH",
+    variables::PATH,
     "GIT_SSL_CAINFO",
-    "SSL_CERT_FILE",
+    variables::SSL_CERT_FILE,
     "http_proxy",
     "https_proxy",
-    "HTTPS_PROXY",
+    variables::HTTPS_PROXY,
     "no_proxy",
-    "NO_PROXY",
+    variables::NO_PROXY,
     "LANG",
 ];
 
 /// The environment variables that it also needs to authenticate.
 const PROVING: [&str; 7] = [
-    "HOME",
+    variables::HOME,
     "XDG_CONFIG_HOME",
     "SSH_AUTH_SOCK",
     "GIT_SSH_COMMAND",
     "GIT_ASKPASS",
     "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_COUNT",
+    variables::GIT_CONFIG_COUNT,
 ];
 
 /// The prefixes of the variables that `GIT_CONFIG_COUNT` counts (git-config(1)): git refuses to start if one
@@ -42,7 +43,7 @@ const COUNTED: [&str; 2] = ["GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"];
 
 /// Keeps git from finding credentials by itself. Without `HOME` it would look up the user of the process.
 const NOBODY: [(&str, &str); 3] = [
-    ("HOME", "/nonexistent"),
+    (variables::HOME, "/nonexistent"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_ALLOW_PROTOCOL", "https"),
 ];

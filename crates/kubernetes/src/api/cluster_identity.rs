@@ -28,8 +28,8 @@ impl ClusterIdentity {
         let answer = match api.call(&request).await {
             Ok(answer) => answer,
             Err(error) if error.is_code(403) || error.is_code(404) => {
-                notes.note(&format!(
-                    "warning: cannot determine the identity of cluster `{}`, so a change of cluster is not detected later: {error}; {NEEDED_RIGHT}",
+                notes.warning(&format!(
+                    "cannot determine the identity of cluster `{}`, so a change of cluster is not detected later: {error}; {NEEDED_RIGHT}",
                     api.name
                 ));
                 return Ok(None);

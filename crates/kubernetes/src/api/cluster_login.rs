@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use kube::config::ExecConfig;
 use tokio::{sync::Mutex, time::Instant};
 
-use konverge_base::retry::{RetryDecision, RetryPolicy};
+use konverge_base::{
+    retry::{RetryDecision, RetryPolicy},
+    variables,
+};
 use konverge_cloud::{
     AccessToken, AzureLogin, CloudEnvironment, CloudError, EksLogin, GoogleLogin, StackIdentity,
 };
@@ -40,7 +43,7 @@ impl ClusterLogin {
         match (command, words.as_slice()) {
             ("aws", ["eks", "get-token"]) => {
                 let known = ["cluster-name", "cluster-id", "region", "output"];
-                if !has_only(&known) || environment.var("AWS_PROFILE").is_some() {
+                if !has_only(&known) || environment.var(variables::AWS_PROFILE).is_some() {
                     return None;
                 }
                 let cluster = flag("cluster-name").or_else(|| flag("cluster-id"))?;
@@ -55,9 +58,10 @@ impl ClusterLogin {
                 }
                 // For other kinds of login these name the application that asks a person.
                 if matches!(flags.get("login"), Some(&("workloadidentity" | "spn"))) {
-                    for (name, variable) in
-                        [("client-id", "AZURE_CLIENT_ID"), ("tenant-id", "AZURE_TENANT_ID")]
-                    {
+                    for (name, variable) in [
+                        ("client-id", variables::AZURE_CLIENT_ID),
+                        ("tenant-id", variables::AZURE_TENANT_ID),
+                    ] {
                         if let Some(value) = flags.get(name) {
                             environment = environment.with(variable, value);
                         }
@@ -134,7 +138,7 @@ impl ClusterLogin {
                 .find(|variable| variable.get("name").is_some_and(|name| name == wanted))
                 .and_then(|variable| variable.get("value").cloned())
         };
-        if !is_known || names_other || variable("AWS_PROFILE").is_some() {
+        if !is_known || names_other || variable(variables::AWS_PROFILE).is_some() {
             return None;
         }
         let flag = |name: &str| flags.get(name).map(|value| (*value).to_owned());
@@ -142,11 +146,11 @@ impl ClusterLogin {
         // A region is not an identity: without another one the job's counts, as without a login.
         let of_job = |name: &str| environment.var(name).map(str::to_owned);
         let region = flag("region")
-            .or_else(|| variable("AWS_REGION"))
-            .or_else(|| variable("AWS_DEFAULT_REGION"))
+            .or_else(|| variable(variables::AWS_REGION))
+            .or_else(|| variable(variables::AWS_DEFAULT_REGION))
             .or_else(|| identity.aws_region.clone())
-            .or_else(|| of_job("AWS_REGION"))
-            .or_else(|| of_job("AWS_DEFAULT_REGION"));
+            .or_else(|| of_job(variables::AWS_REGION))
+            .or_else(|| of_job(variables::AWS_DEFAULT_REGION));
         Some(Self::Eks(EksLogin::of_login(
             identity.aws.clone()?,
             cluster,

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
 
 use super::cluster_login::{ClusterLogin, ForeignIdentity};
-use konverge_base::checkout::{Checkout, Untrusted};
+use konverge_base::{
+    checkout::{Checkout, Untrusted},
+    variables,
+};
 use konverge_cloud::{CloudEnvironment, StackIdentity};
 
 /// A kubeconfig that may be used.
@@ -174,7 +177,7 @@ fn check(
 /// somebody may have put the text of a kubeconfig there.
 pub(super) fn default_place() -> String {
     let files = default_files();
-    if std::env::var_os("KUBECONFIG").is_none_or(|list| list.is_empty()) {
+    if std::env::var_os(variables::KUBECONFIG).is_none_or(|list| list.is_empty()) {
         return match files.first() {
             Some(file) => format!("the kubeconfig `{}`", file.display()),
             None => ITSELF.to_owned(),
@@ -188,7 +191,7 @@ pub(super) fn default_place() -> String {
 }
 
 fn default_files() -> Vec<PathBuf> {
-    let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let variable = std::env::var_os(variables::KUBECONFIG).unwrap_or_default();
     let named: Vec<_> = std::env::split_paths(&variable)
         .filter(|path| !path.as_os_str().is_empty())
         .collect();
@@ -242,7 +245,7 @@ fn check_user(user: &mut AuthInfo, checkout: &Checkout) -> Result<(), Untrusted>
         let program = checkout.executable("`exec.command` of the kubeconfig", command.as_ref())?;
         *command = program.path().display().to_string();
         let search_path = program.search_path().to_string_lossy().into_owned();
-        let variables = [("name", "PATH".to_owned()), ("value", search_path)];
+        let variables = [("name", variables::PATH.to_owned()), ("value", search_path)];
         let variables = variables.map(|(key, value)| (key.to_owned(), value));
         exec.env.get_or_insert_default().push(variables.into());
     }

@@ -4,6 +4,8 @@
 //! acknowledged the end of the TLS handshake, which Linux delays by 40 ms. Go's client, and so `kubectl`, switches
 //! it off as well (`TCPConn.SetNoDelay`: true is the default).
 
+use std::sync::Arc;
+
 use http::Request;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
@@ -13,13 +15,35 @@ use hyper_util::{
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use tower::{BoxError, ServiceBuilder};
 use tower_http::decompression::DecompressionLayer;
+use tracing::Instrument as _;
 
-/// A client without credentials but client certificates, and without retries.
+use konverge_base::spans;
+
+/// A client without credentials but client certificates, and without retries. Each request has a span.
 pub(super) fn client(config: kube::Config) -> kube::Result<kube::Client> {
+    let host: Arc<str> = config.cluster_url.host().unwrap_or_default().into();
     // How a connection begins is the proxy's matter then.
-    if config.proxy_url.is_some() {
-        return kube::Client::try_from(config);
-    }
+    let client = if config.proxy_url.is_some() {
+        kube::Client::try_from(config)?
+    } else {
+        direct(config)?
+    };
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let span = spans::request(request.method().as_str(), &host);
+        let client = client.clone();
+        async move {
+            let answer = client.send(request).instrument(span.clone()).await;
+            if let Ok(answer) = &answer {
+                spans::answered(&span, answer.status().as_u16(), None);
+            }
+            answer.map_err(BoxError::from)
+        }
+    });
+    Ok(ClientBuilder::new(service, namespace).build())
+}
+
+fn direct(config: kube::Config) -> kube::Result<kube::Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

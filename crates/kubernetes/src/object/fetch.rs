@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::future;
 use serde_json::{Map, Value};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::super::api::{
     client::{Api, ApiRequest},
@@ -178,7 +179,7 @@ async fn list_each(
 async fn list(cluster: &Cluster, of: &ResourceType, namespace: &str) -> Result<Vec<ListItem>, ApiError> {
     let namespace = (!namespace.is_empty()).then_some(namespace);
     let pages = pages(cluster.api.clone(), of.collection(namespace));
-    let task = AbortOnDropHandle::new(tokio::spawn(pages));
+    let task = AbortOnDropHandle::new(tokio::spawn(pages.in_current_span()));
     match task.await {
         Ok(listed) => listed,
         Err(error) => match error.try_into_panic() {

@@ -18,7 +18,7 @@ use super::super::{
 use super::same_cluster::{self, AppliedObject};
 use konverge_base::{
     error::UserError,
-    model::{ClusterName, apply_result::Waiting, status::ObjectStatus},
+    model::{ClusterName, apply_result::Waiting, stack_status::ObjectStatus},
 };
 use konverge_engine::runtime::{Item, ObservedObject, StackScope};
 

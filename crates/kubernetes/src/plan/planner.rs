@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     object_planner::{DraftPlan, ObjectPlanner, ServerRefusal, check_protected, recorded_uid, unchanged},
-    plan_task::PlanTask,
+    prefilter::PlanTask,
 };
 use crate::{
     KEEP, OWNER,

@@ -3,16 +3,14 @@
 
 use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
-use super::{
-    object_planner::{ObjectPlanner, TrueDesired, unchanged, without_owner},
-    plan_task::{PlanTask, Proof},
-};
+use super::object_planner::{ObjectPlanner, TrueDesired, unchanged, without_owner};
 use crate::{
     FIELD_MANAGER, OWNER,
     api::{cluster::Cluster, discovery::ResourceType, json_ref::JsonRef, noop_guard::Guard},
     object::{
         controller_values,
         crd_validation::Check,
+        fetch::RawObject,
         noop_detection::{self, AppliedFingerprint},
         object_record::ObjectRecord,
         object_ref,
@@ -24,6 +22,7 @@ use konverge_base::{
     model::{Digest, GroupKind, state::Recorded},
     secrets::{mask_object_at, mask_secret_data_at},
 };
+use konverge_engine::runtime::{Item, PlannedResource};
 
 /// The minimum number of tasks per thread.
 const WORTH_A_THREAD: usize = 100;
@@ -248,4 +247,22 @@ impl ObjectPlanner<'_> {
         metadata("deletionTimestamp").is_none()
             && owner.is_none_or(|owner| owner.text() == self.scope.stack.as_str())
     }
+}
+
+/// An item during planning.
+pub(super) struct PlanTask {
+    /// Its index in the call.
+    pub place: usize,
+    pub item: Item,
+    pub subject: PlanItem,
+    /// The live object.
+    pub raw: Option<RawObject>,
+}
+
+/// The result of the local proof.
+pub(super) enum Proof {
+    /// An apply would change nothing.
+    Unchanged(usize, Box<PlannedResource>),
+    /// The server must decide.
+    Open(Box<PlanTask>),
 }

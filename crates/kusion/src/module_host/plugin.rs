@@ -29,7 +29,7 @@ use super::{
     messages::Empty,
     plugin_output::{PluginOutput, drain},
 };
-use konverge_base::process::die_with_parent;
+use konverge_base::{process::die_with_parent, variables};
 use konverge_sandbox::{MISSING, SandboxLayers, SandboxMode, SandboxProfile};
 
 /// How long a module may take to end by itself after its answer.
@@ -343,8 +343,8 @@ fn sandbox_layers(setup: &ModuleSetup, folder: &Path) -> SandboxLayers {
         ("PLUGIN_MAX_PORT", "25000"),
         ("PLUGIN_UNIX_SOCKET_DIR", own.as_str()),
         ("TMPDIR", own.as_str()),
-        ("HOME", own.as_str()),
-        ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        (variables::HOME, own.as_str()),
+        (variables::PATH, "/usr/local/bin:/usr/bin:/bin"),
         ("LANG", "C.UTF-8"),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -26,9 +26,7 @@ mod simulation_failures_tests;
 #[cfg(test)]
 mod simulation_history_tests;
 #[cfg(test)]
-mod simulation_plans_tests;
 #[cfg(test)]
-mod simulation_random_tests;
 #[cfg(test)]
 mod simulation_tests;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use konverge_base::model::{
 };
 
 use super::{
-    simulation_plans_tests::{APPROVAL, STACKS},
+    simulation_world_tests::{APPROVAL, STACKS},
     simulation_world_tests::{Run, SimulatedWorld, number_of, wave_of},
     *,
 };

@@ -9,7 +9,7 @@ use konverge_base::model::{
 };
 
 use super::{
-    simulation_plans_tests::STACKS,
+    simulation_world_tests::STACKS,
     simulation_world_tests::{Run, SimulatedWorld, number_of, wave_of},
 };
 

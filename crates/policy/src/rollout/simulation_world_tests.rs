@@ -13,11 +13,7 @@ use konverge_base::model::{
 };
 use konverge_config::AtOnce;
 
-use super::{
-    simulation_plans_tests::{APPROVAL, STACKS, SimulatedPlans},
-    simulation_random_tests::Random,
-    *,
-};
+use super::*;
 
 pub(super) const WAVES: usize = 3;
 const BAKE: Duration = Duration::from_secs(600);
@@ -515,4 +511,40 @@ impl SimulatedWorld {
         self.seen_unready[stack] = None;
         self.history[stack].push(version);
     }
+}
+
+/// The generator of a seed.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+
+    pub(super) fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// The number of stacks.
+pub(super) const STACKS: usize = 4;
+/// The gate that asks for an approval.
+pub(super) const APPROVAL: &str = "go";
+
+/// What one digest stands for: the commit, the wave before the approved one, and its plans.
+pub(super) type ApprovedPlans = (usize, usize, BTreeMap<StackId, Digest>);
+
+/// The plans of stacks, and what people approved of them.
+#[derive(Default)]
+pub(super) struct SimulatedPlans {
+    /// How many times something else changed what each stack finds: its plan is another one then.
+    pub(super) changes: [u64; STACKS],
+    pub(super) approved: BTreeMap<Digest, ApprovedPlans>,
+    pub(super) given: Vec<Digest>,
+    /// Of each stack, the plan that was applied last after an approval.
+    pub(super) applied: BTreeMap<StackId, Digest>,
 }

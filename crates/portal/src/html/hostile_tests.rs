@@ -505,8 +505,9 @@ fn a_command_on_a_page_is_one_command() {
         mode: PageMode::Static,
     };
     let page = stack(&page);
-    let quoted = r"&#39;$(touch${IFS}x);reboot/&#39;\&#39;&#39;`id`&#39;";
-    let quoted = [quoted.to_owned(), quoted.replace("&#39;", "'")];
+    let quoted = r"&#39;$(touch${IFS}x);reboot/&#39;&quot;&#39;&quot;&#39;`id`&#39;";
+    let plain = quoted.replace("&#39;", "'").replace("&quot;", "\"");
+    let quoted = [quoted.to_owned(), plain];
     for (command, rest) in [
         ("konverge state history ", ""),
         ("konverge state diff ", " FROM TO"),

@@ -8,7 +8,7 @@ use std::{
 use super::{
     Analysis,
     explain::{AnalysisDiff, MAX_REASONS},
-    stack_tests,
+    test_files,
 };
 use konverge_base::model::{
     RepoPath, StackId,
@@ -59,7 +59,7 @@ impl Analysis {
             let moved = old.folder != stack.folder;
             let renamed = old.id != stack.id && !broken;
             // Tests are no input of the Spec, so the digest does not have them.
-            let tests = stack_tests::changed(&base.tree, old, &self.tree, stack);
+            let tests = test_files::changed(&base.tree, old, &self.tree, stack);
             let same_inputs = base.digests[before] == self.digests[at] && tests.is_empty();
             if same_inputs && !moved && !broken && !renamed {
                 continue;

@@ -10,12 +10,11 @@ use std::{
 };
 
 use super::{
-    Analysis, CoreRules, ScanCache, WorkspaceInput, cache_file, codec, graph::ImportGraph,
-    stack_inputs::StackInputs,
+    Analysis, CoreRules, ScanCache, cache_file, codec, graph::ImportGraph, stack_inputs::StackInputs,
 };
 use crate::konfig::{FileTreeView, Layout, LayoutRules};
 use konverge_base::model::{
-    CommitId, Digest,
+    CommitId, Digest, RepoPath,
     file_source::{Listing, Source},
 };
 
@@ -118,4 +117,15 @@ impl Snapshot {
             && entries.into_iter().all(|entry| *entry < nodes)
             && self.graph.is_consistent()
     }
+}
+
+/// What concerns a stack besides its program: a part of a workspace, and encrypted files. Other parts of the file are no input of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceInput {
+    /// The file of the workspace, if the stack has one, and the binaries of modules in the repository.
+    pub files: Vec<RepoPath>,
+    /// The encrypted files that the stack may refer to.
+    pub secret_files: Vec<RepoPath>,
+    /// The digest of the part, merged for the stack, and of those files.
+    pub digest: Digest,
 }

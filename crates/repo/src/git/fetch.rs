@@ -6,16 +6,19 @@ use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{GitError, remote_url::without_credentials};
-use konverge_base::{checkout::Checkout, process::Program};
+use konverge_base::{checkout::Checkout, process::Program, variables};
 
-/// A token that may read the repository over HTTPS.
+/// A token that may read the repository over HTTPS, and the user that its forge wants beside it.
 #[derive(Clone)]
-pub struct GitCredentials(SecretString);
+pub struct GitCredentials {
+    user: &'static str,
+    token: SecretString,
+}
 
 impl GitCredentials {
-    /// From a GitHub token (`GITHUB_TOKEN`).
-    pub fn from_token(token: SecretString) -> Self {
-        Self(token)
+    /// A token of a forge.
+    pub fn new(user: &'static str, token: SecretString) -> Self {
+        Self { user, token }
     }
 }
 
@@ -41,7 +44,7 @@ pub(super) enum FetchSpec<'a> {
 ///
 /// The token is passed through the environment (`GIT_CONFIG_COUNT`, git-config(1)), never through an argument
 /// that other users of the machine can list, and only to the server of `origin`. The empty value first clears
-/// a header that `actions/checkout` may have stored, because GitHub refuses two `Authorization` headers.
+/// a header that `actions/checkout` may have stored, because a forge refuses two `Authorization` headers.
 pub(super) async fn fetch(
     work_dir: &Path,
     origin: Option<&str>,
@@ -67,7 +70,7 @@ pub(super) async fn fetch(
     program.extra_env = environment(
         origin,
         credentials,
-        std::env::var("GIT_CONFIG_COUNT").ok().as_deref(),
+        std::env::var(variables::GIT_CONFIG_COUNT).ok().as_deref(),
     );
     program.deadline = Duration::from_secs(300);
     let ended = program.run().await?;
@@ -96,13 +99,13 @@ fn environment(
         .and_then(|raw| url::Url::parse(raw).ok())
         .filter(|url| matches!(url.scheme(), "https" | "http"))
         .map(|url| url.origin().ascii_serialization());
-    if let (Some(server), Some(GitCredentials(token))) = (server, credentials) {
+    if let (Some(server), Some(GitCredentials { user, token })) = (server, credentials) {
         let key = format!("http.{server}/.extraheader");
-        let basic = base64::engine::general_purpose::STANDARD
-            .encode(format!("x-access-token:{}", token.expose_secret()));
+        let basic =
+            base64::engine::general_purpose::STANDARD.encode(format!("{user}:{}", token.expose_secret()));
         let there: usize = there.and_then(|count| count.trim().parse().ok()).unwrap_or(0);
         let header = format!("AUTHORIZATION: basic {basic}");
-        env.push(("GIT_CONFIG_COUNT".into(), (there + 2).to_string().into()));
+        env.push((variables::GIT_CONFIG_COUNT.into(), (there + 2).to_string().into()));
         for (n, value) in [(there, String::new()), (there + 1, header)] {
             env.push((format!("GIT_CONFIG_KEY_{n}").into(), key.as_str().into()));
             env.push((format!("GIT_CONFIG_VALUE_{n}").into(), value.into()));
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_token_goes_to_its_server_only() {
-        let credentials = GitCredentials::from_token("s3cret".to_owned().into());
+        let credentials = GitCredentials::new("x-access-token", "s3cret".to_owned().into());
         let env = environment(
             Some("https://github.com/acme/konfig.git"),
             Some(&credentials),

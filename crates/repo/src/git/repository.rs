@@ -22,6 +22,7 @@ use konverge_base::model::{
     CommitId, RepoPath,
     file_source::{Listing, Source, TreeId, WrittenPaths},
 };
+use konverge_base::variables;
 
 /// A git repository on disk. Clones share their open handles.
 #[derive(Clone)]
@@ -472,7 +473,7 @@ fn cut_off_between(
 /// The checkout at or above `dir`, if it was made for this job: the runner's workspace, or what
 /// `actions/checkout` put below it (`path:`).
 fn foreign_checkout(dir: &Path) -> Option<PathBuf> {
-    let workspace = std::env::var_os("GITHUB_WORKSPACE")?;
+    let workspace = std::env::var_os(variables::GITHUB_WORKSPACE)?;
     let workspace = Path::new(&workspace).canonicalize().ok()?;
     let top = dir.canonicalize().ok()?;
     let top = top.ancestors().find(|folder| folder.join(".git").is_dir())?;

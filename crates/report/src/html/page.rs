@@ -12,6 +12,7 @@ use super::{
 use crate::{
     CommentInput, escape, generation_notes, labels, last_push, model_changes, next_step, setting_changes,
     sums::Sums,
+    timeline,
     view_model::{self, PlanView},
 };
 use konverge_base::model::{StackId, plan::Action};
@@ -64,6 +65,7 @@ pub fn report(input: &CommentInput<'_>) -> String {
                     (names("Taken over as they run", view.taken_over.iter().map(|stack| stack.id)))
                     (names("Affected, without changes", view.unchanged.iter().copied()))
                     (policies(input))
+                    (timeline::page(&input.run.timeline))
                 }
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -96,7 +98,7 @@ fn header(input: &CommentInput<'_>, view: &PlanView<'_>, title: &str) -> Markup 
                 }
                 "digest " code { (view.digest.short()) } ", which names exactly these changes · "
                 @if let Some(url) = run_url { a href=(url) { "run" } " · " }
-                @for (stage, time) in &input.run.timings { (stage) " " (format!("{:.1} s", time.as_secs_f64())) " · " }
+                @for (stage, time) in input.run.timeline.stages() { (stage) " " (format!("{:.1} s", time.as_secs_f64())) " · " }
                 @if input.run.compiled + input.run.cached > 0 {
                     "Specs: " (input.run.compiled) " compiled, " (input.run.cached) " from the cache"
                 }

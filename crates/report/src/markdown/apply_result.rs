@@ -131,7 +131,7 @@ pub(super) fn footer(run: &RunInfo) -> String {
     if let Some(url) = &run.run_url {
         facts.push(escape::link("run", url));
     }
-    for (stage, time) in &run.timings {
+    for (stage, time) in run.timeline.stages() {
         facts.push(format!("{stage} {:.1} s", time.as_secs_f64()));
     }
     if facts.is_empty() {

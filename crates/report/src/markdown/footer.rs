@@ -260,9 +260,9 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     if let Some(url) = &input.run.run_url {
         facts.push(escape::link("run", url));
     }
-    let total: Duration = input.run.timings.iter().map(|(_, time)| *time).sum();
+    let total: Duration = input.run.timeline.stages().map(|(_, time)| time).sum();
     if !total.is_zero() {
-        facts.push(seconds(total));
+        facts.push(labels::seconds(total));
     }
     if !input.run.version.is_empty() {
         facts.push(format!("Konverge {}", escape::line(&input.run.version)));
@@ -368,13 +368,5 @@ fn merging_otherwise(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool
         Merging::Applies => {
             "**Merging** leaves out the failed stacks; a later run applies them once they are planned and reviewed."
         }
-    }
-}
-
-fn seconds(time: Duration) -> String {
-    if time < Duration::from_secs(10) {
-        format!("{:.1} s", time.as_secs_f64())
-    } else {
-        format!("{} s", time.as_secs())
     }
 }

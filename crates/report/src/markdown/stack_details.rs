@@ -4,7 +4,7 @@ use super::{
     bounded_writer::BoundedWriter,
     details::{self, Detail},
 };
-use crate::{RunInfo, diff, drift::drift_word, escape, labels};
+use crate::{RunInfo, diff, drift_text::drift_word, escape, labels};
 use konverge_base::{
     error::UserError,
     model::{
@@ -91,8 +91,8 @@ pub struct DriftSeen<'a> {
     pub since: &'a str,
     /// Why what was applied last cannot be restored.
     pub unrestorable: Option<&'a UserError>,
-    /// The file of the workflow that restores by a digest, such as `konverge.yml`.
-    pub workflow: &'a str,
+    /// The file of the workflow that restores by a digest, such as `konverge.yml`; `None` where the repository has one pipeline.
+    pub workflow: Option<&'a str>,
     /// How it can be kept.
     pub keeping: DriftKeeping,
 }
@@ -166,12 +166,18 @@ pub fn drift_issue(
     issue(&head, differences, &footer, budget)
 }
 
-fn restore_advice(plan: &StackPlan, workflow: &str) -> String {
+fn restore_advice(plan: &StackPlan, workflow: Option<&str>) -> String {
+    let start = match workflow {
+        Some(file) => escape::code(&format!("gh workflow run {file} -f approve={}", plan.digest)),
+        None => format!(
+            "run the pipeline of the default branch with {}",
+            escape::code(&format!("approve: {}", plan.digest))
+        ),
+    };
     format!(
-        "To restore exactly this: {}; an approval in its environment counts too. \
+        "To restore exactly this: {start}; an approval in its environment counts too. \
         The digest stands for this difference alone: if the stack differs in another way by then, nothing is changed, and the run says how.\n\n\
         By hand: {} restores everything in which the stack differs by then.\n\n",
-        escape::code(&format!("gh workflow run {workflow} -f approve={}", plan.digest)),
         escape::code(&format!("konverge apply {} --recorded", plan.id))
     )
 }

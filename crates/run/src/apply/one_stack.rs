@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use tracing::Instrument as _;
+
 use super::{
     consent::{ApprovedPlan, Decisions, LateReview, PriorState, ProposedPlan},
     ended_apply::EndedApply,
@@ -30,6 +32,7 @@ use konverge_base::{
         spec::Spec,
         state::{JournalEntry, StackState},
     },
+    spans,
 };
 use konverge_config::WorkflowTime;
 use konverge_policy::LastWrites;
@@ -42,7 +45,8 @@ pub(super) async fn apply(
     options: &ApplyOptions,
 ) -> (StackOutcome, Decisions) {
     let mut decisions = Decisions::default();
-    let outcome = match apply_stack(planning, target, options, &mut decisions).await {
+    let applied = apply_stack(planning, target, options, &mut decisions);
+    let outcome = match applied.instrument(spans::stack(&target.id, "apply")).await {
         Ok(outcome) => outcome,
         Err(failure) => {
             if let Some(OthersFirst(stacks)) = failure.room_error() {
@@ -95,7 +99,7 @@ async fn apply_stack(
     if let Some(earlier) = planning.earlier_identity(&target.id).await? {
         state::move_waiting(backend, &earlier, &target.id, lease_options.clone()).await?;
         planning.run.notes.note(&format!(
-            "note: the state of `{earlier}` was moved: the stack in `{}` is now called `{}`",
+            "the state of `{earlier}` was moved: the stack in `{}` is now called `{}`",
             target.folder(),
             target.id
         ));
@@ -166,7 +170,7 @@ impl LeasedStack<'_> {
         let taken_up = planning.take_up_rescue(&mut prior)?;
         if taken_up {
             planning.run.notes.note(&format!(
-                "note: loaded data of {} that an earlier run could not store",
+                "loaded data of {} that an earlier run could not store",
                 target.id
             ));
         }

@@ -13,6 +13,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         apply_result::{StackOutcome, StackResult},
+        note::Note,
         plan::{Action, ResourcePlan},
         spec::Spec,
     },
@@ -58,8 +59,8 @@ impl ApplyRounds<'_> {
         for _ in 1..ROUNDS {
             let Some(first) = missing.first() else { break };
             if let Some(error) = &outcome.error {
-                let note = format!("note: {}: {}; it is planned again", outcome.id, error.message);
-                self.planning.run.notes.note(&note);
+                let note = Note::remark(format!("{}; it is planned again", error.message));
+                self.planning.run.notes.say(note.of(&outcome.id));
             }
             let plan = match self.plan_again(&[]).await {
                 Ok(plan) => plan,

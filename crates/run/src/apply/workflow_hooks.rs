@@ -24,7 +24,7 @@ use konverge_engine::Journal;
 /// How long a workflow may run if the configuration does not say so.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// How long a run is looked for after a start whose outcome is not known, at most. GitHub lists a run late.
+/// How long a run is looked for after a start whose outcome is not known, at most. A forge lists a run late.
 pub const SEARCH: Duration = Duration::from_secs(60);
 
 /// The keys of the records begin so.
@@ -72,7 +72,7 @@ pub trait WorkflowStarter: Send + Sync {
     /// say that there is no such run.
     ///
     /// # Errors
-    /// GitHub does not answer, or the apply was interrupted.
+    /// The forge does not answer, or the apply was interrupted.
     async fn find(
         &self,
         workflow: &str,
@@ -212,7 +212,7 @@ impl WorkflowHooks<'_> {
         UserError::new(ErrorKind::Github, what)
             .hint("run the apply again: it looks for the run first, and waits for it")
             .hint(format!(
-                "if GitHub lists no run, start `{}` by hand with the stack `{stack}`, the commit `{commit}` and the digest `{digest}`: the next apply finds it",
+                "if the forge lists no run, start `{}` by hand with the stack `{stack}`, the commit `{commit}` and the digest `{digest}`: the next apply finds it",
                 hook.workflow
             ))
             .hint(format!(
@@ -287,7 +287,7 @@ fn word(when: WorkflowTime) -> &'static str {
 fn cannot_start() -> UserError {
     UserError::new(
         ErrorKind::Config,
-        "it can be started only by `konverge ci` in a job of GitHub Actions",
+        "it can be started only by `konverge ci` in a job of a forge",
     )
     .hint("apply the stack by the job of the default branch, or remove the workflow from `apply.hooks.workflows`")
 }

@@ -6,16 +6,16 @@ mod argocd;
 mod artifact;
 mod choice;
 mod controller;
+mod controller_status;
 mod end;
 mod flux;
 mod progress;
 mod record;
 mod runtime;
-mod status;
 mod wait;
 
 pub use artifact::artifact;
 pub(crate) use choice::DeliveryChoice;
+pub(crate) use controller_status::{ControllerStatus, left_to_controller};
 pub(crate) use end::{ends, has_objects, named_cluster, take_back};
 pub(crate) use record::{ended, forget};
-pub(crate) use status::{ControllerStatus, left_to_controller};

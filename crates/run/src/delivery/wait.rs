@@ -66,6 +66,14 @@ impl Patience {
     }
 }
 
+/// What a controller made of a plan.
+enum Delivered {
+    /// The applied objects.
+    AsPlanned(Vec<AppliedResource>),
+    /// The first object that is not as planned, and how.
+    Otherwise(String),
+}
+
 impl DeliveredObjects {
     /// Waits until the controller is healthy at a digest, and the objects are as planned. Reports each object.
     pub(super) async fn wait_until_healthy(
@@ -80,13 +88,13 @@ impl DeliveredObjects {
             let objects = self.objects().await?;
             let (failed, why) = match objects.progress(digest) {
                 DeliveryProgress::Healthy => match self.compare(scope, planned).await? {
-                    Ok(applied) => {
+                    Delivered::AsPlanned(applied) => {
                         for one in applied {
                             sink.record_result(&one.id.clone(), Ok(one)).await?;
                         }
                         return Ok(());
                     }
-                    Err(why) => (false, why),
+                    Delivered::Otherwise(why) => (false, why),
                 },
                 DeliveryProgress::Waiting(why) => (false, why),
                 DeliveryProgress::Failed(why) => (true, why),
@@ -107,12 +115,8 @@ impl DeliveredObjects {
         }
     }
 
-    /// The applied objects; or the first one that is not as planned, although the controller is content.
-    async fn compare(
-        &self,
-        scope: &StackScope,
-        planned: &[PlannedResource],
-    ) -> Result<Result<Vec<AppliedResource>, String>, UserError> {
+    /// Compares what is live with the plan, although the controller is content.
+    async fn compare(&self, scope: &StackScope, planned: &[PlannedResource]) -> Result<Delivered, UserError> {
         let items = planned.iter().map(|one| Item {
             id: one.item.id.clone(),
             cluster: one.item.cluster.clone(),
@@ -125,7 +129,7 @@ impl DeliveredObjects {
         for answer in answers {
             let found = answer?;
             if let Some(why) = difference(&found.public) {
-                return Ok(Err(why));
+                return Ok(Delivered::Otherwise(why));
             }
             applied.push(AppliedResource {
                 id: found.item.id,
@@ -135,7 +139,7 @@ impl DeliveredObjects {
                 waiting: None,
             });
         }
-        Ok(Ok(applied))
+        Ok(Delivered::AsPlanned(applied))
     }
 
     /// Waits until the controller has deleted what left the artifact.

@@ -53,10 +53,7 @@ impl BranchConfig {
 /// at GitHub. Nothing of the store names it.
 pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<Forge> {
     let of_config = config.and_then(|config| config.config.portal.workflow.as_deref());
-    let of_job = || {
-        let server = run.var("GITHUB_SERVER_URL")?;
-        Forge::from_url(&format!("{server}/{}", run.var("GITHUB_REPOSITORY")?))
-    };
+    let of_job = || Forge::from_url(&run.repository_url()?);
     let of_clone = || {
         let origin = Repository::discover(&run.dir).ok()?.origin_url()?;
         // The pages of another forge have other addresses.

@@ -8,16 +8,17 @@ use std::{
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
+use tracing::Instrument as _;
 
 use super::{
     branch_config::BranchConfig,
+    overview::trends,
     overview::{StackSources, read_overview},
     permissions::permissions,
     rollouts::read_rollouts,
     seen::SeenRecords,
     site::{MANIFEST, Site},
     stack::{HistoryRange, read_stack},
-    trends::trends,
 };
 use crate::StateBackend;
 use konverge_base::{
@@ -138,10 +139,11 @@ pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildRep
     let mut built = stream::iter(changed)
         .map(|(id, fingerprint)| {
             let (backend, index, seen) = (sources.backend.clone(), Arc::clone(&index), Arc::clone(&seen));
-            tokio::spawn(async move {
+            let stack = async move {
                 let files = stack_files(&backend, &index, &seen, &id).await?;
                 Ok::<_, UserError>((id, fingerprint, files))
-            })
+            };
+            tokio::spawn(stack.in_current_span())
         })
         .buffer_unordered(STACKS_AT_ONCE);
     while let Some(task) = built.next().await {

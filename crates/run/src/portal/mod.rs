@@ -11,12 +11,11 @@ mod rollouts;
 mod seen;
 mod site;
 mod stack;
-mod trends;
-mod views;
 
 pub use branch_config::{BranchConfig, forge};
 pub use build::{BuildReport, SiteSources, build};
 pub use head::Head;
+pub use overview::trends;
 pub use overview::{StackSources, read_overview, recorded_facts};
 pub use permissions::permissions;
 pub use publish::{SiteStore, publish};
@@ -24,4 +23,3 @@ pub use rollouts::{asking_gates, bake_end, read_rollouts, rollout_view, wave_sta
 pub use seen::SeenRecords;
 pub use site::{FolderSite, Site, SiteError};
 pub use stack::{HistoryRange, StackRead, read_difference, read_stack};
-pub use trends::trends;

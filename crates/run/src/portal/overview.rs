@@ -3,22 +3,25 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
 
 use super::{
     head::{Head, HeadFacts},
-    views::{search_names, writer},
+    seen::{search_names, writer},
 };
 use crate::StateBackend;
 use konverge_base::{
     error::UserError,
-    model::{Digest, StackId, apply_result::StackResult},
+    model::{Digest, StackId, apply_result::StackResult, week_activity::Week},
 };
 use konverge_portal::{
     AppliedState, DriftView, Forge, FreezeView, HeadFact, LookView, Overview, OverviewRow, SearchIndex,
-    StackFacts, StackIndex, StoppedView,
+    StackFacts, StackIndex, StoppedView, Trends, WeekDrift,
 };
 use konverge_report::plural;
-use konverge_state::{ApplyFreeze, DriftCheck, IndexEntry, IndexedStates, Proven, StackSummary, StateError};
+use konverge_state::{
+    ApplyFreeze, DriftCheck, DriftHistory, IndexEntry, IndexedStates, Proven, StackSummary, StateError,
+};
 
 /// The number of states read concurrently.
 const AT_ONCE: usize = 32;
@@ -304,4 +307,22 @@ fn shown_freeze(freeze: ApplyFreeze) -> Option<FreezeView> {
         since: first.since,
         writer: writer(first.writer),
     })
+}
+
+/// The numbers of the stacks of an index. `history` is of all stacks, so it counts for who sees them all: `None` leaves the
+/// drift out.
+pub fn trends(index: &StackIndex, history: Option<&DriftHistory>) -> Trends {
+    let weeks = history.iter().flat_map(|history| &history.weeks);
+    let drift = weeks.map(|(week, known)| {
+        let known = WeekDrift {
+            stacks: known.stacks,
+            oldest: known.oldest,
+        };
+        (*week, known)
+    });
+    Trends::new(
+        Week::from_timestamp(Timestamp::now()),
+        index.activity.values().flatten(),
+        &drift.collect(),
+    )
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::views::writer;
+use super::seen::writer;
 use crate::{StateBackend, overdue_rollouts::overdue};
 use konverge_base::{
     error::UserError,

@@ -11,8 +11,8 @@ use konverge_base::model::{
     review::{ReviewRecord, ReviewedStack},
     stack_look::{StackLook, bounded},
 };
-use konverge_portal::{OverviewRow, SeenDifference, SeenStack, StackCondition};
-use konverge_state::{DriftHistory, StateError};
+use konverge_portal::{OverviewRow, SearchNames, SeenDifference, SeenStack, StackCondition, Writer};
+use konverge_state::{DocumentWriter, DriftHistory, StackSummary, StateError};
 
 /// The number of newest pull requests whose previews are read.
 const PULL_REQUESTS: usize = 30;
@@ -162,5 +162,21 @@ fn of_preview(record: &ReviewRecord, stack: &ReviewedStack) -> SeenDifference {
         head: Some(record.head.clone()),
         units,
         more,
+    }
+}
+
+pub(super) fn writer(writer: DocumentWriter) -> Writer {
+    Writer {
+        run: writer.run,
+        actor: writer.actor,
+    }
+}
+
+/// What a stack adds to the search.
+pub(super) fn search_names(summary: StackSummary) -> SearchNames {
+    SearchNames {
+        names: summary.names,
+        images: summary.images,
+        more: summary.more,
     }
 }

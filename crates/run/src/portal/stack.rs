@@ -8,7 +8,7 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 
-use super::{seen::SeenRecords, views::writer};
+use super::seen::{SeenRecords, writer};
 use crate::{StateBackend, state};
 use konverge_base::{
     error::UserError,

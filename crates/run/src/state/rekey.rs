@@ -63,7 +63,7 @@ pub async fn rekey(
             // What is encrypted to an age recipient as well can be encrypted again without the lost key.
             Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
                 run.notes.note(&format!(
-                    "note: {error}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states"
+                    "{error}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states"
                 ));
                 rekeyed.data_key = true;
                 states.make_data_key_after_loss().await?

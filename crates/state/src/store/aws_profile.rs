@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use konverge_base::variables;
+
 /// The environment, plus the values of the profile for variables that are not set.
 ///
 /// Rules: <https://docs.aws.amazon.com/sdkref/latest/guide/file-format.html>. Only values from the files are
@@ -9,20 +11,22 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub(super) fn environment(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut merged = environment.clone();
     let set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
-    if set("AWS_ACCESS_KEY_ID") || set("AWS_WEB_IDENTITY_TOKEN_FILE") {
+    if set(variables::AWS_ACCESS_KEY_ID) || set(variables::AWS_WEB_IDENTITY_TOKEN_FILE) {
         return merged;
     }
-    let name = environment.get("AWS_PROFILE").map_or("default", String::as_str);
+    let name = environment
+        .get(variables::AWS_PROFILE)
+        .map_or("default", String::as_str);
     let file = |variable: &str, default: &str| {
         environment.get(variable).map(PathBuf::from).or_else(|| {
-            let home = environment.get("HOME")?;
+            let home = environment.get(variables::HOME)?;
             Some(PathBuf::from(home).join(".aws").join(default))
         })
     };
     let places = [
-        (file("AWS_CONFIG_FILE", "config"), profile_heading(name)),
+        (file(variables::AWS_CONFIG_FILE, "config"), profile_heading(name)),
         (
-            file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+            file(variables::AWS_SHARED_CREDENTIALS_FILE, "credentials"),
             name.to_owned(),
         ),
     ];
@@ -32,14 +36,14 @@ pub(super) fn environment(environment: &BTreeMap<String, String>) -> BTreeMap<St
             .unwrap_or_default();
         for (key, value) in section(&text, &heading) {
             let variable = match key {
-                "aws_access_key_id" => "AWS_ACCESS_KEY_ID",
-                "aws_secret_access_key" => "AWS_SECRET_ACCESS_KEY",
-                "aws_session_token" => "AWS_SESSION_TOKEN",
-                "region" => "AWS_REGION",
-                "role_arn" => "AWS_ROLE_ARN",
-                "web_identity_token_file" => "AWS_WEB_IDENTITY_TOKEN_FILE",
-                "role_session_name" => "AWS_ROLE_SESSION_NAME",
-                "endpoint_url" => "AWS_ENDPOINT_URL",
+                "aws_access_key_id" => variables::AWS_ACCESS_KEY_ID,
+                "aws_secret_access_key" => variables::AWS_SECRET_ACCESS_KEY,
+                "aws_session_token" => variables::AWS_SESSION_TOKEN,
+                "region" => variables::AWS_REGION,
+                "role_arn" => variables::AWS_ROLE_ARN,
+                "web_identity_token_file" => variables::AWS_WEB_IDENTITY_TOKEN_FILE,
+                "role_session_name" => variables::AWS_ROLE_SESSION_NAME,
+                "endpoint_url" => variables::AWS_ENDPOINT_URL,
                 _ => continue,
             };
             if !set(variable) {

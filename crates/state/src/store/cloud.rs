@@ -18,19 +18,18 @@ use object_store::{
 
 use super::{
     Created, Key, Store, StoreError, StoreOptions, aws_profile, cloud_credentials, location::StoreLocation,
-    media_type,
+    media_type, traced_requests::TracedConnector,
 };
 use konverge_base::{
     error::chain,
     retry::{RetryDecision, RetryPolicy},
     secrets::{AddressParts, credential_in},
+    variables,
 };
 use konverge_cloud::{AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin};
 
 /// The maximum duration of a request.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
-/// The maximum duration of connecting.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 struct CloudStore {
     url: String,
@@ -76,6 +75,7 @@ pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     builder = builder
         .with_bucket_name(&place.host)
         .with_retry(no_retries())
+        .with_http_connector(TracedConnector::default())
         .with_client_options(client(place)?)
         .with_allow_http(place.options.allow_http);
     if let Some(region) = &place.options.region {
@@ -108,7 +108,7 @@ fn check_endpoints(
 }
 
 pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
-    const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+    const FILE: &str = variables::GOOGLE_APPLICATION_CREDENTIALS;
     let environment = &place.options.environment;
     check_endpoints(place, environment, "GOOGLE_")?;
     let login = GoogleLogin::new(CloudEnvironment::new(environment.clone()));
@@ -123,6 +123,7 @@ pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     builder = builder
         .with_bucket_name(&place.host)
         .with_retry(no_retries())
+        .with_http_connector(TracedConnector::default())
         .with_client_options(client(place)?);
     if is_federated {
         builder = builder.with_credentials(cloud_credentials::google(login));
@@ -152,6 +153,7 @@ pub(super) fn az(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     builder = builder
         .with_container_name(&place.host)
         .with_retry(no_retries())
+        .with_http_connector(TracedConnector::default())
         .with_client_options(client(place)?)
         .with_allow_http(place.options.allow_http);
     if let Some(endpoint) = &place.options.endpoint {
@@ -189,7 +191,7 @@ fn no_retries() -> RetryConfig {
 fn client(place: &StoreLocation) -> Result<ClientOptions, StoreError> {
     let mut client = ClientOptions::new()
         .with_timeout(REQUEST_DEADLINE)
-        .with_connect_timeout(CONNECT_DEADLINE)
+        .with_connect_timeout(konverge_http::CONNECT_DEADLINE)
         .with_allow_http(place.options.allow_http);
     if let Some(file) = &place.options.ca_file {
         let unreadable = |why: String| place.error(format!("certificates of `{file}`: {why}"));
@@ -233,11 +235,7 @@ fn without_markup(text: &str) -> String {
         return text.to_owned();
     };
     let (before, answer) = text.split_at(begin);
-    let element = |name: &str| {
-        let (_, rest) = answer.split_once(&format!("<{name}>"))?;
-        let (content, _) = rest.split_once(&format!("</{name}>"))?;
-        Some(content.trim()).filter(|content| !content.is_empty())
-    };
+    let element = |name: &str| konverge_http::xml_text(answer, name).filter(|text| !text.is_empty());
     let parts: Vec<_> = ["Code", "Message"].into_iter().filter_map(element).collect();
     let said = match parts.as_slice() {
         [] => "the answer is a page, not one of a store".to_owned(),

@@ -19,6 +19,7 @@ use reqwest::{
 use url::Url;
 
 use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::StoreLocation};
+use konverge_base::variables;
 
 struct HttpStore {
     requests: HttpClient,
@@ -33,8 +34,9 @@ pub(super) fn http(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> 
     Ok(Arc::new(HttpStore {
         requests: HttpClient::new(place)?,
         base: place.url.clone(),
-        token: variable("KONVERGE_HTTP_TOKEN"),
-        user: variable("KONVERGE_HTTP_USER").map(|user| (user, variable("KONVERGE_HTTP_PASSWORD"))),
+        token: variable(variables::KONVERGE_HTTP_TOKEN),
+        user: variable(variables::KONVERGE_HTTP_USER)
+            .map(|user| (user, variable(variables::KONVERGE_HTTP_PASSWORD))),
     }))
 }
 

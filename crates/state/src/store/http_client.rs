@@ -9,7 +9,6 @@ use super::{Key, StoreError, location::StoreLocation};
 use konverge_base::retry::{self, RetryDecision, RetryPolicy};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// The maximum length of an error body in a message.
 const SHOWN: usize = 300;
 
@@ -41,11 +40,7 @@ enum HttpProblem {
 impl HttpClient {
     /// Builds the client for a location, with its certificates.
     pub(super) fn new(place: &StoreLocation) -> Result<Self, StoreError> {
-        let mut builder = Client::builder()
-            .timeout(REQUEST_DEADLINE)
-            .connect_timeout(CONNECT_DEADLINE)
-            // A redirect could send credentials elsewhere.
-            .redirect(reqwest::redirect::Policy::none());
+        let mut builder = konverge_http::client().timeout(REQUEST_DEADLINE);
         if let Some(file) = &place.options.ca_file {
             let unreadable = |why: String| place.error(format!("certificates of `{file}`: {why}"));
             let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
@@ -100,7 +95,7 @@ impl HttpClient {
             let network = |error: reqwest::Error| {
                 HttpProblem::Network(konverge_base::error::chain(&error.without_url()))
             };
-            let answer = request.send().await.map_err(network)?;
+            let answer = konverge_http::send(request).await.map_err(network)?;
             let status = answer.status();
             let after = retry::retry_after(answer.headers());
             let body = answer.bytes().await.map_err(network)?;

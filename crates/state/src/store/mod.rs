@@ -19,6 +19,7 @@ mod options;
 mod oss;
 #[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
 mod sql;
+mod traced_requests;
 
 use async_trait::async_trait;
 use bytes::Bytes;

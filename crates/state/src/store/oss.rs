@@ -19,6 +19,7 @@ use super::{
     location::StoreLocation,
     media_type,
 };
+use konverge_base::variables;
 
 /// The type of what is stored.
 const TYPE_HEADER: (&str, &str) = ("content-type", "application/octet-stream");
@@ -56,15 +57,24 @@ pub(super) fn oss(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
         .options
         .region
         .clone()
-        .or_else(|| variable(["OSS_REGION", "ALIBABA_CLOUD_REGION"]));
+        .or_else(|| variable([variables::OSS_REGION, variables::ALIBABA_CLOUD_REGION]));
     let region =
         region.ok_or_else(|| place.error("it names no region, as in `?region=cn-hangzhou`".to_owned()))?;
     let signer = Signer {
-        id: variable(["OSS_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_ID"])
-            .ok_or_else(|| missing("OSS_ACCESS_KEY_ID"))?,
-        secret: variable(["OSS_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"])
-            .ok_or_else(|| missing("OSS_ACCESS_KEY_SECRET"))?,
-        token: variable(["OSS_SESSION_TOKEN", "ALIBABA_CLOUD_SECURITY_TOKEN"]),
+        id: variable([
+            variables::OSS_ACCESS_KEY_ID,
+            variables::ALIBABA_CLOUD_ACCESS_KEY_ID,
+        ])
+        .ok_or_else(|| missing(variables::OSS_ACCESS_KEY_ID))?,
+        secret: variable([
+            variables::OSS_ACCESS_KEY_SECRET,
+            variables::ALIBABA_CLOUD_ACCESS_KEY_SECRET,
+        ])
+        .ok_or_else(|| missing(variables::OSS_ACCESS_KEY_SECRET))?,
+        token: variable([
+            variables::OSS_SESSION_TOKEN,
+            variables::ALIBABA_CLOUD_SECURITY_TOKEN,
+        ]),
         region,
     };
     // With a custom endpoint the bucket is part of the path.

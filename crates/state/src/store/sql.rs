@@ -21,6 +21,7 @@ use super::{Created, Key, Store, StoreError, location::StoreLocation};
 use konverge_base::{
     error::chain,
     retry::{RetryDecision, RetryPolicy},
+    variables,
 };
 
 const CONNECTIONS: u32 = 8;
@@ -145,10 +146,10 @@ fn postgres_options(place: &StoreLocation, database: &str) -> PgConnectOptions {
         } else {
             PgSslMode::VerifyFull
         });
-    if let Some(user) = place.user().or(place.variable("PGUSER")) {
+    if let Some(user) = place.user().or(place.variable(variables::PGUSER)) {
         options = options.username(user);
     }
-    if let Some(password) = place.variable("PGPASSWORD") {
+    if let Some(password) = place.variable(variables::PGPASSWORD) {
         options = options.password(password);
     }
     if let Some(file) = &place.options.ca_file {
@@ -168,10 +169,10 @@ fn mysql_options(place: &StoreLocation, database: &str) -> MySqlConnectOptions {
         } else {
             MySqlSslMode::VerifyIdentity
         });
-    if let Some(user) = place.user().or(place.variable("USER")) {
+    if let Some(user) = place.user().or(place.variable(variables::USER)) {
         options = options.username(user);
     }
-    if let Some(password) = place.variable("MYSQL_PWD") {
+    if let Some(password) = place.variable(variables::MYSQL_PWD) {
         options = options.password(password);
     }
     if let Some(file) = &place.options.ca_file {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use konverge_base::model::spec::{Spec, object_key};
-
-use super::names::suffixed;
+use konverge_base::model::{
+    Digest,
+    spec::{Spec, object_key},
+};
 
 /// The groups whose objects publish hosts, under the keys of [`KEYS`].
 const GROUPS: [&str; 5] = [
@@ -144,4 +145,19 @@ fn moved(host: &str, run: &str) -> String {
         Some((first, domain)) => format!("{}.{domain}", suffixed(first, run)),
         None => suffixed(host, run),
     }
+}
+
+/// The longest name of a namespace, of a label of a host, and of most objects.
+const LONGEST: usize = 63;
+
+/// A name with the run at its end, at most 63 characters long. Names that differ give names that differ.
+pub(super) fn suffixed(name: &str, run: &str) -> String {
+    let whole = format!("{name}-{run}");
+    if whole.len() <= LONGEST {
+        return whole;
+    }
+    let digest = Digest::of_bytes(name.as_bytes()).to_string();
+    let end = format!("-{}-{run}", &digest[..8]);
+    let kept: String = name.chars().take(LONGEST - end.len()).collect();
+    format!("{}{end}", kept.trim_end_matches(['-', '.']))
 }

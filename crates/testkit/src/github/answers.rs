@@ -50,12 +50,56 @@ pub(super) fn issue_json(issue: &Issue) -> Value {
     })
 }
 
+/// Before the merge GitHub names the commit of its test merge, which is on no branch.
+fn test_merge(head: &str) -> String {
+    blake3::hash(head.as_bytes()).to_hex()[..40].to_owned()
+}
+
+/// A commit status. What was not given is null.
+pub(super) fn status_json(status: &Value) -> Value {
+    let mut answer = json!({"description": null, "target_url": null});
+    for (field, value) in status.as_object().into_iter().flatten() {
+        answer[field] = value.clone();
+    }
+    answer
+}
+
+/// A check run, whose annotations GitHub only counts.
+pub(super) fn check_json(check: &Value) -> Value {
+    let mut answer = check.clone();
+    if let Some(output) = answer["output"].as_object_mut() {
+        let annotations = output.remove("annotations").unwrap_or_default();
+        let count = annotations.as_array().map_or(0, Vec::len);
+        output.insert("annotations_count".into(), json!(count));
+    }
+    answer
+}
+
+/// A deployment, or a status of one, without what only the request says.
+pub(super) fn deployment_json(deployment: &Value) -> Value {
+    let mut answer = deployment.clone();
+    if let Some(fields) = answer.as_object_mut() {
+        fields
+            .retain(|name, _| !["auto_merge", "required_contexts", "auto_inactive"].contains(&name.as_str()));
+    }
+    answer
+}
+
+/// A review without what only GraphQL says of it.
+pub(super) fn review_json(review: &Value) -> Value {
+    let mut answer = review.clone();
+    if let Some(fields) = answer.as_object_mut() {
+        fields.remove("editor");
+    }
+    answer
+}
+
 pub(super) fn pull_json(pull: &Pull) -> Value {
     json!({
         "number": pull.number, "state": pull.state(), "user": {"login": "ada"},
         "title": pull.title, "body": pull.body, "node_id": format!("PR_{}", pull.number),
         "html_url": format!("https://github.com/acme/konfig/pull/{}", pull.number),
-        "merged_at": pull.merged_at, "merge_commit_sha": pull.merge_commit,
+        "merged_at": pull.merged_at, "merge_commit_sha": pull.merge_commit.clone().unwrap_or_else(|| test_merge(&pull.head)),
         "head": {"ref": pull.branch, "sha": pull.head, "repo": pull.head_repository.as_ref().map(|name| json!({"full_name": name}))},
         "base": {"ref": pull.base, "sha": "0".repeat(40), "repo": {"full_name": HERE}},
     })

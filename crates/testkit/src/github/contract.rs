@@ -1,8 +1,9 @@
-//! Requests against GitHub's own description of its API: the route, the query's parameters, the body's schema.
+//! Requests and answers against GitHub's own description of its API: the route, the query's parameters, the schemas of
+//! both bodies.
 
 use std::{
     collections::BTreeMap,
-    sync::{LazyLock, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use jsonschema::Validator;
@@ -12,15 +13,22 @@ use crate::octokit;
 
 struct Contract {
     description: Value,
-    bodies: Mutex<BTreeMap<String, std::sync::Arc<Validator>>>,
+    bodies: Mutex<BTreeMap<String, Arc<Validator>>>,
+    /// The description without what must be there: the fake answers with what a client of ours may read.
+    partial: Value,
+    answers: Mutex<BTreeMap<String, Arc<Validator>>>,
 }
 
 static CONTRACT: LazyLock<Contract> = LazyLock::new(|| {
     let mut description = octokit::openapi();
     json_schema(&mut description);
+    let mut partial = description.clone();
+    without_required(&mut partial);
     Contract {
         description,
         bodies: Mutex::default(),
+        partial,
+        answers: Mutex::default(),
     }
 });
 
@@ -73,7 +81,114 @@ pub(super) fn check(
     contract.check_body(method, template, operation, body)
 }
 
+/// Says why GitHub's description does not allow an answer. It may have fewer fields than GitHub's.
+pub(super) fn check_answer(method: &str, route: &str, status: u16, body: &Value) -> Result<(), String> {
+    if route == "/graphql" || !(200..300).contains(&status) {
+        return Ok(());
+    }
+    let contract = &*CONTRACT;
+    let Some((template, _)) = contract.find(method, route) else {
+        return Ok(());
+    };
+    let method = method.to_lowercase();
+    let answers = &contract.partial["paths"][template][&method]["responses"];
+    let answer = answers
+        .get(status.to_string())
+        .ok_or_else(|| format!("GitHub never answers {status}"))?;
+    let answer = contract.part(answer);
+    match answer.pointer("/content/application~1json/schema") {
+        Some(schema) => contract.check_shape(format!("{method} {template} {status}"), schema, body),
+        None if body.is_null() => Ok(()),
+        None => Err(format!("GitHub's answer {status} has no body")),
+    }
+}
+
 impl Contract {
+    /// Holds a body against a schema of the partial description.
+    fn check_shape(&self, key: String, schema: &Value, body: &Value) -> Result<(), String> {
+        let known = self.answers.lock().unwrap().get(&key).cloned();
+        let validator = known.unwrap_or_else(|| {
+            let mut whole = schema.clone();
+            whole["components"] = self.partial["components"].clone();
+            let made = jsonschema::options()
+                .should_validate_formats(true)
+                .build(&whole)
+                .expect("GitHub's schema compiles");
+            let made = Arc::new(made);
+            self.answers.lock().unwrap().insert(key, made.clone());
+            made
+        });
+        // The description of the REST API forgets that a fork may be deleted; that of the webhooks does not.
+        let is_deleted_fork = |error: &jsonschema::ValidationError<'_>| {
+            error.instance().is_null() && error.instance_path().as_str().ends_with("/head/repo")
+        };
+        let wrong = validator
+            .iter_errors(body)
+            .filter(|error| !is_deleted_fork(error));
+        let mut wrong: Vec<_> = wrong
+            .map(|error| format!("{error} at {}", error.instance_path()))
+            .collect();
+        self.unknown_fields(schema, body, "", &mut wrong);
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong.join("; "))
+        }
+    }
+
+    /// A part of the partial description, behind its reference.
+    fn part<'a>(&'a self, node: &'a Value) -> &'a Value {
+        at(&self.partial, node)
+    }
+
+    /// The fields of a body of which GitHub's description does not know.
+    fn unknown_fields(&self, schema: &Value, body: &Value, at: &str, wrong: &mut Vec<String>) {
+        match body {
+            Value::Array(items) => {
+                let mut schemas = Vec::new();
+                self.alternatives(schema, &mut schemas);
+                let Some(of_items) = schemas.iter().find_map(|schema| schema.get("items")) else {
+                    return;
+                };
+                for (index, item) in items.iter().enumerate() {
+                    self.unknown_fields(of_items, item, &format!("{at}/{index}"), wrong);
+                }
+            }
+            Value::Object(fields) => {
+                let mut schemas = Vec::new();
+                self.alternatives(schema, &mut schemas);
+                let takes_more = |schema: &&Value| {
+                    schema
+                        .get("additionalProperties")
+                        .is_some_and(|more| *more != false)
+                };
+                let names_some = |schema: &&Value| schema.get("properties").is_some();
+                if schemas.iter().any(takes_more) || !schemas.iter().any(names_some) {
+                    return;
+                }
+                for (name, value) in fields {
+                    let at = format!("{at}/{name}");
+                    match schemas.iter().find_map(|schema| schema["properties"].get(name)) {
+                        Some(schema) => self.unknown_fields(schema, value, &at, wrong),
+                        None => wrong.push(format!("GitHub has no {at}")),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A schema and those that it is made of.
+    fn alternatives<'a>(&'a self, schema: &'a Value, into: &mut Vec<&'a Value>) {
+        let schema = self.part(schema);
+        into.push(schema);
+        for word in ["allOf", "anyOf", "oneOf"] {
+            for one in schema[word].as_array().into_iter().flatten() {
+                self.alternatives(one, into);
+            }
+        }
+    }
+
     fn find(&self, method: &str, route: &str) -> Option<(&str, &Value)> {
         let paths = self.description["paths"].as_object()?;
         let mut fitting: Vec<_> = paths
@@ -86,13 +201,7 @@ impl Contract {
     }
 
     fn resolve<'a>(&'a self, node: &'a Value) -> &'a Value {
-        match node["$ref"].as_str() {
-            Some(reference) => self
-                .description
-                .pointer(reference.trim_start_matches('#'))
-                .expect("a known reference"),
-            None => node,
-        }
+        at(&self.description, node)
     }
 
     fn check_body(
@@ -123,7 +232,7 @@ impl Contract {
         let validator = validator.unwrap_or_else(|| {
             let mut whole = schema.clone();
             whole["components"] = self.description["components"].clone();
-            let made = std::sync::Arc::new(
+            let made = Arc::new(
                 jsonschema::options()
                     .build(&whole)
                     .expect("GitHub's schema compiles"),
@@ -143,6 +252,16 @@ impl Contract {
     }
 }
 
+/// A node, or what it refers to.
+fn at<'a>(description: &'a Value, node: &'a Value) -> &'a Value {
+    match node["$ref"].as_str() {
+        Some(reference) => description
+            .pointer(reference.trim_start_matches('#'))
+            .expect("a known reference"),
+        None => node,
+    }
+}
+
 fn fits(template: &str, route: &str) -> bool {
     let (template, route): (Vec<_>, Vec<_>) = (template.split('/').collect(), route.split('/').collect());
     template.len() == route.len()
@@ -156,17 +275,40 @@ fn fits(template: &str, route: &str) -> bool {
 fn json_schema(node: &mut Value) {
     match node {
         Value::Object(map) => {
-            if map.remove("nullable") == Some(json!(true)) {
+            let is_nullable = map.remove("nullable") == Some(json!(true));
+            if is_nullable {
                 if let Some(kind) = map.get("type").cloned() {
                     map.insert("type".into(), json!([kind, "null"]));
                 }
                 if let Some(words) = map.get_mut("enum").and_then(Value::as_array_mut) {
                     words.push(Value::Null);
                 }
+                for word in ["anyOf", "oneOf"] {
+                    if let Some(schemas) = map.get_mut(word).and_then(Value::as_array_mut) {
+                        schemas.push(json!({"type": "null"}));
+                    }
+                }
             }
             map.values_mut().for_each(json_schema);
         }
         Value::Array(items) => items.iter_mut().for_each(json_schema),
+        _ => {}
+    }
+}
+
+/// Takes out of all schemas which fields there must be. Without them several of `oneOf` may fit.
+fn without_required(node: &mut Value) {
+    match node {
+        Value::Object(map) => {
+            if map.get("required").is_some_and(Value::is_array) {
+                map.remove("required");
+            }
+            if let Some(one) = map.remove("oneOf") {
+                map.insert("anyOf".into(), one);
+            }
+            map.values_mut().for_each(without_required);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_required),
         _ => {}
     }
 }

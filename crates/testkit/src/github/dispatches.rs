@@ -34,7 +34,7 @@ impl World {
         };
         self.runs.insert(
             id,
-            json!({"id": id, "status": status, "conclusion": workflow.conclusion, "html_url": url,
+            json!({"id": id, "status": status, "conclusion": workflow.conclusion, "html_url": url, "run_attempt": 1,
                 "path": format!(".github/workflows/{file}"), "event": "workflow_dispatch", "head_branch": branch,
                 "display_title": title, "shown_late": workflow.shown_late}),
         );
@@ -74,5 +74,9 @@ fn shown(run: &mut Value) -> Option<Value> {
         run["shown_late"] = json!(late - 1);
         return None;
     }
-    Some(run.clone())
+    let mut answer = run.clone();
+    if let Some(fields) = answer.as_object_mut() {
+        fields.remove("shown_late");
+    }
+    Some(answer)
 }

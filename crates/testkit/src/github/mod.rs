@@ -7,6 +7,7 @@ mod contract;
 mod dispatches;
 mod git_data;
 mod history;
+mod installed_app;
 mod routes;
 mod world;
 mod writes;
@@ -324,6 +325,11 @@ fn answer(
             (501, json!({"message": "unknown route"}))
         });
     record(status, inner);
+    if let Err(why) = contract::check_answer(method, route, status, &value) {
+        inner.violations.push(format!(
+            "{method} {route} is answered as GitHub never does: {why}"
+        ));
+    }
     if let Some(Act::ThenStatus(said)) = &act {
         let commit = route.rsplit('/').next().unwrap_or_default().to_owned();
         inner.world.statuses.push((commit, said.clone()));

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    answers::{Answer, comment_json, forbidden, not_found, pull_json, too_long},
+    answers::{
+        Answer, check_json, comment_json, deployment_json, forbidden, not_found, pull_json, review_json,
+        status_json, too_long,
+    },
     world::{HERE, Pull, Token, World},
 };
 
@@ -19,10 +22,13 @@ impl World {
         query: &BTreeMap<String, String>,
         body: &Value,
     ) -> Option<Answer> {
+        let parts: Vec<&str> = route.trim_start_matches('/').split('/').collect();
+        if let Some(answer) = self.of_app(token, method, &parts, body) {
+            return Some(answer);
+        }
         let Some(token) = self.tokens.get(token).cloned() else {
             return Some((401, json!({"message": "Bad credentials"})));
         };
-        let parts: Vec<&str> = route.trim_start_matches('/').split('/').collect();
         let rest = match parts.as_slice() {
             ["graphql"] => {
                 if body["query"]
@@ -142,7 +148,7 @@ impl World {
                 // The newest first.
                 let of = |(at, _): &&(String, Value)| at == sha;
                 let newest = self.statuses.iter().rev().filter(of);
-                (200, newest.map(|(_, status)| status.clone()).collect())
+                (200, newest.map(|(_, status)| status_json(status)).collect())
             }
             ("POST", ["check-runs"]) => self.check(body),
             ("PATCH", ["check-runs", id]) => match self.checks.iter_mut().find(|c| c["id"] == number(id)) {
@@ -155,7 +161,7 @@ impl World {
                     if let Some(all) = check["output"]["annotations"].as_array_mut() {
                         all.extend(new);
                     }
-                    (200, check.clone())
+                    (200, check_json(check))
                 }
             },
             ("GET", ["commits", sha, "check-runs"]) => {
@@ -164,7 +170,7 @@ impl World {
                     .checks
                     .iter()
                     .filter(|c| c["head_sha"] == *sha && c["name"] == name)
-                    .cloned()
+                    .map(check_json)
                     .collect();
                 (200, json!({"total_count": runs.len(), "check_runs": runs}))
             }
@@ -231,7 +237,7 @@ impl World {
                     self.reviews
                         .iter()
                         .filter(|(p, _)| *p == pull)
-                        .map(|(_, r)| r.clone())
+                        .map(|(_, review)| review_json(review))
                         .collect(),
                 )
             }
@@ -262,14 +268,16 @@ impl World {
                         .iter()
                         .all(|key| query.get(*key).is_none_or(|v| d[*key] == v.as_str()))
                 };
-                (200, self.deployments.iter().filter(wanted).cloned().collect())
+                let found = self.deployments.iter().filter(wanted);
+                (200, found.map(deployment_json).collect())
             }
             ("POST", ["deployments"]) => {
                 let mut made = body.clone();
                 made["id"] = json!(self.id());
                 made["sha"] = made["ref"].clone();
-                self.deployments.push(made.clone());
-                (201, made)
+                let answer = deployment_json(&made);
+                self.deployments.push(made);
+                (201, answer)
             }
             ("GET", ["deployments", id, "statuses"]) => {
                 let of = self
@@ -277,13 +285,14 @@ impl World {
                     .iter()
                     .filter(|(of, _)| *of == number(id));
                 // The newest first.
-                (200, of.rev().map(|(_, status)| status.clone()).collect())
+                (200, of.rev().map(|(_, status)| deployment_json(status)).collect())
             }
             ("POST", ["deployments", id, "statuses"]) => {
                 let mut status = body.clone();
                 status["id"] = json!(self.id());
-                self.deployment_statuses.push((number(id), status.clone()));
-                (201, status)
+                let answer = deployment_json(&status);
+                self.deployment_statuses.push((number(id), status));
+                (201, answer)
             }
             _ => return None,
         })

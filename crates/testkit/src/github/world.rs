@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::history::History;
+use super::{history::History, installed_app::InstalledApp};
 use crate::git::Repository;
 
 /// A token: who it writes as, and what it may.
@@ -138,6 +138,8 @@ pub struct World {
     pub dispatched: Vec<(String, Value)>,
     /// Runs of workflows, by id.
     pub runs: BTreeMap<u64, Value>,
+    /// An App that logs in with its key.
+    pub app: Option<InstalledApp>,
     last: u64,
     clock: u64,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    answers::{Answer, forbidden, invalid, issue_json, not_found, too_long},
+    answers::{Answer, check_json, forbidden, invalid, issue_json, not_found, status_json, too_long},
     world::{Issue, Token, World},
 };
 
@@ -81,7 +81,7 @@ impl World {
             return invalid("description is too long (maximum is 140 characters)");
         }
         self.statuses.push((sha.to_owned(), body.clone()));
-        (201, body.clone())
+        (201, status_json(body))
     }
 
     pub(super) fn check(&mut self, body: &Value) -> Answer {
@@ -103,7 +103,8 @@ impl World {
         let id = self.id();
         made["id"] = json!(id);
         made["html_url"] = json!(format!("https://github.com/acme/konfig/runs/{id}"));
-        self.checks.push(made.clone());
-        (201, made)
+        let answer = check_json(&made);
+        self.checks.push(made);
+        (201, answer)
     }
 }

@@ -61,7 +61,7 @@ pub(super) async fn run_at(
     tests.retain(|found| matches!(found.test.body, TestBody::Live(_)));
     if tests.is_empty() {
         run.notes
-            .note("note: no selected stack has a live test: a test file with `steps`");
+            .note("no selected stack has a live test: a test file with `steps`");
     }
     let counter = StepCounter::start(run, Step::Apply, tests.len());
     let stage = TestStage {

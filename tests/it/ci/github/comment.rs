@@ -1,7 +1,7 @@
 //! The sticky comment: made once, found again, edited in place, left to newer runs, packed to what is taken.
 
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
-use konverge_github::Upsert;
+use konverge_forge::{StickyComments as _, Upsert};
 use konverge_report::{COMMENT_BUDGET, markdown};
 use serde_json::json;
 

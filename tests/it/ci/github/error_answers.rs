@@ -6,7 +6,11 @@ use konverge_base::error::UserError;
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 use konverge_base::retry::RetryPolicy;
 use konverge_base::secrets::{HashKey, Secrets};
-use konverge_github::{Client, GithubError, StatusState};
+use konverge_forge::{
+    Changes as _, Checks as _, Deployments as _, ForgeError, KeptIssues as _, People as _, Publishing as _,
+    ReviewEdits as _, StatusState, StickyComments as _,
+};
+use konverge_github::{Client, Login};
 use serde_json::json;
 
 use super::{body, check, client, client_with, marker, sha};
@@ -95,7 +99,7 @@ async fn a_wait_that_is_too_long_is_an_error_and_nothing_is_tried_again() {
         .await
         .unwrap_err();
     assert!(
-        matches!(error, GithubError::Limited { wait, .. } if wait.as_secs() == 3600),
+        matches!(error, ForgeError::Limited { wait, .. } if wait.as_secs() == 3600),
         "{error:?}"
     );
     assert_eq!(fake.requests().len(), 1);
@@ -130,7 +134,7 @@ async fn redirects_are_followed_and_the_token_stays_here() {
         fake.next("GET", "/pulls/12", to(&fake, 301, "/pulls/12"));
     }
     let error = client(&fake).pull_request(12).await.unwrap_err();
-    assert!(matches!(error, GithubError::Malformed { .. }), "{error:?}");
+    assert!(matches!(error, ForgeError::Malformed { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -145,7 +149,7 @@ async fn silence_has_a_deadline() {
         .with_patience(once)
         .with_deadline(Duration::from_millis(200));
     let error = github.pull_request(1).await.unwrap_err();
-    assert!(matches!(error, GithubError::Unreachable { .. }), "{error:?}");
+    assert!(matches!(error, ForgeError::Unreachable { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -216,8 +220,14 @@ async fn a_wrong_token_is_said_and_never_printed() {
 
 #[tokio::test]
 async fn addresses_and_tokens_that_can_not_be() {
-    let make =
-        |url: &str, token: &str| Client::new(url, "acme/konfig", token, Secrets::new(HashKey::random()));
+    let make = |url: &str, token: &str| {
+        Client::new(
+            url,
+            "acme/konfig",
+            Login::Token(token),
+            Secrets::new(HashKey::random()),
+        )
+    };
     assert!(make("api.github.com", "t").is_err());
     assert!(make("https://api.github.com", "").is_err());
     assert!(make("https://api.github.com", "a\nb").is_err());
@@ -227,7 +237,7 @@ async fn addresses_and_tokens_that_can_not_be() {
 /// Whether somebody edited a review decides whether its text overrides a finding: what is not said for certain is an error.
 #[tokio::test]
 async fn an_answer_that_does_not_say_for_certain_who_edited_a_review_is_an_error() {
-    let review = konverge_github::ReviewApproval {
+    let review = konverge_forge::ReviewApproval {
         reviewer: "grace".to_owned(),
         commit: "a".repeat(40).parse().unwrap(),
         given: None,

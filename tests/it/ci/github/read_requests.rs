@@ -1,6 +1,6 @@
 //! Read requests of the GitHub client: merged pull requests, permissions, caching, and other servers than github.com.
 
-use konverge_github::Permission;
+use konverge_forge::{Changes as _, People as _, Permission, StickyComments as _};
 use serde_json::json;
 
 use super::{body, client, marker, sha};
@@ -33,7 +33,7 @@ async fn who_merged_what_and_who_may() {
     let fake = FakeGithub::start(world).await;
     let github = client(&fake);
     let pulls = github.pull_requests_of_commit(&sha('c')).await.unwrap();
-    assert!(pulls[0].is_merged() && pulls[0].from_fork && pulls[0].head == sha('b'));
+    assert!(pulls[0].merged && pulls[0].from_fork && pulls[0].head == sha('b'));
     assert_eq!(
         github.recent_pull_requests(&[12, 13].into(), 2).await.unwrap(),
         pulls

@@ -1,7 +1,10 @@
 //! What the client writes besides the comment: statuses, check runs, issues, deployments, within their limits.
 
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
-use konverge_github::{DeploymentState, IssueChange, StatusState, duplicate_issues};
+use konverge_forge::{
+    Checks as _, DeploymentState, Deployments as _, IssueChange, KeptIssues as _, Publishing as _,
+    StatusState, duplicate_issues,
+};
 use serde_json::json;
 
 use super::{body, check, client, client_with, sha};

@@ -1,7 +1,7 @@
 //! Real processes on a real store: many at once, and killed in the middle. A process is this test binary again, running
 //! [`worker`] with its orders in the environment; the world outside is a folder of files.
 
-use crate::support::minio::Minio;
+use crate::support::s3::S3;
 use konverge_base::model::{
     Digest, RepoPath, StackId,
     plan::Action,
@@ -49,9 +49,9 @@ fn recorded(name: &str) -> Recorded {
 
 async fn states(url: &str, run: String) -> StateStore {
     let environment = [
-        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
-        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
-        ("AWS_REGION", Minio::REGION),
+        ("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY),
+        ("AWS_REGION", S3::REGION),
     ];
     let options = StoreOptions {
         environment: environment
@@ -159,9 +159,9 @@ fn names(state: &StackState) -> BTreeSet<String> {
 }
 
 async fn many(processes: usize, stacks: usize) {
-    let minio = Minio::shared();
-    let bucket = minio.bucket("many");
-    let url = format!("s3://{bucket}/p?endpoint={}&allow_http=true", minio.endpoint());
+    let server = S3::shared();
+    let bucket = server.bucket("many");
+    let url = format!("s3://{bucket}/p?endpoint={}&allow_http=true", server.endpoint());
     let outside = tempfile::tempdir().unwrap();
     let orders = |n: usize| Orders {
         url: url.clone(),
@@ -224,9 +224,9 @@ async fn a_hundred_processes_on_a_hundred_stacks() {
 /// next run takes over.
 #[tokio::test]
 async fn a_kill_at_any_moment_forgets_nothing() {
-    let minio = Minio::shared();
-    let bucket = minio.bucket("killed");
-    let url = format!("s3://{bucket}?endpoint={}&allow_http=true", minio.endpoint());
+    let server = S3::shared();
+    let bucket = server.bucket("killed");
+    let url = format!("s3://{bucket}?endpoint={}&allow_http=true", server.endpoint());
     let outside = tempfile::tempdir().unwrap();
     let orders = |n: u32| Orders {
         url: url.clone(),

@@ -1,0 +1,80 @@
+//! In what the runners differ.
+
+use konverge_forge::{ForgeKind, Unsupported};
+
+/// The web address of github.com.
+const GITHUB: &str = "https://github.com";
+
+/// Whose runner it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// GitHub's.
+    Github,
+    /// Gitea's. It has no summary of a job, no identity of a job, and its pages have no attempts.
+    Gitea,
+}
+
+impl Dialect {
+    /// The forge of the runner.
+    pub fn kind(self) -> ForgeKind {
+        match self {
+            Self::Github => ForgeKind::Github,
+            Self::Gitea => ForgeKind::Gitea,
+        }
+    }
+
+    /// The web address of the forge, where the runner names none.
+    pub(crate) fn default_server(self) -> Option<&'static str> {
+        match self {
+            Self::Github => Some(GITHUB),
+            Self::Gitea => None,
+        }
+    }
+
+    /// The folder of the workflow files.
+    pub(crate) fn workflow_folder(self) -> &'static str {
+        match self {
+            Self::Github => ".github/workflows",
+            Self::Gitea => ".gitea/workflows",
+        }
+    }
+
+    /// The issuer of the identity tokens of a server's jobs.
+    ///
+    /// # Errors
+    /// Its jobs have no identity.
+    pub(crate) fn token_issuer(self, server_url: &str) -> Result<String, Unsupported> {
+        match self {
+            Self::Github => Ok(match server_url.trim_end_matches('/') {
+                GITHUB => "https://token.actions.githubusercontent.com".to_owned(),
+                server => format!("{server}/_services/token"),
+            }),
+            Self::Gitea => Err(Unsupported {
+                forge: self.kind(),
+                what: "identity tokens for jobs",
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_have_issuers_of_their_own() {
+        let issuer = |server| Dialect::Github.token_issuer(server).unwrap();
+        assert_eq!(
+            issuer("https://github.com/"),
+            "https://token.actions.githubusercontent.com"
+        );
+        assert_eq!(
+            issuer("https://git.example.com"),
+            "https://git.example.com/_services/token"
+        );
+        let none = Dialect::Gitea
+            .token_issuer("https://git.example.com")
+            .unwrap_err();
+        assert_eq!(none.to_string(), "Gitea has no identity tokens for jobs");
+    }
+}

@@ -1,0 +1,218 @@
+//! The runner's environment: the event, the repository, the files for outputs.
+
+use std::{collections::HashMap, fs, io::Write as _, path::PathBuf, sync::Arc};
+
+use super::{dialect::Dialect, workflow_commands};
+use konverge_base::{
+    model::check_run::Annotation,
+    secrets::{AddressParts, credential_in, without_credentials},
+    variables,
+};
+use konverge_forge::{CiJob, ForgeError, ForgeKind, JobEvent, JobInfo, Unsupported};
+
+/// The environment of a runner of GitHub, or of Gitea.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runner {
+    pub(super) dialect: Dialect,
+    pub(super) info: JobInfo,
+    /// The file with the payload of the event.
+    pub(super) event_path: PathBuf,
+    /// The file for outputs.
+    output: Option<PathBuf>,
+    /// The file for the job summary, if the forge shows one.
+    summary: Option<PathBuf>,
+}
+
+impl Runner {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// The first variable that is missing or invalid.
+    pub fn from_env(env: &HashMap<String, String>, dialect: Dialect) -> Result<Self, ForgeError> {
+        let optional = |name: &str| env.get(name).filter(|value| !value.is_empty()).cloned();
+        let required = |name: &str| {
+            optional(name).ok_or_else(|| ForgeError::Runner {
+                message: format!("{name} is not set: not running in {} Actions", dialect.kind()),
+                hint: "run `konverge preview` or `konverge apply` outside of a job; in a `container:` job pass the GITHUB_ variables on".to_owned(),
+            })
+        };
+        let unusable = |name: &str, value: &str| ForgeError::Runner {
+            message: format!("{name} has the invalid value `{}`", value.escape_debug()),
+            hint: "the runner sets it; does the workflow's `env:` overwrite it?".to_owned(),
+        };
+        let repository = required(variables::GITHUB_REPOSITORY)?;
+        if repository.split('/').filter(|part| is_name(part)).count() != 2
+            || repository.matches('/').count() != 1
+        {
+            return Err(unusable(variables::GITHUB_REPOSITORY, &repository));
+        }
+        let sha = required(variables::GITHUB_SHA)?;
+        let server_url = match (optional(variables::GITHUB_SERVER_URL), dialect.default_server()) {
+            (Some(server), _) => server.trim_end_matches('/').to_owned(),
+            (None, Some(server)) => server.to_owned(),
+            (None, None) => required(variables::GITHUB_SERVER_URL)?,
+        };
+        if credential_in(&server_url, AddressParts::default()).is_some() {
+            return Err(unusable(
+                variables::GITHUB_SERVER_URL,
+                &without_credentials(&server_url),
+            ));
+        }
+        let number = |name: &str, default: u64| match optional(name) {
+            None => Ok(default),
+            Some(value) => value.parse().map_err(|_| unusable(name, &value)),
+        };
+        let workflow_file = match dialect {
+            // `owner/name/.github/workflows/konverge.yml@refs/heads/main`
+            Dialect::Github => optional(variables::GITHUB_WORKFLOW_REF)
+                .and_then(|place| Some(place.split('@').next()?.rsplit('/').next()?.to_owned())),
+            // The name of the workflow is that of its file.
+            Dialect::Gitea => optional(variables::GITHUB_WORKFLOW)
+                .filter(|name| (name.ends_with(".yml") || name.ends_with(".yaml")) && is_name(name)),
+        };
+        Ok(Self {
+            dialect,
+            info: JobInfo {
+                event_name: required(variables::GITHUB_EVENT_NAME)?,
+                sha: sha.parse().map_err(|_| unusable(variables::GITHUB_SHA, &sha))?,
+                repository,
+                ref_name: required(variables::GITHUB_REF)?,
+                actor: optional(variables::GITHUB_TRIGGERING_ACTOR)
+                    .or_else(|| optional(variables::GITHUB_ACTOR))
+                    .unwrap_or_default(),
+                starter: optional(variables::GITHUB_ACTOR).unwrap_or_default(),
+                server_url,
+                run_id: number(variables::GITHUB_RUN_ID, 0)?,
+                run_attempt: u32::try_from(number(variables::GITHUB_RUN_ATTEMPT, 1)?).unwrap_or(u32::MAX),
+                workflow_file,
+                workspace: optional(variables::GITHUB_WORKSPACE).map(PathBuf::from),
+            },
+            event_path: required(variables::GITHUB_EVENT_PATH)?.into(),
+            output: optional(variables::GITHUB_OUTPUT).map(PathBuf::from),
+            // Gitea's runner names a file, which nobody is shown.
+            summary: optional(variables::GITHUB_STEP_SUMMARY)
+                .filter(|_| dialect == Dialect::Github)
+                .map(PathBuf::from),
+        })
+    }
+}
+
+impl CiJob for Runner {
+    fn kind(&self) -> ForgeKind {
+        self.dialect.kind()
+    }
+
+    fn info(&self) -> &JobInfo {
+        &self.info
+    }
+
+    fn of_attempt(&self, attempt: u32) -> Arc<dyn CiJob> {
+        let mut job = self.clone();
+        job.info.run_attempt = attempt;
+        Arc::new(job)
+    }
+
+    fn event(&self) -> Result<JobEvent, ForgeError> {
+        self.read_event()
+    }
+
+    fn run_url(&self) -> String {
+        let JobInfo {
+            server_url,
+            repository,
+            run_id,
+            ..
+        } = &self.info;
+        format!("{server_url}/{repository}/actions/runs/{run_id}")
+    }
+
+    fn attempt_url(&self) -> String {
+        match self.dialect {
+            Dialect::Github => format!("{}/attempts/{}", self.run_url(), self.info.run_attempt),
+            Dialect::Gitea => self.run_url(),
+        }
+    }
+
+    fn artifacts_url(&self) -> String {
+        match self.dialect {
+            Dialect::Github => format!("{}#artifacts", self.run_url()),
+            Dialect::Gitea => self.run_url(),
+        }
+    }
+
+    fn run_of_page(&self, page: &str) -> Option<(u64, Option<u32>)> {
+        let runs = format!("{}/{}/actions/runs/", self.info.server_url, self.info.repository);
+        let mut parts = page.strip_prefix(&runs)?.split('/');
+        let run = parts.next()?.parse().ok()?;
+        let attempt = match (parts.next(), parts.next()) {
+            (Some("attempts"), Some(attempt)) => attempt.parse().ok(),
+            _ => None,
+        };
+        Some((run, attempt))
+    }
+
+    fn set_outputs(&self, outputs: &[(&str, String)]) -> Result<(), ForgeError> {
+        let text: String = outputs
+            .iter()
+            .map(|(name, value)| workflow_commands::output(name, value))
+            .collect();
+        append(self.output.as_ref(), variables::GITHUB_OUTPUT, &text)
+    }
+
+    fn add_summary(&self, markdown: &str) -> Result<(), ForgeError> {
+        // GitHub shows nothing of a summary above 1 MiB.
+        const LIMIT: u64 = 1_048_576 - 1024;
+        let there = self.summary_length();
+        if there + markdown.len() as u64 > LIMIT {
+            let note = "\n**Not shown**: the summary of this step is full.\n";
+            if there + note.len() as u64 > LIMIT {
+                return Ok(());
+            }
+            return append(self.summary.as_ref(), variables::GITHUB_STEP_SUMMARY, note);
+        }
+        append(self.summary.as_ref(), variables::GITHUB_STEP_SUMMARY, markdown)
+    }
+
+    fn summary_length(&self) -> u64 {
+        let summary = self.summary.as_ref();
+        summary
+            .and_then(|path| fs::metadata(path).ok())
+            .map_or(0, |found| found.len())
+    }
+
+    fn annotations(&self, notes: &[Annotation]) -> Vec<String> {
+        workflow_commands::annotations(notes)
+    }
+
+    fn workflow_folder(&self) -> Result<&'static str, Unsupported> {
+        Ok(self.dialect.workflow_folder())
+    }
+
+    fn token_issuer(&self) -> Result<String, Unsupported> {
+        self.dialect.token_issuer(&self.info.server_url)
+    }
+}
+
+/// Returns true for a valid name of an owner or a repository, which cannot change a path.
+pub fn is_name(part: &str) -> bool {
+    !part.is_empty()
+        && part != "."
+        && part != ".."
+        && part
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+}
+
+fn append(path: Option<&PathBuf>, variable: &str, text: &str) -> Result<(), ForgeError> {
+    let Some(path) = path else { return Ok(()) };
+    let written = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| ForgeError::Runner {
+        message: format!("{} ({variable}) cannot be written: {error}", path.display()),
+        hint: "the user of the job's container must be able to write it: leave out `options: --user`, or name the runner's own"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,93 @@
+//! [`Note`]: what a run says beside its result.
+
+use std::fmt::{self, Display};
+
+use super::StackId;
+
+/// What a run says beside its result, in one or more lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// How much it matters.
+    pub level: NoteLevel,
+    /// The stack that it is about.
+    pub stack: Option<StackId>,
+    /// What is said. It may contain text of a pull request.
+    pub text: String,
+}
+
+/// How much a note matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoteLevel {
+    /// What is done.
+    Info,
+    /// What a reader should know.
+    Note,
+    /// What may be wrong.
+    Warning,
+}
+
+impl Note {
+    /// What is done.
+    pub fn info(text: impl Display) -> Self {
+        Self::new(NoteLevel::Info, text)
+    }
+
+    /// What a reader should know.
+    pub fn remark(text: impl Display) -> Self {
+        Self::new(NoteLevel::Note, text)
+    }
+
+    /// What may be wrong.
+    pub fn warning(text: impl Display) -> Self {
+        Self::new(NoteLevel::Warning, text)
+    }
+
+    fn new(level: NoteLevel, text: impl Display) -> Self {
+        Self {
+            level,
+            stack: None,
+            text: text.to_string(),
+        }
+    }
+
+    /// The same about a stack.
+    #[must_use]
+    pub fn of(self, stack: &StackId) -> Self {
+        Self {
+            stack: Some(stack.clone()),
+            ..self
+        }
+    }
+}
+
+/// `warning: shop/dev: the text`.
+impl Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.level {
+            NoteLevel::Info => "",
+            NoteLevel::Note => "note: ",
+            NoteLevel::Warning => "warning: ",
+        })?;
+        if let Some(stack) = &self.stack {
+            write!(f, "{stack}: ")?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_begins_with_its_level_and_its_stack() {
+        let stack: StackId = "shop/dev".parse().unwrap();
+        for (note, expected) in [
+            (Note::info("done"), "done"),
+            (Note::remark("done").of(&stack), "note: shop/dev: done"),
+            (Note::warning("done"), "warning: done"),
+        ] {
+            assert_eq!(note.to_string(), expected);
+        }
+    }
+}

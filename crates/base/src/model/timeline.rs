@@ -1,0 +1,170 @@
+//! [`Timeline`]: what a run did, and how long each part took.
+
+use std::{collections::BTreeMap, time::Duration};
+
+/// The parts of a run, in the order in which they began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// The parts.
+    pub parts: Vec<TimelinePart>,
+    /// How many more there were than are kept.
+    pub left_out: usize,
+}
+
+/// One part of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelinePart {
+    /// Its kind.
+    pub kind: PartKind,
+    /// A stack, a stage, a host, or what was waited for.
+    pub name: String,
+    /// The part that it belongs to, by its place in [`Timeline::parts`].
+    pub within: Option<usize>,
+    /// When it began, after the start of the run.
+    pub begin: Duration,
+    /// How long it took. A part that has not ended took until now.
+    pub length: Duration,
+    /// What is said of a stack: `plan`. And the method of a request.
+    pub work: Option<String>,
+    /// The status of the answer to a request.
+    pub status: Option<u16>,
+    /// The size of that answer in bytes, if it said so.
+    pub bytes: Option<u64>,
+}
+
+/// What a part of a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartKind {
+    /// The run.
+    Run,
+    /// One of its stages.
+    Stage,
+    /// The work on a stack.
+    Stack,
+    /// A request.
+    Request,
+    /// A time in which nothing is done.
+    Wait,
+}
+
+/// The requests to one host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HostRequests {
+    /// How many.
+    pub count: usize,
+    /// Those without an answer, or with that of a server that is busy or broken. A 404 is an answer.
+    pub failed: usize,
+    /// The sum of their times. They may have gone on at once.
+    pub time: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Timeline {
+    /// The same with other names of hosts.
+    #[must_use]
+    pub fn with_hosts(mut self, shown: impl Fn(&str) -> String) -> Self {
+        for part in self
+            .parts
+            .iter_mut()
+            .filter(|part| part.kind == PartKind::Request)
+        {
+            part.name = shown(&part.name);
+        }
+        self
+    }
+
+    /// The parts of a kind.
+    pub fn of(&self, kind: PartKind) -> impl Iterator<Item = &TimelinePart> {
+        self.parts.iter().filter(move |part| part.kind == kind)
+    }
+
+    /// The name and the time of each stage.
+    pub fn stages(&self) -> impl Iterator<Item = (&str, Duration)> {
+        self.of(PartKind::Stage)
+            .map(|part| (part.name.as_str(), part.length))
+    }
+
+    /// The end of the last part.
+    pub fn length(&self) -> Duration {
+        let ends = self.parts.iter().map(|part| part.begin + part.length);
+        ends.max().unwrap_or_default()
+    }
+
+    /// How long was waited for what, by what was waited for. Times that overlap are counted once.
+    pub fn waits(&self) -> BTreeMap<&str, Duration> {
+        let mut waits: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
+        let mut parts: Vec<_> = self.of(PartKind::Wait).collect();
+        parts.sort_by_key(|part| part.begin);
+        for part in parts {
+            let (sum, until) = waits.entry(&part.name).or_default();
+            let end = part.begin + part.length;
+            *sum += end.saturating_sub(part.begin.max(*until));
+            *until = end.max(*until);
+        }
+        waits.into_iter().map(|(what, (sum, _))| (what, sum)).collect()
+    }
+
+    /// The requests by host.
+    pub fn requests(&self) -> BTreeMap<&str, HostRequests> {
+        let mut hosts: BTreeMap<&str, HostRequests> = BTreeMap::new();
+        for part in self.of(PartKind::Request) {
+            let host = hosts.entry(&part.name).or_default();
+            host.count += 1;
+            host.failed += usize::from(part.status.is_none_or(|status| status == 429 || status >= 500));
+            host.time += part.length;
+            host.longest = host.longest.max(part.length);
+        }
+        hosts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(kind: PartKind, name: &str, begin: u64, length: u64) -> TimelinePart {
+        TimelinePart {
+            kind,
+            name: name.to_owned(),
+            within: None,
+            begin: Duration::from_secs(begin),
+            length: Duration::from_secs(length),
+            work: None,
+            status: None,
+            bytes: None,
+        }
+    }
+
+    #[test]
+    fn waits_that_overlap_are_counted_once() {
+        let waits = [("a", 5, 5), ("a", 0, 3), ("a", 1, 1), ("b", 0, 2), ("a", 7, 5)];
+        let parts = waits.map(|(name, begin, length)| part(PartKind::Wait, name, begin, length));
+        let timeline = Timeline {
+            parts: parts.into(),
+            left_out: 0,
+        };
+        let sums = timeline.waits();
+        assert_eq!(sums["a"], Duration::from_secs(3 + 7));
+        assert_eq!(sums["b"], Duration::from_secs(2));
+        assert_eq!(timeline.length(), Duration::from_secs(12));
+    }
+
+    #[test]
+    fn requests_are_summed_by_host() {
+        let answered = |length, status| TimelinePart {
+            status,
+            ..part(PartKind::Request, "api.example", 0, length)
+        };
+        let timeline = Timeline {
+            parts: vec![answered(1, Some(200)), answered(3, Some(503)), answered(2, None)],
+            left_out: 0,
+        };
+        let host = timeline.requests()["api.example"];
+        assert_eq!((host.count, host.failed), (3, 2));
+        assert_eq!(
+            (host.time, host.longest),
+            (Duration::from_secs(6), Duration::from_secs(3))
+        );
+    }
+}

@@ -1,0 +1,345 @@
+//! The scheduled drift check: what differs from what was applied. One issue per stack, closed when the drift
+//! is gone.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    drift_schedule::DriftSchedule,
+    job::{Job, JobResult},
+    notifications::Notifications,
+    policy::{active_policies::CommitPolicy, policy_check::PolicyCheck},
+    publisher::Publisher,
+    reconcile::{self, Restored, restored_stacks},
+    workflow_coverage,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId, RepoPath, StackId,
+        apply_result::StackResult,
+        comment_marker::{CommentMarker, MarkerKind},
+        plan::{Action, Plan, StackPlan},
+        spec::RuntimeKind,
+    },
+    spans::Stages,
+};
+use konverge_config::{Config, Reconcile, Span};
+use konverge_forge::ForgeKind;
+use konverge_policy::Stage;
+use konverge_report::{
+    self as report, RunInfo, SUMMARY_BUDGET,
+    markdown::{DriftKeeping, DriftRound, DriftSeen, drift_round},
+};
+use konverge_run::{
+    KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
+    drift::{self, DriftReport},
+    overdue_rollouts::overdue_rollouts,
+    portal, redact, renamed_stacks, stack_lookup,
+};
+use konverge_state::{IndexedStates, Proven};
+
+/// Checks the applied stacks, with the code of the default branch.
+pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserError> {
+    let publisher = Publisher::new(job);
+    let result = check_and_publish(job, head, &publisher).await;
+    let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
+    if let Err(failure) = &result {
+        publisher.publish_failure(failure);
+    }
+    result
+}
+
+async fn check_and_publish(
+    job: &Job,
+    head: &CommitId,
+    publisher: &Publisher<'_>,
+) -> Result<JobResult, UserError> {
+    let mut stages = Stages::start("open");
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
+    let config = Config::load(job.repository.revision(head)?.as_ref())?;
+    let key = match config.drift.reconcile {
+        Reconcile::Leave => KeyUse::Look,
+        Reconcile::Restore => KeyUse::Make,
+    };
+    let Some(backend) = job.backend(&config, key).await? else {
+        // Without a store no job knows what was applied.
+        return Ok(JobResult {
+            code: 0,
+            text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"
+                .to_owned(),
+        });
+    };
+    let pages = config.portal.publish.clone();
+    let side = OpenRevision::open_with_power_of(
+        &job.run,
+        &job.repository,
+        &RevisionSpec::Commit(head.clone()),
+        &config,
+    )?;
+    let known = backend.states.known().await?;
+    let mut rounds = DriftSchedule::load(job, &backend, &config).await;
+    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
+    let applied = applied(&backend, known, &side, &renamed).await;
+    let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
+    let due = rounds.select_due(applied, config.drift.stacks_per_run);
+    let behind = side.changed_stacks(known)?;
+    let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
+    let overdue = rounds.overdue();
+    warn(job, &behind, overdue);
+    for line in overdue_rollouts(&config, &backend).await {
+        job.run.notes.warning(&line);
+    }
+    workflow_coverage::warn(job, &config, &side);
+    let policy_check = PolicyCheck::new(
+        job,
+        CommitPolicy::from_config(&config, Some(side.source.as_ref())),
+        Stage::Apply,
+        &backend.secrets,
+    );
+    let budget = config.drift.budget.map(Span::duration);
+    let label = config.drift.label().to_owned();
+    let notices = Notifications::new(job, &config);
+    stages.next("look");
+    let planning = job
+        .protected_planning(config, head, side, backend.clone())
+        .await?;
+    let checked = drift::run(&planning, &due, budget).await?;
+    let plan = &checked.plan;
+    stages.next("restoring drift");
+    let policy_check = policy_check.for_restoring();
+    let ours = |target: &&Target| !checked.left_to_controller.contains(&target.id);
+    let ours: Vec<_> = due.iter().filter(ours).cloned().collect();
+    let Restored { report, findings } = reconcile::run(&planning, policy_check, &ours, plan, &behind).await?;
+    let restored = restored_stacks(&report);
+    rounds.record_run(&checked, &restored, &job.run.url());
+    let info = RunInfo {
+        head: Some(head.clone()),
+        ..job.info()
+    };
+    let round = DriftRound {
+        plan,
+        applied: ids.len(),
+        waiting: rounds.least_recently_checked(&ids),
+        known_for: &rounds.known_for(),
+        behind: &behind,
+        overdue,
+        restored: &report,
+    };
+    publisher.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
+    let looked = DriftResult {
+        checked: &checked,
+        restored: &restored,
+        rounds: &rounds,
+        known,
+        head: planning.wanted.head(),
+    };
+    let result = report::json::with_findings(plan, &findings);
+    publisher.plan_outputs(plan, |stack| stack.summary, &result);
+    publish_what_is_left(publisher, &looked);
+    publisher.annotate(plan, &[]);
+    let issues = publish_issues(publisher, &looked, &info, &label).await;
+    rounds.note_issues(&issues);
+    notices.notify_drift(plan, &restored).await;
+    rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
+    if let Some(url) = pages {
+        publish_pages(job, &backend, head, &url).await;
+    }
+    let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
+        || report
+            .stacks
+            .iter()
+            .any(|stack| stack.result == StackResult::Failed);
+    Ok(JobResult {
+        code: u8::from(failed),
+        text: report::terminal::plan(plan, report::terminal::Style::default()),
+    })
+}
+
+/// Writes the pages of the portal. They are no reason for a drift check to fail: a warning says that they are old.
+async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: &str) {
+    let publish = async {
+        let config = portal::BranchConfig::at(&job.repository, head.clone())?;
+        let head = portal::Head::open_commit(&job.run, &job.repository, head.clone())?;
+        let forge = portal::forge(&job.run, Some(&config));
+        let stacks = portal::StackSources {
+            backend,
+            head: head.as_ref(),
+            forge: forge.as_ref(),
+        };
+        let sources = portal::SiteSources {
+            stacks,
+            config: Some(&config),
+        };
+        portal::publish(&job.run, sources, url).await
+    };
+    match publish.await {
+        Ok(report) => job.run.notes.note(&format!(
+            "the portal has {}; {} written",
+            report::plural(report.stacks, "stack"),
+            report::plural(report.written, "file")
+        )),
+        Err(error) => job
+            .run
+            .warn("the portal could not be published (`portal.publish`)", error),
+    }
+}
+
+/// The applied stacks, which can be compared.
+pub(super) async fn applied(
+    backend: &StateBackend,
+    known: &Proven<IndexedStates>,
+    side: &OpenRevision,
+    renamed: &BTreeMap<StackId, StackId>,
+) -> Vec<Target> {
+    let now = |id: &StackId| {
+        renamed
+            .iter()
+            .find(|(_, earlier)| *earlier == id)
+            .map(|(now, _)| now)
+    };
+    let mut applied = Vec::new();
+    for (id, entry) in known.entries.iter().filter(|(_, entry)| entry.is_known()) {
+        applied.push(match side.layout.stack(now(id).unwrap_or(id)) {
+            Some(stack) => Target::new(stack, None),
+            None => {
+                let prior = stack_lookup::recorded_state(backend, id).await;
+                stack_lookup::forgotten(id, entry, prior.as_ref())
+            }
+        });
+    }
+    applied
+}
+
+fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
+    if !behind.is_empty() {
+        let names: Vec<_> = behind.iter().map(StackId::as_str).collect();
+        job.run.notes.warning(&format!(
+            "the default branch is ahead of what is applied for {}: {}",
+            report::plural(names.len(), "stack"),
+            names.join(", ")
+        ));
+    }
+    if let Some(since) = overdue {
+        job.run
+            .notes
+            .warning(&format!("no successful drift check for {}", report::age(since)));
+    }
+}
+
+fn drifted_stacks(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
+    plan.stacks.iter().filter(|stack| stack.summary.changed() > 0)
+}
+
+/// The results of a drift check.
+pub(super) struct DriftResult<'a> {
+    pub checked: &'a DriftReport,
+    /// The stacks that were restored after it.
+    pub restored: &'a [StackId],
+    pub rounds: &'a DriftSchedule,
+    pub known: &'a Proven<IndexedStates>,
+    /// The commit with the stacks' code.
+    pub head: Option<&'a OpenRevision>,
+}
+
+impl DriftResult<'_> {
+    /// How what differs in a stack can be kept: an attribute can only be set where there is code, and for an object that is
+    /// there.
+    fn keeping(&self, stack: &StackPlan) -> DriftKeeping {
+        let has_code = |head: &&OpenRevision| head.layout.stack(&stack.id).is_some();
+        let is_set = stack
+            .resources
+            .iter()
+            .any(|resource| resource.runtime == RuntimeKind::Kubernetes && resource.action == Action::Update);
+        match self.head.filter(has_code) {
+            Some(head) if is_set && has_keep_workflow(head) => DriftKeeping::ByWorkflow,
+            Some(_) if is_set => DriftKeeping::BySet,
+            _ => DriftKeeping::ByHand,
+        }
+    }
+
+    fn left(&self) -> impl Iterator<Item = &StackPlan> {
+        drifted_stacks(&self.checked.plan).filter(|stack| !self.restored.contains(&stack.id))
+    }
+}
+
+/// The guide calls the file as the workflow.
+fn has_keep_workflow(head: &OpenRevision) -> bool {
+    let names = [
+        ".github/workflows/konverge-keep.yml",
+        ".github/workflows/konverge-keep.yaml",
+    ];
+    let mut paths = names.into_iter().filter_map(RepoPath::normalize);
+    paths.any(|path| head.source.files().contains_key(&path))
+}
+
+/// Sets the step's outputs about the drift that was not restored, with the digests that restore it.
+pub(super) fn publish_what_is_left(publisher: &Publisher<'_>, looked: &DriftResult<'_>) {
+    let unrestorable = &looked.checked.unrestorable;
+    let restorable = looked
+        .left()
+        .filter(|stack| !unrestorable.contains_key(&stack.id));
+    let digests: Vec<_> = restorable.map(|stack| stack.digest.to_string()).collect();
+    let has_drift = looked.left().next().is_some();
+    publisher.outputs(&[
+        ("has-drift", has_drift.to_string()),
+        ("drift-digests", digests.join(",")),
+    ]);
+}
+
+/// Maintains one issue for each checked stack with drift; those of the others are closed. Returns the number of the issue
+/// of each stack.
+pub(super) async fn publish_issues(
+    publisher: &Publisher<'_>,
+    looked: &DriftResult<'_>,
+    info: &RunInfo,
+    label: &str,
+) -> BTreeMap<String, u64> {
+    let DriftResult {
+        checked,
+        restored,
+        rounds,
+        known,
+        ..
+    } = looked;
+    let runner = &publisher.job.runner;
+    let workflow = match runner.kind() {
+        ForgeKind::Github | ForgeKind::Gitea => {
+            Some(runner.info().workflow_file.as_deref().unwrap_or("konverge.yml"))
+        }
+        ForgeKind::Gitlab => None,
+    };
+    let plan = &checked.plan;
+    let issue = |stack: &StackPlan| {
+        let marker = CommentMarker {
+            head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
+            run: info.run,
+            attempt: info.attempt,
+            digest: stack.digest.to_string(),
+            ..CommentMarker::new(MarkerKind::Drift, stack.id.as_str())
+        };
+        let since = rounds.since(&stack.id).strftime("%Y-%m-%d %H:%M UTC").to_string();
+        let seen = DriftSeen {
+            since: &since,
+            unrestorable: checked.unrestorable.get(&stack.id),
+            workflow,
+            keeping: looked.keeping(stack),
+        };
+        let body = report::markdown::drift_issue(stack, info, &marker, &seen, report::COMMENT_BUDGET);
+        let title = format!("{} differs from what was applied", stack.id);
+        (marker, title, body)
+    };
+    let issues = looked.left().map(issue).collect();
+    let calm = |stack: &&StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
+    let gone = known.entries.iter().filter(|(_, entry)| !entry.is_known());
+    let settled: Vec<_> = plan
+        .stacks
+        .iter()
+        .filter(calm)
+        .map(|stack| &stack.id)
+        .chain(*restored)
+        .chain(gone.map(|(id, _)| id))
+        .cloned()
+        .collect();
+    let settled = |stack: &str| settled.iter().any(|id| id.as_str() == stack);
+    publisher.issues(label, MarkerKind::Drift, settled, issues).await
+}

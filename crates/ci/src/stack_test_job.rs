@@ -1,0 +1,348 @@
+//! Stack tests of a pull request (`konverge ci --tests`): a check run and a comment of their own. The job has its own
+//! login and environment, which the preview does not have.
+//!
+//! | code | offline tests | live tests |
+//! |---|---|---|
+//! | a pull request of this repository into the default branch | run | run, after the policy sets passed |
+//! | a pull request into another branch | run | not run |
+//! | a pull request from outside | run, nothing is published | not run |
+//! | a merge group | not run | not run |
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    checks::mask_check,
+    connect,
+    job::{CiOptions, CommentRule, Job, JobResult},
+    job_warnings::JobWarnings,
+    newer_status::newest_status,
+    open_job,
+    open_revisions::{EffectiveConfig, PreviewCommits, compilers},
+    preview_events,
+    publisher::Publisher,
+    trust::{authority::Task, job_trust::Trust},
+    with_attempt,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId,
+        check_run::CheckRun,
+        comment_marker::{CommentMarker, MarkerKind},
+        stack::Stack,
+        stack_test::{StackTestReport, StackTestResult},
+    },
+};
+use konverge_config::Config;
+use konverge_forge::{CiJob, JobEvent, PullRequestEvent, StatusState, preview_of};
+use konverge_report::{
+    RunInfo, SUMMARY_BUDGET,
+    markdown::{self, TestPage},
+    stack_test_results as report,
+    terminal::Style,
+    test_check,
+};
+use konverge_run::{
+    ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compilers,
+    forge, redact,
+};
+
+/// A change whose stacks are tested.
+pub struct TestedChange {
+    /// The revision with the change. Its configuration has the permissions of the default branch, and its own policy sets.
+    pub revision: Arc<OpenRevision>,
+    /// The affected stacks, without removed ones.
+    pub stacks: Vec<Stack>,
+    /// Compile them, as far as the job trusts the change.
+    pub compilers: Compilers,
+}
+
+/// Runs stack tests. The package `konverge` implements it.
+#[async_trait(?Send)]
+pub trait StackTester {
+    /// Returns the number of live tests.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    fn live_tests(&self, change: &TestedChange) -> Result<usize, UserError>;
+
+    /// Runs the offline tests. The results of invalid test files are among theirs.
+    ///
+    /// # Errors
+    /// The core is not available, or the run is interrupted.
+    async fn offline(
+        &self,
+        run: &RunContext,
+        change: &TestedChange,
+    ) -> Result<Vec<StackTestResult>, UserError>;
+
+    /// Runs the live tests, and cleans up what killed tests left. Store, clusters and rules are those of the commit `power`
+    /// of the default branch. The results of invalid test files are not among theirs.
+    ///
+    /// # Errors
+    /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
+    async fn live(
+        &self,
+        run: &RunContext,
+        change: &TestedChange,
+        power: &CommitId,
+    ) -> Result<Vec<StackTestResult>, UserError>;
+}
+
+/// How the tests of a change ended.
+struct TestedStacks {
+    report: StackTestReport,
+    /// Why live tests are not run although the job should run them: the check fails.
+    failure: Option<UserError>,
+    /// Why live tests are not run in such a job.
+    skipped: Option<String>,
+}
+
+/// Tests the stacks that the event's change affects.
+///
+/// # Errors
+/// No GitHub Actions environment, another event than that of a change, or a token that GitHub refuses.
+pub async fn run(
+    run: &RunContext,
+    options: &CiOptions,
+    tester: &dyn StackTester,
+) -> Result<JobResult, UserError> {
+    let runner = forge::open_job(&run.env)?;
+    let (warnings, run) = JobWarnings::of_run(run);
+    let result = run_event(&run, options, &runner, tester).await;
+    warnings.annotate(runner.as_ref());
+    result
+}
+
+async fn run_event(
+    run: &RunContext,
+    options: &CiOptions,
+    runner: &Arc<dyn CiJob>,
+    tester: &dyn StackTester,
+) -> Result<JobResult, UserError> {
+    let event = runner.event()?;
+    if runner.info().event_name == "pull_request_target"
+        || !matches!(event, JobEvent::PullRequest(_) | JobEvent::MergeGroup { .. })
+    {
+        let what = format!(
+            "stack tests run on `pull_request`, not on `{}`",
+            runner.info().event_name.escape_debug()
+        );
+        return Err(UserError::new(ErrorKind::Usage, what).hint(
+            "give the job `if: github.event_name == 'pull_request'`; `konverge test --live` runs live tests elsewhere",
+        ));
+    }
+    let client = connect(run, runner.as_ref())?;
+    let runner = with_attempt(runner, client.as_deref()).await?;
+    let Some(job) = open_job(run, options, &runner, &event, client).await? else {
+        return Ok(JobResult::WELL);
+    };
+    let publisher = Publisher::new(&job);
+    match &job.authority.task {
+        Task::PullRequest(event) => {
+            let tested = test(&job, event, tester).await;
+            let tested = tested.unwrap_or_else(|failure| TestedStacks {
+                report: StackTestReport::new(0, Vec::new()),
+                failure: Some(failure),
+                skipped: None,
+            });
+            Ok(publish(&publisher, event, tested).await)
+        }
+        Task::MergeGroup { head, .. } => {
+            let why = "stack tests run on pull requests, not in the merge queue";
+            publisher.test_check(head, test_check::skipped(why)).await;
+            run.notes.note(why);
+            Ok(JobResult::WELL)
+        }
+        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
+            Ok(JobResult::WELL)
+        }
+    }
+}
+
+/// Runs the tests of a pull request as far as its code may.
+async fn test(
+    job: &Job,
+    event: &PullRequestEvent,
+    tester: &dyn StackTester,
+) -> Result<TestedStacks, UserError> {
+    let (base, content) = preview_events::sides(job, event).await?;
+    let branch = job.authority.branch.as_ref().map(|branch| &branch.tip);
+    let sides = PreviewCommits {
+        power: preview_events::power(branch, event, &base, &content).clone(),
+        base,
+        content,
+    };
+    let (change, protected, trust) = open(job, &sides).await?;
+    let mut results = tester.offline(&job.run, &change).await?;
+    let live = tester.live_tests(&change)?;
+    let (mut failure, mut skipped) = (None, None);
+    match why_not_live(trust) {
+        Some(why) => skipped = (live > 0).then(|| why.to_owned()),
+        None => match run_live(job, event, tester, &change, &protected, &sides.power, live).await {
+            Ok(more) => results.extend(more),
+            Err(error) => failure = Some(error),
+        },
+    }
+    job.run.check_interrupted()?;
+    Ok(TestedStacks {
+        report: StackTestReport::new(change.stacks.len(), results),
+        failure,
+        skipped,
+    })
+}
+
+/// Why a job with this trust runs no live tests.
+fn why_not_live(trust: Trust) -> Option<&'static str> {
+    match trust {
+        Trust::Proposed => None,
+        Trust::Untrusted | Trust::Recorded => {
+            Some("live tests are not run: the pull request comes from outside")
+        }
+        Trust::Own => Some("live tests are not run: the pull request does not target the default branch"),
+        Trust::Merged => Some("live tests are not run: they are for pull requests"),
+    }
+}
+
+/// Opens the change and what it affects.
+async fn open(job: &Job, sides: &PreviewCommits) -> Result<(TestedChange, Config, Trust), UserError> {
+    let EffectiveConfig {
+        mut config,
+        proposed,
+        protected,
+        trust,
+    } = job.effective_config(sides).await?;
+    // A test may expect that a set refuses its stack. Sets grant nothing, and live tests ask those of the default branch, too.
+    config.policy.sets = proposed.policy.sets;
+    let at = RevisionSpec::Commit(sides.content.clone());
+    let revisions = ComparedRevisions::open(&job.run, &job.repository, &at, Some(&config))?;
+    let revisions = revisions.with_base(&job.repository, sides.base.clone())?;
+    let targets = revisions.targets(&revisions.affected());
+    let builder = RunBuilder::new(&job.run, config);
+    let compilers = compilers(&builder, trust, None, revisions.base.as_ref())?;
+    let change = TestedChange {
+        stacks: targets.into_iter().filter_map(|target| target.head).collect(),
+        revision: Arc::new(revisions.head),
+        compilers,
+    };
+    Ok((change, protected, trust))
+}
+
+/// Runs the live tests after the policy sets passed. Without a live test it cleans up, if a cluster allows tests.
+async fn run_live(
+    job: &Job,
+    event: &PullRequestEvent,
+    tester: &dyn StackTester,
+    change: &TestedChange,
+    protected: &Config,
+    power: &CommitId,
+    live: usize,
+) -> Result<Vec<StackTestResult>, UserError> {
+    if live > 0 {
+        require_passed_policies(job, event, protected).await?;
+    } else if !protected.clusters.values().any(|cluster| cluster.tests) {
+        return Ok(Vec::new());
+    }
+    tester.live(&job.run, change, power).await
+}
+
+/// Returns an error unless the last preview of this head ended well and no policy set denied anything in it.
+async fn require_passed_policies(
+    job: &Job,
+    event: &PullRequestEvent,
+    protected: &Config,
+) -> Result<(), UserError> {
+    let refuse = |why: String| {
+        let what = format!("live tests are not run: {why}");
+        Err(UserError::new(ErrorKind::Policy, what)
+            .hint("let this job need the one with the preview of the same commit: `needs: preview`"))
+    };
+    let context = preview_of(None, None);
+    let status = newest_status(job.client.as_deref(), &event.head, &context).await?;
+    match status.map(|status| status.state) {
+        Some(StatusState::Success) => {}
+        Some(StatusState::Pending) => return refuse(format!("`{context}` of this commit is pending")),
+        Some(StatusState::Failure | StatusState::Error) => {
+            return refuse(format!("`{context}` of this commit failed"));
+        }
+        None => return refuse(format!("this commit has no status `{context}`")),
+    }
+    let Some(backend) = job.backend(protected, KeyUse::Look).await? else {
+        return refuse(
+            "no store is configured (`state.url` in konverge.yaml), so no preview is recorded".to_owned(),
+        );
+    };
+    let records = backend.states.reviews().latest(event.number, &event.head).await?;
+    if records.is_empty() {
+        return refuse("no preview of this commit is recorded".to_owned());
+    }
+    if records.iter().any(|record| !record.findings.is_empty()) {
+        return refuse("a policy set denies the plan of this commit".to_owned());
+    }
+    Ok(())
+}
+
+/// Publishes the results: check run, comment, summary, log.
+async fn publish(publisher: &Publisher<'_>, event: &PullRequestEvent, tested: TestedStacks) -> JobResult {
+    let job = publisher.job;
+    let failure = tested.failure.as_ref();
+    let failure = failure.map(|failure| redact::failure(failure, &job.run.secrets));
+    let page = TestPage {
+        report: &tested.report,
+        failure: failure.as_ref(),
+        skipped: tested.skipped.as_deref(),
+    };
+    if let Some(failure) = &failure {
+        publisher.publish_failure(failure);
+    }
+    if let Some(skipped) = page.skipped {
+        job.run.notes.note(skipped);
+    }
+    let info = RunInfo {
+        head: Some(event.head.clone()),
+        ..job.info()
+    };
+    publisher.test_check(&event.head, test_check::check(&page)).await;
+    publisher.annotate_lines(test_check::annotations(&page));
+    publisher.summary(&markdown::stack_tests(&page, &info, None, SUMMARY_BUDGET));
+    let marker = CommentMarker {
+        head: event.head.to_string(),
+        run: job.runner.info().run_id,
+        attempt: job.runner.info().run_attempt,
+        ..CommentMarker::new(MarkerKind::Tests, "")
+    };
+    let says_nothing = page.says_nothing() || (job.options.comment == CommentRule::Changes && !page.fails());
+    if says_nothing {
+        publisher.no_comment(event.number, &marker).await
+    } else {
+        let render = |budget| markdown::stack_tests(&page, &info, Some(&marker), budget);
+        publisher.comment(event.number, &marker, render).await;
+    }
+    JobResult {
+        code: u8::from(page.fails()),
+        text: report::text(&tested.report, Style::default()),
+    }
+}
+
+impl Publisher<'_> {
+    /// Creates the check run of the tests.
+    async fn test_check(&self, head: &CommitId, check: CheckRun) {
+        let Some(Ok(forge)) = self.client.map(|client| client.checks()) else {
+            return;
+        };
+        let runner = &self.job.runner;
+        let external = format!("tests/{}/{}", runner.info().run_id, runner.info().run_attempt);
+        let check = mask_check(check, &self.job.run.secrets);
+        let made = forge
+            .create_check(head, &check, &external, Some(&runner.run_url()))
+            .await;
+        if let Err(error) = made {
+            self.warn(
+                &format!("the check run {} could not be created", test_check::NAME),
+                error,
+            );
+        }
+    }
+}

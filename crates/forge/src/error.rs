@@ -1,0 +1,267 @@
+//! The errors of a forge and of its runner.
+
+use std::time::Duration;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    retry::RetryDecision,
+};
+
+use crate::kind::{ForgeKind, TwoForges, Unsupported};
+
+/// An error of a forge's API or of the runner's environment. Messages are masked when they are created.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
+pub enum ForgeError {
+    /// No answer, or none in time. The request may have been executed.
+    #[error("no answer from {forge} to {operation}: {cause}")]
+    Unreachable {
+        forge: ForgeKind,
+        operation: String,
+        cause: String,
+    },
+    /// An internal error of the forge. The request may have been executed.
+    #[error("{forge} answered {status} to {operation}")]
+    Server {
+        forge: ForgeKind,
+        operation: String,
+        status: u16,
+    },
+    /// A rate limit. The request was not executed.
+    #[error("{forge}'s rate limit is used up ({operation}); it asks to wait {} s", wait.as_secs())]
+    Limited {
+        forge: ForgeKind,
+        operation: String,
+        /// How long the forge asks to wait.
+        wait: Duration,
+    },
+    /// The token lacks a permission.
+    #[error("the token may not {operation}: it needs `{permission}`")]
+    Forbidden {
+        forge: ForgeKind,
+        operation: String,
+        /// What the token lacks: a line for `permissions:` in GitHub's workflow, a scope at Gitea.
+        permission: String,
+    },
+    /// The conversation of an issue or pull request is locked: only people with write access may take part.
+    #[error("the conversation is locked ({operation})")]
+    Locked { forge: ForgeKind, operation: String },
+    /// The token itself is refused: wrong or expired.
+    #[error("{forge} refuses the token ({operation})")]
+    Token { forge: ForgeKind, operation: String },
+    /// It does not exist or is not visible to the token.
+    #[error("not found: {operation}")]
+    NotFound {
+        forge: ForgeKind,
+        operation: String,
+        /// The permission that is needed to see it.
+        permission: String,
+    },
+    /// The text is longer than the forge accepts.
+    #[error("the text is too long for {forge} ({operation})")]
+    TooLong { forge: ForgeKind, operation: String },
+    /// Refused for another reason.
+    #[error("{forge} refused {operation} with {status}: {message}")]
+    Refused {
+        forge: ForgeKind,
+        operation: String,
+        status: u16,
+        /// The forge's message.
+        message: String,
+    },
+    /// The answer has an unexpected form.
+    #[error("{forge}'s answer to {operation} cannot be read: {cause}")]
+    Malformed {
+        forge: ForgeKind,
+        operation: String,
+        cause: String,
+    },
+    /// The server is too old for a call.
+    #[error("{forge} {version} is too old for {operation}: it needs {needed}")]
+    Outdated {
+        forge: ForgeKind,
+        operation: String,
+        version: String,
+        needed: String,
+    },
+    /// The runner's environment or the payload of the event lacks something.
+    #[error("{message}")]
+    Runner { message: String, hint: String },
+    /// A question whose answer is needed, to a forge that cannot give it.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The environment is that of two forges.
+    #[error(transparent)]
+    Ambiguous(#[from] TwoForges),
+}
+
+impl ForgeError {
+    /// An answer that has an unexpected form.
+    pub fn malformed(forge: ForgeKind, operation: impl Into<String>, cause: impl ToString) -> Self {
+        Self::Malformed {
+            forge,
+            operation: operation.into(),
+            cause: cause.to_string(),
+        }
+    }
+
+    /// The forge that it came from.
+    pub fn forge(&self) -> Option<ForgeKind> {
+        match self {
+            Self::Unreachable { forge, .. }
+            | Self::Server { forge, .. }
+            | Self::Limited { forge, .. }
+            | Self::Forbidden { forge, .. }
+            | Self::Locked { forge, .. }
+            | Self::Token { forge, .. }
+            | Self::NotFound { forge, .. }
+            | Self::TooLong { forge, .. }
+            | Self::Refused { forge, .. }
+            | Self::Malformed { forge, .. }
+            | Self::Outdated { forge, .. } => Some(*forge),
+            Self::Unsupported(unsupported) => Some(unsupported.forge),
+            Self::Runner { .. } | Self::Ambiguous(_) => None,
+        }
+    }
+
+    /// Returns true if the request may have been executed although no successful answer came.
+    pub fn is_uncertain(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::Server { .. } | Self::Malformed { .. }
+        )
+    }
+
+    /// Returns the retry decision for a repeatable request.
+    pub fn retry(&self) -> RetryDecision {
+        match self {
+            Self::Unreachable { .. } | Self::Server { .. } => RetryDecision::Retry,
+            Self::Limited { wait, .. } => RetryDecision::RetryAfter(*wait),
+            _ => RetryDecision::GiveUp,
+        }
+    }
+
+    /// Returns the retry decision for a request that must not be repeated.
+    pub fn retry_once(&self) -> RetryDecision {
+        match self {
+            Self::Limited { wait, .. } => RetryDecision::RetryAfter(*wait),
+            _ => RetryDecision::GiveUp,
+        }
+    }
+}
+
+impl From<ForgeError> for UserError {
+    fn from(error: ForgeError) -> Self {
+        let failure = UserError::new(ErrorKind::Github, error.to_string());
+        let hint = match error.forge() {
+            Some(ForgeKind::Gitea) => gitea_hint(&error),
+            Some(ForgeKind::Gitlab) => gitlab_hint(&error),
+            Some(ForgeKind::Github) | None => None,
+        };
+        if let Some(hint) = hint {
+            return failure.hint(hint);
+        }
+        match error {
+            ForgeError::Forbidden { permission, .. } => {
+                failure.hint(format!("add to the job: `permissions:` with `{permission}`"))
+            }
+            ForgeError::Locked { .. } => failure.hint(
+                "unlock the conversation on GitHub (\"Unlock conversation\" at the right) and run the job again; the job summary holds the same text",
+            ),
+            ForgeError::NotFound { permission, .. } => failure.hint(format!(
+                "GitHub also says so when the token may not see it: add `{permission}` to the job's `permissions:`"
+            )),
+            ForgeError::Token { .. } => failure.hint(
+                "GITHUB_TOKEN is valid only during its job, the token of an App for an hour: set `GITHUB_TOKEN: ${{ github.token }}` in the step's `env:`",
+            ),
+            ForgeError::Limited { .. } => {
+                failure.hint("nothing is lost: run the job again later, or use an App's token, whose limit is higher")
+            }
+            ForgeError::Unreachable { .. } => {
+                failure.hint("check GITHUB_API_URL, and HTTPS_PROXY if the runner is behind a proxy")
+            }
+            ForgeError::Runner { hint, .. } => failure.hint(hint),
+            ForgeError::Server { .. } | ForgeError::Malformed { .. } => failure.hint(
+                "nothing is lost: run the job again; https://www.githubstatus.com says whether GitHub has a fault",
+            ),
+            ForgeError::Refused { .. } | ForgeError::TooLong { .. } => failure.hint(
+                "nothing is lost: what was done is recorded; fix what GitHub names, or report it if it is Konverge's, and run the job again",
+            ),
+            ForgeError::Outdated { forge, needed, .. } => {
+                failure.hint(format!("update {forge} to {needed} or later; docs/reference/forges.md lists what needs which version"))
+            }
+            ForgeError::Unsupported(_) => {
+                failure.hint("docs/reference/forges.md lists what each forge gives")
+            }
+            ForgeError::Ambiguous(TwoForges { second, .. }) => failure.hint(format!(
+                "unset the variable of the forge that does not run this job: `env -u {} konverge …`",
+                second.variable
+            )),
+        }
+    }
+}
+
+/// The next step at Gitea, where it is another than at GitHub.
+fn gitea_hint(error: &ForgeError) -> Option<String> {
+    const LOST: &str = "nothing is lost: run the job again";
+    Some(match error {
+        ForgeError::Forbidden { permission, .. } => {
+            format!("give the step a token in `GITEA_TOKEN` that has it: {permission}; the guide \"Run on Gitea\" lists them")
+        }
+        ForgeError::NotFound { permission, .. } => {
+            format!("Gitea also says so when the token may not see it: it needs {permission}; was the repository renamed or moved?")
+        }
+        ForgeError::Locked { .. } => {
+            "unlock the conversation (\"Unlock conversation\" at the right) and run the job again".to_owned()
+        }
+        ForgeError::Token { .. } => {
+            "the token of a job is valid only during its job: set `GITEA_TOKEN` in the step's `env:` to that of a bot".to_owned()
+        }
+        ForgeError::Limited { .. } => format!("{LOST} later: Gitea has no limit, a proxy before it has"),
+        ForgeError::Unreachable { .. } => {
+            "check GITHUB_API_URL, which is Gitea's ROOT_URL with api/v1, and SSL_CERT_FILE if its certificate is of an authority of your own".to_owned()
+        }
+        ForgeError::Server { .. } => format!("{LOST}; the log of Gitea says what failed"),
+        ForgeError::Malformed { .. } => {
+            format!("{LOST}; GITHUB_API_URL must be Gitea's API, with nothing before it that asks for a login")
+        }
+        ForgeError::Refused { .. } | ForgeError::TooLong { .. } => {
+            format!("{LOST}, after what Gitea names is fixed: what was done is recorded")
+        }
+        _ => return None,
+    })
+}
+
+/// The next step at GitLab, where it is another than at GitHub.
+fn gitlab_hint(error: &ForgeError) -> Option<String> {
+    const LOST: &str = "nothing is lost: run the job again";
+    Some(match error {
+        ForgeError::Forbidden { permission, .. } => {
+            format!("give the job a token in `KONVERGE_GITLAB_TOKEN` or `GITLAB_TOKEN` that has it: {permission}; the guide \"Run on GitLab\" lists them")
+        }
+        ForgeError::NotFound { permission, .. } => {
+            format!("GitLab also says so when the token may not see it: it needs {permission}; was the project renamed or moved?")
+        }
+        ForgeError::Token { .. } => {
+            "`KONVERGE_GITLAB_TOKEN` or else `GITLAB_TOKEN` is wrong or has expired: make a new one (Settings, Access tokens), and set the CI/CD variable to it".to_owned()
+        }
+        ForgeError::Limited { .. } => format!("{LOST} later: GitLab limits the requests of a user"),
+        ForgeError::Unreachable { .. } => {
+            "check CI_API_V4_URL, and SSL_CERT_FILE if its certificate is of an authority of your own".to_owned()
+        }
+        ForgeError::Server { .. } => format!("{LOST}; the log of GitLab says what failed"),
+        ForgeError::Malformed { .. } => {
+            format!("{LOST}; CI_API_V4_URL must be GitLab's API, with nothing before it that asks for a login")
+        }
+        ForgeError::Refused { .. } | ForgeError::TooLong { .. } => {
+            format!("{LOST}, after what GitLab names is fixed: what was done is recorded")
+        }
+        _ => return None,
+    })
+}
+
+impl From<Unsupported> for UserError {
+    fn from(unsupported: Unsupported) -> Self {
+        ForgeError::from(unsupported).into()
+    }
+}

@@ -1,0 +1,97 @@
+//! The issues that Konverge maintains: one per drifted stack, one per stopped stack. They are found by label,
+//! author and marker in the list of issues, never by search, whose index lags.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use crate::{
+    error::ForgeError,
+    publishing::{Issue, Publishing, only_own, only_own_and_of_jobs},
+};
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
+
+/// The result for an issue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IssueChange {
+    /// A new issue was opened.
+    Opened,
+    /// It was closed and is open again.
+    Reopened,
+    /// Its content changed.
+    Updated,
+    /// It already had this content.
+    Unchanged,
+    /// The issue was closed.
+    Closed,
+}
+
+/// The issues that a job keeps, at every forge. Errors are those of the forge.
+#[async_trait]
+pub trait KeptIssues: Publishing {
+    /// Returns all issues with this label that we opened and that have our marker.
+    async fn kept_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
+        only_own(self, self.marked_issues(label).await?).await
+    }
+
+    /// Returns the open issue of `marker`; of several the oldest. The token of a job may have opened it and not we: a step
+    /// with another token comments on it.
+    async fn job_issue(&self, label: &str, marker: &CommentMarker) -> Result<Option<Issue>, ForgeError> {
+        let mut found = self.marked_issues(label).await?;
+        found.retain(|issue| issue.open && issue.marker.same_place(marker));
+        let found = only_own_and_of_jobs(self, found).await?;
+        Ok(found.into_iter().min_by_key(|issue| issue.number))
+    }
+
+    /// Opens, reopens or updates the issue of `marker`; of several the oldest, of those that are open if any is.
+    /// An open issue with the same digest and one that a newer run wrote stay unchanged. `known` is the list of
+    /// [`KeptIssues::kept_issues`].
+    async fn keep_issue(
+        &self,
+        known: &[Issue],
+        label: &str,
+        marker: &CommentMarker,
+        title: &str,
+        body: &str,
+    ) -> Result<IssueChange, ForgeError> {
+        let same_place = known.iter().filter(|issue| issue.marker.same_place(marker));
+        let oldest = same_place.min_by_key(|issue| (!issue.open, issue.number));
+        if let Some(issue) = oldest {
+            let same = issue.open && issue.marker.digest == marker.digest;
+            if same || issue.marker.is_newer_than(marker) {
+                return Ok(IssueChange::Unchanged);
+            }
+            if self.write_issue(issue.number, title, body).await? {
+                return Ok(if issue.open {
+                    IssueChange::Updated
+                } else {
+                    IssueChange::Reopened
+                });
+            }
+        }
+        // There is none, or it was deleted after the listing.
+        self.open_issue(label, marker, title, body).await?;
+        Ok(IssueChange::Opened)
+    }
+
+    /// Closes an open issue.
+    async fn close_issue(&self, issue: &Issue) -> Result<IssueChange, ForgeError> {
+        if !issue.open {
+            return Ok(IssueChange::Unchanged);
+        }
+        self.end_issue(issue.number).await?;
+        Ok(IssueChange::Closed)
+    }
+}
+
+impl<P: Publishing + ?Sized> KeptIssues for P {}
+
+/// Returns the open issues of a kind that have an older open one of the same scope: two runs opened one at the same time.
+pub fn duplicates(known: &[Issue], kind: MarkerKind) -> Vec<&Issue> {
+    let of_kind = |issue: &&Issue| issue.open && issue.marker.kind == kind;
+    let mut open: Vec<_> = known.iter().filter(of_kind).collect();
+    open.sort_by_key(|issue| issue.number);
+    let mut scopes = BTreeSet::new();
+    open.retain(|issue| !scopes.insert(&issue.marker.scope));
+    open
+}

@@ -1,0 +1,67 @@
+//! Runs: whether one is over, and workflows that are started and found again.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{ci_job::JobInfo, error::ForgeError};
+
+/// A run that a dispatch started.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct DispatchedRun {
+    /// The number in its page's URL. A later run has a higher one.
+    pub id: u64,
+    /// What the workflow's `run-name` evaluated to, or else the name of the workflow.
+    #[serde(default)]
+    pub display_title: String,
+    /// Its page.
+    #[serde(default)]
+    pub html_url: String,
+    /// How it ended; `None` while it has not.
+    #[serde(default)]
+    pub conclusion: Option<String>,
+}
+
+/// What the forge knows of the runs of its CI. Errors are those of the forge.
+#[async_trait]
+pub trait Runs: Send + Sync {
+    /// Returns true if the run of a URL is over: all of it, or at least the attempt in the URL, because a later one has
+    /// started. `None` if it is not the URL of a run of this forge; then nothing is asked. [`ForgeError::NotFound`] also if
+    /// the token may not see that repository.
+    async fn is_over(&self, url: &str) -> Result<Option<bool>, ForgeError>;
+
+    /// Starts the workflow of a file on a branch, and returns the id of its run. Without an answer it is not repeated,
+    /// because nobody knows whether it runs: after [`ForgeError::is_uncertain`] it may.
+    async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64, ForgeError>;
+
+    /// Returns the newest runs of a workflow that were dispatched on a branch, the newest first; not more than `limit`, which
+    /// is at most 100.
+    async fn dispatched_runs(
+        &self,
+        file: &str,
+        branch: &str,
+        limit: usize,
+    ) -> Result<Vec<DispatchedRun>, ForgeError>;
+
+    /// Returns how a run stands; `None` if it was deleted.
+    async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError>;
+
+    /// Returns true if whoever starts a workflow may push.
+    fn starters_may_push(&self) -> bool;
+
+    /// Returns who started the first attempt of a job's run, and so gave its inputs: what the runner says, unless whoever starts
+    /// a run may overwrite that. Then it is an error, or the forge's own answer.
+    async fn starter(&self, job: &JobInfo) -> Result<String, ForgeError> {
+        Ok(job.starter.clone())
+    }
+
+    /// Returns the number of a job's attempt, from 1: what the runner says, unless it says none. Then the forge counts.
+    async fn attempt(&self, job: &JobInfo) -> Result<u32, ForgeError> {
+        Ok(job.run_attempt)
+    }
+
+    /// Returns the time now by the forge's clock: that of its last answer, and what has passed since. `None` before the
+    /// first answer.
+    fn server_time(&self) -> Option<Timestamp>;
+}

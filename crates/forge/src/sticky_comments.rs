@@ -1,0 +1,269 @@
+//! The sticky comment: found on all pages by marker and author, edited in place, never overwritten by an
+//! older run.
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    error::ForgeError,
+    publishing::{Comment, CommentAccess, Publishing, only_own},
+};
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
+
+/// The sizes to try in order while the forge says that a text is too long. GitHub documents 65,536 characters; actual servers
+/// may accept more or less.
+pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
+
+/// How long before our comment was there another run may have created one without our seeing it. A run retries a
+/// request for two minutes.
+const LOOK_BACK: SignedDuration = SignedDuration::from_mins(10);
+
+/// The result for a comment. `written` is the forge's time of its last change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Upsert {
+    /// It was created.
+    Created {
+        /// Address of the comment.
+        url: String,
+        /// When it was last changed.
+        written: Option<Timestamp>,
+    },
+    /// It was edited in place.
+    Updated {
+        /// Address of the comment.
+        url: String,
+        /// When it was last changed.
+        written: Option<Timestamp>,
+    },
+    /// It already had this content.
+    Unchanged {
+        /// Address of the comment.
+        url: String,
+        /// When it was last changed.
+        written: Option<Timestamp>,
+    },
+    /// A newer run has written it, so it was left unchanged.
+    NewerRunWrote {
+        /// Address of the comment.
+        url: String,
+    },
+}
+
+impl Upsert {
+    fn updated(comment: Comment) -> Self {
+        Self::Updated {
+            url: comment.url,
+            written: comment.written,
+        }
+    }
+}
+
+/// A comment whose text was fitted to the forge's limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FittedComment {
+    /// The text that fits.
+    pub text: String,
+    /// What became of the comment.
+    pub result: Upsert,
+}
+
+/// A comment of ours with the preview of a pull request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreviewComment {
+    /// The head that it shows.
+    pub head: String,
+    /// Text of the comment.
+    pub body: String,
+}
+
+/// Our comments of one marker, the oldest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnComments {
+    /// Those at the marker's place.
+    pub current: Vec<Comment>,
+    /// Those that the marker makes obsolete.
+    pub obsolete: Vec<Comment>,
+}
+
+/// The comments that a job keeps, at every forge. Errors are those of the forge.
+#[async_trait]
+pub trait StickyComments: Publishing {
+    /// Writes the comment of `marker` on a pull request or issue, and deletes those that the marker makes
+    /// obsolete. `body` must start with the marker's line. Requests: one per page of comments, one where a
+    /// comment has such a marker, and one write; the comments are listed again after one was created.
+    ///
+    /// # Errors
+    /// [`ForgeError::TooLong`] if the text must be fitted to a smaller size; other errors of the forge.
+    async fn upsert_comment(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        body: &str,
+    ) -> Result<Upsert, ForgeError> {
+        let OwnComments { current, obsolete } = self.own_comments(pr, marker, None).await?;
+        for comment in obsolete {
+            self.delete_comment(comment.id).await?;
+        }
+        let Some(first) = current.first() else {
+            return self.create_sticky(pr, marker, body).await;
+        };
+        let url = first.url.clone();
+        if written_by_newer(&current, marker) {
+            return Ok(Upsert::NewerRunWrote { url });
+        }
+        // A run that ended early may have left a second one; the older stays.
+        for double in &current[1..] {
+            self.delete_comment(double.id).await?;
+        }
+        // A forge may leave out the line break at the end.
+        if first.body.trim_end() == body.trim_end() {
+            let written = first.written;
+            return Ok(Upsert::Unchanged { url, written });
+        }
+        match self.write_comment(first.id, body).await {
+            Ok(edited) => Ok(Upsert::updated(edited)),
+            // It was deleted after the listing.
+            Err(ForgeError::NotFound { .. }) => self.create_sticky(pr, marker, body).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the comment of `marker`, and gives it up if another run created one after we had looked for it and before ours
+    /// was there: the older comment stays. It takes our content unless a newer run has written it.
+    async fn create_sticky(&self, pr: u64, marker: &CommentMarker, body: &str) -> Result<Upsert, ForgeError> {
+        let created = self.create_comment(pr, marker, body).await?;
+        let kept = Upsert::Created {
+            url: created.url,
+            written: created.written,
+        };
+        // What was there before our first look is not looked through again.
+        let since = created.written.and_then(|at| at.checked_sub(LOOK_BACK).ok());
+        let ours = match self.own_comments(pr, marker, since).await {
+            Ok(own) => own.current,
+            Err(error) => {
+                // What had to be written is written; the next run removes a second comment.
+                tracing::warn!(%error, "not checked whether another run has created the comment as well");
+                return Ok(kept);
+            }
+        };
+        let Some(older) = ours.first().filter(|first| first.id < created.id) else {
+            return Ok(kept);
+        };
+        let result = if written_by_newer(&ours, marker) {
+            Upsert::NewerRunWrote {
+                url: older.url.clone(),
+            }
+        } else {
+            match self.write_comment(older.id, body).await {
+                Ok(edited) => Upsert::updated(edited),
+                // It was deleted after the listing.
+                Err(ForgeError::NotFound { .. }) => return Ok(kept),
+                Err(error) => return Err(error),
+            }
+        };
+        self.delete_comment(created.id).await?;
+        Ok(result)
+    }
+
+    /// Writes a comment of variable size: `render` is called with a budget in bytes, and again with a smaller one while the
+    /// forge says that the text is too long.
+    ///
+    /// # Errors
+    /// As [`StickyComments::upsert_comment`].
+    fn upsert_packed(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        render: impl Fn(usize) -> String,
+    ) -> impl Future<Output = Result<FittedComment, ForgeError>> {
+        async move {
+            let mut last = None;
+            for budget in BUDGETS {
+                let text = render(budget);
+                match self.upsert_comment(pr, marker, &text).await {
+                    Ok(result) => return Ok(FittedComment { text, result }),
+                    Err(error @ ForgeError::TooLong { .. }) => last = Some(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(last.expect("the loop ran"))
+        }
+    }
+
+    /// Replaces a text in our comment of `marker`; returns false if the run of `marker` has written none that
+    /// contains it.
+    async fn edit_comment(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        from: &str,
+        to: &str,
+    ) -> Result<bool, ForgeError> {
+        let ours = self.own_comments(pr, marker, None).await?.current;
+        let of_run = ours
+            .iter()
+            .find(|comment| comment.marker().is_some_and(|m| m.run == marker.run));
+        let Some(comment) = of_run.filter(|comment| comment.body.contains(from)) else {
+            return Ok(false);
+        };
+        self.write_comment(comment.id, &comment.body.replace(from, to))
+            .await?;
+        Ok(true)
+    }
+
+    /// Deletes our comment of `marker`, unless a newer run has written it, and those that the marker makes
+    /// obsolete.
+    async fn remove_comment(&self, pr: u64, marker: &CommentMarker) -> Result<(), ForgeError> {
+        let mut own = self.own_comments(pr, marker, None).await?;
+        own.current
+            .retain(|comment| !comment.marker().is_some_and(|m| m.is_newer_than(marker)));
+        for comment in own.current.iter().chain(&own.obsolete) {
+            self.delete_comment(comment.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns our comments with the preview of a pull request, one for each shard.
+    async fn preview_comments(&self, pr: u64) -> Result<Vec<PreviewComment>, ForgeError> {
+        let head = |comment: &Comment| {
+            let marker = comment.marker().filter(|m| m.kind == MarkerKind::Preview);
+            marker.map(|marker| marker.head)
+        };
+        let mut all = self.comments(pr, None, CommentAccess::Read).await?;
+        all.retain(|comment| head(comment).is_some());
+        let ours = only_own(self, all).await?;
+        let shown = ours.into_iter().filter_map(|comment| {
+            Some(PreviewComment {
+                head: head(&comment)?,
+                body: comment.body,
+            })
+        });
+        Ok(shown.collect())
+    }
+
+    /// Returns our comments of `marker`, with `since` those that were written at or after it. Anybody can write a marker into
+    /// a comment, so only comments by our own login count.
+    async fn own_comments(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        since: Option<Timestamp>,
+    ) -> Result<OwnComments, ForgeError> {
+        let voided = |comment: &Comment| comment.marker().is_some_and(|m| marker.voids(&m));
+        let in_place = |comment: &Comment| comment.marker().is_some_and(|m| m.same_place(marker));
+        let mut all = self.comments(pr, since, CommentAccess::Write).await?;
+        all.retain(|comment| voided(comment) || in_place(comment));
+        let mut ours = only_own(self, all).await?;
+        ours.sort_by_key(|comment| comment.id);
+        let (obsolete, current) = ours.into_iter().partition(voided);
+        Ok(OwnComments { current, obsolete })
+    }
+}
+
+impl<P: Publishing + ?Sized> StickyComments for P {}
+
+/// Returns true if a newer run than that of `marker` has written one of these comments.
+fn written_by_newer(comments: &[Comment], marker: &CommentMarker) -> bool {
+    let mut markers = comments.iter().filter_map(Comment::marker);
+    markers.any(|other| other.is_newer_than(marker))
+}

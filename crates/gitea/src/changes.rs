@@ -1,0 +1,281 @@
+//! Pull requests and branches: which were merged with which last head (this selects the review record), and the commits between
+//! two of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use konverge_base::model::CommitId;
+use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, ForgeKind, PullRequest};
+use konverge_rest::{CommitNames, ListedCommit, TokenPermission, encoded};
+use serde::Deserialize;
+
+use crate::{
+    client::{Client, User, commit_id, malformed},
+    pages::Page,
+};
+
+const READ: TokenPermission = TokenPermission("read:repository");
+
+/// The maximum number of commits. With more of them the contributors are unknown.
+const MOST_COMMITS: usize = 1_000;
+
+#[derive(Deserialize)]
+struct PullRequestBody {
+    number: u64,
+    user: Option<User>,
+    head: HeadBody,
+    base: BaseBody,
+    merge_commit_sha: Option<String>,
+    merged_at: Option<String>,
+    state: String,
+}
+
+#[derive(Deserialize)]
+struct HeadBody {
+    /// The name of the branch, also after it was deleted. Empty where the head was pushed to `refs/for/main`.
+    #[serde(default)]
+    label: String,
+    #[serde(default)]
+    sha: String,
+    repo: Option<RepositoryBody>,
+}
+
+#[derive(Deserialize)]
+struct BaseBody {
+    #[serde(rename = "ref")]
+    name: String,
+    repo: Option<RepositoryBody>,
+}
+
+#[derive(Deserialize, PartialEq)]
+struct RepositoryBody {
+    full_name: String,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    #[serde(rename = "ref")]
+    name: String,
+    object: Object,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    sha: String,
+}
+
+#[async_trait]
+impl Changes for Client {
+    async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError> {
+        self.one_pull_request(&self.path(&format!("/pulls/{number}")))
+            .await
+    }
+
+    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
+        // Gitea knows one: that whose merge ended with this commit.
+        match self
+            .one_pull_request(&self.path(&format!("/commits/{sha}/pull")))
+            .await
+        {
+            Ok(pull) => Ok(vec![pull]),
+            Err(ForgeError::NotFound { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn open_pull_requests_from(
+        &self,
+        owner: &str,
+        branch: &str,
+    ) -> Result<Vec<PullRequest>, ForgeError> {
+        // There is no filter for the head.
+        let path = self.path("/pulls?state=open");
+        let raw: Vec<PullRequestBody> = self.list(&path, READ).await?;
+        let is_from = |raw: &PullRequestBody| {
+            let repository = raw.head.repo.as_ref();
+            let of = repository.and_then(|repository| repository.full_name.split('/').next());
+            raw.head.label == branch && of.is_some_and(|of| of.eq_ignore_ascii_case(owner))
+        };
+        raw.into_iter()
+            .filter(is_from)
+            .map(|raw| convert(&path, raw))
+            .collect()
+    }
+
+    async fn recent_pull_requests(
+        &self,
+        numbers: &BTreeSet<u64>,
+        pages: usize,
+    ) -> Result<Vec<PullRequest>, ForgeError> {
+        let path = self.path("/pulls?state=all&sort=recentupdate");
+        // Pages of a hundred were asked for. A pull request that is updated between two pages is on both.
+        let most = (pages * 100).div_ceil(self.page_size().await?);
+        let (mut found, mut before) = (BTreeMap::new(), 0);
+        for page in 1..=most {
+            let Page { items, is_last } = self.page::<PullRequestBody>(&path, READ, page, before).await?;
+            before += items.len();
+            for raw in items.into_iter().filter(|raw| numbers.contains(&raw.number)) {
+                let pull = convert(&path, raw)?;
+                found.insert(pull.number, pull);
+            }
+            if is_last || found.len() == numbers.len() {
+                break;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    async fn default_branch(&self) -> Result<DefaultBranch, ForgeError> {
+        #[derive(Deserialize)]
+        struct Repository {
+            default_branch: String,
+        }
+        let Repository { default_branch } = self.rest.get(&self.path(""), READ).await?;
+        self.branch(&default_branch).await
+    }
+
+    async fn branch(&self, name: &str) -> Result<DefaultBranch, ForgeError> {
+        #[derive(Deserialize)]
+        struct Branch {
+            commit: Commit,
+            protected: bool,
+        }
+        #[derive(Deserialize)]
+        struct Commit {
+            id: String,
+        }
+        let path = self.path(&format!("/branches/{}", encoded(name)));
+        let branch: Branch = self.rest.get(&path, READ).await?;
+        Ok(DefaultBranch {
+            name: name.to_owned(),
+            tip: commit_id(&path, &branch.commit.id)?,
+            protected: branch.protected,
+        })
+    }
+
+    async fn commits_after(
+        &self,
+        commit: &CommitId,
+        tip: &CommitId,
+    ) -> Result<Option<BTreeSet<CommitId>>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Sha {
+            sha: String,
+        }
+        // A comparison does not say whether one contains the other.
+        let path = |of: &CommitId, without: &CommitId| self.commits_path(of, without);
+        let missing = self.page::<Sha>(&path(commit, tip), READ, 1, 0).await?;
+        if !missing.items.is_empty() {
+            return Ok(None);
+        }
+        let path = path(tip, commit);
+        let after: Vec<Sha> = self.list(&path, READ).await?;
+        after
+            .iter()
+            .map(|after| commit_id(&path, &after.sha))
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
+    async fn contributions_between(
+        &self,
+        base: &CommitId,
+        head: &CommitId,
+    ) -> Result<Vec<Contribution>, ForgeError> {
+        self.contributions(&self.commits_path(head, base)).await
+    }
+
+    async fn contributions_to_folder(
+        &self,
+        head: &CommitId,
+        folder: &str,
+    ) -> Result<Vec<Contribution>, ForgeError> {
+        // Of a head that it does not have it would say that it is broken.
+        let path = self.path(&format!("/git/commits/{head}?{LEAN}"));
+        let _: serde_json::Value = self.rest.get(&path, READ).await?;
+        let path = self.path(&format!("/commits?sha={head}&path={}&{LEAN}", encoded(folder)));
+        match self.contributions(&path).await {
+            // So it says that no commit changed the folder.
+            Err(ForgeError::NotFound { .. }) => Ok(Vec::new()),
+            answer => answer,
+        }
+    }
+
+    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError> {
+        self.contributions(&self.path(&format!("/pulls/{number}/commits?{LEAN}")))
+            .await
+    }
+}
+
+/// How Gitea names people. A merge is committed by who pressed the button; an address of who keeps theirs private is
+/// `LOGIN@noreply.HOST`.
+const NAMES: CommitNames = CommitNames {
+    forge: ForgeKind::Gitea,
+    itself: None,
+    private_address: login_of_address,
+};
+
+/// What a commit is asked for without: Gitea would compute each of them.
+const LEAN: &str = "stat=false&files=false&verification=false";
+
+impl Client {
+    /// The list of the commits in one that are not in another.
+    fn commits_path(&self, of: &CommitId, without: &CommitId) -> String {
+        self.path(&format!("/commits?sha={of}&not={without}&{LEAN}"))
+    }
+
+    async fn contributions(&self, path: &str) -> Result<Vec<Contribution>, ForgeError> {
+        let (mut all, mut is_last) = (Vec::new(), false);
+        for page in 1.. {
+            if is_last || all.len() > MOST_COMMITS {
+                break;
+            }
+            let next = self.page::<ListedCommit>(path, READ, page, all.len()).await?;
+            is_last = next.is_last;
+            all.extend(next.items);
+        }
+        if all.len() > MOST_COMMITS {
+            return Err(NAMES.too_many(path));
+        }
+        NAMES.read(path, all)
+    }
+
+    /// One pull request. Its own answer has the tip of the branch as its head, which may have moved after the merge: the head
+    /// is what Gitea keeps for the pull request itself, as its lists say it.
+    async fn one_pull_request(&self, path: &str) -> Result<PullRequest, ForgeError> {
+        let mut raw: PullRequestBody = self.rest.get(path, READ).await?;
+        let of_head = self.path(&format!("/git/refs/pull/{}/head", raw.number));
+        // The pull request is there: without its head nothing is known of it, which is not the same as none.
+        let references: Vec<Reference> = match self.rest.get(&of_head, READ).await {
+            Err(ForgeError::NotFound { .. }) => Vec::new(),
+            answer => answer?,
+        };
+        let name = format!("refs/pull/{}/head", raw.number);
+        let head = references.into_iter().find(|reference| reference.name == name);
+        let head = head.ok_or_else(|| malformed(format!("GET {of_head}"), format!("it has no {name}")))?;
+        raw.head.sha = head.object.sha;
+        convert(path, raw)
+    }
+}
+
+fn convert(path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
+    // Not the name that we know: the repository may have got another one.
+    let is_home = raw.head.repo.is_some() && raw.head.repo == raw.base.repo;
+    Ok(PullRequest {
+        number: raw.number,
+        author: raw.user.map_or_else(String::new, |user| user.login),
+        head: commit_id(path, &raw.head.sha)?,
+        // A head whose repository is deleted was in a fork. One without a branch was pushed by who may only read.
+        from_fork: !is_home || raw.head.label.is_empty(),
+        head_branch: raw.head.label,
+        base_branch: raw.base.name,
+        merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),
+        merged: raw.merged_at.is_some(),
+        open: raw.state == "open",
+    })
+}
+
+fn login_of_address(address: &str) -> Option<&str> {
+    let (login, host) = address.split_once('@')?;
+    host.starts_with("noreply.").then_some(login)
+}

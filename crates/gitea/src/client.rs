@@ -1,0 +1,160 @@
+//! The API client of a repository. What may be repeated, and when, is decided above it (`konverge_rest`).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use http::header;
+use konverge_base::{
+    model::{CommitId, InvalidId},
+    retry::RetryPolicy,
+    secrets::Secrets,
+};
+use konverge_forge::{ForgeError, ForgeKind};
+use konverge_rest::{
+    Answer, ApiAddress, Exchange, HttpApi, RestApi, RestClient, TokenPermission, check_token,
+};
+use secrecy::SecretString;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use crate::{answers, version::Version};
+
+/// Where the address and the token come from.
+const HINT: &str = "GITHUB_API_URL is set by the runner; GITEA_TOKEN by the step's `env:`";
+
+/// The API of a repository at Gitea, with a token. Cheap to clone; clones share what they learned.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(super) rest: RestClient,
+    repository: String,
+    /// The web address of the server, to which the pages of runs belong.
+    server_url: String,
+    token: SecretString,
+    pub(super) learned: Arc<Learned>,
+}
+
+/// What is asked once.
+#[derive(Debug, Default)]
+pub(super) struct Learned {
+    /// The login that the token writes as.
+    pub(super) login: OnceCell<String>,
+    /// How many items a page holds.
+    pub(super) page: OnceCell<usize>,
+    /// The version of the server.
+    pub(super) version: OnceCell<Version>,
+    /// The labels that were found, with their ids.
+    pub(super) labels: Mutex<BTreeMap<String, u64>>,
+}
+
+/// Gitea's REST API, and the token that logs in to it.
+struct GiteaApi(HttpApi);
+
+impl Client {
+    /// A client for `owner/name` at the base address of an API (`https://HOST/api/v1`). `secrets` learns the token, so that it
+    /// is masked everywhere.
+    ///
+    /// # Errors
+    /// An unusable address or token.
+    pub fn new(api_url: &str, repository: &str, token: &str, secrets: Secrets) -> Result<Self, ForgeError> {
+        secrets.learn(token);
+        let address = ApiAddress::parse(api_url, HINT)?;
+        check_token(token, HINT)?;
+        let api = HttpApi::new(
+            ForgeKind::Gitea,
+            address,
+            (header::AUTHORIZATION, &format!("token {token}")),
+        )?;
+        let server_url = api.server_url("/api/v1");
+        Ok(Self {
+            rest: RestClient::new(Arc::new(GiteaApi(api)), secrets),
+            repository: repository.to_owned(),
+            server_url,
+            token: token.to_owned().into(),
+            learned: Arc::default(),
+        })
+    }
+
+    /// Sets another retry policy, such as a short one for optional feedback.
+    #[must_use]
+    pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
+        self.rest = self.rest.with_patience(patience);
+        self
+    }
+
+    /// Sets another deadline per call.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.rest = self.rest.with_deadline(deadline);
+        self
+    }
+
+    /// Sets the token of the stop request: afterwards only seconds are left, and no call takes longer than that.
+    #[must_use]
+    pub fn with_stop(mut self, asked: CancellationToken) -> Self {
+        self.rest = self.rest.with_stop(asked);
+        self
+    }
+
+    /// Sets the web address of the server, if it is not that of the API.
+    #[must_use]
+    pub fn with_server_url(mut self, server_url: &str) -> Self {
+        server_url.trim_end_matches('/').clone_into(&mut self.server_url);
+        self
+    }
+
+    /// The token, to log in to git.
+    pub fn token(&self) -> &SecretString {
+        &self.token
+    }
+
+    /// The web address of the server.
+    pub(super) fn server_url(&self) -> &str {
+        &self.server_url
+    }
+
+    /// `/repos/owner/name` and a rest.
+    pub(super) fn path(&self, rest: &str) -> String {
+        format!("/repos/{}{rest}", self.repository)
+    }
+}
+
+#[async_trait]
+impl RestApi for GiteaApi {
+    fn kind(&self) -> ForgeKind {
+        ForgeKind::Gitea
+    }
+
+    fn base_path(&self) -> &str {
+        self.0.base_path()
+    }
+
+    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+        self.0.send(exchange).await
+    }
+
+    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
+        answers::error_of(operation, answer, need)
+    }
+}
+
+/// A Gitea user.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+pub(super) struct User {
+    /// The account's name.
+    pub(super) login: String,
+}
+
+/// An answer that has an unexpected form.
+pub(super) fn malformed(operation: impl Into<String>, cause: impl ToString) -> ForgeError {
+    ForgeError::malformed(ForgeKind::Gitea, operation, cause)
+}
+
+/// The id of a commit in the answer to a GET of `path`.
+pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
+    sha.parse()
+        .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))
+}

@@ -1,0 +1,93 @@
+//! What the environment says besides the event: where the API is, the token, the page of the run. Gitea's runner sets GitHub's
+//! variables; this is what differs.
+
+use std::collections::BTreeMap;
+
+use konverge_base::variables;
+
+/// The user for whom a token logs in to git. Gitea takes any.
+pub const GIT_USER: &str = "x-access-token";
+
+/// The variables of a process that name a repository at Gitea.
+#[derive(Debug, Clone, Copy)]
+pub struct Environment<'a>(&'a BTreeMap<String, String>);
+
+impl<'a> Environment<'a> {
+    /// Of these variables.
+    pub fn new(variables: &'a BTreeMap<String, String>) -> Self {
+        Self(variables)
+    }
+
+    fn var(self, name: &str) -> Option<&'a str> {
+        let value = self.0.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// The token: a person's or a bot's, or else that of the job. The workflow of a fork gets an empty text for the first.
+    pub fn token(self) -> Option<&'a str> {
+        [
+            variables::GITEA_TOKEN,
+            "INPUT_GITHUB-TOKEN",
+            variables::GITHUB_TOKEN,
+        ]
+        .iter()
+        .find_map(|name| self.var(name))
+    }
+
+    /// The token of a variable, without that of an input.
+    pub fn variable_token(self) -> Option<&'a str> {
+        self.var(variables::GITEA_TOKEN)
+            .or_else(|| self.var(variables::GITHUB_TOKEN))
+    }
+
+    /// The web address of the server, without a `/` at its end.
+    pub fn server_url(self) -> Option<&'a str> {
+        self.var(variables::GITHUB_SERVER_URL)
+            .map(|url| url.trim_end_matches('/'))
+    }
+
+    /// The address of the API.
+    pub fn api_url(self) -> Option<String> {
+        let named = self.var(variables::GITHUB_API_URL).map(str::to_owned);
+        named.or_else(|| Some(format!("{}/api/v1", self.server_url()?)))
+    }
+
+    /// The URL of the run. Its attempts have none of their own.
+    pub fn run_url(self) -> Option<String> {
+        let (server, repository) = (self.server_url()?, self.var(variables::GITHUB_REPOSITORY)?);
+        let run: u64 = self.var(variables::GITHUB_RUN_ID)?.parse().ok()?;
+        Some(format!("{server}/{repository}/actions/runs/{run}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_of_a_bot_comes_before_that_of_the_job() {
+        let set = |variables: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let variables = variables.iter();
+            variables
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        let both = set(&[("GITEA_TOKEN", "bot"), ("GITHUB_TOKEN", "job")]);
+        assert_eq!(Environment::new(&both).token(), Some("bot"));
+        // From a fork: the secret is there, and empty.
+        let fork = set(&[("GITEA_TOKEN", ""), ("GITHUB_TOKEN", "job")]);
+        assert_eq!(Environment::new(&fork).token(), Some("job"));
+    }
+
+    #[test]
+    fn an_instance_below_a_path_has_its_api_there() {
+        let server = [(
+            "GITHUB_SERVER_URL".to_owned(),
+            "https://acme.example/git/".to_owned(),
+        )];
+        let here = BTreeMap::from(server);
+        let api = Environment::new(&here).api_url();
+        assert_eq!(api.as_deref(), Some("https://acme.example/git/api/v1"));
+        assert_eq!(Environment::new(&BTreeMap::new()).api_url(), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Pages. Not every list of Gitea has links to its pages, a server may hold fewer items on a page than it is asked for, and
+//! what the token may not see is left out of a page, but counted.
+
+use http::{HeaderMap, Method};
+use konverge_forge::ForgeError;
+use konverge_rest::TokenPermission;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::client::{Client, malformed};
+
+/// The number of items on a page to ask for: what a server holds if nobody configured it.
+const PAGE: usize = 50;
+
+/// The maximum number of pages.
+const MOST_PAGES: usize = 200;
+
+impl Client {
+    /// The number of items on a page of this server.
+    pub(super) async fn page_size(&self) -> Result<usize, ForgeError> {
+        #[derive(Deserialize)]
+        struct Settings {
+            max_response_items: usize,
+        }
+        let asked = || async {
+            let settings: Settings = self
+                .rest
+                .get("/settings/api", TokenPermission("read:misc"))
+                .await?;
+            Ok(settings.max_response_items.clamp(1, PAGE))
+        };
+        self.learned.page.get_or_try_init(asked).await.copied()
+    }
+
+    /// All items of all pages.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: TokenPermission,
+    ) -> Result<Vec<T>, ForgeError> {
+        let mut all = Vec::new();
+        for page in 1..=MOST_PAGES {
+            let Page { items, is_last } = self.page(path, need, page, all.len()).await?;
+            all.extend(items);
+            if is_last {
+                return Ok(all);
+            }
+        }
+        Err(malformed(
+            format!("GET {path}"),
+            format!("more than {MOST_PAGES} pages"),
+        ))
+    }
+
+    /// The items of one page, from 1; `before` is the number of items on those before it.
+    pub(super) async fn page<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: TokenPermission,
+        page: usize,
+        before: usize,
+    ) -> Result<Page<T>, ForgeError> {
+        let size = self.page_size().await?;
+        let more = if path.contains('?') { '&' } else { '?' };
+        let path = format!("{path}{more}limit={size}&page={page}");
+        let answer = self.rest.repeatable(Method::GET, &path, None, need).await?;
+        let items: Vec<T> = self.rest.read(&format!("GET {path}"), &answer)?;
+        let is_last = match total(&answer.headers) {
+            // Behind the last full page an empty one may be asked for: some of the items were left out.
+            Some(total) => page * size >= total && (items.is_empty() || before + items.len() >= total),
+            None => items.is_empty(),
+        };
+        Ok(Page { items, is_last })
+    }
+}
+
+/// One page of a list.
+pub(super) struct Page<T> {
+    /// What is on it.
+    pub(super) items: Vec<T>,
+    /// True if nothing comes after it.
+    pub(super) is_last: bool,
+}
+
+fn total(headers: &HeaderMap) -> Option<usize> {
+    headers.get("x-total-count")?.to_str().ok()?.parse().ok()
+}

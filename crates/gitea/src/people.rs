@@ -1,0 +1,214 @@
+//! People: who approved, and who may.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use konverge_forge::{ForgeError, ForgeKind, People, Permission, ReviewApproval, Unsupported};
+use konverge_rest::{TokenPermission, encoded};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    client::{Client, User},
+    without,
+};
+
+const READ: TokenPermission = TokenPermission("read:repository");
+
+/// Only an administrator of the repository may ask about others.
+const ADMIN: TokenPermission = TokenPermission("read:repository, of an administrator of the repository");
+
+/// Only members of the team and owners of the organisation may ask.
+const ORGANISATION: TokenPermission =
+    TokenPermission("read:organization, of a member of the team or an owner of the organisation");
+
+#[derive(Deserialize)]
+struct Review {
+    id: u64,
+    user: Option<User>,
+    state: String,
+    #[serde(default)]
+    commit_id: String,
+    #[serde(default)]
+    official: bool,
+    #[serde(default)]
+    dismissed: bool,
+    #[serde(default)]
+    submitted_at: Option<Timestamp>,
+    #[serde(default)]
+    body: String,
+}
+
+#[derive(Deserialize)]
+struct Team {
+    id: u64,
+    name: String,
+    /// What it may do in the parts of a repository.
+    #[serde(default)]
+    units_map: Option<BTreeMap<String, String>>,
+}
+
+impl Team {
+    fn may_push(&self) -> bool {
+        let units = self.units_map.as_ref();
+        let code = units.and_then(|units| units.get("repo.code"));
+        code.is_some_and(|may| matches!(may.as_str(), "write" | "admin" | "owner"))
+    }
+}
+
+#[async_trait]
+impl People for Client {
+    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
+        let path = self.path(&format!("/pulls/{pr}/reviews"));
+        // The oldest first.
+        Ok(current(self.list(&path, READ).await?))
+    }
+
+    async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            permission: String,
+        }
+        let path = self.path(&format!("/collaborators/{}/permission", encoded(user)));
+        let own = match self.rest.get::<Answer>(&path, ADMIN).await {
+            Ok(answer) => match answer.permission.as_str() {
+                "owner" | "admin" => Permission::Admin,
+                "write" => Permission::Write,
+                "read" => Permission::Read,
+                _ => Permission::None,
+            },
+            Err(ForgeError::NotFound { .. }) => return Ok(Permission::None),
+            Err(error) => return Err(error),
+        };
+        // It leaves out what a team may that does not administer.
+        if own < Permission::Write && self.writes_by_team(user).await? {
+            return Ok(Permission::Write);
+        }
+        Ok(own)
+    }
+
+    fn code_owners(&self) -> Result<(), Unsupported> {
+        // Its lines are regular expressions, and they only ask for reviews.
+        Err(without("CODEOWNERS with patterns of paths"))
+    }
+
+    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError> {
+        // Its search finds only the teams of who asks.
+        let path = format!("/orgs/{}/teams", encoded(org));
+        let teams: Vec<Team> = self.list(&path, ORGANISATION).await?;
+        let Some(found) = teams.iter().find(|one| one.name.eq_ignore_ascii_case(team)) else {
+            return Err(ForgeError::NotFound {
+                forge: ForgeKind::Gitea,
+                operation: format!("GET {path}, a team `{}`", team.escape_debug()),
+                permission: ORGANISATION.0.to_owned(),
+            });
+        };
+        // Who may list the teams is a member of the organisation: no member of this team is told apart by 403.
+        self.is_in_team(found, user).await
+    }
+}
+
+impl Client {
+    /// Returns true if a user is in a team that may push to the repository.
+    async fn writes_by_team(&self, user: &str) -> Result<bool, ForgeError> {
+        let teams: Vec<Team> = match self.rest.get(&self.path("/teams"), READ).await {
+            Ok(teams) => teams,
+            // The repository is that of a person.
+            Err(ForgeError::Refused { status: 405, .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let mut refused = None;
+        for team in teams.iter().filter(|team| team.may_push()) {
+            match self.is_in_team(team, user).await {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                // Another team may give the answer.
+                Err(error @ ForgeError::Forbidden { .. }) => refused = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        refused.map_or(Ok(false), Err)
+    }
+
+    async fn is_in_team(&self, team: &Team, user: &str) -> Result<bool, ForgeError> {
+        let path = format!("/teams/{}/members/{}", team.id, encoded(user));
+        match self.rest.get::<Value>(&path, ORGANISATION).await {
+            Ok(_) => Ok(true),
+            Err(ForgeError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Each reviewer's latest review, if it approves. A comment does not withdraw an approval, nor does a request for another
+/// review. What the branch's rule does not count as official is no approval.
+fn current(reviews: Vec<Review>) -> Vec<ReviewApproval> {
+    let mut approvals: Vec<ReviewApproval> = Vec::new();
+    for review in reviews {
+        let Some(user) = review.user else { continue };
+        if matches!(review.state.as_str(), "COMMENT" | "PENDING" | "REQUEST_REVIEW") {
+            continue;
+        }
+        approvals.retain(|approval| approval.reviewer != user.login);
+        let counts = review.state == "APPROVED" && review.official && !review.dismissed;
+        let (true, Ok(commit)) = (counts, review.commit_id.parse()) else {
+            continue;
+        };
+        approvals.push(ReviewApproval {
+            reviewer: user.login,
+            commit,
+            given: review.submitted_at,
+            said: review.body,
+            node: review.id.to_string(),
+        });
+    }
+    approvals
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_approval_counts_while_it_is_official_and_the_last_word() {
+        let head = "a".repeat(40);
+        let review = |login: &str, state: &str, more: Value| {
+            let mut review = json!({
+                "id": 1, "user": {"login": login}, "state": state, "body": "", "commit_id": head,
+                "official": true, "dismissed": false, "stale": false, "submitted_at": "2026-11-29T10:00:00Z",
+            });
+            for (key, value) in more.as_object().unwrap() {
+                review[key] = value.clone();
+            }
+            review
+        };
+        let reviewers = |reviews: Vec<Value>| -> Vec<String> {
+            let reviews = reviews
+                .into_iter()
+                .map(|one| serde_json::from_value(one).unwrap());
+            let approvals = current(reviews.collect()).into_iter();
+            approvals.map(|approval| approval.reviewer).collect()
+        };
+        let approves = |login| review(login, "APPROVED", json!({}));
+        assert_eq!(reviewers(vec![approves("ada"), approves("bob")]), ["ada", "bob"]);
+        for after in ["COMMENT", "PENDING", "REQUEST_REVIEW"] {
+            let after = review("ada", after, json!({}));
+            assert_eq!(reviewers(vec![approves("ada"), after]), ["ada"]);
+        }
+        // A state that nobody knows yet does not keep an approval.
+        for after in ["REQUEST_CHANGES", "SOMETHING_NEW"] {
+            let after = review("ada", after, json!({}));
+            assert!(reviewers(vec![approves("ada"), after]).is_empty());
+        }
+        for lacking in [
+            json!({"official": false}),
+            json!({"dismissed": true}),
+            json!({"commit_id": ""}),
+        ] {
+            assert!(reviewers(vec![review("ada", "APPROVED", lacking)]).is_empty());
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Branches and pull requests that Konverge writes. Gitea writes files and commits them in one request, to a branch; it does not
+//! say which tree a commit has, so a commit is known to be ours by its message and its committer.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::Method;
+use konverge_base::{
+    model::{CommitId, InvalidId, RepoPath},
+    retry::{RetryDecision, RetryPolicy},
+};
+use konverge_forge::{
+    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest,
+};
+use konverge_rest::{TokenPermission, encoded};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, User, commit_id, malformed},
+    pages::Page,
+    publishing::ACTIONS,
+    title::without_references,
+};
+
+const READ: TokenPermission = TokenPermission("read:repository");
+const WRITE: TokenPermission = TokenPermission("write:repository");
+
+/// The number of pages in which the pull requests of a branch are looked for, the last updated first: there is no filter for
+/// the head.
+const PAGES: usize = 10;
+
+/// How many commits of ours a branch may have: one for each time that the files were others.
+const MOST_COMMITS: usize = 20;
+
+/// How often a merge is asked for while Gitea looks for conflicts.
+const CONFLICT_LOOKS: RetryPolicy = RetryPolicy {
+    attempts: 60,
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(1),
+    total: Duration::from_secs(30),
+};
+
+/// What it says meanwhile.
+const LATER: &str = "Please try again later";
+
+/// The address of the account of jobs, which is no account that a commit names.
+const ACTIONS_ADDRESS: &str = "teabot@gitea.io";
+
+#[derive(Deserialize)]
+struct ProposalBody {
+    number: u64,
+    #[serde(default)]
+    html_url: String,
+    state: String,
+    merged_at: Option<String>,
+    head: Head,
+    base: Base,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    body: String,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    /// The name of the branch.
+    #[serde(default)]
+    label: String,
+    #[serde(default)]
+    sha: String,
+    repo: Option<Repository>,
+}
+
+#[derive(Deserialize)]
+struct Base {
+    repo: Option<Repository>,
+}
+
+#[derive(Deserialize, PartialEq)]
+struct Repository {
+    full_name: String,
+}
+
+impl From<ProposalBody> for ProposedPullRequest {
+    fn from(raw: ProposalBody) -> Self {
+        Self {
+            node: raw.number.to_string(),
+            number: raw.number,
+            url: raw.html_url,
+            open: raw.state == "open",
+            merged: raw.merged_at.is_some(),
+            head: raw.head.sha,
+            title: raw.title,
+            body: raw.body,
+        }
+    }
+}
+
+/// A commit, as far as a proposal asks for it.
+#[derive(Deserialize)]
+struct CommitBody {
+    commit: CommitText,
+    committer: Option<User>,
+    #[serde(default)]
+    parents: Vec<Parent>,
+    /// What it changes. Gitea writes `null` where it is nothing.
+    #[serde(default)]
+    files: Option<Vec<ChangedFile>>,
+}
+
+#[derive(Deserialize)]
+struct Parent {
+    sha: String,
+}
+
+#[derive(Deserialize)]
+struct ChangedFile {
+    filename: String,
+}
+
+#[derive(Deserialize)]
+struct CommitText {
+    message: String,
+    committer: Person,
+}
+
+#[derive(Deserialize)]
+struct Person {
+    email: String,
+}
+
+/// A file of a branch.
+struct BranchFile {
+    /// The id of its content.
+    sha: String,
+    content: Vec<u8>,
+}
+
+#[async_trait]
+impl Proposals for Client {
+    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
+        let tip = match self.branch_tip(commit.branch).await? {
+            Some(tip) => tip,
+            None => {
+                if self.make_branch(commit.branch, commit.base).await?.is_none() {
+                    return Ok(CommittedFiles::Conflict);
+                }
+                commit.base.clone()
+            }
+        };
+        let is_own = self.is_own(&commit, &tip).await?;
+        // A run that ended early may have left a branch without a commit.
+        let is_fresh =
+            || async { Ok::<_, ForgeError>(self.commits_after(&tip, commit.base).await?.is_some()) };
+        if !is_own && tip != *commit.base && !is_fresh().await? {
+            return Ok(CommittedFiles::Conflict);
+        }
+        let there = self.files(&tip, commit.files).await?;
+        if is_own && have(&there, commit.files) {
+            return Ok(CommittedFiles::Present(tip));
+        }
+        match self.write_files(&commit, &there).await {
+            // Somebody may have pushed between the look at the branch and the write.
+            Ok(made) if self.is_own(&commit, &made).await? => Ok(CommittedFiles::Committed(made)),
+            Ok(_) => Ok(CommittedFiles::Conflict),
+            // Somebody else was faster; or it was done, and the answer was lost.
+            Err(error)
+                if error.is_uncertain() || matches!(error, ForgeError::Refused { status: 422, .. }) =>
+            {
+                match self.branch_tip(commit.branch).await? {
+                    Some(now) if now == tip => Err(error),
+                    Some(now) => {
+                        let there = self.files(&now, commit.files).await?;
+                        let done = self.is_own(&commit, &now).await? && have(&there, commit.files);
+                        Ok(if done {
+                            CommittedFiles::Committed(now)
+                        } else {
+                            CommittedFiles::Conflict
+                        })
+                    }
+                    None => Ok(CommittedFiles::Conflict),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
+        let path = self.path("/pulls?state=all&sort=recentupdate");
+        let is_of_branch = |raw: &ProposalBody| {
+            let is_home = raw.head.repo.is_some() && raw.head.repo == raw.base.repo;
+            is_home && raw.head.label == branch
+        };
+        let (mut found, mut before) = (Vec::new(), 0);
+        for page in 1..=PAGES {
+            let Page { items, is_last } = self.page::<ProposalBody>(&path, READ, page, before).await?;
+            before += items.len();
+            found.extend(
+                items
+                    .into_iter()
+                    .filter(is_of_branch)
+                    .map(ProposedPullRequest::from),
+            );
+            if is_last {
+                break;
+            }
+        }
+        found.sort_by_key(|pull| std::cmp::Reverse(pull.number));
+        // One that is updated between two pages is on both.
+        found.dedup_by_key(|pull| pull.number);
+        Ok(found)
+    }
+
+    async fn open_proposal(
+        &self,
+        branch: &str,
+        base: &str,
+        title: &str,
+        body: &str,
+    ) -> Result<ProposedPullRequest, ForgeError> {
+        let open = || async {
+            let all = self.proposals_of(branch).await?;
+            Ok(all.into_iter().find(|pull| pull.open))
+        };
+        let title = without_references(title);
+        let pull = json!({"title": title, "head": branch, "base": base, "body": body});
+        let convert = <ProposedPullRequest as From<ProposalBody>>::from;
+        let opened = self
+            .rest
+            .create(&self.path("/pulls"), &pull, WRITE, convert, open)
+            .await;
+        match opened {
+            Err(error @ ForgeError::Refused { status: 409, .. }) => open().await?.ok_or(error),
+            done => done,
+        }
+    }
+
+    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), ForgeError> {
+        let path = self.path(&format!("/pulls/{number}"));
+        let text = json!({"title": without_references(title), "body": body});
+        self.rest.set::<Value>(Method::PATCH, &path, &text, WRITE).await?;
+        Ok(())
+    }
+
+    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), ForgeError> {
+        #[derive(Deserialize)]
+        struct Settings {
+            default_branch: String,
+            #[serde(default)]
+            default_merge_style: String,
+        }
+        #[derive(Deserialize)]
+        struct Rules {
+            #[serde(default)]
+            required_approvals: u64,
+            #[serde(default)]
+            enable_status_check: bool,
+        }
+        let settings: Settings = self.rest.get(&self.path(""), READ).await?;
+        let branch = self.path(&format!("/branches/{}", encoded(&settings.default_branch)));
+        let rules: Rules = self.rest.get(&branch, READ).await?;
+        let path = self.path(&format!("/pulls/{}/merge", pull.number));
+        // Gitea would merge at once.
+        if rules.required_approvals == 0 && !rules.enable_status_check {
+            return Err(ForgeError::Refused {
+                forge: ForgeKind::Gitea,
+                operation: format!("POST {path}"),
+                status: 200,
+                message: format!(
+                    "no rule of `{}` asks for approvals or statuses, so nothing stands in the way of a merge",
+                    settings.default_branch.escape_debug()
+                ),
+            });
+        }
+        let style = match settings.default_merge_style.as_str() {
+            "" => "merge",
+            style => style,
+        };
+        let body = json!({"do": style, "merge_when_checks_succeed": true});
+        self.ask_until_conflicts_are_known(&path, &body).await
+    }
+
+    async fn starts_workflows(&self) -> Result<bool, ForgeError> {
+        // What the token of a job does starts none.
+        Ok(!self.login().await?.eq_ignore_ascii_case(ACTIONS))
+    }
+}
+
+impl Client {
+    /// Asks for a merge until Gitea has found out whether there are conflicts.
+    async fn ask_until_conflicts_are_known(&self, path: &str, body: &Value) -> Result<(), ForgeError> {
+        let looks_for_conflicts = |error: &ForgeError| match error {
+            ForgeError::Refused {
+                status: 405, message, ..
+            } if message == LATER => RetryDecision::Retry,
+            _ => RetryDecision::GiveUp,
+        };
+        CONFLICT_LOOKS
+            .run(looks_for_conflicts, || self.ask_once(path, body))
+            .await
+    }
+
+    async fn ask_once(&self, path: &str, body: &Value) -> Result<(), ForgeError> {
+        match self.rest.repeatable(Method::POST, path, Some(body), WRITE).await {
+            // It is asked for already.
+            Ok(_) | Err(ForgeError::Refused { status: 409, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The newest commit of a branch; `None` if there is no branch.
+    async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
+        match self.branch(name).await {
+            Ok(branch) => Ok(Some(branch.tip)),
+            Err(ForgeError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a branch at a commit; `None` if somebody else has made it meanwhile, elsewhere.
+    async fn make_branch(&self, name: &str, at: &CommitId) -> Result<Option<()>, ForgeError> {
+        let branch = json!({"new_branch_name": name, "old_ref_name": at});
+        let path = self.path("/branches");
+        match self.rest.set::<Value>(Method::POST, &path, &branch, WRITE).await {
+            Ok(_) => Ok(Some(())),
+            Err(error @ ForgeError::Refused { status: 409, .. }) => match self.branch_tip(name).await? {
+                Some(tip) => Ok((tip == *at).then_some(())),
+                // It is part of another branch's name, as `a` is of `a/b`.
+                None => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns true if a branch has, after a commit of the base, commits of ours alone.
+    async fn is_own(&self, commit: &FilesCommit<'_>, tip: &CommitId) -> Result<bool, ForgeError> {
+        let mut at = tip.clone();
+        for _ in 0..MOST_COMMITS {
+            let Some(parent) = self.parent_of_own(commit, &at).await? else {
+                return Ok(false);
+            };
+            if parent == *commit.base || self.commits_after(&parent, commit.base).await?.is_some() {
+                return Ok(true);
+            }
+            at = parent;
+        }
+        Ok(false)
+    }
+
+    /// The parent of a commit of ours; `None` of another. Anybody can write our message and committer, so ours changes nothing
+    /// but the files.
+    async fn parent_of_own(
+        &self,
+        commit: &FilesCommit<'_>,
+        at: &CommitId,
+    ) -> Result<Option<CommitId>, ForgeError> {
+        let path = self.path(&format!(
+            "/git/commits/{at}?stat=false&files=true&verification=false"
+        ));
+        let found: CommitBody = self.rest.get(&path, READ).await?;
+        let is_of_files = |changed: &ChangedFile| {
+            commit
+                .files
+                .iter()
+                .any(|(path, _)| path.as_str() == changed.filename)
+        };
+        let us = self.login().await?;
+        let is_by_us = match found.committer {
+            Some(committer) => committer.login.eq_ignore_ascii_case(us),
+            None => us == ACTIONS && found.commit.committer.email == ACTIONS_ADDRESS,
+        };
+        let is_own = is_by_us
+            && commit.has_message(&found.commit.message)
+            && found.files.iter().flatten().all(is_of_files);
+        match found.parents.as_slice() {
+            [parent] if is_own => commit_id(&path, &parent.sha).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The files of a commit, as far as there are any.
+    async fn files(
+        &self,
+        commit: &CommitId,
+        files: &[(RepoPath, String)],
+    ) -> Result<Vec<Option<BranchFile>>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Contents {
+            sha: String,
+            #[serde(default)]
+            content: Option<String>,
+        }
+        let mut found = Vec::new();
+        for (path, _) in files {
+            let parts: Vec<_> = path.as_str().split('/').map(encoded).collect();
+            let path = self.path(&format!("/contents/{}?ref={commit}", parts.join("/")));
+            found.push(match self.rest.get::<Contents>(&path, READ).await {
+                Ok(Contents { sha, content }) => Some(BranchFile {
+                    sha,
+                    content: STANDARD
+                        .decode(content.unwrap_or_default())
+                        .map_err(|error| malformed(format!("GET {path}"), error))?,
+                }),
+                Err(ForgeError::NotFound { .. }) => None,
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(found)
+    }
+
+    /// Commits files to the tip of the branch. A file that is no longer what it was is refused.
+    async fn write_files(
+        &self,
+        commit: &FilesCommit<'_>,
+        there: &[Option<BranchFile>],
+    ) -> Result<CommitId, ForgeError> {
+        #[derive(Deserialize)]
+        struct Written {
+            commit: Made,
+        }
+        #[derive(Deserialize)]
+        struct Made {
+            sha: String,
+        }
+        let file = |((path, content), there): (&(RepoPath, String), &Option<BranchFile>)| {
+            let content = STANDARD.encode(content);
+            match there {
+                Some(there) => {
+                    json!({"operation": "update", "path": path, "content": content, "sha": there.sha})
+                }
+                None => json!({"operation": "create", "path": path, "content": content}),
+            }
+        };
+        let files: Vec<_> = commit.files.iter().zip(there).map(file).collect();
+        let body = json!({"branch": commit.branch, "message": commit.plain_message(), "files": files});
+        let path = self.path("/contents");
+        let written: Written = self.rest.post_once(&path, &body, WRITE).await?;
+        let sha = written.commit.sha;
+        sha.parse()
+            .map_err(|error: InvalidId| malformed(format!("POST {path}"), error))
+    }
+}
+
+/// Returns true if all files have their new contents.
+fn have(there: &[Option<BranchFile>], files: &[(RepoPath, String)]) -> bool {
+    let mut pairs = there.iter().zip(files);
+    pairs.all(|(there, (_, content))| {
+        there
+            .as_ref()
+            .is_some_and(|there| there.content == content.as_bytes())
+    })
+}

@@ -1,0 +1,362 @@
+//! Comments, statuses and issues.
+
+use async_trait::async_trait;
+use http::Method;
+use jiff::Timestamp;
+use konverge_base::model::{CommitId, comment_marker::CommentMarker};
+use konverge_forge::{
+    Comment, CommentAccess, CommitStatus, ForgeError, ForgeKind, Issue, KeptIssues as _, Publishing,
+    StatusState, StickyComments as _, one_line,
+};
+use konverge_rest::{TokenPermission, encoded};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, User, malformed},
+    title::without_references,
+};
+
+const COMMENTS_READ: TokenPermission = TokenPermission("read:issue");
+const ISSUES: TokenPermission = TokenPermission("write:issue");
+const STATUSES_READ: TokenPermission = TokenPermission("read:repository");
+const STATUSES: TokenPermission = TokenPermission("write:repository");
+
+/// The author of what the token of a job writes.
+pub(super) const ACTIONS: &str = "gitea-actions";
+
+/// The color of a label of ours: a light grey.
+const COLOR: &str = "#ededed";
+
+#[derive(Deserialize)]
+struct CommentBody {
+    id: u64,
+    #[serde(default)]
+    body: String,
+    user: Option<User>,
+    #[serde(default)]
+    html_url: String,
+    #[serde(default)]
+    updated_at: Option<Timestamp>,
+}
+
+impl From<CommentBody> for Comment {
+    fn from(raw: CommentBody) -> Self {
+        Self {
+            id: raw.id,
+            body: raw.body,
+            author: raw.user.map(|user| user.login),
+            url: raw.html_url,
+            written: raw.updated_at,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct StatusBody {
+    context: String,
+    /// GitHub calls it `state`.
+    status: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    target_url: Option<String>,
+}
+
+impl From<StatusBody> for CommitStatus {
+    fn from(raw: StatusBody) -> Self {
+        Self {
+            context: raw.context,
+            state: match raw.status.as_str() {
+                "pending" => StatusState::Pending,
+                "success" => StatusState::Success,
+                // Gitea counts a warning as a failure.
+                "failure" | "warning" => StatusState::Failure,
+                // Gitea counts what was skipped as a success. None of ours says so, and it is no result.
+                _ => StatusState::Error,
+            },
+            description: raw.description.filter(|text| !text.is_empty()),
+            target_url: raw.target_url.filter(|url| !url.is_empty()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct IssueBody {
+    number: u64,
+    #[serde(default)]
+    html_url: String,
+    state: String,
+    #[serde(default)]
+    created_at: String,
+    #[serde(default)]
+    body: String,
+    user: Option<User>,
+    #[serde(default)]
+    labels: Vec<Label>,
+}
+
+#[derive(Deserialize)]
+struct Label {
+    id: u64,
+    name: String,
+}
+
+#[async_trait]
+impl Publishing for Client {
+    async fn own_login(&self) -> Result<String, ForgeError> {
+        self.login().await.map(str::to_owned)
+    }
+
+    fn job_login(&self) -> Option<&'static str> {
+        Some(ACTIONS)
+    }
+
+    fn on_issues(&self) -> Box<dyn Publishing + '_> {
+        // Pull requests and issues have numbers of one sequence.
+        Box::new(self.clone())
+    }
+
+    async fn comments(
+        &self,
+        number: u64,
+        since: Option<Timestamp>,
+        access: CommentAccess,
+    ) -> Result<Vec<Comment>, ForgeError> {
+        let since = since.map_or(String::new(), |since| {
+            format!("?since={}", since.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        });
+        let need = match access {
+            CommentAccess::Read => COMMENTS_READ,
+            CommentAccess::Write => ISSUES,
+        };
+        // They come without pages.
+        let path = self.path(&format!("/issues/{number}/comments{since}"));
+        let raw: Vec<CommentBody> = self.rest.get(&path, need).await?;
+        Ok(raw.into_iter().map(Comment::from).collect())
+    }
+
+    async fn create_comment(
+        &self,
+        number: u64,
+        marker: &CommentMarker,
+        body: &str,
+    ) -> Result<Comment, ForgeError> {
+        let path = self.path(&format!("/issues/{number}/comments"));
+        let find = || async {
+            let ours = self.own_comments(number, marker, None).await?.current;
+            Ok(ours
+                .into_iter()
+                .find(|comment| comment.marker().as_ref() == Some(marker)))
+        };
+        let convert = <Comment as From<CommentBody>>::from;
+        let created: Comment = self
+            .rest
+            .create(&path, &json!({"body": body}), ISSUES, convert, find)
+            .await?;
+        if let Some(author) = &created.author {
+            // Set before: it is the same.
+            let _ = self.learned.login.set(author.clone());
+        }
+        Ok(created)
+    }
+
+    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
+        let path = self.path(&format!("/issues/comments/{id}"));
+        let written: CommentBody = self
+            .rest
+            .set(Method::PATCH, &path, &json!({"body": body}), ISSUES)
+            .await?;
+        Ok(written.into())
+    }
+
+    async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
+        let path = self.path(&format!("/issues/comments/{id}"));
+        match self.rest.repeatable(Method::DELETE, &path, None, ISSUES).await {
+            // An earlier attempt whose answer was lost has done it.
+            Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+        let raw: Vec<StatusBody> = self.list(&self.statuses_path(sha), STATUSES_READ).await?;
+        Ok(raw.into_iter().map(CommitStatus::from).collect())
+    }
+
+    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+        let page = self
+            .page::<StatusBody>(&self.statuses_path(sha), STATUSES_READ, 1, 0)
+            .await?;
+        Ok(page.items.into_iter().map(CommitStatus::from).collect())
+    }
+
+    async fn set_status(
+        &self,
+        sha: &CommitId,
+        context: &str,
+        state: StatusState,
+        description: &str,
+        url: Option<&str>,
+    ) -> Result<(), ForgeError> {
+        let mut body = json!({"state": state, "context": context, "description": one_line(description)});
+        if let Some(url) = url {
+            body["target_url"] = json!(url);
+        }
+        // The newest status of a context counts, so a repeated request has no further effect.
+        let path = self.path(&format!("/statuses/{sha}"));
+        let _: Value = self.rest.set(Method::POST, &path, &body, STATUSES).await?;
+        Ok(())
+    }
+
+    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
+        // A label that nobody has made is no filter to Gitea: it would list every issue.
+        if self.label_id(label).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let path = self.path(&format!(
+            "/issues?type=issues&state=all&labels={}",
+            encoded(label)
+        ));
+        let raw: Vec<IssueBody> = self.list(&path, ISSUES).await?;
+        let labelled = raw
+            .into_iter()
+            .filter(|raw| raw.labels.iter().any(|one| one.name == label));
+        Ok(labelled.filter_map(into_issue).collect())
+    }
+
+    async fn open_issue(
+        &self,
+        label: &str,
+        marker: &CommentMarker,
+        title: &str,
+        body: &str,
+    ) -> Result<(), ForgeError> {
+        let label_id = self.label(label).await?;
+        let issue = json!({"title": without_references(title), "body": body, "labels": [label_id]});
+        let find = || async {
+            let kept = self.kept_issues(label).await?;
+            let made = kept.iter().any(|issue| issue.marker == *marker);
+            Ok(made.then_some(()))
+        };
+        let made: Option<IssueBody> = self
+            .rest
+            .create(
+                &self.path("/issues"),
+                &issue,
+                ISSUES,
+                Some::<IssueBody>,
+                || async { find().await.map(|found| found.map(|()| None)) },
+            )
+            .await?;
+        match made {
+            // Who may not label is not told so. The issue would never be found again.
+            Some(made) if made.labels.iter().all(|one| one.name != label) => Err(ForgeError::Forbidden {
+                forge: ForgeKind::Gitea,
+                operation: format!("label issue #{}", made.number),
+                permission: ISSUES.0.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError> {
+        let issue = json!({"title": without_references(title), "body": body, "state": "open"});
+        self.edit_issue(number, &issue).await
+    }
+
+    async fn end_issue(&self, number: u64) -> Result<(), ForgeError> {
+        self.edit_issue(number, &json!({"state": "closed"}))
+            .await
+            .map(|_| ())
+    }
+}
+
+impl Client {
+    /// The login that the token writes as. Asked once.
+    pub(super) async fn login(&self) -> Result<&str, ForgeError> {
+        let asked = || async {
+            let user: User = self.rest.get("/user", TokenPermission("read:user")).await?;
+            if user.login.is_empty() {
+                return Err(malformed("GET /user", "it has no login"));
+            }
+            Ok(user.login)
+        };
+        let login = self.learned.login.get_or_try_init(asked).await?;
+        Ok(login)
+    }
+
+    /// The statuses of a commit, the newest first. By their times several of one second would be in any order.
+    fn statuses_path(&self, sha: &CommitId) -> String {
+        self.path(&format!("/statuses/{sha}?sort=leastindex"))
+    }
+
+    /// The id of a label, which is made if there is none.
+    async fn label(&self, name: &str) -> Result<u64, ForgeError> {
+        let path = self.path("/labels");
+        let find = || self.label_id(name);
+        if let Some(id) = find().await? {
+            return Ok(id);
+        }
+        let label = json!({"name": name, "color": COLOR});
+        self.rest
+            .create(&path, &label, ISSUES, |made: Label| made.id, find)
+            .await
+    }
+
+    /// The id of a label; `None` if nobody has made it. One that was found is not asked for again.
+    async fn label_id(&self, name: &str) -> Result<Option<u64>, ForgeError> {
+        let known = || self.learned.labels.lock().expect("no panic while locked");
+        if let Some(id) = known().get(name) {
+            return Ok(Some(*id));
+        }
+        let labels: Vec<Label> = self.list(&self.path("/labels"), ISSUES).await?;
+        let found = labels.into_iter().find(|label| label.name == name);
+        let found = found.map(|label| label.id);
+        if let Some(id) = found {
+            known().insert(name.to_owned(), id);
+        }
+        Ok(found)
+    }
+
+    /// Sets fields of an issue. Returns false if it was deleted after the listing.
+    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
+        let path = self.path(&format!("/issues/{number}"));
+        match self.rest.set::<Value>(Method::PATCH, &path, fields, ISSUES).await {
+            Ok(_) => Ok(true),
+            Err(ForgeError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// An issue with a marker, whose author is known.
+fn into_issue(raw: IssueBody) -> Option<Issue> {
+    Some(Issue {
+        number: raw.number,
+        author: raw.user?.login,
+        url: raw.html_url,
+        open: raw.state == "open",
+        created_at: raw.created_at,
+        marker: CommentMarker::parse(&raw.body)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_that_github_has_not_are_no_success() {
+        let state = |status: &str| {
+            let raw: StatusBody =
+                serde_json::from_value(json!({"context": "x", "status": status, "description": ""})).unwrap();
+            CommitStatus::from(raw).state
+        };
+        assert_eq!(state("success"), StatusState::Success);
+        assert_eq!(state("warning"), StatusState::Failure);
+        for other in ["skipped", "error", "something new"] {
+            assert_eq!(state(other), StatusState::Error, "{other}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Titles of issues and pull requests. Gitea reads them as text, in which it links numbers and commits; a number is also noted
+//! at the issue that it means, in any repository of the instance. The name of a stack stands there, and is anybody's.
+
+/// Replaces the characters that begin a reference by their wide forms, which look the same to a reader.
+pub(super) fn without_references(title: &str) -> String {
+    let mut out = String::with_capacity(title.len());
+    for (at, c) in title.char_indices() {
+        let rest = &title.as_bytes()[at + c.len_utf8()..];
+        let hex = rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        out.push(match c {
+            '#' if rest.first().is_some_and(u8::is_ascii_digit) => '\u{ff03}',
+            '!' if rest.first().is_some_and(u8::is_ascii_digit) => '\u{ff01}',
+            '@' if hex >= SHORTEST_COMMIT => '\u{ff20}',
+            '(' if hex >= SHORTEST_COMMIT => '\u{ff08}',
+            '[' if hex >= SHORTEST_COMMIT => '\u{ff3b}',
+            other => other,
+        });
+    }
+    out
+}
+
+/// The fewest digits that Gitea takes for a commit.
+const SHORTEST_COMMIT: usize = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_refers_to_nothing() {
+        for (title, plain) in [
+            ("acme/konfig#1: blocked", "acme/konfig\u{ff03}1: blocked"),
+            ("shop/(!12): blocked", "shop/(\u{ff01}12): blocked"),
+            ("a/b@0123abc: blocked", "a/b\u{ff20}0123abc: blocked"),
+            ("a/(0123abc)[0123abc]", "a/\u{ff08}0123abc)\u{ff3b}0123abc]"),
+            ("shop/dev (3) @team #x!", "shop/dev (3) @team #x!"),
+        ] {
+            assert_eq!(without_references(title), plain);
+        }
+    }
+}

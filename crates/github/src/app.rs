@@ -1,0 +1,181 @@
+//! The login as a GitHub App: its key proves who it is, and GitHub gives it a token for the repository, for an hour.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use konverge_base::{
+    retry::RetryPolicy,
+    secrets::Secrets,
+    variables::{KONVERGE_GITHUB_APP_ID as APP_ID, KONVERGE_GITHUB_APP_KEY as APP_KEY},
+};
+use konverge_forge::{ForgeError, ForgeKind};
+use konverge_rest::{Answer, ApiAddress, Exchange, RestApi, RestClient, TokenPermission};
+use octocrab::{
+    AuthState, Octocrab,
+    auth::AppAuth,
+    models::{AppId, InstallationId},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use crate::{
+    response,
+    transport::{self, unanswered},
+};
+
+const METADATA: TokenPermission = TokenPermission("metadata: read");
+
+/// An App that is installed on a repository.
+pub(super) struct App {
+    id: u64,
+    repository: String,
+    api: Arc<AppApi>,
+    /// Logs in as its installation, and asks for the next token before one expires.
+    installation: OnceCell<Octocrab>,
+    secrets: Secrets,
+}
+
+/// The API as the App itself sees it.
+struct AppApi {
+    octocrab: Octocrab,
+    address: ApiAddress,
+}
+
+#[derive(Deserialize)]
+struct Installation {
+    id: u64,
+}
+
+impl App {
+    /// An App by its number and its private key (PEM).
+    ///
+    /// # Errors
+    /// The key is none.
+    pub(super) fn new(
+        (id, key): (u64, &str),
+        repository: &str,
+        http: reqwest::Client,
+        address: ApiAddress,
+        secrets: Secrets,
+    ) -> Result<Self, ForgeError> {
+        secrets.learn(key);
+        // A key in one line, as some stores of secrets keep it.
+        let pem = key.replace("\\n", "\n");
+        let key = jsonwebtoken::EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| ForgeError::Runner {
+            message: format!("{APP_KEY} is not a private key"),
+            hint: "it holds the whole file that GitHub gave for the App, from `-----BEGIN RSA PRIVATE KEY-----` on"
+                .to_owned(),
+        })?;
+        let auth = AuthState::App(AppAuth {
+            app_id: AppId(id),
+            key,
+        });
+        Ok(Self {
+            id,
+            repository: repository.to_owned(),
+            api: Arc::new(AppApi {
+                octocrab: transport::octocrab(http, address.clone(), auth),
+                address,
+            }),
+            installation: OnceCell::new(),
+            secrets,
+        })
+    }
+
+    /// What logs in as the installation, with a token that is valid now. Each token is masked from then on.
+    pub(super) async fn installed(&self) -> Result<&Octocrab, ForgeError> {
+        let installation = self.installation.get_or_try_init(|| self.find()).await?;
+        self.secrets
+            .learn(self.token_of(installation).await?.expose_secret());
+        Ok(installation)
+    }
+
+    /// A token that is valid now, to log in to git.
+    pub(super) async fn token(&self) -> Result<SecretString, ForgeError> {
+        self.token_of(self.installed().await?).await
+    }
+
+    async fn token_of(&self, installation: &Octocrab) -> Result<SecretString, ForgeError> {
+        let token = installation.installation_token().await;
+        token.map_err(|error| self.no_token(error))
+    }
+
+    /// Finds the installation. Its tokens are for this repository alone, wherever else the App is installed.
+    async fn find(&self) -> Result<Octocrab, ForgeError> {
+        let api: Arc<dyn RestApi> = self.api.clone();
+        let path = format!("/repos/{}/installation", self.repository);
+        // Whoever logs in tries again.
+        let once = RetryPolicy {
+            attempts: 1,
+            ..RetryPolicy::default()
+        };
+        let client = RestClient::new(api, self.secrets.clone()).with_patience(once);
+        let found = client.get::<Installation>(&path, METADATA).await;
+        let found = found.map_err(|error| match error {
+            ForgeError::Token { .. } => self.refused("401, it does not know the App, or not by this key"),
+            ForgeError::NotFound { .. } => self.refused("404, the App is not installed there"),
+            error => error,
+        })?;
+        let name = self.repository.rsplit('/').next().unwrap_or_default();
+        let octocrab = &self.api.octocrab;
+        let installation = octocrab
+            .installation_builder(InstallationId(found.id))
+            .repositories(vec![name.to_owned()]);
+        installation
+            .build()
+            .map_err(|error| unanswered(format!("GET {path}"), error))
+    }
+
+    /// Why there is no token: what GitHub answers anything else with, or a refusal of the App.
+    fn no_token(&self, error: octocrab::Error) -> ForgeError {
+        let operation = "POST /app/installations/…/access_tokens";
+        let octocrab::Error::GitHub { source, .. } = error else {
+            return unanswered(operation.to_owned(), error);
+        };
+        let answer = Answer {
+            status: source.status_code,
+            headers: source.headers.clone().unwrap_or_default(),
+            body: json!({"message": source.message}).to_string(),
+        };
+        match response::error_of(operation, &answer, METADATA) {
+            Some(error @ (ForgeError::Server { .. } | ForgeError::Limited { .. })) => error,
+            _ => {
+                let said: String = self.secrets.mask(&source.message).chars().take(500).collect();
+                self.refused(&format!("{}, {said}", source.status_code.as_u16()))
+            }
+        }
+    }
+
+    fn refused(&self, why: &str) -> ForgeError {
+        ForgeError::Runner {
+            message: format!(
+                "GitHub gives App {} no token for {}: {why}",
+                self.id, self.repository
+            ),
+            hint: format!(
+                "{APP_ID} and {APP_KEY} belong to one App, which is installed on the repository, and the clock is right"
+            ),
+        }
+    }
+}
+
+#[async_trait]
+impl RestApi for AppApi {
+    fn kind(&self) -> ForgeKind {
+        ForgeKind::Github
+    }
+
+    fn base_path(&self) -> &str {
+        &self.address.base_path
+    }
+
+    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+        transport::send(&self.octocrab, exchange).await
+    }
+
+    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
+        response::error_of(operation, answer, need)
+    }
+}

@@ -1,0 +1,232 @@
+//! Pull requests and branches: which were merged with which last head (this selects the review record). Permissions are read
+//! from the tip of the default branch, so GitHub is asked for it, whatever the refs in an event are called.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use serde::Deserialize;
+
+use super::response::commit_id;
+use super::{
+    client::{Client, PAGE, User},
+    contributions::{MOST_PAGES, NAMES},
+};
+use konverge_base::model::CommitId;
+use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, PullRequest};
+use konverge_rest::{ListedCommit, TokenPermission, encoded};
+
+const READ: TokenPermission = TokenPermission("pull-requests: read");
+const CONTENTS: TokenPermission = TokenPermission("contents: read");
+
+#[derive(Deserialize)]
+struct PullRequestBody {
+    number: u64,
+    user: Option<User>,
+    head: RawRef,
+    base: RawRef,
+    merge_commit_sha: Option<String>,
+    merged_at: Option<String>,
+    state: String,
+}
+
+#[derive(Deserialize)]
+struct RawRef {
+    #[serde(rename = "ref")]
+    name: String,
+    sha: String,
+    repo: Option<RawRepo>,
+}
+
+#[derive(Deserialize)]
+struct RawRepo {
+    full_name: String,
+}
+
+#[derive(Deserialize)]
+struct Commit {
+    sha: String,
+}
+
+#[async_trait]
+impl Changes for Client {
+    async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError> {
+        let path = self.path(&format!("/pulls/{number}"));
+        let raw: PullRequestBody = self.rest.get(&path, READ).await?;
+        pull_request(&path, raw)
+    }
+
+    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
+        self.pull_requests(&self.path(&format!("/commits/{sha}/pulls?per_page={PAGE}")))
+            .await
+    }
+
+    async fn open_pull_requests_from(
+        &self,
+        owner: &str,
+        branch: &str,
+    ) -> Result<Vec<PullRequest>, ForgeError> {
+        let head = encoded(&format!("{owner}:{branch}"));
+        self.pull_requests(&self.path(&format!("/pulls?state=open&head={head}&per_page={PAGE}")))
+            .await
+    }
+
+    async fn recent_pull_requests(
+        &self,
+        numbers: &BTreeSet<u64>,
+        pages: usize,
+    ) -> Result<Vec<PullRequest>, ForgeError> {
+        // A pull request that is updated between two pages is on both.
+        let mut found = BTreeMap::new();
+        for page in 1..=pages {
+            let path = self.path(&format!(
+                "/pulls?state=all&sort=updated&direction=desc&per_page={PAGE}&page={page}"
+            ));
+            let raw: Vec<PullRequestBody> = self.rest.get(&path, READ).await?;
+            let last = raw.len() < PAGE;
+            for raw in raw.into_iter().filter(|raw| numbers.contains(&raw.number)) {
+                let pull = pull_request(&path, raw)?;
+                found.insert(pull.number, pull);
+            }
+            if last || found.len() == numbers.len() {
+                break;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    async fn default_branch(&self) -> Result<DefaultBranch, ForgeError> {
+        #[derive(Deserialize)]
+        struct Repository {
+            default_branch: String,
+        }
+        let Repository { default_branch } = self
+            .rest
+            .get(&self.path(""), TokenPermission("metadata: read"))
+            .await?;
+        self.branch(&default_branch).await
+    }
+
+    async fn branch(&self, name: &str) -> Result<DefaultBranch, ForgeError> {
+        #[derive(Deserialize)]
+        struct Branch {
+            commit: Commit,
+            protected: bool,
+        }
+        let path = self.path(&format!("/branches/{}", encoded(name)));
+        let branch: Branch = self.rest.get(&path, CONTENTS).await?;
+        Ok(DefaultBranch {
+            name: name.to_owned(),
+            tip: commit_id(&path, &branch.commit.sha)?,
+            protected: branch.protected,
+        })
+    }
+
+    async fn commits_after(
+        &self,
+        commit: &CommitId,
+        tip: &CommitId,
+    ) -> Result<Option<BTreeSet<CommitId>>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Comparison {
+            status: String,
+            commits: Vec<Commit>,
+        }
+        let mut after = BTreeSet::new();
+        for page in 1.. {
+            let path = self.path(&format!("/compare/{commit}...{tip}?per_page={PAGE}&page={page}"));
+            let comparison: Comparison = self.rest.get(&path, CONTENTS).await?;
+            if !matches!(comparison.status.as_str(), "ahead" | "identical") {
+                return Ok(None);
+            }
+            for commit in &comparison.commits {
+                after.insert(commit_id(&path, &commit.sha)?);
+            }
+            if comparison.commits.len() < PAGE {
+                break;
+            }
+        }
+        Ok(Some(after))
+    }
+
+    async fn contributions_between(
+        &self,
+        base: &CommitId,
+        head: &CommitId,
+    ) -> Result<Vec<Contribution>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Comparison {
+            commits: Vec<ListedCommit>,
+        }
+        let path = |page| self.path(&format!("/compare/{base}...{head}?per_page={PAGE}&page={page}"));
+        let mut all = Vec::new();
+        for page in 1..=MOST_PAGES {
+            let path = path(page);
+            let Comparison { commits } = self.rest.get(&path, CONTENTS).await?;
+            let last = commits.len() < PAGE;
+            all.extend(commits);
+            if last {
+                return NAMES.read(&path, all);
+            }
+        }
+        Err(NAMES.too_many(&path(1)))
+    }
+
+    async fn contributions_to_folder(
+        &self,
+        head: &CommitId,
+        folder: &str,
+    ) -> Result<Vec<Contribution>, ForgeError> {
+        let path = |page| {
+            self.path(&format!(
+                "/commits?sha={head}&path={}&per_page={PAGE}&page={page}",
+                encoded(folder)
+            ))
+        };
+        let mut all = Vec::new();
+        for page in 1..=MOST_PAGES {
+            let path = path(page);
+            let commits: Vec<ListedCommit> = self.rest.get(&path, CONTENTS).await?;
+            let last = commits.len() < PAGE;
+            all.extend(commits);
+            if last {
+                return NAMES.read(&path, all);
+            }
+        }
+        Err(NAMES.too_many(&path(1)))
+    }
+
+    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError> {
+        // GitHub lists no more of them.
+        const LISTED: usize = 250;
+        let path = self.path(&format!("/pulls/{number}/commits?per_page={PAGE}"));
+        let commits: Vec<ListedCommit> = self.rest.list(&path, READ).await?;
+        if commits.len() >= LISTED {
+            return Err(NAMES.too_many(&path));
+        }
+        NAMES.read(&path, commits)
+    }
+}
+
+impl Client {
+    /// The pull requests of all pages.
+    async fn pull_requests(&self, path: &str) -> Result<Vec<PullRequest>, ForgeError> {
+        let raw: Vec<PullRequestBody> = self.rest.list(path, READ).await?;
+        raw.into_iter().map(|raw| pull_request(path, raw)).collect()
+    }
+}
+
+fn pull_request(path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
+    let base = raw.base.repo.map(|r| r.full_name);
+    Ok(PullRequest {
+        number: raw.number,
+        author: raw.user.map_or_else(String::new, |u| u.login),
+        head: commit_id(path, &raw.head.sha)?,
+        head_branch: raw.head.name,
+        base_branch: raw.base.name,
+        merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),
+        merged: raw.merged_at.is_some(),
+        open: raw.state == "open",
+        // A head whose repository is deleted was in a fork.
+        from_fork: raw.head.repo.is_none_or(|r| Some(r.full_name) != base),
+    })
+}

@@ -1,0 +1,187 @@
+//! What the environment says besides the event: where the API is, the token, the run. Also outside a job: a person may set the
+//! same variables.
+
+use std::collections::BTreeMap;
+
+use konverge_base::variables::{self, KONVERGE_GITHUB_APP_ID as APP_ID, KONVERGE_GITHUB_APP_KEY as APP_KEY};
+use konverge_forge::ForgeError;
+
+/// The API of github.com.
+pub(super) const API_URL: &str = "https://api.github.com";
+
+/// The web address of github.com.
+pub(super) const SERVER_URL: &str = "https://github.com";
+
+/// The user for whom a token logs in to git.
+pub const GIT_USER: &str = "x-access-token";
+
+/// What logs in to GitHub.
+#[derive(Clone, Copy)]
+pub enum Login<'a> {
+    /// A token: that of the job, of a person, of an App.
+    Token(&'a str),
+    /// An App, which gets its tokens itself.
+    App {
+        /// Its number.
+        id: u64,
+        /// Its private key (PEM).
+        key: &'a str,
+    },
+}
+
+/// The variables of a process that name a repository at GitHub.
+#[derive(Debug, Clone, Copy)]
+pub struct Environment<'a>(&'a BTreeMap<String, String>);
+
+impl<'a> Environment<'a> {
+    /// Of these variables.
+    pub fn new(variables: &'a BTreeMap<String, String>) -> Self {
+        Self(variables)
+    }
+
+    fn var(self, name: &str) -> Option<&'a str> {
+        let value = self.0.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// The token: the input of the action, or else a variable.
+    pub fn token(self) -> Option<&'a str> {
+        ["INPUT_GITHUB-TOKEN", variables::GITHUB_TOKEN, variables::GH_TOKEN]
+            .iter()
+            .find_map(|name| self.var(name))
+    }
+
+    /// What logs in: an App, or else a token.
+    ///
+    /// # Errors
+    /// Only half of an App, or a number that is none.
+    pub fn login(self) -> Result<Option<Login<'a>>, ForgeError> {
+        let unusable = |message: String| ForgeError::Runner {
+            message,
+            hint: format!(
+                "{APP_ID} is the App's number and {APP_KEY} its private key; without both, GITHUB_TOKEN logs in"
+            ),
+        };
+        match (self.var(APP_ID), self.var(APP_KEY)) {
+            (Some(id), Some(key)) => {
+                let id = id.trim().parse();
+                let id = id.map_err(|_| unusable(format!("{APP_ID} is not a number")))?;
+                Ok(Some(Login::App { id, key }))
+            }
+            (None, None) => Ok(self.token().map(Login::Token)),
+            // The workflow of a pull request from a fork gets an empty text for each secret.
+            (Some(_), None) if self.0.contains_key(APP_KEY) => Ok(self.token().map(Login::Token)),
+            (Some(_), None) => Err(unusable(format!("{APP_ID} is set without {APP_KEY}"))),
+            (None, Some(_)) => Err(unusable(format!("{APP_KEY} is set without {APP_ID}"))),
+        }
+    }
+
+    /// The token of the variable that the runner and `gh` know.
+    pub fn variable_token(self) -> Option<&'a str> {
+        self.var(variables::GITHUB_TOKEN)
+    }
+
+    /// `owner/name`.
+    pub fn repository(self) -> Option<&'a str> {
+        self.var(variables::GITHUB_REPOSITORY)
+    }
+
+    /// The address of the API, `https://HOST/api/v3` for a GitHub Enterprise Server.
+    pub fn api_url(self) -> &'a str {
+        self.var(variables::GITHUB_API_URL).unwrap_or(API_URL)
+    }
+
+    /// The web address of the server, if it is named.
+    pub fn server_url(self) -> Option<&'a str> {
+        self.var(variables::GITHUB_SERVER_URL)
+            .map(|url| url.trim_end_matches('/'))
+    }
+
+    /// The id of the run.
+    pub fn run_id(self) -> Option<u64> {
+        self.var(variables::GITHUB_RUN_ID)?.parse().ok()
+    }
+
+    /// The attempt of the run, from 1.
+    pub fn run_attempt(self) -> Option<u32> {
+        self.var(variables::GITHUB_RUN_ATTEMPT)?.parse().ok()
+    }
+
+    /// The URL of this attempt of the run.
+    pub fn attempt_url(self) -> Option<String> {
+        let (server, repository) = (self.server_url()?, self.repository()?);
+        let page = format!(
+            "{server}/{repository}/actions/runs/{}",
+            self.var(variables::GITHUB_RUN_ID)?
+        );
+        Some(match self.var(variables::GITHUB_RUN_ATTEMPT) {
+            Some(attempt) => format!("{page}/attempts/{attempt}"),
+            None => page,
+        })
+    }
+
+    /// Who started the run, or re-ran it.
+    pub fn actor(self) -> Option<&'a str> {
+        self.var(variables::GITHUB_TRIGGERING_ACTOR)
+            .or_else(|| self.var(variables::GITHUB_ACTOR))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_is_that_of_github_com_or_nothing() {
+        let nothing = BTreeMap::from([("GITHUB_TOKEN".to_owned(), String::new())]);
+        let here = Environment::new(&nothing);
+        assert_eq!(here.api_url(), "https://api.github.com");
+        assert_eq!(
+            (here.token(), here.attempt_url(), here.actor()),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn the_input_of_the_action_comes_before_the_variables() {
+        let set = [
+            ("INPUT_GITHUB-TOKEN", "input"),
+            ("GITHUB_TOKEN", "variable"),
+            ("GH_TOKEN", "gh"),
+        ];
+        let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let here = BTreeMap::from(set);
+        let here = Environment::new(&here);
+        assert_eq!(
+            (here.token(), here.variable_token()),
+            (Some("input"), Some("variable"))
+        );
+    }
+
+    #[test]
+    fn an_app_comes_before_the_token_and_half_of_one_is_an_error() {
+        let login = |set: &[(&str, &str)]| {
+            let set = set
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let set = BTreeMap::from_iter(set);
+            match Environment::new(&set).login() {
+                Ok(Some(Login::App { id, key })) => format!("{id} {key}"),
+                Ok(Some(Login::Token(token))) => token.to_owned(),
+                Ok(None) => "nothing".to_owned(),
+                Err(error) => error.to_string(),
+            }
+        };
+        assert_eq!(login(&[]), "nothing");
+        let token = ("GITHUB_TOKEN", "ghs");
+        assert_eq!(login(&[token, (APP_ID, "12"), (APP_KEY, "pem")]), "12 pem");
+        // From a fork: the secret is there, and empty.
+        assert_eq!(login(&[token, (APP_ID, "12"), (APP_KEY, "")]), "ghs");
+        for half in [(APP_ID, "12"), (APP_KEY, "pem")] {
+            let said = login(&[token, half]);
+            assert!(said.contains("is set without"), "{said}");
+        }
+        let said = login(&[token, (APP_ID, "x"), (APP_KEY, "pem")]);
+        assert!(said.contains("is not a number"), "{said}");
+    }
+}

@@ -1,0 +1,63 @@
+//! The login of our token. Anybody can copy our marker into a text, so we recognize our texts by their author.
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::client::{Client, User};
+use super::{response::malformed, transport::GRAPHQL};
+use konverge_forge::ForgeError;
+use konverge_rest::TokenPermission;
+
+/// The author of what GITHUB_TOKEN writes.
+pub(super) const ACTIONS: &str = "github-actions[bot]";
+
+#[derive(Deserialize)]
+struct ViewerAnswer {
+    data: Option<Data>,
+    #[serde(default)]
+    errors: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    viewer: Option<User>,
+}
+
+impl Client {
+    /// The login that the token writes as. Asked once.
+    pub(super) async fn login(&self) -> Result<&str, ForgeError> {
+        self.login
+            .get_or_try_init(|| self.viewer())
+            .await
+            .map(String::as_str)
+    }
+
+    /// REST returns the login only for a person (`GET /user`); GraphQL also for an App installation, which
+    /// GITHUB_TOKEN is. If the query is not allowed, the token is assumed to be GITHUB_TOKEN.
+    async fn viewer(&self) -> Result<String, ForgeError> {
+        let query = json!({"query": "query { viewer { login } }"});
+        let asked: Result<ViewerAnswer, _> = self
+            .rest
+            .set(Method::POST, GRAPHQL, &query, TokenPermission("metadata: read"))
+            .await;
+        match asked {
+            Ok(ViewerAnswer {
+                data: Some(Data {
+                    viewer: Some(viewer), ..
+                }),
+                ..
+            }) => Ok(viewer.login),
+            Ok(ViewerAnswer { errors, .. }) if !errors.iter().all(|error| error["type"] == "FORBIDDEN") => {
+                let said = errors.iter().filter_map(|error| error["message"].as_str());
+                let said = said.collect::<Vec<_>>().join("; ");
+                Err(malformed(format!("POST {GRAPHQL}"), said))
+            }
+            Ok(_)
+            | Err(ForgeError::Forbidden { .. } | ForgeError::NotFound { .. } | ForgeError::Refused { .. }) => {
+                Ok(ACTIONS.to_owned())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! People: who approved, and who may. A permission is never derived from `author_association`, where private members look like
+//! outsiders.
+
+use async_trait::async_trait;
+use http::Method;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::response::malformed;
+use super::{
+    client::{Client, PAGE, User},
+    transport::GRAPHQL,
+};
+use konverge_forge::{
+    Environments, ForgeError, People, Permission, ReviewApproval, ReviewEdits, RunApproval, Unsupported,
+};
+use konverge_rest::{TokenPermission, encoded};
+
+const READ: TokenPermission = TokenPermission("pull-requests: read");
+
+/// The query for the last editor of a review.
+const EDITOR: &str = "query($id: ID!) { node(id: $id) { ... on PullRequestReview { editor { login } } } }";
+
+#[derive(Deserialize)]
+struct EditorAnswer {
+    data: Option<EditedNode>,
+    #[serde(default)]
+    errors: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct EditedNode {
+    node: Option<Edited>,
+}
+
+#[derive(Deserialize)]
+struct Edited {
+    editor: Option<User>,
+}
+
+#[async_trait]
+impl People for Client {
+    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Review {
+            user: Option<User>,
+            state: String,
+            commit_id: Option<String>,
+            #[serde(default)]
+            submitted_at: Option<Timestamp>,
+            #[serde(default)]
+            body: Option<String>,
+            #[serde(default)]
+            node_id: String,
+        }
+        let path = self.path(&format!("/pulls/{pr}/reviews?per_page={PAGE}"));
+        let reviews: Vec<Review> = self.rest.list(&path, READ).await?;
+        let mut approvals: Vec<ReviewApproval> = Vec::new();
+        for review in reviews {
+            let Some(user) = review.user else { continue };
+            // A comment does not withdraw an approval. GitHub returns the oldest first.
+            if review.state == "COMMENTED" || review.state == "PENDING" {
+                continue;
+            }
+            approvals.retain(|a| a.reviewer != user.login);
+            let commit = review.commit_id.and_then(|sha| sha.parse().ok());
+            if let ("APPROVED", Some(commit)) = (review.state.as_str(), commit) {
+                approvals.push(ReviewApproval {
+                    reviewer: user.login,
+                    commit,
+                    given: review.submitted_at,
+                    said: review.body.unwrap_or_default(),
+                    node: review.node_id,
+                });
+            }
+        }
+        Ok(approvals)
+    }
+
+    async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
+        #[derive(Deserialize)]
+        struct PermissionAnswer {
+            permission: String,
+        }
+        let path = self.path(&format!("/collaborators/{}/permission", encoded(user)));
+        match self
+            .rest
+            .get::<PermissionAnswer>(&path, TokenPermission("metadata: read"))
+            .await
+        {
+            // GitHub reports `write` for maintain and `read` for triage.
+            Ok(answer) => Ok(match answer.permission.as_str() {
+                "admin" => Permission::Admin,
+                "write" | "maintain" => Permission::Write,
+                "read" | "triage" => Permission::Read,
+                _ => Permission::None,
+            }),
+            Err(ForgeError::NotFound { .. }) => Ok(Permission::None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn code_owners(&self) -> Result<(), Unsupported> {
+        Ok(())
+    }
+
+    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError> {
+        #[derive(Deserialize)]
+        struct Membership {
+            state: String,
+        }
+        // GITHUB_TOKEN may not ask this: an App's token with `members: read` is needed.
+        let path = format!(
+            "/orgs/{}/teams/{}/memberships/{}",
+            encoded(org),
+            encoded(team),
+            encoded(user)
+        );
+        match self
+            .rest
+            .get::<Membership>(&path, TokenPermission("members: read"))
+            .await
+        {
+            Ok(membership) => Ok(membership.state == "active"),
+            // A team that the token does not see has no members for it.
+            Err(ForgeError::NotFound { .. }) => {
+                let path = format!(
+                    "/orgs/{}/teams/{}/members?per_page=1",
+                    encoded(org),
+                    encoded(team)
+                );
+                let _: Value = self.rest.get(&path, TokenPermission("members: read")).await?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Environments for Client {
+    async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Review {
+            user: Option<User>,
+            state: String,
+            environments: Vec<Environment>,
+            #[serde(default)]
+            comment: Option<String>,
+        }
+        #[derive(Deserialize)]
+        struct Environment {
+            name: String,
+        }
+        let path = self.path(&format!("/actions/runs/{run}/approvals"));
+        let reviews: Vec<Review> = self.rest.get(&path, TokenPermission("actions: read")).await?;
+        // GitHub's environment names are case-insensitive.
+        let here = |of: &Environment| of.name.to_lowercase() == environment.to_lowercase();
+        let approved = reviews
+            .into_iter()
+            .filter(|review| review.state == "approved" && review.environments.iter().any(here));
+        let approvals = approved.filter_map(|review| {
+            Some(RunApproval {
+                reviewer: review.user?.login,
+                said: review.comment.unwrap_or_default(),
+            })
+        });
+        let mut approvals: Vec<_> = approvals.collect();
+        approvals.sort();
+        approvals.dedup_by(|a, b| a.reviewer == b.reviewer);
+        Ok(approvals)
+    }
+}
+
+#[async_trait]
+impl ReviewEdits for Client {
+    async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, ForgeError> {
+        let query = json!({"query": EDITOR, "variables": {"id": review.node}});
+        let answer: EditorAnswer = self.rest.set(Method::POST, GRAPHQL, &query, READ).await?;
+        match answer.data.and_then(|data| data.node) {
+            Some(edited) if answer.errors.is_empty() => Ok(edited.editor.map(|user| user.login)),
+            _ => {
+                let said = answer.errors.iter().filter_map(|error| error["message"].as_str());
+                let said = said.collect::<Vec<_>>().join("; ");
+                let cause = format!(
+                    "it does not say who edited the review of {}: {said}",
+                    review.reviewer
+                );
+                Err(malformed(format!("POST {GRAPHQL}"), cause))
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Comments, statuses and issues.
+
+use async_trait::async_trait;
+use http::Method;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Client, PAGE, User},
+    login::ACTIONS,
+};
+use konverge_base::model::{CommitId, comment_marker::CommentMarker};
+use konverge_forge::{
+    Comment, CommentAccess, CommitStatus, ForgeError, Issue, KeptIssues as _, Publishing, StatusState,
+    StickyComments as _, one_line,
+};
+use konverge_rest::{TokenPermission, encoded};
+
+const COMMENTS_READ: TokenPermission = TokenPermission("pull-requests: read");
+const COMMENTS: TokenPermission = TokenPermission("pull-requests: write");
+const STATUSES_READ: TokenPermission = TokenPermission("statuses: read");
+const STATUSES: TokenPermission = TokenPermission("statuses: write");
+const ISSUES: TokenPermission = TokenPermission("issues: write");
+
+#[derive(Deserialize)]
+struct CommentBody {
+    id: u64,
+    #[serde(default)]
+    body: Option<String>,
+    user: Option<User>,
+    #[serde(default)]
+    html_url: String,
+    #[serde(default)]
+    updated_at: Option<Timestamp>,
+}
+
+impl From<CommentBody> for Comment {
+    fn from(raw: CommentBody) -> Self {
+        Self {
+            id: raw.id,
+            body: raw.body.unwrap_or_default(),
+            author: raw.user.map(|user| user.login),
+            url: raw.html_url,
+            written: raw.updated_at,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct IssueBody {
+    number: u64,
+    #[serde(default)]
+    html_url: String,
+    state: String,
+    #[serde(default)]
+    created_at: String,
+    body: Option<String>,
+    user: Option<User>,
+    pull_request: Option<Value>,
+}
+
+#[async_trait]
+impl Publishing for Client {
+    async fn own_login(&self) -> Result<String, ForgeError> {
+        self.login().await.map(str::to_owned)
+    }
+
+    fn job_login(&self) -> Option<&'static str> {
+        Some(ACTIONS)
+    }
+
+    fn on_issues(&self) -> Box<dyn Publishing + '_> {
+        // Pull requests and issues have numbers of one sequence.
+        Box::new(self.clone())
+    }
+
+    async fn comments(
+        &self,
+        number: u64,
+        since: Option<Timestamp>,
+        access: CommentAccess,
+    ) -> Result<Vec<Comment>, ForgeError> {
+        let since = since.map_or(String::new(), |since| {
+            format!("&since={}", since.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        });
+        let path = self.path(&format!("/issues/{number}/comments?per_page={PAGE}{since}"));
+        let need = match access {
+            CommentAccess::Read => COMMENTS_READ,
+            CommentAccess::Write => COMMENTS,
+        };
+        let raw: Vec<CommentBody> = self.rest.list(&path, need).await?;
+        Ok(raw.into_iter().map(Comment::from).collect())
+    }
+
+    async fn create_comment(
+        &self,
+        number: u64,
+        marker: &CommentMarker,
+        body: &str,
+    ) -> Result<Comment, ForgeError> {
+        let path = self.path(&format!("/issues/{number}/comments"));
+        let find = || async {
+            let ours = self.own_comments(number, marker, None).await?.current;
+            Ok(ours
+                .into_iter()
+                .find(|comment| comment.marker().as_ref() == Some(marker)))
+        };
+        let created: Comment = self
+            .rest
+            .create(
+                &path,
+                &json!({"body": body}),
+                COMMENTS,
+                <Comment as From<CommentBody>>::from,
+                find,
+            )
+            .await?;
+        if let Some(author) = &created.author {
+            let _ = self.login.set(author.clone());
+        }
+        Ok(created)
+    }
+
+    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
+        let path = self.path(&format!("/issues/comments/{id}"));
+        let written: CommentBody = self
+            .rest
+            .set(Method::PATCH, &path, &json!({"body": body}), COMMENTS)
+            .await?;
+        Ok(written.into())
+    }
+
+    async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
+        let path = self.path(&format!("/issues/comments/{id}"));
+        match self.rest.repeatable(Method::DELETE, &path, None, COMMENTS).await {
+            // An earlier attempt whose answer was lost has done it.
+            Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+        self.rest.list(&self.statuses_path(sha), STATUSES_READ).await
+    }
+
+    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+        self.rest.get(&self.statuses_path(sha), STATUSES_READ).await
+    }
+
+    async fn set_status(
+        &self,
+        sha: &CommitId,
+        context: &str,
+        state: StatusState,
+        description: &str,
+        url: Option<&str>,
+    ) -> Result<(), ForgeError> {
+        let mut body = json!({"state": state, "context": context, "description": one_line(description)});
+        if let Some(url) = url {
+            body["target_url"] = json!(url);
+        }
+        // The newest status of a context counts, so a repeated request has no further effect.
+        let path = self.path(&format!("/statuses/{sha}"));
+        let _: Value = self.rest.set(Method::POST, &path, &body, STATUSES).await?;
+        Ok(())
+    }
+
+    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
+        // GitHub wants `app/name` where a login reads `name[bot]`, and not every server does: authors are
+        // compared by the caller.
+        let path = self.path(&format!(
+            "/issues?labels={}&state=all&per_page={PAGE}",
+            encoded(label)
+        ));
+        let raw: Vec<IssueBody> = self.rest.list(&path, ISSUES).await?;
+        Ok(raw.into_iter().filter_map(into_issue).collect())
+    }
+
+    async fn open_issue(
+        &self,
+        label: &str,
+        marker: &CommentMarker,
+        title: &str,
+        body: &str,
+    ) -> Result<(), ForgeError> {
+        let issue = json!({"title": title, "body": body, "labels": [label]});
+        let find = || async {
+            let kept = self.kept_issues(label).await?;
+            let made = kept.iter().any(|issue| issue.marker == *marker);
+            Ok(made.then_some(()))
+        };
+        self.rest
+            .create(&self.path("/issues"), &issue, ISSUES, |_: Value| (), find)
+            .await
+    }
+
+    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError> {
+        self.edit_issue(number, &json!({"title": title, "body": body, "state": "open"}))
+            .await
+    }
+
+    async fn end_issue(&self, number: u64) -> Result<(), ForgeError> {
+        let closed = json!({"state": "closed", "state_reason": "completed"});
+        self.edit_issue(number, &closed).await.map(|_| ())
+    }
+}
+
+impl Client {
+    fn statuses_path(&self, sha: &CommitId) -> String {
+        self.path(&format!("/commits/{sha}/statuses?per_page={PAGE}"))
+    }
+
+    /// Sets fields of an issue. Returns false if it was deleted after the listing: GitHub answers 404 or 410.
+    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
+        let path = self.path(&format!("/issues/{number}"));
+        match self.rest.set::<Value>(Method::PATCH, &path, fields, ISSUES).await {
+            Ok(_) => Ok(true),
+            Err(ForgeError::NotFound { .. } | ForgeError::Refused { status: 410, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// An issue with a marker, whose author is known.
+fn into_issue(raw: IssueBody) -> Option<Issue> {
+    // The list of issues contains pull requests too.
+    if raw.pull_request.is_some() {
+        return None;
+    }
+    Some(Issue {
+        number: raw.number,
+        author: raw.user?.login,
+        url: raw.html_url,
+        open: raw.state == "open",
+        created_at: raw.created_at,
+        marker: CommentMarker::parse(raw.body.as_deref()?)?,
+    })
+}

@@ -1,0 +1,96 @@
+//! How octocrab reaches GitHub: over our HTTP client (proxy, certificates, no redirects), with bodies of a limited size.
+
+use std::convert::Infallible;
+
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use konverge_base::error::chain;
+use konverge_forge::{ForgeError, ForgeKind};
+use konverge_http::BodyError;
+use konverge_rest::{Answer, ApiAddress, Exchange, MOST_BYTES};
+use octocrab::{AuthState, OctoBody, Octocrab, OctocrabBuilder};
+
+use crate::response::malformed;
+
+/// The path of GraphQL, which is beside the REST API of a GitHub Enterprise Server.
+pub(super) const GRAPHQL: &str = "/graphql";
+
+/// The address of a path: GraphQL is beside the REST API of a GitHub Enterprise Server, everything else in it.
+fn address_of(api: &ApiAddress, path: &str) -> String {
+    let base = match path {
+        GRAPHQL => api.base_path.trim_end_matches("/v3"),
+        _ => &api.base_path,
+    };
+    format!("{}{base}{path}", api.origin)
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum TransportError {
+    #[error("the request has no valid address")]
+    Request(#[from] http::Error),
+    #[error(transparent)]
+    Octocrab(#[from] octocrab::Error),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
+/// The client of octocrab for requests below an API.
+pub(super) fn octocrab(http: reqwest::Client, address: ApiAddress, auth: AuthState) -> Octocrab {
+    let service = tower::service_fn(move |request: Request<OctoBody>| {
+        let http = http.clone();
+        let address = address_of(
+            &address,
+            request.uri().path_and_query().map_or("/", |path| path.as_str()),
+        );
+        async move {
+            let (mut parts, body) = request.into_parts();
+            parts.uri = address.parse().map_err(http::Error::from)?;
+            let body = body.collect().await?.to_bytes().to_vec();
+            let answer = konverge_http::exchange(&http, Request::from_parts(parts, body), MOST_BYTES).await?;
+            Ok::<_, TransportError>(answer.map(|body| Full::new(body.into())))
+        }
+    });
+    let built: Result<Octocrab, Infallible> = OctocrabBuilder::new_empty()
+        .with_service(service)
+        .with_auth(auth)
+        .build();
+    match built {
+        Ok(octocrab) => octocrab,
+        Err(never) => match never {},
+    }
+}
+
+/// Sends one request with this login.
+pub(super) async fn send(octocrab: &Octocrab, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+    let failed = |error: octocrab::Error| unanswered(exchange.operation(), error);
+    let request = exchange.request(exchange.path);
+    let request = request.map_err(|error| malformed(exchange.operation(), error))?;
+    let (parts, body) = octocrab.execute(request).await.map_err(failed)?.into_parts();
+    let body = body.collect().await.map_err(failed)?;
+    Ok(Answer {
+        status: parts.status,
+        headers: parts.headers,
+        body: String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+    })
+}
+
+/// The error of a request without an answer. octocrab's own texts repeat their sources, and an address may hold what is
+/// secret: both are left out.
+pub(super) fn unanswered(operation: String, error: octocrab::Error) -> ForgeError {
+    let cause = match error {
+        octocrab::Error::Service { source, .. } => {
+            match source.downcast::<TransportError>().map(|error| *error) {
+                Ok(TransportError::Body(BodyError::Transport(error))) => chain(&error.without_url()),
+                Ok(error) => chain(&error),
+                Err(error) => error.to_string(),
+            }
+        }
+        error => error.to_string(),
+    };
+    ForgeError::Unreachable {
+        forge: ForgeKind::Github,
+        operation,
+        cause,
+    }
+}

@@ -1,0 +1,152 @@
+//! Interprets the answers of GitLab: what the token lacks, what is too long, what is a fault.
+
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use konverge_base::retry;
+use konverge_forge::{ForgeError, ForgeKind};
+use konverge_rest::{Answer, TokenPermission};
+use serde_json::Value;
+
+/// The wait if GitLab limits requests and gives no time.
+const UNSAID: Duration = Duration::from_secs(60);
+
+/// The longest wait that is read from an answer.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The error of an answer, if it is one. `need` is the scope and the role of the token for the call.
+pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
+    let status = answer.status;
+    if status.is_success() || status == StatusCode::NOT_MODIFIED {
+        return None;
+    }
+    let (forge, operation) = (ForgeKind::Gitlab, operation.to_owned());
+    let json: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+    let message = message(&json);
+    Some(match status.as_u16() {
+        429 => ForgeError::Limited {
+            forge,
+            operation,
+            wait: wait(&answer.headers, Timestamp::now()),
+        },
+        401 => ForgeError::Token { forge, operation },
+        403 => ForgeError::Forbidden {
+            forge,
+            operation,
+            permission: scope(&json).unwrap_or_else(|| need.0.to_owned()),
+        },
+        404 => ForgeError::NotFound {
+            forge,
+            operation,
+            permission: need.0.to_owned(),
+        },
+        400 | 413 | 422 if status == StatusCode::PAYLOAD_TOO_LARGE || message.contains("is too long") => {
+            ForgeError::TooLong { forge, operation }
+        }
+        500..=599 => ForgeError::Server {
+            forge,
+            operation,
+            status: status.as_u16(),
+        },
+        other => ForgeError::Refused {
+            forge,
+            operation,
+            status: other,
+            message: message.chars().take(500).collect(),
+        },
+    })
+}
+
+/// What an error says: a text, a list of texts, or texts by field.
+fn message(json: &Value) -> String {
+    match &json["message"] {
+        Value::Null => json["error"].as_str().unwrap_or_default().to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The scope that the token lacks: `{"error": "insufficient_scope", "scope": "api"}`.
+fn scope(json: &Value) -> Option<String> {
+    if json["error"] != "insufficient_scope" {
+        return None;
+    }
+    let scope = json["scope"].as_str()?;
+    let is_scope = |c: char| c.is_ascii_lowercase() || c == '_' || c == ' ';
+    (!scope.is_empty() && scope.chars().all(is_scope)).then(|| format!("the scope `{scope}`"))
+}
+
+/// How long GitLab asks to wait: `Retry-After`, or the time in `RateLimit-Reset`.
+fn wait(headers: &HeaderMap, now: Timestamp) -> Duration {
+    let until = || {
+        let reset = headers.get("ratelimit-reset")?.to_str().ok()?.parse().ok()?;
+        let reset = Timestamp::from_second(reset).ok()?;
+        Duration::try_from(reset.duration_since(now)).ok()
+    };
+    let wait = retry::retry_after(headers).or_else(until);
+    wait.unwrap_or(UNSAID).min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn error(status: u16, body: &str) -> ForgeError {
+        let answer = Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: HeaderMap::new(),
+            body: body.to_owned(),
+        };
+        error_of("POST /x", &answer, TokenPermission("the scope `api`")).unwrap()
+    }
+
+    #[test]
+    fn the_missing_scope_is_named() {
+        let said = r#"{"error":"insufficient_scope","error_description":"The request requires higher privileges.","scope":"api read_api"}"#;
+        let permission = |said| match error(403, said) {
+            ForgeError::Forbidden { permission, .. } => permission,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(permission(said), "the scope `api read_api`");
+        // Nothing of a text by others gets into the hint.
+        let hostile = r#"{"error":"insufficient_scope","scope":"`rm -rf`"}"#;
+        assert_eq!(permission(hostile), "the scope `api`");
+        assert_eq!(permission(r#"{"message":"403 Forbidden"}"#), "the scope `api`");
+    }
+
+    #[test]
+    fn errors_are_told_apart_by_status_and_by_what_they_say() {
+        let long = r#"{"message":{"note":["is too long (maximum is 1000000 characters)"]}}"#;
+        assert!(matches!(error(400, long), ForgeError::TooLong { .. }));
+        let other = r#"{"message":{"title":["can't be blank"]}}"#;
+        let refused = error(400, other).to_string();
+        assert!(refused.contains("can't be blank"), "{refused}");
+        assert!(matches!(
+            error(401, r#"{"message":"401 Unauthorized"}"#),
+            ForgeError::Token { .. }
+        ));
+        assert!(matches!(
+            error(502, "<html>"),
+            ForgeError::Server { status: 502, .. }
+        ));
+    }
+
+    #[test]
+    fn it_waits_as_long_as_the_limit_says() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let wait = |name: &'static str, value: &'static str| {
+            let name = http::HeaderName::from_static(name);
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+            super::wait(&headers, now).as_secs()
+        };
+        assert_eq!(wait("retry-after", "30"), 30);
+        assert_eq!(wait("ratelimit-reset", "1045"), 45);
+        // It is over, it is far away, it is none.
+        for (value, seconds) in [("900", 60), ("9999999", 3600), ("soon", 60)] {
+            assert_eq!(wait("ratelimit-reset", value), seconds, "{value}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The API client of a project. What may be repeated, and when, is decided above it (`konverge_rest`).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use http::HeaderName;
+use konverge_base::{
+    model::{CommitId, InvalidId},
+    retry::RetryPolicy,
+    secrets::Secrets,
+};
+use konverge_forge::{ForgeError, ForgeKind};
+use konverge_rest::{
+    Answer, ApiAddress, Exchange, HttpApi, RestApi, RestClient, TokenPermission, check_token, encoded,
+};
+use secrecy::SecretString;
+use serde::Deserialize;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use crate::{answers, environment::OwnJob, note_target::NoteTarget};
+
+/// Where the address and the token come from.
+const HINT: &str = "CI_API_V4_URL is set by the runner; KONVERGE_GITLAB_TOKEN and GITLAB_TOKEN are CI/CD variables of the project";
+
+/// The header of an access token of a project, a group or a person.
+const TOKEN: HeaderName = HeaderName::from_static("private-token");
+
+/// The API of a project at GitLab, with a token. Cheap to clone; clones share what they learned.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(super) rest: RestClient,
+    /// `group/name`, with any number of subgroups between.
+    project: String,
+    /// The web address of the server, to which the pages of pipelines belong.
+    server_url: String,
+    token: SecretString,
+    /// The job that asks, in one.
+    pub(super) job: Option<OwnJob>,
+    /// What the numbers of comments are those of.
+    pub(super) notes_of: NoteTarget,
+    pub(super) learned: Arc<Learned>,
+}
+
+/// What is asked once.
+#[derive(Debug, Default)]
+pub(super) struct Learned {
+    /// The account that the token writes as.
+    pub(super) account: OnceCell<Account>,
+    /// Below what the notes are that were listed or written: GitLab finds a note only there.
+    pub(super) notes: Mutex<BTreeMap<u64, (NoteTarget, u64)>>,
+}
+
+/// The account of the token.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Account {
+    pub(super) username: String,
+    /// The address in its commits.
+    #[serde(default)]
+    pub(super) commit_email: Option<String>,
+}
+
+/// GitLab's REST API, and the token that logs in to it.
+struct GitlabApi(HttpApi);
+
+impl Client {
+    /// A client for a project, `group/name`, at the base address of an API (`https://HOST/api/v4`). `secrets` learns the token,
+    /// so that it is masked everywhere.
+    ///
+    /// # Errors
+    /// An unusable address or token.
+    pub fn new(api_url: &str, project: &str, token: &str, secrets: Secrets) -> Result<Self, ForgeError> {
+        secrets.learn(token);
+        let address = ApiAddress::parse(api_url, HINT)?;
+        check_token(token, HINT)?;
+        let api = HttpApi::new(ForgeKind::Gitlab, address, (TOKEN, token))?;
+        let server_url = api.server_url("/api/v4");
+        Ok(Self {
+            rest: RestClient::new(Arc::new(GitlabApi(api)), secrets),
+            project: project.to_owned(),
+            server_url,
+            token: token.to_owned().into(),
+            job: None,
+            notes_of: NoteTarget::MergeRequest,
+            learned: Arc::default(),
+        })
+    }
+
+    /// Sets another retry policy, such as a short one for optional feedback.
+    #[must_use]
+    pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
+        self.rest = self.rest.with_patience(patience);
+        self
+    }
+
+    /// Sets another deadline per call.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.rest = self.rest.with_deadline(deadline);
+        self
+    }
+
+    /// Sets the token of the stop request: afterwards only seconds are left, and no call takes longer than that.
+    #[must_use]
+    pub fn with_stop(mut self, asked: CancellationToken) -> Self {
+        self.rest = self.rest.with_stop(asked);
+        self
+    }
+
+    /// Sets the web address of the server, if it is not that of the API.
+    #[must_use]
+    pub fn with_server_url(mut self, server_url: &str) -> Self {
+        server_url.trim_end_matches('/').clone_into(&mut self.server_url);
+        self
+    }
+
+    /// Sets the job that asks, if it is one.
+    #[must_use]
+    pub fn with_job(mut self, job: Option<OwnJob>) -> Self {
+        self.job = job;
+        self
+    }
+
+    /// The token, to log in to git.
+    pub fn token(&self) -> &SecretString {
+        &self.token
+    }
+
+    /// The web address of the server.
+    pub(super) fn server_url(&self) -> &str {
+        &self.server_url
+    }
+
+    /// The page of something of the project.
+    pub(super) fn page_url(&self, rest: &str) -> String {
+        format!("{}/{}/-{rest}", self.server_url, self.project)
+    }
+
+    /// `/projects/ID` and a rest.
+    pub(super) fn path(&self, rest: &str) -> String {
+        format!("/projects/{}{rest}", encoded(&self.project))
+    }
+
+    /// The account that the token writes as. Asked once.
+    pub(super) async fn account(&self) -> Result<&Account, ForgeError> {
+        let asked = || async {
+            let account: Account = self.rest.get("/user", TokenPermission("the scope `api`")).await?;
+            if account.username.is_empty() {
+                return Err(malformed("GET /user", "it has no username"));
+            }
+            Ok(account)
+        };
+        self.learned.account.get_or_try_init(asked).await
+    }
+}
+
+#[async_trait]
+impl RestApi for GitlabApi {
+    fn kind(&self) -> ForgeKind {
+        ForgeKind::Gitlab
+    }
+
+    fn base_path(&self) -> &str {
+        self.0.base_path()
+    }
+
+    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+        self.0.send(exchange).await
+    }
+
+    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
+        answers::error_of(operation, answer, need)
+    }
+}
+
+/// A user of GitLab.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct User {
+    /// The account's name.
+    pub(super) username: String,
+}
+
+/// An answer that has an unexpected form.
+pub(super) fn malformed(operation: impl Into<String>, cause: impl ToString) -> ForgeError {
+    ForgeError::malformed(ForgeKind::Gitlab, operation, cause)
+}
+
+/// The id of a commit in the answer to a GET of `path`.
+pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
+    sha.parse()
+        .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))
+}

@@ -1,0 +1,65 @@
+//! Notes: comments on a merge request or an issue. The two have numbers of their own, and a note is found only below its own.
+
+use jiff::Timestamp;
+use konverge_forge::{Comment, ForgeError, ForgeKind};
+use serde::Deserialize;
+
+use crate::client::{Client, User};
+
+#[derive(Deserialize)]
+pub(super) struct NoteBody {
+    pub(super) id: u64,
+    #[serde(default)]
+    pub(super) body: String,
+    pub(super) author: Option<User>,
+    /// True for what GitLab itself notes, such as a push.
+    #[serde(default)]
+    pub(super) system: bool,
+    #[serde(default)]
+    pub(super) updated_at: Option<Timestamp>,
+}
+
+impl NoteBody {
+    /// Without the address, which needs to be known on what it is.
+    pub(super) fn into_comment(self) -> Comment {
+        Comment {
+            id: self.id,
+            body: self.body,
+            author: self.author.map(|author| author.username),
+            url: String::new(),
+            written: self.updated_at,
+        }
+    }
+}
+
+impl Client {
+    /// The path of the notes of a number.
+    pub(super) fn notes_path(&self, number: u64) -> String {
+        self.path(&format!("/{}/{number}/notes", self.notes_of.folder()))
+    }
+
+    /// Completes a comment on a number, and remembers where it is.
+    pub(super) fn placed(&self, number: u64, mut comment: Comment) -> Comment {
+        let (target, id) = (self.notes_of, comment.id);
+        let page = format!("/{}/{number}#note_{id}", target.folder());
+        comment.url = self.page_url(&page);
+        let mut notes = self.learned.notes.lock().expect("no panic while locked");
+        notes.insert(id, (target, number));
+        comment
+    }
+
+    /// The number of a comment that was listed or written, and its path.
+    ///
+    /// # Errors
+    /// It was neither.
+    pub(super) fn place_of(&self, id: u64) -> Result<(u64, String), ForgeError> {
+        let notes = self.learned.notes.lock().expect("no panic while locked");
+        let (target, number) = *notes.get(&id).ok_or_else(|| ForgeError::NotFound {
+            forge: ForgeKind::Gitlab,
+            operation: format!("note {id}, which was not listed before"),
+            permission: "the scope `api`".to_owned(),
+        })?;
+        let path = format!("/{}/{number}/notes/{id}", target.folder());
+        Ok((number, self.path(&path)))
+    }
+}

@@ -1,0 +1,259 @@
+//! People: who approved, and who may.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use konverge_base::model::CommitId;
+use konverge_forge::{ForgeError, ForgeKind, People, Permission, ReviewApproval, Unsupported};
+use konverge_rest::{TokenPermission, encoded};
+use serde::Deserialize;
+
+use crate::{
+    changes::READ,
+    client::{Client, User, commit_id},
+    without,
+};
+
+/// Members of a group that is private are shown to its members alone.
+const GROUP: TokenPermission = TokenPermission("the scope `api`, of a member of the group");
+
+/// The first version whose approvals have a time.
+const APPROVAL_TIMES: &str = "18.5";
+
+/// The access levels from which on a member may push, and administer.
+const DEVELOPER: u32 = 30;
+const MAINTAINER: u32 = 40;
+
+/// That of a guest, who may read. The one below it may see the project's group alone.
+const GUEST: u32 = 10;
+
+#[derive(Deserialize)]
+struct Approvals {
+    approved_by: Vec<Approval>,
+}
+
+#[derive(Deserialize)]
+struct Approval {
+    user: User,
+    #[serde(default)]
+    approved_at: Option<Timestamp>,
+}
+
+/// A version of a merge request: what a push made of it.
+#[derive(Deserialize)]
+struct Version {
+    head_commit_sha: Option<String>,
+    created_at: Timestamp,
+}
+
+#[derive(Deserialize)]
+struct Member {
+    username: String,
+    /// Of the account: `active`, `blocked`, …
+    state: String,
+    access_level: u32,
+    /// Of the membership: `active`, or `awaiting` a seat. Only shown to some.
+    #[serde(default)]
+    membership_state: Option<String>,
+}
+
+impl Member {
+    /// Returns true if it is a membership of `user` that holds.
+    fn is_active(&self, user: &str) -> bool {
+        let holds = self
+            .membership_state
+            .as_deref()
+            .is_none_or(|state| state == "active");
+        holds && self.state == "active" && self.username.eq_ignore_ascii_case(user)
+    }
+}
+
+#[async_trait]
+impl People for Client {
+    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
+        let path = self.path(&format!("/merge_requests/{pr}/approvals"));
+        let Approvals { approved_by } = self.rest.get(&path, READ).await?;
+        if approved_by.is_empty() {
+            return Ok(Vec::new());
+        }
+        if approved_by.iter().any(|approval| approval.approved_at.is_none()) {
+            return Err(self.outdated(format!("GET {path}"), APPROVAL_TIMES).await?);
+        }
+        let of_versions = self.path(&format!("/merge_requests/{pr}/versions"));
+        let versions: Vec<Version> = self.list(&of_versions, READ).await?;
+        let heads = Heads::read(&of_versions, &versions)?;
+        Ok(approved_by
+            .into_iter()
+            .filter_map(|approval| {
+                let given = approval.approved_at?;
+                let reviewer = approval.user.username;
+                Some(ReviewApproval {
+                    commit: heads.at(given)?.clone(),
+                    given: Some(given),
+                    said: String::new(),
+                    node: format!("!{pr} {reviewer}"),
+                    reviewer,
+                })
+            })
+            .collect())
+    }
+
+    async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
+        let Some(id) = self.user_id(user).await? else {
+            return Ok(Permission::None);
+        };
+        // With those who are members by a group, or by a group that was invited.
+        let path = self.path(&format!("/members/all/{id}"));
+        let member: Member = match self.rest.get(&path, READ).await {
+            Err(ForgeError::NotFound { .. }) => return Ok(Permission::None),
+            answer => answer?,
+        };
+        Ok(match member.access_level {
+            _ if !member.is_active(user) => Permission::None,
+            MAINTAINER.. => Permission::Admin,
+            DEVELOPER.. => Permission::Write,
+            GUEST.. => Permission::Read,
+            _ => Permission::None,
+        })
+    }
+
+    fn code_owners(&self) -> Result<(), Unsupported> {
+        // Its file has sections with approvals and defaults of their own.
+        Err(without("CODEOWNERS as GitHub reads it"))
+    }
+
+    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError> {
+        #[derive(Deserialize)]
+        struct Group {
+            full_path: String,
+        }
+        let name = format!("{org}/{team}");
+        let group = format!("/groups/{}", encoded(&name));
+        // Without it, nobody is known to be no member.
+        let found: Group = self
+            .rest
+            .get(&format!("{group}?with_projects=false"), GROUP)
+            .await?;
+        if !found.full_path.eq_ignore_ascii_case(&name) {
+            return Err(ForgeError::NotFound {
+                forge: ForgeKind::Gitlab,
+                operation: format!("GET {group}: it is another group now"),
+                permission: GROUP.0.to_owned(),
+            });
+        }
+        let Some(id) = self.user_id(user).await? else {
+            return Ok(false);
+        };
+        // Without those of the groups above, of whom the owners would be in every team.
+        match self
+            .rest
+            .get::<Member>(&format!("{group}/members/{id}"), GROUP)
+            .await
+        {
+            Ok(member) => Ok(member.is_active(user)),
+            Err(ForgeError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Client {
+    /// The id of an account; `None` if there is none of this name that is in use.
+    async fn user_id(&self, name: &str) -> Result<Option<u64>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Found {
+            id: u64,
+            username: String,
+            state: String,
+        }
+        let path = format!("/users?username={}", encoded(name));
+        let found: Vec<Found> = self.rest.get(&path, READ).await?;
+        let found = found
+            .into_iter()
+            .find(|user| user.username.eq_ignore_ascii_case(name) && user.state == "active");
+        Ok(found.map(|user| user.id))
+    }
+
+    /// The error of a server that is too old for a call.
+    pub(super) async fn outdated(&self, operation: String, needed: &str) -> Result<ForgeError, ForgeError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            version: String,
+        }
+        let Answer { version } = self.rest.get("/version", READ).await?;
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || ".-+".contains(*c);
+        Ok(ForgeError::Outdated {
+            forge: ForgeKind::Gitlab,
+            operation,
+            version: version.chars().take_while(is_plain).take(40).collect(),
+            needed: needed.to_owned(),
+        })
+    }
+}
+
+/// The heads of a merge request, by the time when GitLab had them, the oldest first. An approval does not name what it is of: it
+/// is of the head that there was.
+struct Heads(Vec<(Timestamp, CommitId)>);
+
+impl Heads {
+    fn read(path: &str, versions: &[Version]) -> Result<Self, ForgeError> {
+        let mut heads = Vec::new();
+        for version in versions {
+            // One without a head is of a branch without a commit of its own.
+            if let Some(sha) = &version.head_commit_sha {
+                heads.push((version.created_at, commit_id(path, sha)?));
+            }
+        }
+        heads.sort_by_key(|(since, _)| *since);
+        Ok(Self(heads))
+    }
+
+    /// The head at a time. What is of the same instant may have been seen after it: then the head is the one before.
+    fn at(&self, time: Timestamp) -> Option<&CommitId> {
+        let mut before = self.0.iter().rev().filter(|(since, _)| *since < time);
+        before.next().map(|(_, head)| head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_approval_is_of_the_head_that_there_was() {
+        let version = |sha: char, time: &str| Version {
+            head_commit_sha: Some(sha.to_string().repeat(40)),
+            created_at: time.parse().unwrap(),
+        };
+        // The newest first, as GitLab lists them.
+        let versions = [
+            version('c', "2026-11-29T12:00:00.500Z"),
+            version('b', "2026-11-29T11:00:00Z"),
+            version('a', "2026-11-29T10:00:00Z"),
+        ];
+        let heads = Heads::read("/x", &versions).unwrap();
+        let at = |time: &str| {
+            let head = heads.at(time.parse().unwrap());
+            head.map(|head| head.to_string().remove(0))
+        };
+        assert_eq!(at("2026-11-29T09:59:59Z"), None);
+        assert_eq!(at("2026-11-29T10:30:00Z"), Some('a'));
+        assert_eq!(at("2026-11-29T12:00:00.499Z"), Some('b'));
+        assert_eq!(at("2026-11-29T12:00:00.500Z"), Some('b'), "of the same instant");
+        assert_eq!(at("2026-11-29T13:00:00Z"), Some('c'));
+    }
+
+    #[test]
+    fn a_membership_holds_while_the_account_and_it_are_active() {
+        let is_active = |state: &str, membership: serde_json::Value| {
+            let raw = json!({
+                "username": "Ada", "state": state, "access_level": 40, "membership_state": membership,
+            });
+            serde_json::from_value::<Member>(raw).unwrap().is_active("ada")
+        };
+        assert!(is_active("active", json!("active")) && is_active("active", json!(null)));
+        assert!(!is_active("blocked", json!("active")));
+        assert!(!is_active("active", json!("awaiting")));
+    }
+}

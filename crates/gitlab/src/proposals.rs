@@ -1,0 +1,332 @@
+//! Branches and merge requests that Konverge writes. GitLab writes files and commits them in one request; it does not say which
+//! tree a commit has, nor whose account made it, so a commit is known to be ours by its message, its address and its files.
+
+use async_trait::async_trait;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::Method;
+use konverge_base::model::{CommitId, InvalidId, RepoPath};
+use konverge_forge::{
+    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest,
+};
+use konverge_rest::{TokenPermission, encoded};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    changes::READ,
+    client::{Client, commit_id, malformed},
+    quick_actions::disarmed,
+};
+
+const WRITE: TokenPermission = TokenPermission("the scope `api` and the role Developer");
+
+/// How many commits of ours a branch may have: one for each time that the files were others.
+const MOST_COMMITS: usize = 20;
+
+#[derive(Deserialize)]
+struct ProposalBody {
+    iid: u64,
+    #[serde(default)]
+    web_url: String,
+    state: String,
+    #[serde(default)]
+    sha: Option<String>,
+    source_project_id: Option<u64>,
+    target_project_id: u64,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    description: Option<String>,
+}
+
+impl From<ProposalBody> for ProposedPullRequest {
+    fn from(raw: ProposalBody) -> Self {
+        Self {
+            node: raw.iid.to_string(),
+            number: raw.iid,
+            url: raw.web_url,
+            open: matches!(raw.state.as_str(), "opened" | "locked"),
+            merged: raw.state == "merged",
+            head: raw.sha.unwrap_or_default(),
+            title: raw.title,
+            body: raw.description.unwrap_or_default(),
+        }
+    }
+}
+
+/// A commit, as far as a proposal asks for it.
+#[derive(Deserialize)]
+struct CommitBody {
+    message: String,
+    author_email: String,
+    #[serde(default)]
+    parent_ids: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ChangedFile {
+    old_path: String,
+    new_path: String,
+}
+
+/// A file of a branch.
+struct BranchFile {
+    content: Vec<u8>,
+    /// The last commit that changed it.
+    last_commit: String,
+}
+
+#[async_trait]
+impl Proposals for Client {
+    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
+        let tip = self.branch_tip(commit.branch).await?;
+        let start = tip.as_ref().unwrap_or(commit.base);
+        let is_own = match &tip {
+            Some(tip) => self.is_own(&commit, tip).await?,
+            None => false,
+        };
+        // A run that ended early may have left a branch without a commit.
+        let is_fresh =
+            || async { Ok::<_, ForgeError>(self.commits_after(start, commit.base).await?.is_some()) };
+        if !is_own && start != commit.base && !is_fresh().await? {
+            return Ok(CommittedFiles::Conflict);
+        }
+        let there = self.files(start, commit.files).await?;
+        if is_own && have(&there, commit.files) {
+            return Ok(CommittedFiles::Present(start.clone()));
+        }
+        match self.write_files(&commit, tip.is_none(), &there).await {
+            // Somebody may have pushed between the look at the branch and the write.
+            Ok(made) if self.is_own(&commit, &made).await? => Ok(CommittedFiles::Committed(made)),
+            Ok(_) => Ok(CommittedFiles::Conflict),
+            // Somebody else was faster; or it was done, and the answer was lost.
+            Err(error)
+                if error.is_uncertain() || matches!(error, ForgeError::Refused { status: 400, .. }) =>
+            {
+                match self.branch_tip(commit.branch).await? {
+                    now if now == tip => Err(error),
+                    Some(now) => {
+                        let there = self.files(&now, commit.files).await?;
+                        let done = self.is_own(&commit, &now).await? && have(&there, commit.files);
+                        Ok(if done {
+                            CommittedFiles::Committed(now)
+                        } else {
+                            CommittedFiles::Conflict
+                        })
+                    }
+                    None => Ok(CommittedFiles::Conflict),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
+        let path = self.path(&format!(
+            "/merge_requests?scope=all&state=all&order_by=created_at&sort=asc&source_branch={}",
+            encoded(branch)
+        ));
+        let all: Vec<ProposalBody> = self.list(&path, READ).await?;
+        let is_home = |raw: &ProposalBody| raw.source_project_id == Some(raw.target_project_id);
+        let found = all.into_iter().filter(is_home).map(ProposedPullRequest::from);
+        let mut found: Vec<_> = found.collect();
+        found.sort_by_key(|pull| std::cmp::Reverse(pull.number));
+        Ok(found)
+    }
+
+    async fn open_proposal(
+        &self,
+        branch: &str,
+        base: &str,
+        title: &str,
+        body: &str,
+    ) -> Result<ProposedPullRequest, ForgeError> {
+        let open = || async {
+            let all = self.proposals_of(branch).await?;
+            Ok(all.into_iter().find(|pull| pull.open))
+        };
+        let pull = json!({
+            "title": title, "source_branch": branch, "target_branch": base, "description": disarmed(body),
+        });
+        let convert = <ProposedPullRequest as From<ProposalBody>>::from;
+        let path = self.path("/merge_requests");
+        match self.rest.create(&path, &pull, WRITE, convert, open).await {
+            Err(error @ ForgeError::Refused { status: 409, .. }) => open().await?.ok_or(error),
+            done => done,
+        }
+    }
+
+    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), ForgeError> {
+        let path = self.path(&format!("/merge_requests/{number}"));
+        let text = json!({"title": title, "description": disarmed(body)});
+        self.rest.set::<Value>(Method::PUT, &path, &text, WRITE).await?;
+        Ok(())
+    }
+
+    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), ForgeError> {
+        #[derive(Deserialize)]
+        struct Settings {
+            #[serde(default)]
+            only_allow_merge_if_pipeline_succeeds: bool,
+        }
+        #[derive(Deserialize)]
+        struct Approvals {
+            /// Only in a paid tier.
+            #[serde(default)]
+            approvals_required: u64,
+        }
+        let of_pull = |rest: &str| self.path(&format!("/merge_requests/{}{rest}", pull.number));
+        let settings: Settings = self.rest.get(&self.path(""), READ).await?;
+        let rules: Approvals = self.rest.get(&of_pull("/approvals"), READ).await?;
+        let path = of_pull("/merge");
+        // GitLab would merge at once.
+        if !settings.only_allow_merge_if_pipeline_succeeds && rules.approvals_required == 0 {
+            return Err(ForgeError::Refused {
+                forge: ForgeKind::Gitlab,
+                operation: format!("PUT {path}"),
+                status: 200,
+                message: "no setting of the project asks for a pipeline that succeeds or for approvals, so nothing stands in the way of a merge"
+                    .to_owned(),
+            });
+        }
+        // What was pushed after the look at it is not merged.
+        let body = json!({"auto_merge": true, "sha": pull.head});
+        self.rest.set::<Value>(Method::PUT, &path, &body, WRITE).await?;
+        Ok(())
+    }
+
+    async fn starts_workflows(&self) -> Result<bool, ForgeError> {
+        // What a bot pushes starts pipelines as what anybody pushes.
+        Ok(true)
+    }
+}
+
+impl Client {
+    /// Returns true if a branch has, after a commit of the base, commits of ours alone.
+    async fn is_own(&self, commit: &FilesCommit<'_>, tip: &CommitId) -> Result<bool, ForgeError> {
+        let mut at = tip.clone();
+        for _ in 0..MOST_COMMITS {
+            let Some(parent) = self.parent_of_own(commit, &at).await? else {
+                return Ok(false);
+            };
+            if parent == *commit.base || self.commits_after(&parent, commit.base).await?.is_some() {
+                return Ok(true);
+            }
+            at = parent;
+        }
+        Ok(false)
+    }
+
+    /// The parent of a commit of ours; `None` of another. Anybody can write our message and address, so ours changes nothing but
+    /// the files.
+    async fn parent_of_own(
+        &self,
+        commit: &FilesCommit<'_>,
+        at: &CommitId,
+    ) -> Result<Option<CommitId>, ForgeError> {
+        let path = self.path(&format!("/repository/commits/{at}?stats=false"));
+        let found: CommitBody = self.rest.get(&path, READ).await?;
+        let us = self.account().await?.commit_email.as_deref();
+        // Where GitLab signs what it commits, the committer is GitLab.
+        let is_by_us = us.is_some_and(|us| us.eq_ignore_ascii_case(&found.author_email));
+        let (true, [parent]) = (
+            is_by_us && commit.has_message(&found.message),
+            found.parent_ids.as_slice(),
+        ) else {
+            return Ok(None);
+        };
+        let changed = self.path(&format!("/repository/commits/{at}/diff"));
+        let changed: Vec<ChangedFile> = self.list(&changed, READ).await?;
+        let is_meant = |path: &str| commit.files.iter().any(|(meant, _)| meant.as_str() == path);
+        let is_own = changed
+            .iter()
+            .all(|file| is_meant(&file.old_path) && is_meant(&file.new_path));
+        if is_own {
+            commit_id(&path, parent).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// The files of a commit, as far as there are any.
+    async fn files(
+        &self,
+        commit: &CommitId,
+        files: &[(RepoPath, String)],
+    ) -> Result<Vec<Option<BranchFile>>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Contents {
+            content: String,
+            last_commit_id: String,
+        }
+        let mut found = Vec::new();
+        for (path, _) in files {
+            let path = self.path(&format!(
+                "/repository/files/{}?ref={commit}",
+                encoded(path.as_str())
+            ));
+            found.push(match self.rest.get::<Contents>(&path, READ).await {
+                Ok(Contents {
+                    content,
+                    last_commit_id,
+                }) => Some(BranchFile {
+                    content: STANDARD
+                        .decode(content)
+                        .map_err(|error| malformed(format!("GET {path}"), error))?,
+                    last_commit: last_commit_id,
+                }),
+                Err(ForgeError::NotFound { .. }) => None,
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(found)
+    }
+
+    /// Commits files to the tip of the branch, or to a new one. A file that is no longer what it was is refused.
+    async fn write_files(
+        &self,
+        commit: &FilesCommit<'_>,
+        is_new: bool,
+        there: &[Option<BranchFile>],
+    ) -> Result<CommitId, ForgeError> {
+        #[derive(Deserialize)]
+        struct Made {
+            id: String,
+        }
+        let action = |((path, content), there): (&(RepoPath, String), &Option<BranchFile>)| {
+            let content = STANDARD.encode(content);
+            let mut action = json!({"file_path": path, "content": content, "encoding": "base64"});
+            match there {
+                Some(there) => {
+                    action["action"] = json!("update");
+                    action["last_commit_id"] = json!(there.last_commit);
+                }
+                None => action["action"] = json!("create"),
+            }
+            action
+        };
+        let actions: Vec<Value> = commit.files.iter().zip(there).map(action).collect();
+        let mut body = json!({
+            "branch": commit.branch, "commit_message": commit.plain_message(), "actions": actions,
+        });
+        if is_new {
+            // With this GitLab makes the branch, and refuses if somebody else has.
+            body["start_sha"] = json!(commit.base);
+        }
+        let path = self.path("/repository/commits");
+        let made: Made = self.rest.post_once(&path, &body, WRITE).await?;
+        made.id
+            .parse()
+            .map_err(|error: InvalidId| malformed(format!("POST {path}"), error))
+    }
+}
+
+/// Returns true if all files have their new contents.
+fn have(there: &[Option<BranchFile>], files: &[(RepoPath, String)]) -> bool {
+    let mut pairs = there.iter().zip(files);
+    pairs.all(|(there, (_, content))| {
+        there
+            .as_ref()
+            .is_some_and(|there| there.content == content.as_bytes())
+    })
+}

@@ -1,0 +1,312 @@
+//! Notes, commit statuses and issues.
+
+use async_trait::async_trait;
+use http::Method;
+use jiff::Timestamp;
+use konverge_base::model::{CommitId, comment_marker::CommentMarker};
+use konverge_forge::{
+    Comment, CommentAccess, CommitStatus, ForgeError, ForgeKind, Issue, KeptIssues as _, Publishing,
+    StatusState, StickyComments as _, one_line,
+};
+use konverge_rest::{TokenPermission, encoded};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, User},
+    note_target::NoteTarget,
+    notes::NoteBody,
+    quick_actions::disarmed,
+};
+
+const READ: TokenPermission = TokenPermission("the scope `api` and the role Reporter");
+const NOTES: TokenPermission = TokenPermission("the scope `api` and the role Reporter");
+const ISSUES: TokenPermission = TokenPermission("the scope `api` and the role Reporter");
+const STATUSES: TokenPermission =
+    TokenPermission("the scope `api`, the role Developer, and at a protected branch the right to push");
+
+#[derive(Deserialize)]
+struct StatusBody {
+    id: u64,
+    name: String,
+    status: String,
+    author: Option<User>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    target_url: Option<String>,
+}
+
+impl From<StatusBody> for CommitStatus {
+    fn from(raw: StatusBody) -> Self {
+        Self {
+            context: raw.name,
+            state: match raw.status.as_str() {
+                "success" => StatusState::Success,
+                "failed" => StatusState::Failure,
+                // None of ours says so, and they are no result.
+                "canceled" | "skipped" => StatusState::Error,
+                _ => StatusState::Pending,
+            },
+            description: raw.description.filter(|text| !text.is_empty()),
+            target_url: raw.target_url.filter(|url| !url.is_empty()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct IssueBody {
+    iid: u64,
+    #[serde(default)]
+    web_url: String,
+    state: String,
+    #[serde(default)]
+    created_at: String,
+    #[serde(default)]
+    description: Option<String>,
+    author: Option<User>,
+    #[serde(default)]
+    labels: Vec<String>,
+}
+
+#[async_trait]
+impl Publishing for Client {
+    async fn own_login(&self) -> Result<String, ForgeError> {
+        Ok(self.account().await?.username.clone())
+    }
+
+    fn job_login(&self) -> Option<&'static str> {
+        // The token of a job writes nothing.
+        None
+    }
+
+    fn on_issues(&self) -> Box<dyn Publishing + '_> {
+        let mut client = self.clone();
+        client.notes_of = NoteTarget::Issue;
+        Box::new(client)
+    }
+
+    async fn comments(
+        &self,
+        number: u64,
+        since: Option<Timestamp>,
+        access: CommentAccess,
+    ) -> Result<Vec<Comment>, ForgeError> {
+        let need = match access {
+            CommentAccess::Read => READ,
+            CommentAccess::Write => NOTES,
+        };
+        let path = format!("{}?order_by=created_at&sort=asc", self.notes_path(number));
+        let notes: Vec<NoteBody> = self.list(&path, need).await?;
+        // There is no filter for the time.
+        let is_meant = |note: &NoteBody| {
+            let is_new = since.is_none_or(|since| note.updated_at.is_none_or(|at| at >= since));
+            !note.system && is_new
+        };
+        let comments = notes.into_iter().filter(is_meant).map(NoteBody::into_comment);
+        Ok(comments.map(|comment| self.placed(number, comment)).collect())
+    }
+
+    async fn create_comment(
+        &self,
+        number: u64,
+        marker: &CommentMarker,
+        body: &str,
+    ) -> Result<Comment, ForgeError> {
+        let find = || async {
+            let ours = self.own_comments(number, marker, None).await?.current;
+            Ok(ours
+                .into_iter()
+                .find(|comment| comment.marker().as_ref() == Some(marker)))
+        };
+        let note = json!({"body": disarmed(body)});
+        let path = self.notes_path(number);
+        let made = self
+            .rest
+            .create(&path, &note, NOTES, NoteBody::into_comment, find)
+            .await?;
+        Ok(self.placed(number, made))
+    }
+
+    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
+        let (number, path) = self.place_of(id)?;
+        let note = json!({"body": disarmed(body)});
+        let written: NoteBody = self.rest.set(Method::PUT, &path, &note, NOTES).await?;
+        Ok(self.placed(number, written.into_comment()))
+    }
+
+    async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
+        let (_, path) = self.place_of(id)?;
+        match self.rest.repeatable(Method::DELETE, &path, None, NOTES).await {
+            // An earlier attempt whose answer was lost has done it.
+            Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+        let raw = self.list(&self.statuses_path(sha), READ).await?;
+        self.own_statuses(raw).await
+    }
+
+    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+        let page = self.page(&self.statuses_path(sha), READ, 1).await?;
+        self.own_statuses(page.items).await
+    }
+
+    async fn set_status(
+        &self,
+        sha: &CommitId,
+        context: &str,
+        state: StatusState,
+        description: &str,
+        url: Option<&str>,
+    ) -> Result<(), ForgeError> {
+        let word = match state {
+            StatusState::Pending => "pending",
+            StatusState::Success => "success",
+            StatusState::Failure | StatusState::Error => "failed",
+        };
+        let mut body = json!({"state": word, "name": context, "description": one_line(description)});
+        if let Some(url) = url {
+            body["target_url"] = json!(url);
+        }
+        // Else it is that of the newest pipeline of the commit, which may be another: there it would never end.
+        if let Some(own) = self.job.as_ref().filter(|own| own.commit == *sha) {
+            body["pipeline_id"] = json!(own.pipeline);
+        }
+        let path = self.path(&format!("/statuses/{sha}"));
+        match self.rest.set::<Value>(Method::POST, &path, &body, STATUSES).await {
+            Ok(_) => Ok(()),
+            // It has this state: an earlier run has set it, or an earlier attempt whose answer was lost.
+            Err(ForgeError::Refused {
+                status: 400, message, ..
+            }) if message.contains("Cannot transition status")
+                && message.contains(&format!("from :{word}")) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
+        let path = self.path(&format!(
+            "/issues?scope=all&state=all&order_by=created_at&sort=asc&labels={}",
+            encoded(label)
+        ));
+        let raw: Vec<IssueBody> = self.list(&path, ISSUES).await?;
+        let labelled = raw
+            .into_iter()
+            .filter(|raw| raw.labels.iter().any(|one| one == label));
+        Ok(labelled.filter_map(into_issue).collect())
+    }
+
+    async fn open_issue(
+        &self,
+        label: &str,
+        marker: &CommentMarker,
+        title: &str,
+        body: &str,
+    ) -> Result<(), ForgeError> {
+        let issue = json!({"title": title, "description": disarmed(body), "labels": label});
+        let find = || async {
+            let kept = self.kept_issues(label).await?;
+            let made = kept.iter().any(|issue| issue.marker == *marker);
+            Ok(made.then_some(None))
+        };
+        let made: Option<IssueBody> = self
+            .rest
+            .create(&self.path("/issues"), &issue, ISSUES, Some::<IssueBody>, find)
+            .await?;
+        match made {
+            // Who may not label is not told so. The issue would never be found again.
+            Some(made) if made.labels.iter().all(|one| one != label) => Err(ForgeError::Forbidden {
+                forge: ForgeKind::Gitlab,
+                operation: format!("label issue #{}", made.iid),
+                permission: ISSUES.0.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError> {
+        let fields = json!({"title": title, "description": disarmed(body), "state_event": "reopen"});
+        self.edit_issue(number, &fields).await
+    }
+
+    async fn end_issue(&self, number: u64) -> Result<(), ForgeError> {
+        self.edit_issue(number, &json!({"state_event": "close"}))
+            .await
+            .map(|_| ())
+    }
+}
+
+impl Client {
+    /// All statuses of a commit, with those that newer ones of their name replaced.
+    fn statuses_path(&self, sha: &CommitId) -> String {
+        self.path(&format!(
+            "/repository/commits/{sha}/statuses?all=true&order_by=id&sort=desc"
+        ))
+    }
+
+    /// Those that the token's account set, the newest first. The jobs of every pipeline are in the list, under names that a merge
+    /// request chooses.
+    async fn own_statuses(&self, raw: Vec<StatusBody>) -> Result<Vec<CommitStatus>, ForgeError> {
+        if raw.is_empty() {
+            return Ok(Vec::new());
+        }
+        let us = &self.account().await?.username;
+        let mut ours = raw;
+        ours.retain(|status| {
+            let author = status.author.as_ref();
+            author.is_some_and(|author| author.username == *us)
+        });
+        ours.sort_by_key(|status| std::cmp::Reverse(status.id));
+        Ok(ours.into_iter().map(CommitStatus::from).collect())
+    }
+
+    /// Sets fields of an issue. Returns false if it was deleted after the listing.
+    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
+        let path = self.path(&format!("/issues/{number}"));
+        match self.rest.set::<Value>(Method::PUT, &path, fields, ISSUES).await {
+            Ok(_) => Ok(true),
+            Err(ForgeError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// An issue with a marker, whose author is known.
+fn into_issue(raw: IssueBody) -> Option<Issue> {
+    Some(Issue {
+        number: raw.iid,
+        author: raw.author?.username,
+        url: raw.web_url,
+        open: raw.state == "opened",
+        created_at: raw.created_at,
+        marker: CommentMarker::parse(&raw.description.unwrap_or_default())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_that_github_has_not_are_no_success() {
+        let state = |status: &str| {
+            let raw = json!({"id": 1, "name": "x", "status": status});
+            let raw: StatusBody = serde_json::from_value(raw).unwrap();
+            CommitStatus::from(raw).state
+        };
+        assert_eq!(state("success"), StatusState::Success);
+        assert_eq!(state("failed"), StatusState::Failure);
+        for other in ["skipped", "canceled"] {
+            assert_eq!(state(other), StatusState::Error, "{other}");
+        }
+        for other in ["pending", "running", "manual", "something new"] {
+            assert_eq!(state(other), StatusState::Pending, "{other}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Pipelines and jobs: whether one is over, pipelines that are started, who started one.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, JobInfo, Runs};
+use konverge_rest::{TokenPermission, encoded};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, json};
+
+use crate::{
+    changes::READ,
+    client::{Client, User, malformed},
+    environment::is_project,
+    job::pipeline_of_page,
+    without,
+};
+
+const START: TokenPermission =
+    TokenPermission("the scope `api`, the role Developer, and at a protected branch the right to merge");
+
+/// Who asks for the settings of a project.
+const SETTINGS: TokenPermission = TokenPermission("the scope `api` and the role Maintainer");
+
+/// The one file of a project whose jobs a pipeline has.
+const PIPELINE_FILE: &str = ".gitlab-ci.yml";
+
+/// The maximum number of pipelines whose name is asked for one by one.
+const MOST_NAMED: usize = 10;
+
+/// The maximum number of pipeline schedules, each of which is asked for.
+const MOST_SCHEDULES: usize = 50;
+
+#[derive(Deserialize)]
+struct PipelineBody {
+    id: u64,
+    status: String,
+    #[serde(default)]
+    web_url: String,
+    /// What `workflow: name:` evaluated to.
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    user: Option<User>,
+}
+
+impl From<PipelineBody> for DispatchedRun {
+    fn from(raw: PipelineBody) -> Self {
+        Self {
+            id: raw.id,
+            display_title: raw.name.unwrap_or_default(),
+            html_url: raw.web_url,
+            conclusion: is_final(&raw.status).then_some(raw.status),
+        }
+    }
+}
+
+/// Returns true for the status of a pipeline or a job that has ended. One that waits for somebody has not.
+fn is_final(status: &str) -> bool {
+    matches!(status, "success" | "failed" | "canceled" | "skipped")
+}
+
+#[async_trait]
+impl Runs for Client {
+    async fn is_over(&self, url: &str) -> Result<Option<bool>, ForgeError> {
+        #[derive(Deserialize)]
+        struct Run {
+            status: String,
+        }
+        let Some(path) = path_of_page(url, self.server_url()) else {
+            return Ok(None);
+        };
+        let run: Run = self.rest.get(&path, READ).await?;
+        Ok(Some(is_final(&run.status)))
+    }
+
+    async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64, ForgeError> {
+        if file != PIPELINE_FILE {
+            return Err(without("workflows in files of their own: name `.gitlab-ci.yml`").into());
+        }
+        let body = json!({"ref": branch, "inputs": inputs});
+        let started: PipelineBody = self.rest.post_once(&self.path("/pipeline"), &body, START).await?;
+        Ok(started.id)
+    }
+
+    async fn dispatched_runs(
+        &self,
+        _: &str,
+        branch: &str,
+        limit: usize,
+    ) -> Result<Vec<DispatchedRun>, ForgeError> {
+        let path = self.path(&format!(
+            "/pipelines?source=api&order_by=id&sort=desc&ref={}",
+            encoded(branch)
+        ));
+        let page = self.page::<PipelineBody>(&path, READ, 1).await?;
+        let mut newest: Vec<_> = page.items.into_iter().take(limit).collect();
+        // A list may lack the names, by which one is found whose start was not answered. It is among the newest.
+        if limit > 1 {
+            for listed in newest.iter_mut().take(MOST_NAMED) {
+                if listed.name.is_none() {
+                    listed.name = self.pipeline(listed.id).await?.name;
+                }
+            }
+        }
+        Ok(newest.into_iter().map(DispatchedRun::from).collect())
+    }
+
+    async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError> {
+        match self.pipeline(run).await {
+            Ok(found) => Ok(Some(found.into())),
+            Err(ForgeError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn starters_may_push(&self) -> bool {
+        // A schedule goes on after its owner may not push any more.
+        false
+    }
+
+    async fn starter(&self, job: &JobInfo) -> Result<String, ForgeError> {
+        self.refuse_given_variables().await?;
+        self.refuse_scheduled_variables().await?;
+        let pipeline = self.pipeline(job.run_id).await?;
+        let starter = pipeline.user.map(|user| user.username);
+        starter.ok_or_else(|| {
+            let path = self.path(&format!("/pipelines/{}", job.run_id));
+            malformed(format!("GET {path}"), "it does not say who started the pipeline")
+        })
+    }
+
+    async fn attempt(&self, job: &JobInfo) -> Result<u32, ForgeError> {
+        #[derive(Deserialize)]
+        struct Job {
+            id: u64,
+            name: String,
+        }
+        let own = self.job.as_ref().filter(|own| own.pipeline == job.run_id);
+        let own = own.ok_or_else(|| ForgeError::Runner {
+            message: "which attempt of its job this is cannot be asked: CI_JOB_ID or CI_JOB_NAME is missing"
+                .to_owned(),
+            hint: "GitLab sets them; in a container of its own pass the CI_ variables on".to_owned(),
+        })?;
+        let path = self.path(&format!("/pipelines/{}/jobs?include_retried=true", own.pipeline));
+        let jobs: Vec<Job> = self.list(&path, READ).await?;
+        // A retry is another job of the same name. Pages may overlap while jobs are added.
+        let of_name = jobs.iter().filter(|one| one.name == own.name);
+        let until: BTreeSet<u64> = of_name.map(|one| one.id).filter(|id| *id <= own.id).collect();
+        if !until.contains(&own.id) {
+            return Err(malformed(
+                format!("GET {path}"),
+                "the list lacks the job that asks",
+            ));
+        }
+        u32::try_from(until.len()).map_err(|error| malformed(format!("GET {path}"), error))
+    }
+
+    fn server_time(&self) -> Option<Timestamp> {
+        self.rest.time_now()
+    }
+}
+
+impl Client {
+    /// Refuses a project where whoever starts a pipeline may give it variables. They come before those that GitLab sets, so all
+    /// that a job knows of its pipeline may be made up.
+    async fn refuse_given_variables(&self) -> Result<(), ForgeError> {
+        #[derive(Deserialize)]
+        struct Project {
+            /// The role from which on somebody may start a pipeline with variables. Shown to maintainers.
+            #[serde(default)]
+            ci_pipeline_variables_minimum_override_role: Option<String>,
+            /// The older form of the setting. Where it is false, the role counts for nothing.
+            #[serde(default)]
+            restrict_user_defined_variables: Option<bool>,
+        }
+        let path = self.path("");
+        let project: Project = self.rest.get(&path, SETTINGS).await?;
+        let role = project.ci_pipeline_variables_minimum_override_role;
+        match (role.as_deref(), project.restrict_user_defined_variables) {
+            (Some("no_one_allowed" | "owner"), None | Some(true)) => Ok(()),
+            (Some(_), _) => Err(ForgeError::Runner {
+                message: "whoever may start a pipeline here may overwrite what GitLab tells its jobs: the commit, who started it"
+                    .to_owned(),
+                hint: "set \"Minimum role to use pipeline variables\" to \"No one allowed\" in Settings, CI/CD, Variables, and `restrict_user_defined_variables` to true if a request of the API has set it; inputs of pipelines stay possible"
+                    .to_owned(),
+            }),
+            (None, _) => Err(unseen(&path, "the minimum role to use pipeline variables")),
+        }
+    }
+
+    /// Refuses a project with a schedule that has variables: its pipelines get them whatever the setting says, and somebody may
+    /// have given them while it was open.
+    async fn refuse_scheduled_variables(&self) -> Result<(), ForgeError> {
+        #[derive(Deserialize)]
+        struct Listed {
+            id: u64,
+        }
+        #[derive(Deserialize)]
+        struct Schedule {
+            /// Missing for who may not see them.
+            #[serde(default)]
+            variables: Option<Vec<IgnoredAny>>,
+        }
+        let schedules: Vec<Listed> = self.list(&self.path("/pipeline_schedules"), SETTINGS).await?;
+        if schedules.len() > MOST_SCHEDULES {
+            return Err(ForgeError::Runner {
+                message: format!(
+                    "the project has more than {MOST_SCHEDULES} pipeline schedules, too many to ask each for its variables"
+                ),
+                hint: "delete those that nobody needs, in Build, Pipeline schedules".to_owned(),
+            });
+        }
+        for Listed { id } in schedules {
+            let path = self.path(&format!("/pipeline_schedules/{id}"));
+            let schedule: Schedule = match self.rest.get(&path, SETTINGS).await {
+                // Deleted meanwhile.
+                Err(ForgeError::NotFound { .. }) => continue,
+                answer => answer?,
+            };
+            match schedule.variables {
+                Some(variables) if variables.is_empty() => {}
+                Some(_) => {
+                    return Err(ForgeError::Runner {
+                        message: format!(
+                            "the pipeline schedule {id} has variables, which overwrite what GitLab tells its jobs: the commit, who started it"
+                        ),
+                        hint: "delete its variables in Build, Pipeline schedules; inputs of a schedule stay possible"
+                            .to_owned(),
+                    });
+                }
+                None => return Err(unseen(&path, "the variables of a pipeline schedule")),
+            }
+        }
+        Ok(())
+    }
+
+    async fn pipeline(&self, id: u64) -> Result<PipelineBody, ForgeError> {
+        self.rest.get(&self.path(&format!("/pipelines/{id}")), READ).await
+    }
+}
+
+/// An answer that leaves out what a token of a lower role may not see.
+fn unseen(path: &str, what: &str) -> ForgeError {
+    ForgeError::Forbidden {
+        forge: ForgeKind::Gitlab,
+        operation: format!("GET {path}, {what}"),
+        permission: SETTINGS.0.to_owned(),
+    }
+}
+
+/// The path of the API for the page of a job or a pipeline, `https://HOST/GROUP/NAME/-/jobs/ID`; `None` if it is not one of this
+/// server.
+fn path_of_page(url: &str, server_url: &str) -> Option<String> {
+    let path = url.strip_prefix(server_url)?.strip_prefix('/')?;
+    let (project, page) = path.split_once("/-/")?;
+    let (kind, id) = page.split_once('/')?;
+    let id = match kind {
+        "jobs" => id.parse().ok()?,
+        "pipelines" => pipeline_of_page(id)?.0,
+        _ => return None,
+    };
+    is_project(project).then(|| format!("/projects/{}/{kind}/{id}", encoded(project)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_this_server_and_no_others() {
+        let path = |url: &str| path_of_page(url, "https://acme.example/git");
+        let below = "https://acme.example/git/acme/platform/konfig/-";
+        assert_eq!(
+            path(&format!("{below}/jobs/42")).as_deref(),
+            Some("/projects/acme%2Fplatform%2Fkonfig/jobs/42")
+        );
+        assert_eq!(
+            path(&format!("{below}/pipelines/7")).as_deref(),
+            Some("/projects/acme%2Fplatform%2Fkonfig/pipelines/7")
+        );
+        assert_eq!(
+            path(&format!("{below}/pipelines/7#attempt-2")).as_deref(),
+            Some("/projects/acme%2Fplatform%2Fkonfig/pipelines/7")
+        );
+        for other in [
+            "someone@laptop (process 7)",
+            "https://acme.example.evil.example/git/acme/konfig/-/jobs/42",
+            "https://acme.example/acme/konfig/-/jobs/42",
+            "https://acme.example/git/acme/../-/jobs/42",
+            "https://acme.example/git/acme/konfig/-/jobs/42?x=y",
+            "https://acme.example/git/acme/konfig/-/jobs/42/artifacts",
+            "https://acme.example/git/acme/konfig/-/issues/42",
+            "https://acme.example/git/acme/konfig/-/pipelines/42#x",
+            "https://acme.example/git/acme/konfig/-/jobs/42#attempt-2",
+            "https://acme.example/git/acme/konfig/jobs/42",
+        ] {
+            assert_eq!(path(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_run_ends_with_a_result_and_not_while_it_waits() {
+        for ended in ["success", "failed", "canceled", "skipped"] {
+            assert!(is_final(ended), "{ended}");
+        }
+        for other in [
+            "running",
+            "pending",
+            "manual",
+            "canceling",
+            "waiting_for_resource",
+            "something new",
+        ] {
+            assert!(!is_final(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The door to servers outside: clients with deadlines that follow no redirect, a span for each request, and bodies with
+//! a limit. What is asked, and what an answer means, is each caller's own.
+
+use std::time::Duration;
+
+use konverge_base::spans;
+use quick_xml::{escape::resolve_predefined_entity, events::Event};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, redirect::Policy};
+use tracing::Instrument as _;
+
+/// The maximum time to connect.
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A client that follows no redirect: a server could send credentials elsewhere by one.
+pub fn client() -> ClientBuilder {
+    Client::builder()
+        .connect_timeout(CONNECT_DEADLINE)
+        .redirect(Policy::none())
+}
+
+/// Sends a request within a span, which has its method, host, status, size, and the time to the answer.
+///
+/// # Errors
+/// The request cannot be built, or there is no answer.
+pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
+    send_as(request, None).await
+}
+
+/// The same to a host whose name is secret: its span has this one.
+///
+/// # Errors
+/// As [`send`].
+pub async fn send_to_secret_host(request: RequestBuilder, shown: &str) -> reqwest::Result<Response> {
+    send_as(request, Some(shown)).await
+}
+
+async fn send_as(request: RequestBuilder, shown: Option<&str>) -> reqwest::Result<Response> {
+    let (client, request) = request.build_split();
+    let request = request?;
+    let host = shown.or(request.url().host_str()).unwrap_or_default();
+    let span = spans::request(request.method().as_str(), host);
+    let answer = client.execute(request).instrument(span.clone()).await;
+    if let Ok(answer) = &answer {
+        spans::answered(&span, answer.status().as_u16(), answer.content_length());
+    }
+    answer
+}
+
+/// Sends a request, and reads the whole answer: at most `most` bytes.
+///
+/// # Errors
+/// As [`BodyError`].
+pub async fn exchange(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    most: usize,
+) -> Result<http::Response<Vec<u8>>, BodyError> {
+    let request = reqwest::Request::try_from(request)?;
+    let answer = send(RequestBuilder::from_parts(client.clone(), request)).await?;
+    let mut whole = http::Response::new(Vec::new());
+    *whole.status_mut() = answer.status();
+    *whole.headers_mut() = answer.headers().clone();
+    *whole.body_mut() = read_body(answer, most).await?;
+    Ok(whole)
+}
+
+/// Why a body is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The connection ended, or it took too long.
+    #[error(transparent)]
+    Transport(#[from] reqwest::Error),
+    /// It is longer than what is read.
+    #[error("the answer has more than {most} bytes")]
+    TooLong {
+        /// The limit, in bytes.
+        most: usize,
+    },
+}
+
+/// Reads a body of at most `most` bytes. A server that sends more fills no memory.
+///
+/// # Errors
+/// As [`BodyError`].
+pub async fn read_body(mut answer: Response, most: usize) -> Result<Vec<u8>, BodyError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await? {
+        if body.len() + chunk.len() > most {
+            return Err(BodyError::TooLong { most });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// The text of the first element with this name in an XML answer, without white space around it.
+///
+/// What follows the element is not read: an answer may be cut off.
+pub fn xml_text(xml: &str, name: &str) -> Option<String> {
+    let mut reader = quick_xml::Reader::from_str(xml);
+    let mut text: Option<String> = None;
+    loop {
+        match (reader.read_event().ok()?, &mut text) {
+            (Event::Start(tag), None) if tag.local_name().as_ref() == name.as_bytes() => {
+                text = Some(String::new())
+            }
+            (Event::Text(part), Some(text)) => text.push_str(&part.decode().ok()?),
+            (Event::CData(part), Some(text)) => text.push_str(&part.decode().ok()?),
+            (Event::GeneralRef(reference), Some(text)) => match reference.resolve_char_ref().ok()? {
+                Some(character) => text.push(character),
+                None => text.push_str(resolve_predefined_entity(&reference.decode().ok()?)?),
+            },
+            (Event::End(_), Some(_)) => {
+                // It may be a credential: no second copy of it is made.
+                let text = text.take()?;
+                let is_trimmed = text.trim().len() == text.len();
+                return Some(if is_trimmed { text } else { text.trim().to_owned() });
+            }
+            (Event::Eof, _) => return None,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_an_element_is_found_in_an_answer_that_is_cut_off() {
+        let answer = "<?xml version=\"1.0\"?><E xmlns=\"x\"><Code> Access&amp;Denied </Code><M><![CDATA[a<b]]></M><Rest>";
+        for (name, expected) in [
+            ("Code", Some("Access&Denied")),
+            ("M", Some("a<b")),
+            ("Rest", None),
+            ("Other", None),
+        ] {
+            assert_eq!(xml_text(answer, name).as_deref(), expected, "{name}");
+        }
+        assert_eq!(xml_text("not <xml", "xml"), None);
+    }
+}

@@ -1,0 +1,310 @@
+//! Waits until a written object is ready, by the watch of its collection.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::super::{
+    api::{clusters::Kubernetes, discovery::ResourceType, watches::WatchedObject},
+    health::{self, Health, HealthRules, Related, WaitPolicy},
+    object::{completed_jobs, fetch, plan_item::PlanItem, related_fetch},
+};
+use super::{apply_task::ApplyTask, early_failure::EarlyFailure};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::apply_result::Waiting,
+    spans,
+};
+
+/// Without any event for this time the object is read again, because the watch may not be allowed or may have
+/// lost an event.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often the related objects of an unready object are read.
+const LOOK_AROUND: Duration = Duration::from_secs(3);
+
+/// Returns true if the watch event predates our write: the watch was opened before the write, and earlier
+/// events say nothing about it. Versions are growing numbers (KEP-5504; earlier in effect with every etcd).
+fn is_older(seen: &Value, than: &Value) -> bool {
+    let version = |object: &Value| {
+        object["metadata"]["resourceVersion"]
+            .as_str()?
+            .parse::<u64>()
+            .ok()
+    };
+    let generation = |object: &Value| object["metadata"]["generation"].as_u64();
+    match (version(seen), version(than)) {
+        (Some(seen), Some(than)) => seen < than,
+        _ => generation(seen) < generation(than),
+    }
+}
+
+/// Returns true if there is nothing to wait for.
+pub(super) async fn is_settled(task: ApplyTask<'_>, object: &Value) -> bool {
+    let rules = task.subject.health_rules(task.runtime);
+    let verdict = health::assess(object, &related_fetch::known_related(task.of), &rules).await;
+    verdict.health == Health::Ready || matches!(verdict.weight, WaitPolicy::Advisory | WaitPolicy::Indirect)
+}
+
+/// Opens the watch for an object that is about to be written, if its manifest may require waiting.
+pub(super) async fn prepare(task: ApplyTask<'_>, body: &Value) {
+    let ApplyTask { subject, of, .. } = task;
+    let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
+    if task.runtime.options.wait && !watches.is_open(&path) && !is_settled(task, body).await {
+        watches.wait_until_open(path).await;
+    }
+}
+
+/// How a wait ended, with the object as it was seen last.
+pub(crate) enum WaitEnd {
+    Ready(Value),
+    /// It is not ready, and waiting longer does not help. What it waits for, and its own words.
+    Waiting(Value, Waiting, String),
+}
+
+/// How long to wait, and for what.
+pub(crate) struct WaitLimits {
+    timeout: Duration,
+    rules: HealthRules,
+    /// True for a Job that must have run to its end: one that is suspended has not.
+    to_its_end: bool,
+}
+
+impl WaitLimits {
+    /// Those of an object of the stack.
+    pub(crate) fn of_object(runtime: &Kubernetes, subject: &PlanItem) -> Self {
+        Self {
+            timeout: runtime.options.ready_timeout,
+            rules: subject.health_rules(runtime),
+            to_its_end: false,
+        }
+    }
+
+    /// Those of the Job of a hook. No rule of a user says when it has ended.
+    pub(crate) fn of_hook(runtime: &Kubernetes) -> Self {
+        Self {
+            timeout: runtime.options.hook_timeout,
+            rules: HealthRules::default(),
+            to_its_end: true,
+        }
+    }
+}
+
+/// Waits until an object that was just written is ready.
+///
+/// # Errors
+/// It failed permanently, was deleted, or the timeout passed.
+pub(super) async fn until_ready(
+    task: ApplyTask<'_>,
+    limits: &WaitLimits,
+    written: Value,
+) -> Result<WaitEnd, UserError> {
+    watch_until_ready(task, limits, written)
+        .instrument(spans::wait("readiness"))
+        .await
+}
+
+async fn watch_until_ready(
+    task: ApplyTask<'_>,
+    limits: &WaitLimits,
+    written: Value,
+) -> Result<WaitEnd, UserError> {
+    let ApplyTask {
+        subject, of, sink, ..
+    } = task;
+    let deadline = Instant::now() + limits.timeout;
+    let version = written["metadata"]["resourceVersion"].as_str();
+    let feed = subject
+        .cluster
+        .watches
+        .open(of.collection(subject.name.namespace()), version);
+    let mut events = feed.seen.subscribe();
+    let uid = written["metadata"]["uid"].clone();
+    let mut object = written;
+    let mut look = false;
+    let mut looked = Instant::now();
+    let mut related = related_fetch::known_related(of);
+    let mut looked_around = Instant::now();
+    let rules = &limits.rules;
+    let mut early_failure = EarlyFailure::new(task.runtime.options.fail_early_after);
+    loop {
+        if looked_around.elapsed() >= LOOK_AROUND {
+            related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
+            looked_around = Instant::now();
+        }
+        let verdict = health::assess(&object, &related, rules).await;
+        if let WaitPolicy::Waiting(waiting) = verdict.weight
+            && !ends_before(waiting, deadline)
+        {
+            return Ok(WaitEnd::Waiting(object, waiting, verdict.message));
+        }
+        match verdict.health {
+            Health::Ready => return Ok(WaitEnd::Ready(object)),
+            _ if matches!(verdict.weight, WaitPolicy::Waiting(_)) => early_failure.reset(),
+            Health::Suspended if limits.to_its_end => early_failure.reset(),
+            Health::Suspended => return Ok(WaitEnd::Ready(object)),
+            _ if matches!(verdict.weight, WaitPolicy::Advisory | WaitPolicy::Indirect) => {
+                return Ok(WaitEnd::Ready(object));
+            }
+            Health::Failed => {
+                if early_failure.is_due(verdict.weight, Instant::now()) {
+                    let why = last_words(task, limits, &object, &related, verdict.message).await;
+                    return Err(failed_error(subject, &why, verdict.weight));
+                }
+            }
+            Health::Progressing | Health::Unknown => early_failure.reset(),
+        }
+        if !verdict.message.is_empty() {
+            sink.progress(task.id(), &verdict.message);
+        }
+        let last_message = verdict.message;
+        if Instant::now() >= deadline {
+            let why = last_words(task, limits, &object, &related, last_message).await;
+            return Err(timeout_error(subject, &why, limits));
+        }
+        if sink.cancelled() {
+            return Err(interrupted_error(subject, &last_message));
+        }
+        let latest = feed
+            .latest
+            .lock()
+            .expect("no panic while the lock is held")
+            .get(&subject.name.name)
+            .cloned();
+        if let Some(WatchedObject { object: latest, gone }) = latest {
+            look |= gone;
+            if latest["metadata"]["uid"] == uid && latest != object && !is_older(&latest, &object) {
+                object = with_type(latest, of);
+                if !gone {
+                    continue;
+                }
+            }
+        }
+        if look {
+            (look, looked) = (false, Instant::now());
+            match fetch::get(&subject.cluster, of, &subject.name).await? {
+                Some(found) => {
+                    object = found;
+                    feed.latest
+                        .lock()
+                        .expect("no panic while the lock is held")
+                        .remove(&subject.name.name);
+                    continue;
+                }
+                None if completed_jobs::has_completed(&object) => return Ok(WaitEnd::Ready(object)),
+                None => return Err(deleted_error(subject, &object)),
+            }
+        }
+        let around = LOOK_AROUND.saturating_sub(looked_around.elapsed());
+        let pause = LOOK_AGAIN
+            .saturating_sub(looked.elapsed())
+            .min(around)
+            .min(deadline.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            _ = events.changed() => looked = Instant::now(),
+            () = subject.cluster.api.interrupt.pause(pause) => {}
+        }
+        look |= looked.elapsed() >= LOOK_AGAIN;
+    }
+}
+
+/// Returns true if what an object waits for ends by itself while there is still time to wait.
+fn ends_before(waiting: Waiting, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let until = waiting.until.map(|until| until.duration_since(Timestamp::now()));
+    until.is_some_and(|until| {
+        !left.is_zero() && until <= SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX)
+    })
+}
+
+fn failed_error(subject: &PlanItem, why: &str, policy: WaitPolicy) -> UserError {
+    let failure = UserError::new(
+        ErrorKind::Kubernetes,
+        format!("{} failed: {why}", subject.title()),
+    );
+    match policy {
+        WaitPolicy::Final => failure,
+        _ => failure.hint(
+            "waiting does not fix this; `apply.fail_early_after` in `konverge.yaml` sets how long it may last",
+        ),
+    }
+}
+
+fn timeout_error(subject: &PlanItem, why: &str, limits: &WaitLimits) -> UserError {
+    let seconds = limits.timeout.as_secs();
+    if limits.to_its_end {
+        let what = format!("{} has not ended after {seconds} s: {why}", subject.title());
+        return UserError::new(ErrorKind::Kubernetes, what)
+            .hint("`apply.hooks.timeout` in `konverge.yaml` says how long a hook may run");
+    }
+    let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
+    UserError::new(ErrorKind::Kubernetes, what).hint(
+        "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
+    )
+}
+
+fn interrupted_error(subject: &PlanItem, last_message: &str) -> UserError {
+    UserError::new(
+        ErrorKind::Interrupted,
+        format!(
+            "{} was applied, but its readiness was not waited for: {last_message}",
+            subject.title()
+        ),
+    )
+}
+
+/// Explains a failed wait: what is known, and the evidence that a person would look for next.
+async fn last_words(
+    task: ApplyTask<'_>,
+    limits: &WaitLimits,
+    object: &Value,
+    earlier: &Related,
+    known: String,
+) -> String {
+    let cluster = &task.subject.cluster;
+    let mut around = related_fetch::fetch_related(cluster, task.of, object).await;
+    around.remember(earlier);
+    let verdict = health::assess(object, &around, &limits.rules).await;
+    let words = match verdict.health {
+        Health::Ready | Health::Suspended => known,
+        _ => verdict.message,
+    };
+    words + &related_fetch::evidence(cluster, object, &around).await
+}
+
+fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {
+    let what = format!("{} was deleted while it was waited for", subject.title());
+    let failure = UserError::new(ErrorKind::Kubernetes, what);
+    if object["spec"]["ttlSecondsAfterFinished"].is_null() {
+        failure
+    } else {
+        failure.hint("set a longer `ttlSecondsAfterFinished` to see its result")
+    }
+}
+
+/// Adds the type to an object of a watch that has none.
+fn with_type(mut object: Value, of: &ResourceType) -> Value {
+    if object["kind"].is_null() {
+        object["kind"] = Value::String(of.kind.clone());
+        object["apiVersion"] = Value::String(of.api_version());
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_before_the_write_is_older() {
+        let sight = |version: &str, generation: u64| serde_json::json!({"metadata": {"resourceVersion": version, "generation": generation}});
+        assert!(is_older(&sight("99", 1), &sight("100", 2)));
+        assert!(!is_older(&sight("101", 2), &sight("100", 2)));
+        // For a server with other versions the generation decides.
+        assert!(is_older(&sight("b", 1), &sight("a", 2)));
+        assert!(!is_older(&sight("b", 2), &sight("a", 2)));
+    }
+}

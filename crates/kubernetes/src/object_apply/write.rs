@@ -1,0 +1,256 @@
+//! Writes an object: the same request as the dry-run, bound to the object that was read, with the values of its
+//! references.
+
+use serde_json::{Value, json};
+use tracing::Instrument as _;
+
+use super::{
+    apply_task::ApplyTask,
+    creation::{self, ExistingObject},
+    field_takeover::{self, Claim},
+};
+use crate::{
+    FIELD_MANAGER, OWNER,
+    api::{conflict_path::conflict_path, error::ApiError, error_classify},
+    object::{
+        blocking_fields::is_within,
+        fetch,
+        field_ownership::Transfer,
+        object_record::{ObjectRecord, PreparedWrite},
+        object_ref,
+        plan_item::PlanItem,
+        precondition::{self, Precondition, WriteKind},
+    },
+    plan::{dry_run, record},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::state::Recorded,
+    retry::{self, RetryDecision},
+    secrets::{without_texts, zeroize_texts},
+    spans,
+};
+use konverge_engine::runtime::StackScope;
+
+/// Writes the object. Returns it, and its record.
+pub(super) async fn write_and_record(
+    task: ApplyTask<'_>,
+    filled: FilledBody<'_>,
+    seen: Option<Precondition>,
+) -> Result<(Value, Recorded), UserError> {
+    let ApplyTask { subject, of, .. } = task;
+    task.sink.fence().await?;
+    // Nothing may fail between the write and its record.
+    let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
+    let body = filled.body().and_then(Value::as_object);
+    let (Some(desired), Some(body)) = (&task.planned.item.desired, body) else {
+        return Err(UserError::new(
+            ErrorKind::Internal,
+            "the plan writes an object and has no object to write",
+        ));
+    };
+    let copy = WrittenBody {
+        body: Value::Object(body.clone()),
+        secret: filled.paths(),
+    };
+    let prepared = filled.prepared;
+    let values = subject.places.texts(&copy.body);
+    let written = write(task, prepared, copy, seen).await;
+    let live = written.map_err(|failure| without_texts(failure, &values))?;
+    let mut recorded = record(
+        task.runtime,
+        &task.planned.item,
+        subject,
+        desired,
+        body,
+        Some(&live),
+        Some(&guard),
+    );
+    if let Some(references) = &prepared.references {
+        ObjectRecord::update(&mut recorded, |record| record.references = references.written());
+    }
+    Ok((live, recorded))
+}
+
+/// The object that is written, with the values of its references. They are overwritten when it is dropped.
+pub(super) struct FilledBody<'a> {
+    prepared: &'a PreparedWrite,
+    /// The object with values, and their paths.
+    filled: Option<(Value, Vec<&'a str>)>,
+}
+
+impl<'a> FilledBody<'a> {
+    pub(super) async fn new(scope: &StackScope, prepared: &'a PreparedWrite) -> Result<Self, UserError> {
+        let mut whole = Self {
+            prepared,
+            filled: None,
+        };
+        let parts = (&prepared.references, &prepared.body, scope.references.resolver());
+        if let (Some(references), Some(body), Some(resolver)) = parts {
+            let mut body = body.clone();
+            let paths = references.fill_in(resolver, &mut body).await?;
+            whole.filled = Some((body, paths));
+        }
+        Ok(whole)
+    }
+
+    fn body(&self) -> Option<&Value> {
+        let filled = self.filled.as_ref().map(|(body, _)| body);
+        filled.or(self.prepared.body.as_ref())
+    }
+}
+
+impl FilledBody<'_> {
+    /// The paths of the values.
+    fn paths(&self) -> Vec<&str> {
+        self.filled.iter().flat_map(|(_, paths)| paths).copied().collect()
+    }
+}
+
+/// The copy of an object that is sent. Its values of references are overwritten when it is dropped.
+struct WrittenBody<'a> {
+    body: Value,
+    secret: Vec<&'a str>,
+}
+
+impl Drop for WrittenBody<'_> {
+    fn drop(&mut self) {
+        zeroize_texts(&mut self.body, self.secret.iter().copied());
+    }
+}
+
+impl Drop for FilledBody<'_> {
+    fn drop(&mut self) {
+        if let Some((body, paths)) = &mut self.filled {
+            zeroize_texts(body, paths.iter().copied());
+        }
+    }
+}
+
+/// Sends the object. An object that was read is written only while it is the same object with the same owner.
+/// An object that did not exist is created, and no existing object is overwritten.
+async fn write(
+    task: ApplyTask<'_>,
+    prepared: &PreparedWrite,
+    mut body: WrittenBody<'_>,
+    mut seen: Option<Precondition>,
+) -> Result<Value, UserError> {
+    let ApplyTask { subject, of, .. } = task;
+    let (item, stack) = (&task.planned.item, &task.scope.stack);
+    let body = &mut body.body;
+    let owner = object_ref::annotation(body, OWNER).unwrap_or_default().to_owned();
+    let doing = if item.is_shared() {
+        WriteKind::WritingShared(stack)
+    } else {
+        WriteKind::WritingFor(&owner)
+    };
+    if let Some(found) = seen.take() {
+        seen = Some(take_over(task, prepared, body, found, doing).await?);
+    }
+    let policy = retry::RetryPolicy::default();
+    // A kind or a namespace that was created a moment ago may not be known everywhere yet.
+    let fresh = |error: &ApiError| match error.verdict() {
+        RetryDecision::GiveUp if error.is_code(404) && seen.is_none() => RetryDecision::Retry,
+        RetryDecision::GiveUp if dry_run::may_pass(error, of, &item.needs) => RetryDecision::Retry,
+        _ => RetryDecision::GiveUp,
+    };
+    let mut bound = seen.clone();
+    for attempt in 1.. {
+        match &bound {
+            Some(seen) => {
+                body["metadata"]["uid"] = json!(seen.uid);
+                body["metadata"]["resourceVersion"] = json!(seen.version);
+                if let Some(owner) = seen
+                    .owner()
+                    .filter(|owner| item.is_shared() && stack.is_sibling_of(owner))
+                {
+                    body["metadata"]["annotations"][OWNER] = json!(owner);
+                }
+            }
+            None => creation::only_create(body),
+        }
+        let mut request = dry_run::request(of, &subject.name, body, prepared.force, false);
+        request.bound = true;
+        let error = match policy.run(fresh, || subject.cluster.api.call(&request)).await {
+            Ok(answer) => return Ok(answer.value),
+            Err(error) => error,
+        };
+        if !error.conflicts().is_empty() {
+            return Err(takeover_conflict(subject, &error));
+        }
+        bound = match bound {
+            Some(seen) if error.is_code(409) && attempt < precondition::TRIES => {
+                let now = seen.refetch(subject, of, doing).await?;
+                Some(now.ok_or_else(|| precondition::another_object(subject, "it is gone"))?)
+            }
+            None if error.is_code(409) && attempt < precondition::TRIES => {
+                match creation::classify_existing(subject, of, stack, item.is_shared()).await? {
+                    // This is also the answer if others use a quota at the same time.
+                    ExistingObject::Nothing => {
+                        let pause = std::time::Duration::from_millis(100) * attempt;
+                        tokio::time::sleep(pause)
+                            .instrument(spans::wait("another try"))
+                            .await;
+                        None
+                    }
+                    ExistingObject::Ours(seen) | ExistingObject::Shared(seen) => Some(seen),
+                }
+            }
+            _ if error_classify::is_another_object(&error) => {
+                return Err(precondition::another_object(subject, &error));
+            }
+            _ => return Err(subject.refusal_of(&error, body, None)),
+        };
+    }
+    unreachable!("the loop ends by returning")
+}
+
+/// Takes over what must be ours before the write. What managers that update share with us is known from the dry run; if
+/// there was none, because fields outside the Spec blocked it, the server is asked again once these are ours.
+async fn take_over(
+    task: ApplyTask<'_>,
+    prepared: &PreparedWrite,
+    body: &Value,
+    seen: Precondition,
+    doing: WriteKind<'_>,
+) -> Result<Precondition, UserError> {
+    let ApplyTask { subject, of, .. } = task;
+    let claim = Claim {
+        fields: &prepared.claim,
+        blocking: &prepared.blocking,
+    };
+    let seen = field_takeover::take_over(subject, of, seen, doing, claim).await?;
+    if prepared.blocking.is_empty() {
+        return Ok(seen);
+    }
+    let live = fetch::get(&subject.cluster, of, &subject.name).await?;
+    let live = live.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
+    let request = dry_run::request(of, &subject.name, body, prepared.force, true);
+    let asked = dry_run::send(&subject.cluster, of, &request, &task.planned.item.needs).await;
+    let becomes = asked.map_err(|error| subject.refusal(&error))?.value;
+    let ignored = &task.scope.ignore;
+    let is_ignored = |path: &str| ignored.iter().any(|ignored| is_within(path, ignored));
+    let fields = Transfer::between(FIELD_MANAGER, &live, &becomes, is_ignored).claim;
+    let claim = Claim {
+        fields: &fields,
+        blocking: &[],
+    };
+    field_takeover::take_over(subject, of, seen, doing, claim).await
+}
+
+fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {
+    let fields: Vec<_> = error
+        .conflicts()
+        .iter()
+        .map(|cause| conflict_path(&cause.field))
+        .collect();
+    UserError::new(
+        ErrorKind::Kubernetes,
+        format!(
+            "{}: another field manager took over {} after the plan: {error}",
+            subject.title(),
+            fields.join(", ")
+        ),
+    )
+    .hint("run it again: a new plan shows who")
+}

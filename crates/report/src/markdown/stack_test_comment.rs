@@ -1,0 +1,253 @@
+//! The results of stack tests as Markdown, for the comment on a pull request and the job summary.
+
+use super::{apply_result::footer, bounded_writer::BoundedWriter};
+use crate::{RunInfo, escape, labels, stack_test_results::failure_lines};
+use konverge_base::{
+    error::UserError,
+    model::{
+        comment_marker::CommentMarker,
+        stack_test::{StackTestOutcome, StackTestReport, StackTestResult},
+        text::truncate,
+    },
+};
+
+/// The number of lines that are shown of one failed test, and the number of bytes of a line.
+const LINES: usize = 40;
+const LINE: usize = 400;
+
+/// What a job that runs stack tests has to say.
+#[derive(Debug, Clone, Copy)]
+pub struct TestPage<'a> {
+    /// The results.
+    pub report: &'a StackTestReport,
+    /// Why the live tests are not run, although they should be.
+    pub failure: Option<&'a UserError>,
+    /// Why the live tests are not run in this job.
+    pub skipped: Option<&'a str>,
+}
+
+impl TestPage<'_> {
+    /// Returns true if a test did not pass, or live tests are missing that the job should run.
+    pub fn fails(&self) -> bool {
+        self.failure.is_some() || self.report.failed()
+    }
+
+    /// Returns true if there is no test and nothing to explain.
+    pub fn says_nothing(&self) -> bool {
+        self.report.tests.is_empty() && self.failure.is_none() && self.skipped.is_none()
+    }
+
+    /// The verdict in one line, without Markdown.
+    pub fn verdict(&self) -> String {
+        let count = |result| self.report.count(result);
+        let mut parts = Vec::new();
+        for (result, word) in [
+            (StackTestOutcome::Failed, "failed"),
+            (StackTestOutcome::Error, "not run"),
+            (StackTestOutcome::Passed, "passed"),
+        ] {
+            if count(result) > 0 {
+                parts.push(format!("{} {word}", count(result)));
+            }
+        }
+        if self.failure.is_some() || self.skipped.is_some() {
+            parts.push("live tests not run".to_owned());
+        }
+        if parts.is_empty() {
+            "no affected stack has tests".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
+}
+
+/// Verdict, why live tests are missing, the tests that did not pass with their failures, the names of the others: at most
+/// `budget` bytes.
+pub fn stack_tests(
+    page: &TestPage<'_>,
+    run: &RunInfo,
+    marker: Option<&CommentMarker>,
+    budget: usize,
+) -> String {
+    let mut text = BoundedWriter::new(budget.max(4096));
+    let marker = marker.map_or(String::new(), |marker| format!("{}\n", marker.line()));
+    let head = run.head.as_ref();
+    let head = head.map_or(String::new(), |head| format!("head `{}`\n\n", head.short()));
+    text.try_push(&format!(
+        "{marker}### Konverge tests: {}\n\n{head}",
+        page.verdict()
+    ));
+    let footer = footer(run);
+    let last = footer.len() + 160;
+    let _ = text.reserve(last);
+    if let Some(failure) = page.failure {
+        text.try_push(&alert("CAUTION", &failure.message, &failure.hints));
+    }
+    if let Some(skipped) = page.skipped {
+        text.try_push(&alert("NOTE", skipped, &[]));
+    }
+    let mut omitted = 0;
+    let (passed, missed): (Vec<_>, Vec<_>) = page
+        .report
+        .tests
+        .iter()
+        .partition(|test| test.result == StackTestOutcome::Passed);
+    for test in missed {
+        omitted += usize::from(!text.try_push(&missed_test(test)));
+    }
+    if !passed.is_empty() {
+        let opening = format!("<details><summary>{} passed</summary>\n\n", passed.len());
+        const CLOSING: &str = "\n</details>\n";
+        if text.try_push(&opening) && text.reserve(CLOSING.len()).is_ok() {
+            for test in passed {
+                omitted += usize::from(!text.try_push(&format!("- {}\n", name(test))));
+            }
+            text.release(CLOSING.len());
+            text.try_push(CLOSING);
+        }
+    }
+    text.release(last);
+    if omitted > 0 {
+        text.try_push(&format!(
+            "\nOmitted to fit GitHub's limit: {}; the log of the job has them.\n",
+            labels::plural(omitted, "test")
+        ));
+    }
+    text.try_push(&footer);
+    text.into_text()
+}
+
+fn name(test: &StackTestResult) -> String {
+    format!(
+        "{}: {}",
+        escape::code(test.id.as_str()),
+        escape::code(&truncate(&test.name, LINE))
+    )
+}
+
+/// A test that did not pass, with the failures in a fence.
+fn missed_test(test: &StackTestResult) -> String {
+    let word = match test.result {
+        StackTestOutcome::Error => "not run",
+        StackTestOutcome::Failed | StackTestOutcome::Passed => "failed",
+    };
+    let all: Vec<String> = failure_lines(test)
+        .iter()
+        .flat_map(|text| escape::lines(text).collect::<Vec<_>>())
+        .collect();
+    let mut lines: Vec<_> = all
+        .iter()
+        .take(LINES)
+        .map(|line| truncate(line, LINE).into_owned())
+        .collect();
+    if all.len() > LINES {
+        lines.push(format!("… ({} more lines)", all.len() - LINES));
+    }
+    format!(
+        "**{word}** {}\n\n{}\n",
+        name(test),
+        escape::fenced("text", &lines.join("\n"))
+    )
+}
+
+fn alert(kind: &str, message: &str, hints: &[String]) -> String {
+    let mut text = format!("> [!{kind}]\n");
+    for line in message.lines().take(LINES) {
+        text.push_str(&format!("> {}\n", escape::prose(&truncate(line, LINE))));
+    }
+    for hint in hints.iter().take(4) {
+        text.push_str(&format!("> hint: {}\n", escape::prose(&truncate(hint, LINE))));
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack_test_results::sample_result as result;
+    use konverge_base::{
+        error::ErrorKind,
+        model::{comment_marker::MarkerKind, stack_test::StackTestFailure},
+    };
+
+    const HOSTILE: &str = "```\n@octocat </details> ::error::x \u{202e}<img src=x>| `x`";
+
+    fn failures(message: &str) -> Vec<StackTestFailure> {
+        vec![StackTestFailure::new(Some(3), message)]
+    }
+
+    fn shown(tests: Vec<StackTestResult>, failure: Option<&UserError>, budget: usize) -> String {
+        let report = StackTestReport::new(1, tests);
+        let page = TestPage {
+            report: &report,
+            failure,
+            skipped: None,
+        };
+        let marker = CommentMarker::new(MarkerKind::Tests, "");
+        let text = stack_tests(&page, &RunInfo::default(), Some(&marker), budget);
+        assert_eq!(CommentMarker::parse(&text), Some(marker));
+        text
+    }
+
+    #[test]
+    fn hostile_names_and_messages_stay_text() {
+        let tests = vec![
+            result(HOSTILE, StackTestOutcome::Passed, Vec::new()),
+            result(HOSTILE, StackTestOutcome::Failed, failures(&HOSTILE.repeat(200))),
+        ];
+        let failure = UserError::new(ErrorKind::Policy, HOSTILE).hint(HOSTILE);
+        let text = shown(tests, Some(&failure), 60_000);
+        assert!(
+            text.contains("### Konverge tests: 1 failed, 1 passed, live tests not run\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("````text\n") && text.contains("more lines)"),
+            "{text}"
+        );
+        assert!(!text.contains('\u{202e}') && text.len() < 30_000, "{text}");
+        for line in text
+            .lines()
+            .filter(|line| line.starts_with('>') || line.starts_with("- "))
+        {
+            let code: Vec<_> = line.split('`').step_by(2).collect();
+            assert!(
+                code.iter()
+                    .all(|part| !part.contains("@octocat") && !part.contains("<img")),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let many = |outcome: StackTestOutcome, failures: Vec<StackTestFailure>| {
+            (0..500).map(move |at| result(&format!("test {at}"), outcome, failures.clone()))
+        };
+        let failed = many(StackTestOutcome::Failed, failures(&"x".repeat(300)));
+        let tests = failed.chain(many(StackTestOutcome::Passed, Vec::new())).collect();
+        let text = shown(tests, None, 8_000);
+        assert!(text.len() <= 8_000, "{}", text.len());
+        assert!(
+            text.contains("Omitted to fit GitHub's limit: ") && text.contains("500 failed, 500 passed"),
+            "{text}"
+        );
+        assert_eq!(
+            text.matches("<details>").count(),
+            text.matches("</details>").count(),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn nothing_to_test_is_said() {
+        let report = StackTestReport::new(3, Vec::new());
+        let page = TestPage {
+            report: &report,
+            failure: None,
+            skipped: None,
+        };
+        assert!(page.says_nothing() && !page.fails());
+        assert_eq!(page.verdict(), "no affected stack has tests");
+    }
+}

@@ -1,0 +1,518 @@
+//! The client: requests with our retry policy, a deadline for every call, and a look before a repeated POST.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::future::BoxFuture;
+use http::{HeaderMap, Method, StatusCode, header};
+use jiff::Timestamp;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use konverge_base::{
+    interrupt::{Interrupt, StopTimeouts},
+    retry::{RetryDecision, RetryPolicy},
+    secrets::Secrets,
+    spans,
+};
+use konverge_forge::ForgeError;
+
+use crate::{Answer, Exchange, RestApi, TokenPermission, links};
+
+/// The deadline of a call, without its retries.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The maximum number of redirects.
+const MOST_REDIRECTS: usize = 4;
+
+/// The maximum number of pages.
+const MOST_PAGES: usize = 100;
+
+/// A client of an API. Cheap to clone; clones share the request count and the cached answers.
+#[derive(Clone)]
+pub struct RestClient {
+    api: Arc<dyn RestApi>,
+    secrets: Secrets,
+    patience: RetryPolicy,
+    deadline: Duration,
+    interrupt: Interrupt,
+    requests: Arc<AtomicUsize>,
+    known: Arc<Mutex<HashMap<String, (String, Answer)>>>,
+    /// The time that the server's last answer named, and when it came.
+    server_time: Arc<Mutex<Option<(Timestamp, Instant)>>>,
+}
+
+impl RestClient {
+    /// A client of an API. What it says in errors is masked with `secrets`.
+    pub fn new(api: Arc<dyn RestApi>, secrets: Secrets) -> Self {
+        Self {
+            api,
+            secrets,
+            patience: RetryPolicy {
+                total: Duration::from_secs(120),
+                ..RetryPolicy::default()
+            },
+            deadline: DEADLINE,
+            interrupt: Interrupt::default(),
+            requests: Arc::default(),
+            known: Arc::default(),
+            server_time: Arc::default(),
+        }
+    }
+
+    /// Sets another retry policy, such as a short one for optional feedback.
+    #[must_use]
+    pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Sets another deadline per call.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets the token of the stop request: afterwards only seconds are left, and no call takes longer than
+    /// that.
+    #[must_use]
+    pub fn with_stop(mut self, asked: CancellationToken) -> Self {
+        self.interrupt = Interrupt::with(asked, StopTimeouts::FORGE);
+        self
+    }
+
+    /// The number of requests so far, including retries.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The time now by the server's clock.
+    pub fn time_now(&self) -> Option<Timestamp> {
+        let (said, came) = (*self.server_time.lock().expect("no panic while locked"))?;
+        said.checked_add(came.elapsed()).ok()
+    }
+
+    fn note_server_time(&self, headers: &HeaderMap) {
+        let said = headers.get(header::DATE).and_then(|date| date.to_str().ok());
+        let said = said.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        if let Some(said) = said {
+            *self.server_time.lock().expect("no panic while locked") =
+                Some((said.timestamp(), Instant::now()));
+        }
+    }
+
+    /// The answer to a GET.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str, need: TokenPermission) -> Result<T, ForgeError> {
+        let answer = self.repeatable(Method::GET, path, None, need).await?;
+        self.read(&format!("GET {path}"), &answer)
+    }
+
+    /// One page, and the path of the next one.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn page<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: TokenPermission,
+    ) -> Result<(T, Option<String>), ForgeError> {
+        let answer = self.repeatable(Method::GET, path, None, need).await?;
+        let next = links::next_page(&answer.headers, self.api.base_path());
+        Ok((self.read(&format!("GET {path}"), &answer)?, next))
+    }
+
+    /// All items of all pages.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: TokenPermission,
+    ) -> Result<Vec<T>, ForgeError> {
+        self.list_in(path, need, |value| value).await
+    }
+
+    /// All items of all pages, where each page is an object that contains the items.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn list_in<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: TokenPermission,
+        items: impl Fn(Value) -> Value,
+    ) -> Result<Vec<T>, ForgeError> {
+        let mut all = Vec::new();
+        let mut next = Some(path.to_owned());
+        for _ in 0..MOST_PAGES {
+            let Some(path) = next.take() else { return Ok(all) };
+            let answer = self.repeatable(Method::GET, &path, None, need).await?;
+            let page = items(self.read(&format!("GET {path}"), &answer)?);
+            let page: Vec<T> =
+                serde_json::from_value(page).map_err(|error| self.malformed(format!("GET {path}"), error))?;
+            all.extend(page);
+            next = links::next_page(&answer.headers, self.api.base_path());
+        }
+        Err(self.malformed(format!("GET {path}"), format!("more than {MOST_PAGES} pages")))
+    }
+
+    /// A request that may be repeated: reading, setting.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn repeatable(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        need: TokenPermission,
+    ) -> Result<Answer, ForgeError> {
+        self.send_with_retries(ForgeError::retry, &method, path, body, need)
+            .await
+    }
+
+    /// Retries by our policy, and gives up when a run that was asked to stop has no time left. Boxed: otherwise the compiler
+    /// checks for each caller again that all below may move between threads.
+    fn send_with_retries<'a>(
+        &'a self,
+        classify: fn(&ForgeError) -> RetryDecision,
+        method: &'a Method,
+        path: &'a str,
+        body: Option<&'a Value>,
+        need: TokenPermission,
+    ) -> BoxFuture<'a, Result<Answer, ForgeError>> {
+        Box::pin(async move {
+            let tries = async {
+                self.patience.run(ForgeError::retry, || self.log_in()).await?;
+                let send = || self.send_once(method.clone(), path, body, need);
+                self.patience.run(classify, send).await
+            };
+            let done = self.interrupt.unless_silent(tries).await;
+            done.unwrap_or_else(|stopped| {
+                Err(ForgeError::Unreachable {
+                    forge: self.api.kind(),
+                    operation: operation(method, path),
+                    cause: stopped.to_string(),
+                })
+            })
+        })
+    }
+
+    /// A PATCH, PUT or POST that sets something to a value, so that repeating it has no further effect.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn set<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+        need: TokenPermission,
+    ) -> Result<T, ForgeError> {
+        let body = to_json(body);
+        let operation = format!("{method} {path}");
+        let answer = self.repeatable(method, path, Some(&body), need).await?;
+        self.read(&operation, &answer)
+    }
+
+    /// A request that must not be repeated and is optional: given up if it is unknown whether it was
+    /// executed.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn at_most_once(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        need: TokenPermission,
+    ) -> Result<(), ForgeError> {
+        let tried = self
+            .send_with_retries(ForgeError::retry_once, &method, path, Some(body), need)
+            .await;
+        match tried {
+            Err(error) if error.is_uncertain() => {
+                tracing::warn!(%error, "not repeated");
+                Ok(())
+            }
+            done => done.map(|_| ()),
+        }
+    }
+
+    /// A POST that must not be repeated, and whose answer is needed.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn post_once<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+        need: TokenPermission,
+    ) -> Result<T, ForgeError> {
+        let tried = self.send_with_retries(ForgeError::retry_once, &Method::POST, path, Some(body), need);
+        self.read(&operation(&Method::POST, path), &tried.await?)
+    }
+
+    /// A POST that creates something, which `convert` makes of the answer: if it is unknown whether the request was executed,
+    /// `find` looks before the next attempt.
+    ///
+    /// # Errors
+    /// Of the forge, or the answer cannot be read.
+    pub async fn create<R, T, F, Fut>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        need: TokenPermission,
+        convert: fn(R) -> T,
+        find: F,
+    ) -> Result<T, ForgeError>
+    where
+        R: DeserializeOwned,
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<Option<T>, ForgeError>>,
+    {
+        let body = to_json(body);
+        let operation = format!("POST {path}");
+        let mut wait = self.patience.first;
+        for left in (0..self.patience.attempts).rev() {
+            let tried = self
+                .send_with_retries(ForgeError::retry_once, &Method::POST, path, Some(&body), need)
+                .await
+                .and_then(|answer| self.read(&operation, &answer));
+            match tried {
+                Err(error) if error.is_uncertain() => {
+                    tracing::debug!(%error, "checking whether the request took effect");
+                    tokio::time::sleep(wait)
+                        .instrument(spans::wait("another try"))
+                        .await;
+                    wait = (wait * 2).min(self.patience.longest);
+                    if let Some(found) = find().await? {
+                        return Ok(found);
+                    }
+                    if left == 0 {
+                        return Err(error);
+                    }
+                }
+                done => return done.map(convert),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    async fn log_in(&self) -> Result<(), ForgeError> {
+        self.in_time("log in", self.api.log_in()).await
+    }
+
+    /// Waits for the API until the deadline of a call. Masks its error.
+    async fn in_time<T>(
+        &self,
+        operation: &str,
+        asked: impl Future<Output = Result<T, ForgeError>>,
+    ) -> Result<T, ForgeError> {
+        let answer = tokio::time::timeout(self.deadline, asked).await;
+        answer
+            .unwrap_or_else(|_| {
+                Err(ForgeError::Unreachable {
+                    forge: self.api.kind(),
+                    operation: operation.to_owned(),
+                    cause: format!("nothing within {} s", self.deadline.as_secs()),
+                })
+            })
+            .map_err(|error| self.mask_error(error))
+    }
+
+    /// One attempt. Follows the redirect of a renamed repository with the same method and only on the same
+    /// API: the token goes nowhere else.
+    async fn send_once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        need: TokenPermission,
+    ) -> Result<Answer, ForgeError> {
+        let mut path = path.to_owned();
+        for _ in 0..MOST_REDIRECTS {
+            let answer = self.send(method.clone(), &path, body, need).await?;
+            match links::redirect_target(answer.status, &answer.headers, self.api.base_path()) {
+                Some(next) => path = next,
+                None => return Ok(answer),
+            }
+        }
+        Err(self.malformed(operation(&method, &path), "too many redirects"))
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        need: TokenPermission,
+    ) -> Result<Answer, ForgeError> {
+        let known = (method == Method::GET)
+            .then(|| {
+                let known = self.known.lock().expect("no panic while locked");
+                known.get(path).cloned()
+            })
+            .flatten();
+        let exchange = Exchange {
+            method: &method,
+            path,
+            etag: known.as_ref().map(|(etag, _)| etag.as_str()),
+            body,
+        };
+        let operation = exchange.operation();
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let answer = self.in_time(&operation, self.api.send(exchange)).await?;
+        self.note_server_time(&answer.headers);
+        if let (StatusCode::NOT_MODIFIED, Some((_, known))) = (answer.status, known) {
+            return Ok(known);
+        }
+        if links::redirect_target(answer.status, &answer.headers, self.api.base_path()).is_some() {
+            return Ok(answer);
+        }
+        if let Some(error) = self.api.error_of(&operation, &answer, need) {
+            return Err(self.mask_error(error));
+        }
+        if method == Method::GET
+            && let Some(etag) = answer.headers.get(header::ETAG).and_then(|e| e.to_str().ok())
+        {
+            let mut known = self.known.lock().expect("no panic while locked");
+            known.insert(path.to_owned(), (etag.to_owned(), answer.clone()));
+        }
+        Ok(answer)
+    }
+
+    fn mask_error(&self, mut error: ForgeError) -> ForgeError {
+        if let ForgeError::Refused { message: said, .. } | ForgeError::Unreachable { cause: said, .. } =
+            &mut error
+        {
+            *said = self.secrets.mask(said);
+        }
+        error
+    }
+
+    /// What an answer holds.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read<T: DeserializeOwned>(&self, operation: &str, answer: &Answer) -> Result<T, ForgeError> {
+        let text = match answer.body.trim_start() {
+            "" => "null",
+            text if text.starts_with('<') => {
+                let cause = "it is HTML, as a proxy or a page to log in sends it";
+                return Err(self.malformed(operation, cause));
+            }
+            text => text,
+        };
+        serde_json::from_str(text).map_err(|error| self.malformed(operation, error))
+    }
+
+    fn malformed(&self, operation: impl Into<String>, cause: impl ToString) -> ForgeError {
+        ForgeError::malformed(self.api.kind(), operation, cause)
+    }
+}
+
+impl std::fmt::Debug for RestClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RestClient")
+            .field("forge", &self.api.kind())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name of a call in errors.
+fn operation(method: &Method, path: &str) -> String {
+    let (etag, body) = (None, None);
+    Exchange {
+        method,
+        path,
+        etag,
+        body,
+    }
+    .operation()
+}
+
+fn to_json(body: &impl Serialize) -> Value {
+    serde_json::to_value(body).expect("request bodies are plain structs")
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use konverge_base::secrets::HashKey;
+    use konverge_forge::ForgeKind;
+
+    use super::*;
+
+    /// What stands between us and the API.
+    struct Proxy;
+
+    #[async_trait]
+    impl RestApi for Proxy {
+        fn kind(&self) -> ForgeKind {
+            ForgeKind::Gitea
+        }
+
+        fn base_path(&self) -> &str {
+            "/git/api/v1"
+        }
+
+        async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+            let redirected = exchange.path == "/old";
+            let mut headers = HeaderMap::new();
+            if redirected {
+                let to = header::HeaderValue::from_static("https://elsewhere/git/api/v1/new");
+                headers.insert(header::LOCATION, to);
+            }
+            Ok(Answer {
+                status: if redirected {
+                    StatusCode::FOUND
+                } else {
+                    StatusCode::OK
+                },
+                headers,
+                body: match exchange.path {
+                    "/new" => "[1]".to_owned(),
+                    _ => "\n<!DOCTYPE html><title>Sign in</title>".to_owned(),
+                },
+            })
+        }
+
+        fn error_of(&self, _: &str, _: &Answer, _: TokenPermission) -> Option<ForgeError> {
+            None
+        }
+    }
+
+    fn client() -> RestClient {
+        RestClient::new(Arc::new(Proxy), Secrets::new(HashKey::random()))
+    }
+
+    #[tokio::test]
+    async fn a_page_instead_of_an_answer_is_named() {
+        let asked = client().get::<Value>("/user?a=b", TokenPermission("read")).await;
+        let said = asked.unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "Gitea's answer to GET /user?a=b cannot be read: it is HTML, as a proxy or a page to log in sends it"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_followed_on_the_same_api_alone() {
+        let asked = client().get::<Vec<u32>>("/old", TokenPermission("read")).await;
+        assert_eq!(asked.unwrap(), [1]);
+    }
+}

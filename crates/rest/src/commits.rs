@@ -1,0 +1,129 @@
+//! Commits as forges list them, and the people they name. Author and committer are claims of the commit itself.
+
+use std::collections::BTreeMap;
+
+use konverge_base::model::{CommitId, InvalidId};
+use konverge_forge::{Contribution, ForgeError, ForgeKind};
+use serde::Deserialize;
+
+/// A commit as a forge lists it.
+#[derive(Debug, Deserialize)]
+pub struct ListedCommit {
+    sha: String,
+    #[serde(default)]
+    parents: Vec<Parent>,
+    commit: Text,
+    author: Option<Account>,
+    committer: Option<Account>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Parent {
+    sha: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Text {
+    author: Option<Person>,
+    committer: Option<Person>,
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Person {
+    email: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Account {
+    login: String,
+}
+
+/// How a forge names people in commits.
+#[derive(Debug, Clone, Copy)]
+pub struct CommitNames {
+    /// The forge, for errors.
+    pub forge: ForgeKind,
+    /// Its own login, as the committer of its merges, if it has one.
+    pub itself: Option<&'static str>,
+    /// The login in an address that it gives to those who keep theirs private.
+    pub private_address: fn(&str) -> Option<&str>,
+}
+
+impl CommitNames {
+    /// Reads commits, and the logins of those they name.
+    ///
+    /// # Errors
+    /// An id is none.
+    pub fn read(self, path: &str, raw: Vec<ListedCommit>) -> Result<Vec<Contribution>, ForgeError> {
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
+        for commit in &raw {
+            for (person, account) in [
+                (&commit.commit.author, &commit.author),
+                (&commit.commit.committer, &commit.committer),
+            ] {
+                if let (Some(email), Some(account)) =
+                    (person.as_ref().and_then(|p| p.email.as_ref()), account)
+                {
+                    known.insert(email.to_lowercase(), account.login.clone());
+                }
+            }
+        }
+        let id = |sha: &str| -> Result<CommitId, ForgeError> {
+            let operation = format!("GET {path}");
+            sha.parse()
+                .map_err(|error: InvalidId| ForgeError::malformed(self.forge, operation, error))
+        };
+        raw.into_iter()
+            .map(|raw| {
+                let committer = raw.committer.filter(|account| !self.is_itself(&account.login));
+                let named = raw
+                    .author
+                    .into_iter()
+                    .chain(committer)
+                    .map(|account| account.login);
+                let co_authors = co_authors(&raw.commit.message);
+                let co_authors = co_authors.filter_map(|email| self.login(&email, &known));
+                let parents = raw.parents.iter().map(|parent| id(&parent.sha));
+                Ok(Contribution {
+                    people: named.chain(co_authors).collect(),
+                    parents: parents.collect::<Result<_, _>>()?,
+                    commit: id(&raw.sha)?,
+                })
+            })
+            .collect()
+    }
+
+    /// More commits than are read.
+    pub fn too_many(self, path: &str) -> ForgeError {
+        ForgeError::malformed(
+            self.forge,
+            format!("GET {}", path.split('?').next().unwrap_or_default()),
+            "too many commits to read, so their authors are unknown",
+        )
+    }
+
+    fn is_itself(self, login: &str) -> bool {
+        self.itself == Some(login)
+    }
+
+    /// The login of an address: what the forge reports in these commits, or its own form.
+    fn login(self, email: &str, known: &BTreeMap<String, String>) -> Option<String> {
+        if let Some(login) = known.get(email) {
+            return Some(login.clone()).filter(|login| !self.is_itself(login));
+        }
+        (self.private_address)(email).map(str::to_owned)
+    }
+}
+
+/// Returns the addresses in the lines `Co-authored-by: NAME <ADDRESS>` of a message, in lower case.
+pub fn co_authors(message: &str) -> impl Iterator<Item = String> {
+    message.lines().filter_map(|line| {
+        let (key, value) = line.trim().split_once(':')?;
+        let (_, rest) = value.split_once('<')?;
+        let (email, _) = rest.split_once('>')?;
+        key.trim()
+            .eq_ignore_ascii_case("co-authored-by")
+            .then(|| email.trim().to_lowercase())
+    })
+}

@@ -1,0 +1,93 @@
+//! How requests reach an API: over our HTTP client (proxy, certificates, no redirects), with answers of a limited size.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use konverge_base::error::chain;
+use konverge_forge::{ForgeError, ForgeKind};
+use konverge_http::BodyError;
+
+use crate::{Answer, ApiAddress, Exchange, MOST_BYTES};
+
+/// What names us in the logs of a server. GitHub answers no request without it.
+const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
+
+/// The HTTP client for an API whose requests all have these headers.
+///
+/// # Errors
+/// The system has no certificates, or the proxy of the environment is no address.
+pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
+    konverge_http::client()
+        .user_agent(USER_AGENT)
+        .default_headers(headers)
+        .build()
+        .map_err(|error| ForgeError::Runner {
+            message: format!("no HTTP client: {}", chain(&error)),
+            hint: "`konverge doctor`, in the same place, tries whatever a job needs".to_owned(),
+        })
+}
+
+/// An API to which a header with a token logs in.
+pub struct HttpApi {
+    kind: ForgeKind,
+    http: reqwest::Client,
+    address: ApiAddress,
+}
+
+impl HttpApi {
+    /// The API of a forge at an address. The value of the `login` header is that of a checked token.
+    ///
+    /// # Errors
+    /// As [`http_client`].
+    pub fn new(
+        kind: ForgeKind,
+        address: ApiAddress,
+        (name, login): (HeaderName, &str),
+    ) -> Result<Self, ForgeError> {
+        let mut login = HeaderValue::from_str(login).expect("a checked token");
+        login.set_sensitive(true);
+        let headers = [
+            (header::ACCEPT, HeaderValue::from_static("application/json")),
+            (name, login),
+        ];
+        let http = http_client(HeaderMap::from_iter(headers))?;
+        Ok(Self { kind, http, address })
+    }
+
+    /// The path of the API on its server.
+    pub fn base_path(&self) -> &str {
+        &self.address.base_path
+    }
+
+    /// The web address of the server, whose API is at the path `api` below it.
+    pub fn server_url(&self, api: &str) -> String {
+        let ApiAddress { origin, base_path } = &self.address;
+        format!("{origin}{}", base_path.trim_end_matches(api))
+    }
+
+    /// Sends one request, once, and follows no redirect.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+        let unreachable = |cause: String| ForgeError::Unreachable {
+            forge: self.kind,
+            operation: exchange.operation(),
+            cause,
+        };
+        let ApiAddress { origin, base_path } = &self.address;
+        let request = exchange.request(&format!("{origin}{base_path}{}", exchange.path));
+        let request =
+            request.map_err(|error| ForgeError::malformed(self.kind, exchange.operation(), error))?;
+        let answer = konverge_http::exchange(&self.http, request, MOST_BYTES).await;
+        let answer = answer.map_err(|error| match error {
+            // The address may hold what is secret.
+            BodyError::Transport(error) => unreachable(chain(&error.without_url())),
+            error => unreachable(chain(&error)),
+        })?;
+        let (parts, body) = answer.into_parts();
+        Ok(Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
+    }
+}

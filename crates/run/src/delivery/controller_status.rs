@@ -1,0 +1,145 @@
+//! [`ControllerStatus`]: what the controller of a delivered stack says now.
+
+use serde_json::Value;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ClusterName, ResourceId, StackId,
+        health::Health,
+        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
+        spec::RuntimeKind,
+        stack_status::ObjectStatus,
+        state::StackState,
+    },
+};
+
+use super::{progress::DeliveryProgress, record::DeliveryRecord};
+use crate::{Planner, Target};
+
+/// How the controller of a stack stands to its last delivery.
+pub(crate) struct ControllerStatus {
+    /// The Application or the OCIRepository.
+    id: ResourceId,
+    cluster: Option<ClusterName>,
+    /// The digest of the last delivery.
+    digest: String,
+    progress: DeliveryProgress,
+}
+
+impl ControllerStatus {
+    /// Asks the controller of a target; `None` if no controller delivers it, or the last delivery has not ended.
+    ///
+    /// # Errors
+    /// The cluster of the controller cannot be asked, a cloud refuses the login, or the record cannot be read.
+    pub(crate) async fn read(
+        planning: &Planner,
+        target: &Target,
+        state: &StackState,
+    ) -> Result<Option<Self>, UserError> {
+        let record = DeliveryRecord::read(&state.runtime)?;
+        let Some(record) = record.filter(|_| planning.is_delivered(target)) else {
+            return Ok(None);
+        };
+        let stack = &target.id;
+        let Some(kubernetes) = &planning.runtimes_to_read(target).await?.1 else {
+            return Ok(None);
+        };
+        let (target, Some(digest)) = (&record.target, record.settled_digest()) else {
+            return Ok(None);
+        };
+        let mut objects = state.resources.iter();
+        let objects = objects.find(|one| one.runtime == RuntimeKind::Kubernetes);
+        let cluster = objects.and_then(|one| one.cluster.as_ref());
+        // A cluster that does not answer is an error, and an object that is missing or delivers something else is not.
+        target.object(kubernetes).await?;
+        let progress = match target.objects(kubernetes, stack, cluster).await {
+            Ok(objects) => objects.progress(digest),
+            Err(refusal) => DeliveryProgress::Failed(refusal.message),
+        };
+        let id: ResourceId = target.object_id().parse().map_err(|error| {
+            UserError::new(ErrorKind::State, "the record of the delivery has no valid name").caused_by(error)
+        })?;
+        Ok(Some(Self {
+            id,
+            cluster: target.cluster.clone(),
+            digest: digest.to_owned(),
+            progress,
+        }))
+    }
+
+    /// Its health, as of an object of the stack.
+    pub(crate) fn health(self) -> ObjectStatus {
+        let (health, message) = match self.progress {
+            DeliveryProgress::Healthy => (Health::Ready, String::new()),
+            DeliveryProgress::Waiting(why) => (Health::Progressing, why),
+            DeliveryProgress::Failed(why) => (Health::Failed, why),
+        };
+        ObjectStatus {
+            id: self.id,
+            cluster: self.cluster,
+            health,
+            message,
+            suspended_by_spec: false,
+        }
+    }
+
+    /// What differs from a delivery that has ended well; `None` if nothing does.
+    pub(crate) fn difference(self, stack: &StackId) -> Option<ResourcePlan> {
+        let (DeliveryProgress::Waiting(why) | DeliveryProgress::Failed(why)) = self.progress else {
+            return None;
+        };
+        let status = FieldChange {
+            path: "/status".to_owned(),
+            from: Some(Value::String(why)),
+            to: Some(Value::String(format!("healthy at {}", self.digest))),
+            origin: ChangeOrigin::Drift,
+        };
+        let kind = RuntimeKind::Kubernetes;
+        Some(ResourcePlan {
+            cluster: self.cluster,
+            ..ResourcePlan::new(stack, self.id, kind, Action::Update, vec![status])
+        })
+    }
+}
+
+/// Why an apply does not restore a stack of which only the controller is not well.
+pub(crate) fn left_to_controller(stack: &StackId) -> UserError {
+    let what = format!("`{stack}` is as applied, and only its controller can become healthy again");
+    UserError::new(ErrorKind::Kubernetes, what)
+        .hint("see what the controller says: let it sync, or fix what it names")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(progress: DeliveryProgress) -> ControllerStatus {
+        ControllerStatus {
+            id: "argoproj.io/v1alpha1:Application:argocd:shop-dev"
+                .parse()
+                .unwrap(),
+            cluster: None,
+            digest: "sha256:1".to_owned(),
+            progress,
+        }
+    }
+
+    #[test]
+    fn a_controller_that_is_not_well_is_a_difference_and_is_not_ready() {
+        let stack: StackId = "shop/dev".parse().unwrap();
+        let why = "sync is OutOfSync";
+        for (progress, health) in [
+            (DeliveryProgress::Waiting(why.to_owned()), Health::Progressing),
+            (DeliveryProgress::Failed(why.to_owned()), Health::Failed),
+        ] {
+            let object = status(progress.clone()).health();
+            assert_eq!((object.health, object.message.as_str()), (health, why));
+            let change = status(progress).difference(&stack).unwrap().changes.remove(0);
+            assert_eq!(change.from, Some(why.into()));
+            assert_eq!(change.to, Some("healthy at sha256:1".into()));
+        }
+        assert_eq!(status(DeliveryProgress::Healthy).health().health, Health::Ready);
+        assert!(status(DeliveryProgress::Healthy).difference(&stack).is_none());
+    }
+}

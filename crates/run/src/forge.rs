@@ -1,0 +1,261 @@
+//! The forge of a run. The one place that knows which forges there are; all others use the door.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use konverge_actions::{Dialect, Runner, workflow_commands};
+use konverge_base::{model::check_run::Annotation, retry::RetryPolicy};
+use konverge_forge::{CiJob, DetectedForge, Forge, ForgeError, ForgeKind};
+use konverge_github::Environment;
+use konverge_gitlab::PipelineJob;
+use konverge_repo::git::GitCredentials;
+
+use crate::RunContext;
+
+/// Opens the job of the environment.
+///
+/// # Errors
+/// The environment is that of two forges, or of no job.
+pub fn open_job(env: &BTreeMap<String, String>) -> Result<Arc<dyn CiJob>, ForgeError> {
+    let dialect = match forge_kind(env)? {
+        ForgeKind::Github => Dialect::Github,
+        ForgeKind::Gitea => Dialect::Gitea,
+        ForgeKind::Gitlab => return Ok(Arc::new(PipelineJob::from_env(env)?)),
+    };
+    let env = env.clone().into_iter().collect();
+    Ok(Arc::new(Runner::from_env(&env, dialect)?))
+}
+
+/// Opens the job of the environment, if it is a job whose event can be read.
+///
+/// # Errors
+/// As [`open_job`].
+pub fn current_job(env: &BTreeMap<String, String>) -> Result<Option<Arc<dyn CiJob>>, ForgeError> {
+    match DetectedForge::from_env(env)?.map(|detected| detected.kind) {
+        None => Ok(None),
+        Some(_) => open_job(env).map(Some),
+    }
+}
+
+/// The lines that make a runner show annotations. The runners of GitHub and Gitea read the same ones, that of GitLab none.
+pub fn annotations(notes: &[Annotation]) -> Vec<String> {
+    workflow_commands::annotations(notes)
+}
+
+/// Connects to a repository at the forge, with the token of the environment; `None` without a token.
+///
+/// # Errors
+/// The environment is that of two forges, or holds an unusable address or token.
+pub fn connect(run: &RunContext, repository: &str) -> Result<Option<Arc<dyn Forge>>, ForgeError> {
+    Ok(match client(run, repository)? {
+        None => None,
+        Some(Client::Github(client)) => Some(Arc::new(client.with_stop(run.cancel.clone()))),
+        Some(Client::Gitea(client)) => Some(Arc::new(client.with_stop(run.cancel.clone()))),
+        Some(Client::Gitlab(client)) => Some(Arc::new(client.with_stop(run.cancel.clone()))),
+    })
+}
+
+/// Connects for questions about runs, which name their repository themselves. Each is asked once, for at most `deadline`.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_to_runs(run: &RunContext, deadline: Duration) -> Result<Option<Arc<dyn Forge>>, ForgeError> {
+    let once = RetryPolicy {
+        attempts: 1,
+        ..RetryPolicy::default()
+    };
+    Ok(match client(run, run.forge_repository().unwrap_or_default())? {
+        None => None,
+        Some(Client::Github(client)) => Some(Arc::new(client.with_patience(once).with_deadline(deadline))),
+        Some(Client::Gitea(client)) => Some(Arc::new(client.with_patience(once).with_deadline(deadline))),
+        Some(Client::Gitlab(client)) => Some(Arc::new(client.with_patience(once).with_deadline(deadline))),
+    })
+}
+
+/// The client of a forge.
+enum Client {
+    Github(konverge_github::Client),
+    Gitea(konverge_gitea::Client),
+    Gitlab(konverge_gitlab::Client),
+}
+
+fn client(run: &RunContext, repository: &str) -> Result<Option<Client>, ForgeError> {
+    match forge_kind(&run.env)? {
+        ForgeKind::Github => {
+            let here = Environment::new(&run.env);
+            let Some(login) = here.login()? else {
+                return Ok(None);
+            };
+            let client =
+                konverge_github::Client::new(here.api_url(), repository, login, run.secrets.clone())?;
+            Ok(Some(Client::Github(match here.server_url() {
+                Some(server) => client.with_server_url(server),
+                None => client,
+            })))
+        }
+        ForgeKind::Gitea => {
+            let here = konverge_gitea::Environment::new(&run.env);
+            let Some(token) = here.token() else {
+                return Ok(None);
+            };
+            let address = here.api_url().ok_or_else(|| ForgeError::Runner {
+                message: "neither GITHUB_API_URL nor GITHUB_SERVER_URL says where Gitea is".to_owned(),
+                hint: "the runner sets them; in a `container:` job pass the GITHUB_ variables on".to_owned(),
+            })?;
+            let client = konverge_gitea::Client::new(&address, repository, token, run.secrets.clone())?;
+            Ok(Some(Client::Gitea(match here.server_url() {
+                Some(server) => client.with_server_url(server),
+                None => client,
+            })))
+        }
+        ForgeKind::Gitlab => {
+            let here = konverge_gitlab::Environment::new(&run.env);
+            let Some(token) = here.token() else {
+                return Ok(None);
+            };
+            let address = here.api_url().ok_or_else(|| ForgeError::Runner {
+                message: "neither CI_API_V4_URL nor CI_SERVER_URL says where GitLab is".to_owned(),
+                hint: "the runner sets them; in a container of its own pass the CI_ variables on".to_owned(),
+            })?;
+            let client = konverge_gitlab::Client::new(&address, repository, token, run.secrets.clone())?
+                .with_job(here.own_job());
+            Ok(Some(Client::Gitlab(match here.server_url() {
+                Some(server) => client.with_server_url(server),
+                None => client,
+            })))
+        }
+    }
+}
+
+/// The forge of the environment. Outside a job the variables are GitHub's, if any.
+fn forge_kind(env: &BTreeMap<String, String>) -> Result<ForgeKind, ForgeError> {
+    let detected = DetectedForge::from_env(env)?;
+    Ok(detected.map_or(ForgeKind::Github, |detected| detected.kind))
+}
+
+/// Gitea's runner sets GitHub's variables, so that what is only read from one is read in the same way.
+impl RunContext {
+    /// Returns true if something logs in to the forge. Whether it may do so shows at the first question.
+    pub fn has_forge_login(&self) -> bool {
+        match self.forge_kind() {
+            ForgeKind::Github => !matches!(Environment::new(&self.env).login(), Ok(None)),
+            ForgeKind::Gitea => konverge_gitea::Environment::new(&self.env).token().is_some(),
+            ForgeKind::Gitlab => konverge_gitlab::Environment::new(&self.env).token().is_some(),
+        }
+    }
+
+    /// What logs in to git at the forge, if anything does.
+    ///
+    /// # Errors
+    /// The environment names an App that gets no token.
+    pub async fn git_credentials(&self) -> Result<Option<GitCredentials>, ForgeError> {
+        Ok(match client(self, self.forge_repository().unwrap_or_default())? {
+            None => None,
+            Some(Client::Github(client)) => Some(GitCredentials::new(
+                konverge_github::GIT_USER,
+                client.token().await?,
+            )),
+            Some(Client::Gitea(client)) => Some(GitCredentials::new(
+                konverge_gitea::GIT_USER,
+                client.token().clone(),
+            )),
+            Some(Client::Gitlab(client)) => Some(GitCredentials::new(
+                konverge_gitlab::GIT_USER,
+                client.token().clone(),
+            )),
+        })
+    }
+
+    /// What a command logs in to git with, to fetch what a shallow clone lacks: the variable alone.
+    pub(crate) fn clone_credentials(&self) -> Option<GitCredentials> {
+        let (user, token) = match self.forge_kind() {
+            ForgeKind::Github => (
+                konverge_github::GIT_USER,
+                Environment::new(&self.env).variable_token()?,
+            ),
+            ForgeKind::Gitea => {
+                let here = konverge_gitea::Environment::new(&self.env);
+                (konverge_gitea::GIT_USER, here.variable_token()?)
+            }
+            ForgeKind::Gitlab => {
+                let here = konverge_gitlab::Environment::new(&self.env);
+                (konverge_gitlab::GIT_USER, here.token()?)
+            }
+        };
+        Some(GitCredentials::new(user, token.to_owned().into()))
+    }
+
+    /// The forge of the environment. One that is that of two is GitHub's here: what opens a client refuses it.
+    fn forge_kind(&self) -> ForgeKind {
+        forge_kind(&self.env).unwrap_or(ForgeKind::Github)
+    }
+
+    /// The variables of GitLab, in a job of it.
+    fn gitlab(&self) -> Option<konverge_gitlab::Environment<'_>> {
+        (self.forge_kind() == ForgeKind::Gitlab).then(|| konverge_gitlab::Environment::new(&self.env))
+    }
+
+    /// The path of the repository at the forge, `owner/name`, if the environment names it.
+    pub fn forge_repository(&self) -> Option<&str> {
+        match self.gitlab() {
+            Some(here) => here.project(),
+            None => Environment::new(&self.env).repository(),
+        }
+    }
+
+    /// The page of the repository, if the environment names it. GitLab's pages are at other addresses below it.
+    pub fn repository_url(&self) -> Option<String> {
+        if self.gitlab().is_some() {
+            return None;
+        }
+        let here = Environment::new(&self.env);
+        Some(format!("{}/{}", here.server_url()?, here.repository()?))
+    }
+
+    /// The number of the run at the forge; 0 outside a job.
+    pub fn job_run(&self) -> u64 {
+        let number = match self.gitlab() {
+            Some(here) => here.pipeline(),
+            None => Environment::new(&self.env).run_id(),
+        };
+        number.unwrap_or_default()
+    }
+
+    /// The attempt of the run at the forge; 0 outside a job.
+    pub fn job_attempt(&self) -> u32 {
+        match self.gitlab() {
+            // No variable counts the retries of a job.
+            Some(here) => u32::from(here.pipeline().is_some()),
+            None => Environment::new(&self.env).run_attempt().unwrap_or_default(),
+        }
+    }
+
+    /// The URL of this attempt of the run, in a job.
+    pub fn job_url(&self) -> Option<String> {
+        match self.forge_kind() {
+            ForgeKind::Github => Environment::new(&self.env).attempt_url(),
+            ForgeKind::Gitea => konverge_gitea::Environment::new(&self.env).run_url(),
+            ForgeKind::Gitlab => konverge_gitlab::Environment::new(&self.env).job_url(),
+        }
+    }
+
+    /// Where the run can be found: the URL of this attempt in a job, otherwise user and host.
+    pub fn url(&self) -> String {
+        self.job_url().unwrap_or_else(|| {
+            format!(
+                "{}@{} (process {})",
+                self.actor(),
+                self.host(),
+                std::process::id()
+            )
+        })
+    }
+
+    /// Who started the run.
+    pub fn actor(&self) -> String {
+        let started = match self.gitlab() {
+            Some(here) => here.actor(),
+            None => Environment::new(&self.env).actor(),
+        };
+        started.map_or_else(|| self.account(), str::to_owned)
+    }
+}

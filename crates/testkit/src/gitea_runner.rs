@@ -1,0 +1,144 @@
+//! A runner of Gitea's Actions, registered as any other: it takes the jobs that Gitea starts, with their event, their token and
+//! their secrets, and says how they ended. What a job does is the test's own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::gitea::{Account, Gitea};
+use super::service::eventually;
+
+/// How long a job may take to appear.
+const SOON: Duration = Duration::from_secs(60);
+
+/// The label of the jobs that it takes.
+pub const LABEL: &str = "konverge-test";
+
+/// A registered runner.
+pub struct GiteaRunner {
+    http: reqwest::Client,
+    service: String,
+    uuid: String,
+    token: String,
+}
+
+/// A job that Gitea gave to the runner.
+#[derive(Debug, Clone)]
+pub struct Task {
+    pub id: String,
+    /// What the expressions of a workflow know as `github`.
+    pub context: Value,
+    /// The secrets that the job may have, and its own token.
+    pub secrets: BTreeMap<String, String>,
+    /// The one job, as YAML.
+    pub workflow: String,
+}
+
+impl GiteaRunner {
+    /// Registers one for a repository.
+    pub async fn register(gitea: &Gitea, owner: &Account, repository: &str) -> Self {
+        let path = format!("/repos/{repository}/actions/runners/registration-token");
+        let token = gitea.call(&owner.token, Method::POST, &path, Value::Null).await;
+        let mut runner = Self {
+            http: reqwest::Client::new(),
+            service: format!("{}/api/actions/runner.v1.RunnerService", gitea.url()),
+            uuid: String::new(),
+            token: String::new(),
+        };
+        let labels = json!([LABEL]);
+        let ask = json!({"name": "test", "token": token["token"], "version": "v1.0.0", "labels": labels});
+        let registered = runner.ask("Register", ask).await;
+        let text = |name: &str| registered["runner"][name].as_str().expect(name).to_owned();
+        (runner.uuid, runner.token) = (text("uuid"), text("token"));
+        runner
+            .ask("Declare", json!({"version": "v1.0.0", "labels": labels}))
+            .await;
+        runner
+    }
+
+    /// Waits for the next job.
+    pub async fn take(&self) -> Task {
+        eventually("a job of Gitea's Actions", SOON, || self.fetch()).await
+    }
+
+    /// The next job, if there is one now.
+    pub async fn fetch(&self) -> Option<Task> {
+        // With no version of its own it is always asked to look.
+        let answer = self.ask("FetchTask", json!({"tasksVersion": "0"})).await;
+        let task = &answer["task"];
+        let secrets = task["secrets"].as_object().cloned().unwrap_or_default();
+        Some(Task {
+            id: task["id"].as_str()?.to_owned(),
+            context: task["context"].clone(),
+            secrets: secrets
+                .into_iter()
+                .map(|(name, value)| (name, value.as_str().unwrap_or_default().to_owned()))
+                .collect(),
+            workflow: String::from_utf8(STANDARD.decode(task["workflowPayload"].as_str()?).ok()?).ok()?,
+        })
+    }
+
+    /// Says how a job ended.
+    pub async fn end(&self, task: &Task, well: bool) {
+        let result = if well { "RESULT_SUCCESS" } else { "RESULT_FAILURE" };
+        let now = jiff::Timestamp::now().to_string();
+        let state = json!({"id": task.id, "result": result, "startedAt": now, "stoppedAt": now});
+        self.ask("UpdateTask", json!({"state": state})).await;
+    }
+
+    async fn ask(&self, call: &str, message: Value) -> Value {
+        let request = self
+            .http
+            .post(format!("{}/{call}", self.service))
+            .header("connect-protocol-version", "1")
+            .header("x-runner-uuid", &self.uuid)
+            .header("x-runner-token", &self.token)
+            .json(&message);
+        let answer = request.send().await.expect("Gitea answers");
+        let (status, text) = (answer.status(), answer.text().await.expect("a whole answer"));
+        assert_eq!(status, StatusCode::OK, "{call}: {text}");
+        serde_json::from_str(&text).expect("JSON")
+    }
+}
+
+impl Task {
+    /// A text of its context.
+    pub fn text(&self, name: &str) -> &str {
+        self.context[name].as_str().unwrap_or_default()
+    }
+
+    /// The variables that Gitea's runner sets from the context, without those that name files.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let named = [
+            "actor",
+            "api_url",
+            "base_ref",
+            "event_name",
+            "head_ref",
+            "job",
+            "ref",
+            "ref_name",
+            "ref_type",
+            "repository",
+            "repository_owner",
+            "run_attempt",
+            "run_id",
+            "run_number",
+            "server_url",
+            "sha",
+            "workflow",
+        ];
+        let variables = named.map(|name| {
+            (
+                format!("GITHUB_{}", name.to_uppercase()),
+                self.text(name).to_owned(),
+            )
+        });
+        let always = ["CI", "GITHUB_ACTIONS", "GITEA_ACTIONS"];
+        let always = always.map(|name| (name.to_owned(), "true".to_owned()));
+        variables.into_iter().chain(always).collect()
+    }
+}

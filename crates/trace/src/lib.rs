@@ -1,0 +1,10 @@
+//! A run that can be followed: its spans become a [`Timeline`](konverge_base::model::timeline::Timeline), and on request
+//! go to an OpenTelemetry collector.
+
+mod filter;
+#[cfg(feature = "otlp")]
+pub mod otlp;
+mod recorder;
+
+pub use filter::log_filter;
+pub use recorder::Recorder;

@@ -1,0 +1,10 @@
+//! The client against a real Gitea, a story a file, and `konverge ci` on its events.
+
+mod bad_input;
+mod changes;
+mod jobs;
+mod markdown;
+mod people;
+mod proposals;
+mod publishing;
+mod runs;
