@@ -6,6 +6,8 @@ SHELL := /bin/bash
 .PHONY: help build demo parts check test test-all slowest example lint fmt clippy typos deny fuzz mutants bench build-times macos docs site image release
 
 CARGO ?= cargo
+# No crate has a doc test: examples are in the guides, whose commands are run by tests.
+TESTS := --lib --bins --tests
 MACS ?= aarch64 x86_64
 # Those alone: what has no bench of its own would be built, too.
 BENCHES ?= $(shell sed -n '/^\[\[bench\]\]/{n;s/name = "\(.*\)"/\1/p}' Cargo.toml)
@@ -40,14 +42,14 @@ check: ## before a commit: rustfmt, clippy, unit tests of the crates that change
 	scripts/check
 
 test: example ## all tests on the real parts, with short seeds; a part that is missing is built meanwhile
-	eval "$$(scripts/parts env)" && scripts/parts during test -- $(CARGO) test --locked --no-fail-fast
+	eval "$$(scripts/parts env)" && scripts/parts during test -- $(CARGO) test --locked --no-fail-fast $(TESTS)
 
 test-all: parts example release ## also what is slower: release, image, other stores, OpenTofu, a browser, long seeds
 	scripts/parts install all
 	eval "$$(scripts/parts env)" && PROPTEST_CASES=$${PROPTEST_CASES:-4096} \
 	  KONVERGE_MODEL_SEEDS=$${KONVERGE_MODEL_SEEDS:-5000} \
 	  KONVERGE_REVIEW_HISTORIES=$${KONVERGE_REVIEW_HISTORIES:-5} \
-	  $(CARGO) test --locked --no-fail-fast -- --include-ignored
+	  $(CARGO) test --locked --no-fail-fast $(TESTS) -- --include-ignored
 	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image
 	$(AS_ROOT) env RUST="$$(rustc --print sysroot)" CARGO_HOME="$${CARGO_HOME:-$$HOME/.cargo}" KONVERGE_PARTS="$(CACHE)" scripts/quick-start
 	$(MAKE) fuzz
