@@ -156,10 +156,9 @@ fn both_sides(plan: &ResourcePlan, wanted: Option<&DesiredResource>) -> (Option<
 }
 
 fn kind_of(plan: &ResourcePlan, before: Option<&Value>) -> String {
-    let mut parts = plan.id.as_str().split(':');
     let from_id = match plan.runtime {
-        RuntimeKind::Kubernetes => parts.nth(1),
-        RuntimeKind::Terraform => parts.nth(2),
+        RuntimeKind::Kubernetes => plan.id.object().map(|parts| parts.kind),
+        RuntimeKind::Terraform => plan.id.terraform().map(|parts| parts.kind),
     };
     let of_object = before.and_then(|before| before["kind"].as_str());
     let of_object = of_object.filter(|_| plan.runtime == RuntimeKind::Kubernetes);
