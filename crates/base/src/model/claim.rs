@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{
-    ClusterName,
+    ClusterName, ResourceId,
     digest::DigestBuilder,
     spec::{Resource, RuntimeKind, object_key, terraform_type},
     state::Recorded,

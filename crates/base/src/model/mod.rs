@@ -17,6 +17,7 @@ pub mod container;
 pub mod diff;
 pub mod digest;
 pub mod event;
+pub mod field_path;
 pub mod file_source;
 pub mod group_kind;
 pub mod health;
@@ -65,6 +66,7 @@ pub mod week_activity;
 pub mod workspace_name;
 
 pub use digest::Digest;
+pub use field_path::FieldPath;
 pub use group_kind::GroupKind;
 pub use ids::{ClusterName, CommitId, InvalidId, ResourceId, StackId};
 pub use notify_event::NotifyEvent;

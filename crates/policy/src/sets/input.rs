@@ -8,7 +8,7 @@ use super::{
     rego_value::{rego_value, with_fields},
 };
 use konverge_base::model::{
-    GroupKind,
+    FieldPath, GroupKind,
     other_names::OtherNames,
     plan::Action,
     plan_document::{DocumentChange, DocumentResource, StackDocument},
@@ -243,8 +243,7 @@ fn named(resource: &DocumentResource) -> Map<String, Value> {
 /// Sets `true` at a path; lists become maps by index, which reads the same in rules.
 fn mark(value: &mut Value, path: &str) {
     let mut at = value;
-    for component in path.split('/').skip(1) {
-        let key = component.replace("~1", "/").replace("~0", "~");
+    for key in FieldPath::new(path).components() {
         let Value::Object(map) = at else { return };
         at = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
     }
