@@ -396,6 +396,7 @@ mod tests {
             result,
             written: false,
             message: None,
+            is_stack_error: false,
         };
         let stack = |resources| StackOutcome {
             resources,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::runtime::PlannedResource;
 use konverge_base::model::{
-    StackId, diff,
+    FieldPath, StackId,
     masked_value::{as_unknown_output, is_unknown},
 };
 
@@ -29,7 +29,9 @@ pub(super) fn name(stack: &StackId, planned: &mut PlannedResource) {
 
 /// The value at a path of a plan, which names the items of a list by their label or by their place.
 fn at<'a>(desired: &'a Value, path: &str) -> Option<&'a Value> {
-    diff::at(desired, path).or_else(|| desired.pointer(path))
+    FieldPath::new(path)
+        .get(desired)
+        .or_else(|| desired.pointer(path))
 }
 
 fn awaits(value: &Value) -> bool {

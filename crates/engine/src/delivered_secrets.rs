@@ -9,7 +9,7 @@ use super::secret_reference_check::each_text;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ResourceId, masked_value,
+        ResourceId, field_path, masked_value,
         reference::{Reference, Targets},
         spec::Resource,
     },
@@ -83,7 +83,7 @@ pub(super) fn check_masked(
 ) -> Result<(), UserError> {
     let mut members = masked.iter();
     let path =
-        members.find_map(|(key, now)| newly_masked(before.get(key), now, &masked_value::join_path("", key)));
+        members.find_map(|(key, now)| newly_masked(before.get(key), now, &field_path::join_path("", key)));
     match path {
         None => Ok(()),
         Some(path) => Err(refusal(id, &path, None)),
@@ -96,7 +96,7 @@ fn newly_masked(before: Option<&Value>, now: &Value, path: &str) -> Option<Strin
         _ if masked_value::is_secret(now) => Some(path.to_owned()),
         Value::Object(map) => map.iter().find_map(|(key, now)| {
             let before = before.and_then(|before| before.get(key));
-            newly_masked(before, now, &masked_value::join_path(path, key))
+            newly_masked(before, now, &field_path::join_path(path, key))
         }),
         Value::Array(items) => items.iter().enumerate().find_map(|(at, now)| {
             let before = before.and_then(|before| before.get(at));

@@ -330,6 +330,7 @@ impl<'a> Executor<'a> {
             result,
             written: result == ResourceResult::Failed && is_written(),
             message,
+            is_stack_error: false,
         };
         lock(&self.outcomes).insert(id.clone(), outcome);
     }
@@ -391,7 +392,7 @@ impl<'a> Executor<'a> {
             Err(failure) => (Vec::new(), Some(failure.context(NOT_CHECKED))),
         };
         let lost = unchecked.or_else(|| self.missing_failure(&missing));
-        let outcomes = self
+        let mut outcomes = self
             .outcomes
             .into_inner()
             .expect("no panic while the lock is held");
@@ -400,25 +401,37 @@ impl<'a> Executor<'a> {
             .into_inner()
             .expect("no panic while the lock is held");
         let interrupted = self.request.cancel.is_cancelled();
-        let outcomes: Vec<_> = outcomes.into_values().collect();
         let failures = self
             .failures
             .into_inner()
             .expect("no panic while the lock is held");
         let is_bad = |result| matches!(result, ResourceResult::Failed | ResourceResult::Skipped);
-        let bad = outcomes.iter().any(|outcome| is_bad(outcome.result));
+        let bad = outcomes.values().any(|outcome| is_bad(outcome.result));
         let waits = self.waits.into_inner().expect("no panic while the lock is held");
         let waiting = waits.into_values().reduce(Waiting::or_later);
         let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
-        let failure = stopped.or_else(unplanned);
-        let failure = failure.or_else(|| match failures.into_iter().next() {
-            Some((id, failure)) => Some(plan_failures::of_resource(&id, failure)),
-            None if bad && interrupted => Some(UserError::new(
-                ErrorKind::Interrupted,
-                "interrupted; completed work is recorded, and the next run continues",
-            )),
-            None => None,
-        });
+        let failure = if let Some(stopped) = stopped {
+            Some(stopped)
+        } else if let Some(unplanned) = unplanned() {
+            for (id, _) in &self.plan.failures {
+                outcomes
+                    .entry(id.clone())
+                    .and_modify(|of| of.is_stack_error = true);
+            }
+            Some(unplanned)
+        } else if let Some((id, failure)) = failures.into_iter().next() {
+            outcomes
+                .entry(id.clone())
+                .and_modify(|of| of.is_stack_error = true);
+            Some(plan_failures::of_resource(&id, failure))
+        } else {
+            (bad && interrupted).then(|| {
+                UserError::new(
+                    ErrorKind::Interrupted,
+                    "interrupted; completed work is recorded, and the next run continues",
+                )
+            })
+        };
         let failure = failure.or(lost);
         let ended_well = failure.is_none() && waiting.is_none() && !bad;
         let outputs = ended_well.then_some(published);
@@ -435,7 +448,7 @@ impl<'a> Executor<'a> {
         Applied {
             outcome: StackOutcome {
                 waiting,
-                ..outcome(self.plan, result, outcomes, failure)
+                ..outcome(self.plan, result, outcomes.into_values().collect(), failure)
             },
             missing,
             outputs,

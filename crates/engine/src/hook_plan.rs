@@ -164,10 +164,9 @@ fn cause(task: &HookTask, changing: &[&&ResourcePlan]) -> String {
 
 /// ``Deployment `shop/web` ``, from an id.
 fn title(id: &ResourceId) -> String {
-    let mut parts = id.as_str().splitn(3, ':').skip(1);
-    match (parts.next(), parts.next()) {
-        (Some(kind), Some(name)) => format!("{kind} `{}`", name.replace(':', "/")),
-        _ => format!("`{id}`"),
+    match id.object() {
+        Some(object) => format!("{} `{}`", object.kind, object.path()),
+        None => format!("`{id}`"),
     }
 }
 

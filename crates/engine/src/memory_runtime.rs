@@ -131,10 +131,6 @@ pub(super) fn reference(name: &str, attribute: &str) -> String {
     format!("$kusion_path.{}.{attribute}", id(name))
 }
 
-fn name_of(id: &ResourceId) -> &str {
-    id.as_str().rsplit(':').next().unwrap()
-}
-
 fn passwords(value: &Map<String, Value>) -> Vec<String> {
     let password = value.get("password").and_then(Value::as_str);
     password.into_iter().map(str::to_owned).collect()
@@ -155,7 +151,7 @@ impl MemoryRuntime {
 
     fn plan_item(&self, scope: &StackScope, mut item: Item) -> Result<PlannedResource, UserError> {
         let mut world = self.world();
-        let name = name_of(&item.id).to_owned();
+        let name = item.id.name().to_owned();
         let unready = world.faults.unready.contains(name.as_str());
         if world.faults.refused.contains(name.as_str()) {
             return Err(UserError::new(ErrorKind::Kubernetes, format!("{name} is not valid")).hint("fix it"));
@@ -165,7 +161,7 @@ impl MemoryRuntime {
         }
         let told = scope.pending.iter();
         let told = told
-            .map(|earlier| name_of(&earlier.resource.id).to_owned())
+            .map(|earlier| earlier.resource.id.name().to_owned())
             .collect();
         world.pending.insert(name.clone(), told);
         let live = world.objects.get(item.id.as_str()).cloned();
@@ -258,7 +254,7 @@ impl MemoryRuntime {
         sink: &dyn ApplySink,
     ) -> Result<AppliedResource, UserError> {
         let id = &planned.item.id;
-        let name = name_of(id);
+        let name = id.name();
         sink.fence().await?;
         let fails = |why: &str| UserError::new(ErrorKind::Kubernetes, format!("{name} {why}"));
         if self.world().faults.broken.contains(name) {
@@ -387,10 +383,10 @@ impl Runtime for MemoryRuntime {
         planned: Vec<PlannedResource>,
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
-        let names = planned.iter().map(|planned| name_of(&planned.item.id).to_owned());
+        let names = planned.iter().map(|planned| planned.item.id.name().to_owned());
         self.world().batches.push(names.collect());
         for planned in planned {
-            let name = name_of(&planned.item.id).to_owned();
+            let name = planned.item.id.name().to_owned();
             self.world().needs.insert(name, planned.item.needs.clone());
             let result = if sink.cancelled() {
                 Err(UserError::new(ErrorKind::Interrupted, "not tried"))
@@ -398,7 +394,7 @@ impl Runtime for MemoryRuntime {
                 self.write(&planned, sink).await
             };
             if let (Ok(_), Some(task)) = (&result, scope.hooks.get(&planned.item.id)) {
-                let name = name_of(&planned.item.id).to_owned();
+                let name = planned.item.id.name().to_owned();
                 self.world().stamps.insert(name, task.stamp());
             }
             let leaves = scope

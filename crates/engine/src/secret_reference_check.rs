@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ResourceId,
+        FieldPath, ResourceId,
         reference::{MARK, Reference, Targets},
         spec::{Resource, RuntimeKind},
     },
@@ -89,11 +89,12 @@ fn refusal(reader: &Reader) -> UserError {
 
 impl Place {
     fn new(resource: &Resource, path: &str) -> Self {
-        let keys = path.split('/').skip(1);
-        let unescaped = keys.map(|key| key.replace("~1", "/").replace("~0", "~"));
         Self {
             resource: resource.id.clone(),
-            path: unescaped.map(as_written_by_server).collect(),
+            path: FieldPath::new(path)
+                .components()
+                .map(as_written_by_server)
+                .collect(),
         }
     }
 

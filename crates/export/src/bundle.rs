@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use konverge_base::{
     model::{
         CommitId, Digest, GroupKind, ResourceId, StackId,
+        field_path::join_path,
         hook::HOOK,
         kind_scopes::KindScopes,
         masked_value,
-        masked_value::join_path,
         spec::{Resource, RuntimeKind, Spec},
     },
     secrets::{HashKey, Secrets, mask_object},

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use konverge_base::model::ResourceId;
+use konverge_base::model::{FieldPath, ResourceId};
 
 use crate::{
     bundle::{Bundle, BundleObject},
@@ -98,8 +98,7 @@ fn wrap(name: &str, manifest: Value, references: Vec<Value>) -> Value {
 
 /// A path of RFC 6901 as Crossplane writes it: `spec.ports[0].port`.
 fn field_path(path: &str) -> String {
-    let keys = path.split('/').skip(1);
-    let keys = keys.map(|key| key.replace("~1", "/").replace("~0", "~"));
+    let keys = FieldPath::new(path).components();
     let path = keys.fold(String::new(), |path, key| field(path, &key));
     path.trim_start_matches('.').to_owned()
 }

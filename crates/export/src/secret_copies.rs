@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use konverge_base::{
     model::{
         GroupKind, ResourceId,
-        masked_value::{self, join_path},
+        field_path::join_path,
+        masked_value,
         reference::MARK,
         spec::{Resource, RuntimeKind},
     },

@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use konverge_base::{
     model::{
         Digest, GroupKind, ResourceId,
-        masked_value::{self, join_path},
+        field_path::join_path,
+        masked_value,
         reference::{MARK, Reference, Targets},
         resolve::KnownValue,
     },

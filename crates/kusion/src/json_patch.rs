@@ -4,6 +4,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use konverge_base::model::{FieldPath, field_path::unescape};
+
 /// A patch of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum JsonPatch {
@@ -166,8 +168,7 @@ fn parts(path: &str) -> Result<Vec<String>, String> {
         path => path.strip_prefix('/'),
     };
     let rest = rest.ok_or_else(|| format!("`{}` is not a JSON pointer", path.escape_debug()))?;
-    let plain = |part: &str| part.replace("~1", "/").replace("~0", "~");
-    Ok(rest.split('/').map(plain).collect())
+    Ok(rest.split('/').map(unescape).collect())
 }
 
 fn add(target: &mut Value, path: &str, value: Value) -> Result<(), String> {
@@ -215,11 +216,10 @@ fn position(part: &str, length: usize) -> Option<usize> {
 }
 
 fn remove(target: &mut Value, path: &str) {
-    let Some((above, last)) = path.rsplit_once('/') else {
+    let Some((above, last)) = FieldPath::new(path).split_last() else {
         return;
     };
-    let last = last.replace("~1", "/").replace("~0", "~");
-    match target.pointer_mut(above) {
+    match target.pointer_mut(above.as_str()) {
         Some(Value::Object(fields)) => drop(Map::shift_remove(fields, &last)),
         Some(Value::Array(items)) => {
             if let Some(at) = last.parse().ok().filter(|at| *at < items.len()) {

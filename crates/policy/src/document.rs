@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use konverge_base::model::{
-    Digest, ResourceId, diff, masked_value,
+    Digest, FieldPath, ResourceId,
+    field_path::{self, item_index},
+    masked_value,
     plan::{Action, FieldChange, ResourcePlan, StackPlan},
     plan_document::{
         DOCUMENT_VERSION, DesiredResource, DocumentChange, DocumentResource, DocumentStack, StackDocument,
@@ -156,10 +158,9 @@ fn both_sides(plan: &ResourcePlan, wanted: Option<&DesiredResource>) -> (Option<
 }
 
 fn kind_of(plan: &ResourcePlan, before: Option<&Value>) -> String {
-    let mut parts = plan.id.as_str().split(':');
     let from_id = match plan.runtime {
-        RuntimeKind::Kubernetes => parts.nth(1),
-        RuntimeKind::Terraform => parts.nth(2),
+        RuntimeKind::Kubernetes => plan.id.object().map(|parts| parts.kind),
+        RuntimeKind::Terraform => plan.id.terraform().map(|parts| parts.kind),
     };
     let of_object = before.and_then(|before| before["kind"].as_str());
     let of_object = of_object.filter(|_| plan.runtime == RuntimeKind::Kubernetes);
@@ -168,7 +169,7 @@ fn kind_of(plan: &ResourcePlan, before: Option<&Value>) -> String {
 
 /// Sets or removes the value at the path of a change. A path that leads nowhere is created.
 fn set(value: &mut Value, path: &str, new: Option<&Value>) {
-    let mut components: Vec<String> = path.split('/').skip(1).map(unescape).collect();
+    let mut components: Vec<String> = FieldPath::new(path).components().collect();
     let Some(last) = components.pop() else {
         return;
     };
@@ -186,7 +187,7 @@ fn set(value: &mut Value, path: &str, new: Option<&Value>) {
         (Value::Object(map), Some(new)) => drop(map.insert(last, new.clone())),
         (Value::Object(map), None) => drop(map.shift_remove(&last)),
         (Value::Array(items), new) => {
-            let place = item_place(items, &last);
+            let place = item_index(items, &last);
             match (place, new) {
                 (Some(place), Some(new)) => items[place] = new.clone(),
                 (Some(place), None) => drop(items.remove(place)),
@@ -211,7 +212,7 @@ fn step<'v>(value: &'v mut Value, component: &str, create: bool) -> Option<&'v m
             }
         }
         Value::Array(items) => {
-            let place = item_place(items, component)?;
+            let place = item_index(items, component)?;
             items.get_mut(place)
         }
         _ => None,
@@ -223,17 +224,6 @@ fn replace_null(value: &mut Value) {
     if value.is_null() {
         *value = Value::Object(Map::new());
     }
-}
-
-fn item_place(items: &[Value], component: &str) -> Option<usize> {
-    if let Ok(place) = component.parse::<usize>() {
-        return (place < items.len()).then_some(place);
-    }
-    items.iter().position(|item| diff::is_item(item, component))
-}
-
-fn unescape(component: &str) -> String {
-    component.replace("~1", "/").replace("~0", "~")
 }
 
 /// A secret as rules see it: by its hash. A reference has the hash of what is shown of it, which moves with the
@@ -293,7 +283,7 @@ impl RuleValue {
             Value::Object(map) => {
                 let mut shown = Map::with_capacity(map.len());
                 for (key, value) in map {
-                    let path = masked_value::join_path(path, &key);
+                    let path = field_path::join_path(path, &key);
                     if let Some(value) = self.convert(value, &path) {
                         shown.insert(key, value);
                     }

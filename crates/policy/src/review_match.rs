@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Map, Value};
 
 use konverge_base::model::{
-    ResourceId, StackId, diff, masked_value,
+    FieldPath, ResourceId, StackId, diff, masked_value,
     plan::{Action, Basis, ChangeOrigin, ResourcePlan, StackPlan},
     review::{ReviewRecord, ReviewUnit, resource_units, stack_units},
     stack_output::FilledTexts,
@@ -250,7 +250,7 @@ impl ReviewedUnits {
             return false;
         };
         let written = Value::Object(Map::clone(written));
-        match (diff::at(&written, &unit.path), &unit.from) {
+        match (FieldPath::new(&unit.path).get(&written), &unit.from) {
             (Some(written), Some(found)) => diff::same(written, found),
             (None, None) => true,
             _ => false,

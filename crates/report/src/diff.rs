@@ -9,7 +9,7 @@ use super::{
     yaml_text,
 };
 use konverge_base::model::{
-    diff, masked_value,
+    FieldPath, field_path, masked_value,
     plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Summary},
     review::ReviewUnit,
 };
@@ -163,10 +163,7 @@ pub fn dotted(path: &str) -> String {
 }
 
 fn components(path: &str) -> Vec<String> {
-    path.split('/')
-        .skip(1)
-        .map(|part| part.replace("~1", "/").replace("~0", "~"))
-        .collect()
+    FieldPath::new(path).components().collect()
 }
 
 fn changes<'a>(
@@ -252,7 +249,7 @@ fn is_item(component: &str, change: &FieldChange) -> bool {
         return false;
     };
     let is_named = |item: &Value| {
-        let label = diff::label(item, &[key]);
+        let label = field_path::label(item, &[key]);
         !label.is_empty() && (component == label || component.starts_with(&format!("{label},")))
     };
     [&change.from, &change.to].into_iter().flatten().all(is_named)

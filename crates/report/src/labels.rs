@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use konverge_base::model::{
-    GroupKind, ResourceId,
-    apply_result::{ResourceOutcome, ResourceResult, StackOutcome},
+    ResourceId,
     plan::{Action, ResourcePlan, StackPlan, Summary},
     policy_finding::Enforcement,
     spec::RuntimeKind,
@@ -21,31 +20,16 @@ pub(crate) struct Title {
     pub name: String,
 }
 
-fn is_cluster_wide_right(api_version: &str, kind: &str) -> bool {
-    let kind = GroupKind::from_api_version(api_version, kind);
-    matches!(kind, GroupKind::CLUSTER_ROLE | GroupKind::CLUSTER_ROLE_BINDING)
-}
-
 impl Title {
     /// Parses an id of Kusion's form; an id of another form becomes the name.
     pub(crate) fn with_runtime(id: &ResourceId, runtime: RuntimeKind) -> Self {
-        let parts: Vec<_> = id.as_str().split(':').collect();
-        let (group, kind, name) = match (runtime, parts.as_slice()) {
-            (RuntimeKind::Kubernetes, [group, kind, name]) => (*group, *kind, (*name).to_owned()),
-            // Their names contain colons, as in `system:node`.
-            (RuntimeKind::Kubernetes, [group, kind, rest @ ..])
-                if !rest.is_empty() && is_cluster_wide_right(group, kind) =>
-            {
-                (*group, *kind, rest.join(":"))
-            }
-            (RuntimeKind::Kubernetes, [group, kind, namespace, rest @ ..]) => {
-                (*group, *kind, format!("{namespace}/{}", rest.join(":")))
-            }
-            (RuntimeKind::Terraform, [_, provider, kind, rest @ ..]) if !rest.is_empty() => {
-                (*provider, *kind, rest.join(":"))
-            }
-            _ => ("", "", id.as_str().to_owned()),
+        let parts = match runtime {
+            RuntimeKind::Kubernetes => id.object().map(|o| (o.api_version, o.kind, o.path())),
+            RuntimeKind::Terraform => id
+                .terraform()
+                .and_then(|t| Some((t.provider, t.kind, t.name?.to_owned()))),
         };
+        let (group, kind, name) = parts.unwrap_or_else(|| ("", "", id.to_string()));
         Self {
             group: group.to_owned(),
             kind: kind.to_owned(),
@@ -53,20 +37,9 @@ impl Title {
         }
     }
 
-    /// As [`Title::with_runtime`], where only the id is known: a Kubernetes id begins with an API version.
+    /// Parses an id of Kusion's form where the runtime is not recorded.
     pub(crate) fn from_id(id: &ResourceId) -> Self {
-        let first = id.as_str().split(':').next().unwrap_or_default();
-        let core = first
-            .strip_prefix('v')
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        Self::with_runtime(
-            id,
-            if core || first.contains('/') {
-                RuntimeKind::Kubernetes
-            } else {
-                RuntimeKind::Terraform
-            },
-        )
+        Self::with_runtime(id, id.runtime_by_form())
     }
 
     /// The full title: `apps/v1 Deployment web/api`.
@@ -135,27 +108,6 @@ pub(crate) fn skipped(resources: usize) -> String {
         "Apply will skip {}: unplanned resources, their dependents and all deletions.",
         plural(resources, "resource")
     )
-}
-
-/// Returns true if the error of a stack is the failure of one of its resources, or of those that could not be
-/// planned. It is then reported only once.
-pub(crate) fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
-    const NOT_PLANNED: &str = "could not be planned: ";
-    let (Some(error), Some(said)) = (&stack.error, &resource.message) else {
-        return false;
-    };
-    if resource.result != ResourceResult::Failed {
-        return false;
-    }
-    if error.message.starts_with(NOT_PLANNED) {
-        return said.starts_with(NOT_PLANNED);
-    }
-    let hints: String = error.hints.iter().map(|hint| format!("; {hint}")).collect();
-    let unnamed = error.message.strip_prefix(&format!("`{}`: ", resource.id));
-    let messages = [Some(error.message.as_str()), unnamed].into_iter().flatten();
-    messages
-        .into_iter()
-        .any(|message| *said == format!("{message}{hints}"))
 }
 
 /// The sign of an action; always shown beside the word or in a labelled column.

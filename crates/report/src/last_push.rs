@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{diff, yaml_text};
 use konverge_base::model::{
-    ResourceId, StackId, diff as values, plan::Action, review::ReviewUnit,
+    FieldPath, ResourceId, StackId, diff as values, plan::Action, review::ReviewUnit,
     review_difference::ReviewDifference,
 };
 
@@ -109,9 +109,10 @@ fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
                 let differences = values::differences(from, to);
                 // What is masked is one value, whatever its mask holds.
                 let paths = differences.iter().filter_map(|edit| edit.path.split("/$").next());
-                fields.extend(
-                    paths.map(|path| field(path, values::at(to, path), Some(values::at(from, path)))),
-                );
+                fields.extend(paths.map(|path| {
+                    let at = FieldPath::new(path);
+                    field(path, at.get(to), Some(at.get(from)))
+                }));
             }
             (None, true) => {}
             (old, false) => {

@@ -45,7 +45,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
             style.paint(Color::Bold, &escape::log(stack.id.as_str())),
             style.paint(color, word)
         ));
-        let told = |resource: &&ResourceOutcome| labels::is_of(stack, resource);
+        let told = |resource: &&ResourceOutcome| resource.is_stack_error;
         let at = stack.resources.iter().filter(told).count();
         if let Some(error) = stack.error.as_ref().filter(|_| at == 0) {
             text.push_str(&failure(error, &error.message));
@@ -77,7 +77,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
             let own = stack
                 .error
                 .as_ref()
-                .filter(|_| at == 1 && labels::is_of(stack, resource));
+                .filter(|_| at == 1 && resource.is_stack_error);
             if let Some(error) = own {
                 text.push_str(&failure(error, &error.message));
                 continue;

@@ -13,7 +13,7 @@ pub(super) fn locate(failure: UserError, head: &OpenRevision, stack: &Stack) -> 
     let Some(id) = failure.room_error::<HookError>().and_then(HookError::object) else {
         return failure;
     };
-    let name = id.as_str().rsplit(':').next().unwrap_or_default().to_owned();
+    let name = id.name().to_owned();
     match find(
         head.source.as_ref(),
         [&stack.folder, &stack.project_folder],

@@ -54,10 +54,12 @@ impl<'a> NewClaim<'a> {
         let is_new = matches!(plan.action, Action::Create | Action::Adopt | Action::Run);
         match plan.runtime {
             RuntimeKind::Kubernetes if is_new => {
-                let mut parts = plan.id.as_str().splitn(3, ':');
-                let (version, kind, rest) = (parts.next()?, parts.next()?, parts.next()?);
-                let kind = GroupKind::from_api_version(version, kind);
-                Some(Self::Object(plan.cluster.as_ref()?, kind, rest))
+                let parts = plan.id.object()?;
+                Some(Self::Object(
+                    plan.cluster.as_ref()?,
+                    parts.group_kind(),
+                    parts.name,
+                ))
             }
             RuntimeKind::Terraform => {
                 let takes_over = is_new || plan.action == Action::Update;

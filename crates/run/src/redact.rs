@@ -10,7 +10,7 @@ use konverge_base::{
     model::{
         ResourceId, StackId,
         apply_result::ApplyReport,
-        masked_value,
+        field_path, masked_value,
         plan::{ChangeOrigin, FieldChange, Plan, StackPlan},
         policy_finding::PolicyFinding,
         review::ReviewUnit,
@@ -44,7 +44,7 @@ pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
         let members = map.into_iter();
         members
             .map(|(key, value)| {
-                let masked = secrets.mask_value_at(&masked_value::join_path("", &key), &value);
+                let masked = secrets.mask_value_at(&field_path::join_path("", &key), &value);
                 (key, masked)
             })
             .collect()
@@ -205,7 +205,7 @@ fn collect_hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<
         Value::Object(_) if masked_value::is_secret(value) => {}
         Value::Object(map) => {
             for (key, member) in map {
-                collect_hidden(member, &masked_value::join_path(path, key), secrets, found);
+                collect_hidden(member, &field_path::join_path(path, key), secrets, found);
             }
         }
         _ => {}

@@ -36,7 +36,7 @@ impl Address {
         let id = &resource.id;
         let kind = terraform_type(id, &resource.extensions).filter(|kind| is_identifier(kind));
         let kind = kind.ok_or_else(|| TerraformError::NoType { id: id.clone() })?;
-        let name = id.as_str().rsplit(':').next().unwrap_or_default();
+        let name = id.name();
         let plain = is_identifier(name) && name != PLACEHOLDER;
         Ok(Self {
             kind: kind.to_owned(),

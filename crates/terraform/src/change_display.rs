@@ -4,7 +4,9 @@ use serde_json::{Map, Value};
 
 use super::saved_plan::{PlannedAction, ResourceChange};
 use konverge_base::model::{
-    masked_value::{self, join_path},
+    FieldPath,
+    field_path::join_path,
+    masked_value,
     plan::{Action, ChangeOrigin, FieldChange},
 };
 
@@ -60,8 +62,7 @@ impl Origins<'_> {
                     .strip_prefix(outer)
                     .is_some_and(|rest| rest.starts_with('/'))
         };
-        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-        let key = first.replace("~1", "/").replace("~0", "~");
+        let key = FieldPath::new(path).components().next().unwrap_or_default();
         let prior = self.prior.and_then(|prior| prior.get(&key));
         let desired = self.desired.get(&key);
         if self

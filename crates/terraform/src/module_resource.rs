@@ -13,7 +13,7 @@ use konverge_base::{
     model::{
         Digest, ResourceId,
         claim::{IMPORT_ID, MOVED_FROM},
-        masked_value::join_path,
+        field_path::join_path,
         reference,
         spec::Resource,
     },

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
+use konverge_base::model::FieldPath;
+
 /// The schemas of a set of providers.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ProviderSchemas {
@@ -88,10 +90,7 @@ impl ProviderSchemas {
     pub(super) fn keeping(&self, provider: &str, kind: &str, path: &str) -> Keeping {
         let schema = self.provider_schemas.get(provider);
         let resource = schema.and_then(|schema| schema.resource_schemas.get(kind));
-        let steps = path.split('/').skip(1);
-        let steps: Vec<_> = steps
-            .map(|step| step.replace("~1", "/").replace("~0", "~"))
-            .collect();
+        let steps: Vec<_> = FieldPath::new(path).components().collect();
         let kept = Keeping::InState { write_only: None };
         resource.map_or(kept, |resource| resource.block.keeping(&steps))
     }

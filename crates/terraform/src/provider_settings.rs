@@ -13,7 +13,7 @@ use super::{
     providers::{ProviderRef, full_source},
 };
 use konverge_base::{
-    model::{ResourceId, masked_value::join_path},
+    model::{ResourceId, field_path::join_path},
     secrets::SecretTemplate,
 };
 

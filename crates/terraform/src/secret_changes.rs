@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{module_resource::ModuleResource, secret_references::TerraformRecord};
 use konverge_base::{
     model::{
-        masked_value,
+        FieldPath, masked_value,
         plan::{Action, ChangeOrigin, FieldChange},
         state::RuntimeRecord,
     },
@@ -113,10 +113,10 @@ pub(super) fn record(action: Action, subject: &ModuleResource) -> RuntimeRecord 
 
 /// Sets a member of an object; its parent must be there.
 fn set(whole: &mut Value, path: &str, mark: Option<Value>) {
-    let Some((parent, key)) = path.rsplit_once('/') else {
+    let Some((parent, key)) = FieldPath::new(path).split_last() else {
         return;
     };
-    if let (Some(Value::Object(parent)), Some(mark)) = (whole.pointer_mut(parent), mark) {
-        parent.insert(key.replace("~1", "/").replace("~0", "~"), mark);
+    if let (Some(Value::Object(parent)), Some(mark)) = (whole.pointer_mut(parent.as_str()), mark) {
+        parent.insert(key, mark);
     }
 }

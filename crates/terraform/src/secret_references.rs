@@ -21,7 +21,7 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, masked_value::join_path, reference, state::Recorded},
+    model::{ResourceId, field_path::join_path, reference, state::Recorded},
     secrets::{SecretResolver, SecretTemplate, TemplatePlace, WrittenReference, WrittenReferences},
 };
 

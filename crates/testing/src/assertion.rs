@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use konverge_base::{
     model::{
-        diff::at,
-        masked_value,
+        FieldPath, masked_value,
         policy_finding::{Enforcement, PolicyFinding},
         spec::{Resource, RuntimeKind, object_key},
         stack_test::{FieldMismatch, StackTestFailure},
@@ -112,7 +111,7 @@ fn has_failure(
     let masked = masked_fields(expected, nearest, secrets);
     let shown = object(shown);
     let side = |value: &Value, path: &str| {
-        let value = at(value, path).filter(|value| !value.is_null());
+        let value = FieldPath::new(path).get(value).filter(|value| !value.is_null());
         value.map(|value| secrets.mask_value_at(path, value))
     };
     let difference = |path: &String| {

@@ -8,8 +8,8 @@
 use serde_json::Value;
 
 use konverge_base::model::{
-    diff::{label, list_keys, same},
-    masked_value::join_path,
+    diff::{list_keys, same},
+    field_path::{join_path, label},
 };
 
 /// The paths at which an object is not as expected, sorted. A path has the form of a plan: items of keyed lists as `name=web`.

@@ -576,6 +576,7 @@ fn half_way() -> ApplyReport {
         result,
         written: false,
         message: message.map(str::to_owned),
+        is_stack_error: result == ResourceResult::Failed,
     };
     let error = UserError::new(
         ErrorKind::Kubernetes,

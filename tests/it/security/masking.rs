@@ -87,6 +87,7 @@ fn no_form_of_a_secret_is_rendered() {
                     result: ResourceResult::Failed,
                     written: false,
                     message: Some(said),
+                    is_stack_error: true,
                 }],
                 error: Some(failure.body()),
             }],

@@ -89,6 +89,9 @@ pub struct ResourceOutcome {
     /// Why the resource waits, failed or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Set if the error of the stack is the failure of this resource, alone or with others: it is reported once.
+    #[serde(skip)]
+    pub is_stack_error: bool,
 }
 
 /// What a stack or a resource waits for.

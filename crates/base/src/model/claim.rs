@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     ClusterName, ResourceId,
     digest::DigestBuilder,
-    spec::{Resource, RuntimeKind, object_key},
+    spec::{Resource, RuntimeKind, object_key, terraform_type},
     state::Recorded,
 };
 
@@ -101,7 +101,7 @@ impl Claim {
             RuntimeKind::Terraform => {
                 let import = extensions.get(IMPORT_ID).and_then(Value::as_str)?;
                 Some(Self::Import {
-                    kind: terraform_kind(id, extensions)?.to_owned(),
+                    kind: terraform_type(id, extensions)?.to_owned(),
                     id: import.to_owned(),
                 })
             }
@@ -129,13 +129,6 @@ pub(super) fn short_hash<'p>(kind: &'static str, parts: impl IntoIterator<Item =
         builder.part(part.as_bytes());
     }
     builder.finish().to_string()[..Marks::LENGTH].to_owned()
-}
-
-/// The type of a Terraform resource, such as `aws_vpc`.
-fn terraform_kind<'a>(id: &'a ResourceId, extensions: &'a Map<String, Value>) -> Option<&'a str> {
-    let kind = extensions.get("resourceType").and_then(Value::as_str);
-    // The id has the form `provider:namespace:type:name`.
-    kind.or_else(|| id.as_str().rsplit(':').nth(1))
 }
 
 /// The short hashes of all claims of a stack. They only show that a claim is absent; the state holds the

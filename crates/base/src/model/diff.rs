@@ -8,7 +8,10 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Number, Value};
 
-use super::masked_value::{is_unknown, join_path};
+use super::{
+    field_path::{join_path, label},
+    masked_value::is_unknown,
+};
 
 /// One difference. At least one side is present.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,40 +168,6 @@ fn labels(items: &[Value], keys: &[&str]) -> Option<Vec<String>> {
     let labels: Vec<_> = items.iter().map(|item| label(item, keys)).collect();
     let distinct: HashSet<_> = labels.iter().collect();
     (distinct.len() == labels.len()).then_some(labels)
-}
-
-/// The label of an item: `name=web`. With several keys only those that are present:
-/// `containerPort=53,protocol=UDP`.
-pub fn label(item: &Value, keys: &[&str]) -> String {
-    let parts = keys.iter().filter_map(|key| {
-        let text = match item.get(key)? {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        (*key != "protocol" || text != "TCP").then(|| format!("{key}={text}"))
-    });
-    parts.collect::<Vec<_>>().join(",")
-}
-
-/// The value at a path of a plan. Items of keyed lists are found by their label.
-pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('/').skip(1).try_fold(value, |value, component| {
-        let component = component.replace("~1", "/").replace("~0", "~");
-        match value {
-            Value::Object(map) => map.get(&component),
-            Value::Array(items) => items.iter().find(|item| is_item(item, &component)),
-            _ => None,
-        }
-    })
-}
-
-/// Returns true if a path component such as `name=web` names this item.
-pub fn is_item(item: &Value, component: &str) -> bool {
-    let keys: Vec<&str> = component
-        .split(',')
-        .filter_map(|part| part.split_once('=').map(|(key, _)| key))
-        .collect();
-    !keys.is_empty() && label(item, &keys) == component
 }
 
 fn is_scalar(value: &Value) -> bool {

@@ -208,16 +208,6 @@ pub fn escape_marks(value: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// Escapes one component of a path, as RFC 6901 requires.
-pub fn escape_component(component: &str) -> String {
-    component.replace('~', "~0").replace('/', "~1")
-}
-
-/// Appends a component to a path.
-pub fn join_path(path: &str, component: &str) -> String {
-    format!("{path}/{}", escape_component(component))
-}
-
 /// Builds a JSON object from pairs, in the given order.
 pub fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
     pairs

@@ -210,9 +210,8 @@ pub enum PublishError {
 pub fn terraform_type<'a>(id: &'a ResourceId, extensions: &'a Map<String, Value>) -> Option<&'a str> {
     let named = extensions.get("resourceType").and_then(Value::as_str);
     named.or_else(|| {
-        let mut parts = id.as_str().splitn(4, ':');
-        let kind = parts.nth(2);
-        parts.next().and(kind)
+        let parts = id.terraform().filter(|parts| parts.name.is_some())?;
+        Some(parts.kind)
     })
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroize as _;
 
 use super::secret_paths::place_of;
-use crate::model::{built_in_groups, masked_value::join_path};
+use crate::model::{built_in_groups, field_path::join_path};
 
 /// Where a text stands.
 #[derive(Debug, Clone, Copy)]

@@ -236,7 +236,7 @@ pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
 fn type_of(resource: &Resource) -> &str {
     let named = resource.extensions.get("resourceType").and_then(Value::as_str);
     named
-        .or_else(|| resource.id.as_str().split(':').nth(2))
+        .or_else(|| Some(resource.id.terraform()?.kind))
         .unwrap_or_default()
 }
 

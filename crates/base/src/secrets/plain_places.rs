@@ -2,6 +2,7 @@
 //! owner reads. A field by which an object is found, or that others copy, shows its value in places that nobody masks.
 
 use super::secret_paths::is_last_applied;
+use crate::model::FieldPath;
 
 /// The kind of an object.
 #[derive(Debug, Clone, Copy)]
@@ -28,11 +29,7 @@ const ENDINGS: [&str; 5] = ["Name", "Namespace", "Ref", "Id", "ID"];
 
 /// Why no value of a secret may stand at a path (RFC 6901) of an object; `None` if it may.
 pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static str> {
-    let components: Vec<_> = path
-        .split('/')
-        .skip(1)
-        .map(|component| component.replace("~1", "/").replace("~0", "~"))
-        .collect();
+    let components: Vec<_> = FieldPath::new(path).components().collect();
     let components: Vec<_> = components.iter().map(String::as_str).collect();
     match components.as_slice() {
         [.., "metadata", "annotations", name] => return why_no_annotation(name),

@@ -10,7 +10,10 @@ use super::{
     kubernetes_texts::{may_refer, rewrite_texts},
     reference_mark::reference_mark,
 };
-use crate::{error::UserError, model::masked_value};
+use crate::{
+    error::UserError,
+    model::{FieldPath, masked_value},
+};
 
 /// What replaces a value in a message.
 const MASK: &str = "***";
@@ -116,13 +119,8 @@ impl SecretPlaces {
 
 /// The value at a path of an object.
 pub fn value_at<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    let path = path.strip_prefix('/')?;
-    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-    let value = object.get(&first.replace("~1", "/").replace("~0", "~"))?;
-    match rest {
-        "" => Some(value),
-        rest => value.pointer(&format!("/{rest}")),
-    }
+    let (first, rest) = FieldPath::new(path).split_first()?;
+    object.get(&first)?.pointer(rest.as_str())
 }
 
 /// An error without these texts, however short they are: the server repeats what it refuses.

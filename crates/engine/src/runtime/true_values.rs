@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use konverge_base::model::{
-    diff,
+    FieldPath,
     plan::{FieldChange, ResourcePlan},
 };
 
@@ -51,7 +51,7 @@ impl TrueValues {
         let sides = [(&self.before, &shown.from), (&self.after, &shown.to)];
         let leads_on = |path: &str| {
             sides.iter().all(|(whole, shown)| match (whole, shown) {
-                (Some(whole), Some(_)) => at(whole, path).is_some(),
+                (Some(whole), Some(_)) => FieldPath::new(path).get_by_index(whole).is_some(),
                 _ => true,
             })
         };
@@ -60,7 +60,9 @@ impl TrueValues {
             path = path.rsplit_once('/').map_or("", |(outer, _)| outer);
         }
         let value = |(whole, shown_side): (&Option<Value>, &Option<Value>)| match whole {
-            Some(whole) if shown_side.is_some() || path != shown.path => at(whole, path).cloned(),
+            Some(whole) if shown_side.is_some() || path != shown.path => {
+                FieldPath::new(path).get_by_index(whole).cloned()
+            }
             // Of an object that is gone only the record is known.
             _ => shown_side.clone(),
         };
@@ -72,21 +74,6 @@ impl TrueValues {
             origin: shown.origin.clone(),
         }
     }
-}
-
-/// The value at the path of a change: items of lists by label or by index.
-fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('/').skip(1).try_fold(value, |value, component| {
-        let component = component.replace("~1", "/").replace("~0", "~");
-        match value {
-            Value::Object(map) => map.get(&component),
-            Value::Array(items) => match component.parse::<usize>() {
-                Ok(index) => items.get(index),
-                Err(_) => items.iter().find(|item| diff::is_item(item, &component)),
-            },
-            _ => None,
-        }
-    })
 }
 
 #[cfg(test)]

@@ -88,11 +88,7 @@ mod tests {
             ("p/crd/README.md", "# no"),
         ]);
         append_crds(&mut spec, &given).unwrap();
-        let ids: Vec<_> = spec
-            .resources
-            .iter()
-            .map(|r| r.id.as_str().rsplit(':').next().unwrap())
-            .collect();
+        let ids: Vec<_> = spec.resources.iter().map(|r| r.id.name()).collect();
         assert_eq!(ids, ["b.x", "c.x", "z.x"]);
         let error = append_crds(&mut spec, &given[..1]).unwrap_err();
         assert!(matches!(error, SpecError::Duplicate { .. }), "{error}");

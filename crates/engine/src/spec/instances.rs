@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::SpecError;
-use konverge_base::model::reference::MARK;
+use konverge_base::model::{ObjectParts, reference::MARK};
 
 /// Rewrites an instance into a resource. What is not an instance is left for the parser to refuse.
 ///
@@ -55,18 +55,14 @@ fn other_spelling(id: &str, object: &Map<String, Value>) -> Option<String> {
     );
     let namespace = metadata("namespace").filter(|namespace| !namespace.is_empty());
     let is = |part: &str, value: &str| value.contains(MARK) || part == value;
-    let parts: Vec<_> = id.split(':').collect();
-    let matches = match parts.as_slice() {
-        // The name of an RBAC object may contain `:`, so the name is what remains.
-        [given_version, given_kind, rest @ ..] if !rest.is_empty() => {
-            let has_name = is(&rest.join(":"), &name)
-                || (rest.len() > 1
-                    && is(rest[0], namespace.as_deref().unwrap_or("default"))
-                    && is(&rest[1..].join(":"), &name));
-            *given_version == version && given_kind.eq_ignore_ascii_case(&kind) && has_name
-        }
-        _ => false,
-    };
+    let matches = ObjectParts::parse(id).is_some_and(|given| {
+        // The name of an RBAC object may contain `:`.
+        let has_name = is(given.name, &name)
+            || given.name.split_once(':').is_some_and(|(given_namespace, rest)| {
+                is(given_namespace, namespace.as_deref().unwrap_or("default")) && is(rest, &name)
+            });
+        given.api_version == version && given.kind.eq_ignore_ascii_case(&kind) && has_name
+    });
     let namespace = namespace.map(|namespace| namespace + ":").unwrap_or_default();
     (!matches).then(|| format!("{version}:{kind}:{namespace}{name}"))
 }

@@ -6,7 +6,7 @@ mod release_size;
 
 use std::collections::HashMap;
 
-use konverge_base::model::{GroupKind, masked_value::join_path};
+use konverge_base::model::{GroupKind, field_path::join_path};
 
 use self::{chart::Chart, release_size::release_size};
 use crate::{

@@ -1,5 +1,7 @@
 //! The fields that the server names in a conflict, as paths of the plan.
 
+use konverge_base::model::field_path::escape_component;
+
 /// The plan path of a conflicting field, such as `.spec.containers[name="web"].image`.
 pub(crate) fn conflict_path(field: &str) -> String {
     let mut path = String::new();
@@ -11,7 +13,7 @@ pub(crate) fn conflict_path(field: &str) -> String {
             let keys = tail[..nearest].split(',').map(|part| part.replace('"', ""));
             let keys: Vec<_> = keys.filter(|part| part != "protocol=TCP").collect();
             path.push('/');
-            path.push_str(&keys.join(",").replace('~', "~0").replace('/', "~1"));
+            path.push_str(&escape_component(&keys.join(",")));
             rest = tail.get(nearest + 1..).unwrap_or_default();
         } else {
             let tail = rest.strip_prefix('.').unwrap_or(rest);
@@ -19,7 +21,7 @@ pub(crate) fn conflict_path(field: &str) -> String {
             // server writes them unquoted.
             let end = tail.find(['.', '[']).unwrap_or(tail.len());
             path.push('/');
-            path.push_str(&tail[..end].replace('~', "~0").replace('/', "~1"));
+            path.push_str(&escape_component(&tail[..end]));
             rest = &tail[end..];
         }
     }

@@ -10,7 +10,10 @@ use super::{
     managed_fields,
     server_field::{Step, steps},
 };
-use konverge_base::model::{diff, masked_value::join_path};
+use konverge_base::model::{
+    diff,
+    field_path::{self, join_path},
+};
 
 /// A field outside the Spec beside which the server refuses the Spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,14 +147,16 @@ fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, 
                 return;
             };
             let find = |items: &'_ [Value], item: &Value| {
-                let label = diff::label(item, &keys);
-                items.iter().position(|other| diff::label(other, &keys) == label)
+                let label = field_path::label(item, &keys);
+                items
+                    .iter()
+                    .position(|other| field_path::label(other, &keys) == label)
             };
             let mut gone: Vec<&Value> = Vec::new();
             for wanted in desired {
                 match (find(prior, wanted), find(live, wanted)) {
                     (Some(before), Some(now)) => {
-                        let path = &join_path(at.path, &diff::label(wanted, &keys));
+                        let path = &join_path(at.path, &field_path::label(wanted, &keys));
                         collect_rekeyed(
                             &prior[before],
                             wanted,
@@ -170,7 +175,7 @@ fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, 
             {
                 if let Some(place) = gone.iter().position(|wanted| holds_besides(item, wanted, &keys)) {
                     gone.remove(place);
-                    found.push(join_path(at.path, &diff::label(item, &keys)));
+                    found.push(join_path(at.path, &field_path::label(item, &keys)));
                 }
             }
         }
@@ -233,10 +238,12 @@ fn collect(
                 return;
             };
             for item in live {
-                let label = diff::label(item, &keys);
+                let label = field_path::label(item, &keys);
                 let below = join_path(path, &label);
                 match (
-                    desired.iter().find(|wanted| diff::label(wanted, &keys) == label),
+                    desired
+                        .iter()
+                        .find(|wanted| field_path::label(wanted, &keys) == label),
                     steps,
                 ) {
                     (None, _) => drop(found.insert(below)),
@@ -273,8 +280,11 @@ fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found
                 return;
             };
             for item in live {
-                let label = diff::label(item, &keys);
-                if let Some(wanted) = desired.iter().find(|wanted| diff::label(wanted, &keys) == label) {
+                let label = field_path::label(item, &keys);
+                if let Some(wanted) = desired
+                    .iter()
+                    .find(|wanted| field_path::label(wanted, &keys) == label)
+                {
                     let path = &join_path(at.path, &label);
                     collect_named(item, wanted, name, Place { list: "", path }, found);
                 }
@@ -290,35 +300,10 @@ fn beside(live: &Map<String, Value>, desired: &Map<String, Value>, path: &str, f
     found.extend(others.map(|key| join_path(path, key)));
 }
 
-/// Removes the value at a path of a plan, a member or an item; a missing value is not an error.
-pub(crate) fn remove(object: &mut Value, path: &str) {
-    let Some((first, rest)) = path
-        .strip_prefix('/')
-        .map(|path| path.split_once('/').unwrap_or((path, "")))
-    else {
-        return;
-    };
-    let name = first.replace("~1", "/").replace("~0", "~");
-    match object {
-        Value::Object(map) if rest.is_empty() => drop(map.shift_remove(&name)),
-        Value::Array(items) if rest.is_empty() => items.retain(|item| !diff::is_item(item, &name)),
-        Value::Object(map) => {
-            if let Some(below) = map.get_mut(&name) {
-                remove(below, &format!("/{rest}"));
-            }
-        }
-        Value::Array(items) => {
-            if let Some(below) = items.iter_mut().find(|item| diff::is_item(item, &name)) {
-                remove(below, &format!("/{rest}"));
-            }
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konverge_base::model::FieldPath;
     use serde_json::json;
 
     fn found(fields: &[&str], live: Value, desired: Value) -> Vec<String> {
@@ -426,7 +411,7 @@ mod tests {
             "/spec/type",
             "/none/of/it",
         ] {
-            remove(&mut object, path);
+            FieldPath::new(path).remove(&mut object);
         }
         assert_eq!(object, json!({"spec": {"ports": [{"port": 2}]}}));
     }

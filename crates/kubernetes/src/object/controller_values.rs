@@ -3,8 +3,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{managed_fields, managed_fields::FieldsEntry, object_diff};
-use konverge_base::model::{GroupKind, diff, masked_value::join_path};
+use super::{managed_fields, managed_fields::FieldsEntry};
+use konverge_base::model::{
+    FieldPath, GroupKind,
+    field_path::{join_path, label},
+};
 
 /// A value that is left to a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +70,13 @@ pub(crate) fn give_up_filled(
     let mut object = Value::Object(object);
     let mut given_up = Vec::new();
     for place in places {
-        let is_filled = diff::at(live, &place).is_some_and(|found| !is_empty(found));
+        let is_filled = FieldPath::new(&place)
+            .get(live)
+            .is_some_and(|found| !is_empty(found));
         let Some(controller) = controller(live, &place, manager).filter(|_| is_filled) else {
             continue;
         };
-        if let Some((map, key)) = object_diff::member(&mut object, &place) {
+        if let Some((map, key)) = FieldPath::new(&place).member(&mut object) {
             map.shift_remove(&key);
         }
         given_up.push(ControllerValue {
@@ -105,7 +110,7 @@ fn fillable(object: &Map<String, Value>) -> Vec<String> {
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten();
-            let item = |webhook: &Value| join_path("/webhooks", &diff::label(webhook, &["name"]));
+            let item = |webhook: &Value| join_path("/webhooks", &label(webhook, &["name"]));
             webhooks
                 .map(|webhook| bundle(&format!("{}/clientConfig", item(webhook))))
                 .collect()
@@ -121,7 +126,7 @@ fn fillable(object: &Map<String, Value>) -> Vec<String> {
         };
         object
             .get(first)
-            .and_then(|value| diff::at(value, &rest))
+            .and_then(|value| FieldPath::new(&rest).get(value))
             .is_some_and(is_empty)
     };
     places.into_iter().filter(is_fillable).collect()

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use konverge_base::model::{ClusterName, GroupKind, diff, masked_value};
+use konverge_base::model::{ClusterName, GroupKind, diff, field_path, masked_value};
 
 /// A CustomResourceDefinition of the plan.
 #[derive(Debug, Clone)]
@@ -297,7 +297,7 @@ impl Faults {
         let is_object = schema["x-kubernetes-embedded-resource"] == true;
         for (key, below) in map {
             let live = live.and_then(|live| live.get(key));
-            let path = masked_value::join_path(path, key);
+            let path = field_path::join_path(path, key);
             match schema["properties"].get(key) {
                 Some(known) => self.validate(known, below, live, &path, Level::Below),
                 None if others.is_object() => self.validate(others, below, live, &path, Level::Below),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::managed_fields;
 use konverge_base::model::{
-    diff,
+    FieldPath, field_path,
     plan::{ChangeOrigin, FieldChange},
 };
 
@@ -60,11 +60,10 @@ pub(crate) fn is_autoscaled(object: &Value) -> bool {
 fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> bool {
     let mut at = fields;
     let mut value = Some(object);
-    for component in path.split('/').skip(1) {
+    for component in FieldPath::new(path).components() {
         if at.keys().all(|key| key == ".") {
             return !at.is_empty() || value.is_some();
         }
-        let component = component.replace("~1", "/").replace("~0", "~");
         let next = at.get(&format!("f:{component}")).and_then(Value::as_object);
         if let Some(next) = next {
             at = next;
@@ -93,7 +92,7 @@ fn has_label(item: &Value, label: &str) -> bool {
         .split(',')
         .filter_map(|part| part.split_once('=').map(|(key, _)| key))
         .collect();
-    !keys.is_empty() && diff::label(item, &keys) == label
+    !keys.is_empty() && field_path::label(item, &keys) == label
 }
 
 #[cfg(test)]

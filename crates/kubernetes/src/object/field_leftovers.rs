@@ -4,7 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::managed_fields;
-use konverge_base::model::{diff, masked_value::join_path};
+use konverge_base::model::{
+    FieldPath, diff,
+    field_path::{escape_component, is_item, join_path},
+};
 
 /// A field that the last apply wrote and that the Spec no longer sets, but that an apply alone would keep,
 /// because only updating managers own it.
@@ -26,8 +29,10 @@ pub(crate) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
     }
     let left = gone.into_iter().filter_map(|(path, before)| {
         // A manager that changed it since owns it legitimately.
-        let is_as_written = diff::at(shown, &path).is_some_and(|found| diff::same(found, before));
-        if !is_as_written || diff::at(becomes, &path).is_none() {
+        let is_as_written = FieldPath::new(&path)
+            .get(shown)
+            .is_some_and(|found| diff::same(found, before));
+        if !is_as_written || FieldPath::new(&path).get(becomes).is_none() {
             return None;
         }
         let mut fields = Map::new();
@@ -74,15 +79,14 @@ pub(crate) fn removal<'a>(object: &Value, paths: impl Iterator<Item = &'a str>) 
 fn pointer(object: &Value, path: &str) -> Option<Vec<String>> {
     let mut at = object;
     let mut parts = Vec::new();
-    for component in path.split('/').skip(1) {
-        let name = component.replace("~1", "/").replace("~0", "~");
+    for name in FieldPath::new(path).components() {
         at = match at {
             Value::Object(map) => {
-                parts.push(component.to_owned());
+                parts.push(escape_component(&name));
                 map.get(&name)?
             }
             Value::Array(items) => {
-                let place = items.iter().position(|item| diff::is_item(item, &name))?;
+                let place = items.iter().position(|item| is_item(item, &name))?;
                 parts.push(place.to_string());
                 &items[place]
             }

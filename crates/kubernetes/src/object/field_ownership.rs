@@ -14,7 +14,10 @@ use super::{
     field_leftovers::Leftover,
     managed_fields::{self, FieldsEntry},
 };
-use konverge_base::model::{diff, masked_value::join_path};
+use konverge_base::model::{
+    FieldPath,
+    field_path::{join_path, label},
+};
 
 /// The number of fields that a note names; the others are counted.
 const NAMED: usize = 3;
@@ -57,7 +60,7 @@ impl Transfer {
         let mut released = Vec::new();
         for path in outermost(paths(&managed_fields::subtract(had, wanted.fields), live)) {
             // A field that disappears with our ownership is a change of the object, and is shown as one.
-            if diff::at(becomes, &path).is_some() {
+            if FieldPath::new(&path).get(becomes).is_some() {
                 let owner = applier(manager, becomes, &path);
                 released.push((path, owner));
             }
@@ -205,7 +208,7 @@ fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &
             (Some(name), _) => (name.to_owned(), value.and_then(|value| value.get(name))),
             (None, Some(managed_fields::ItemName::Keys(keys))) => {
                 let names: Vec<&str> = keys.keys().map(String::as_str).collect();
-                (diff::label(&Value::Object(keys.clone()), &names), None)
+                (label(&Value::Object(keys.clone()), &names), None)
             }
             (None, Some(managed_fields::ItemName::Literal(literal))) => (
                 literal

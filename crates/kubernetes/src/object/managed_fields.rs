@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::super::FIELD_MANAGER;
-use konverge_base::model::diff;
+use konverge_base::model::{FieldPath, diff, field_path::is_item};
 
 /// One entry of `metadata.managedFields`.
 #[derive(Debug, Clone, Copy)]
@@ -102,20 +102,12 @@ pub(crate) fn fields_below(
     object: &Value,
     path: &str,
 ) -> Option<Map<String, Value>> {
-    let Some((first, rest)) = path
-        .strip_prefix('/')
-        .map(|path| path.split_once('/').unwrap_or((path, "")))
-    else {
+    let Some((component, rest)) = FieldPath::new(path).split_first() else {
         return Some(fields.clone());
-    };
-    let component = first.replace("~1", "/").replace("~0", "~");
-    let rest = match rest {
-        "" => String::new(),
-        rest => format!("/{rest}"),
     };
     let (key, below, value) = match object {
         Value::Array(items) => {
-            let item = items.iter().find(|item| diff::is_item(item, &component))?;
+            let item = items.iter().find(|item| is_item(item, &component))?;
             let named =
                 |(name, _): &(&String, &Value)| ItemName::read(name).is_some_and(|name| name.is_of(item));
             let (name, below) = fields.iter().find(named)?;
@@ -127,7 +119,7 @@ pub(crate) fn fields_below(
             (key, below, object.get(&component)?)
         }
     };
-    let below = fields_below(below.as_object()?, value, &rest)?;
+    let below = fields_below(below.as_object()?, value, rest.as_str())?;
     Some(Map::from_iter([(key, Value::Object(below))]))
 }
 
@@ -138,14 +130,10 @@ pub(crate) fn whole_field(object: &Value, path: &str) -> Option<Map<String, Valu
 }
 
 fn set_of(object: &Value, list: &str, path: &str) -> Option<Map<String, Value>> {
-    let (first, rest) = match path.strip_prefix('/')?.split_once('/') {
-        Some((first, rest)) => (first, Some(format!("/{rest}"))),
-        None => (path.strip_prefix('/')?, None),
-    };
-    let component = first.replace("~1", "/").replace("~0", "~");
+    let (component, rest) = FieldPath::new(path).split_first()?;
     let (key, value) = match object {
         Value::Array(items) => {
-            let item = items.iter().find(|item| diff::is_item(item, &component))?;
+            let item = items.iter().find(|item| is_item(item, &component))?;
             let mut keys = diff::list_keys(list, items, items)?;
             keys.sort_unstable();
             let named = keys
@@ -156,9 +144,9 @@ fn set_of(object: &Value, list: &str, path: &str) -> Option<Map<String, Value>> 
         }
         _ => (format!("f:{component}"), object.get(&component)?),
     };
-    let below = match rest {
-        Some(rest) => set_of(value, &component, &rest)?,
-        None => Map::from_iter([(".".to_owned(), Value::Object(Map::new()))]),
+    let below = match rest.as_str() {
+        "" => Map::from_iter([(".".to_owned(), Value::Object(Map::new()))]),
+        rest => set_of(value, &component, rest)?,
     };
     Some(Map::from_iter([(key, Value::Object(below))]))
 }

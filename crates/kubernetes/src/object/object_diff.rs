@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use super::drift_author;
 use konverge_base::{
     model::{
-        diff, masked_value,
+        FieldPath, diff,
+        field_path::{self, unescape},
+        masked_value,
         plan::{ChangeOrigin, FieldChange},
     },
     secrets::{SecretPlaces, Secrets, is_last_applied, mask_object_at, mask_secret_data_at},
@@ -87,8 +89,8 @@ pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
         .filter(|difference| !is_copy_of_the_object(&difference.path))
         .map(|difference| {
             let path = &difference.path;
-            let wanted = diff::at(&desired, path);
-            let before = prior.as_ref().and_then(|prior| diff::at(prior, path));
+            let wanted = FieldPath::new(path).get(&desired);
+            let before = prior.as_ref().and_then(|prior| FieldPath::new(path).get(prior));
             let as_wanted = match (wanted, &difference.from) {
                 (Some(wanted), Some(found)) => diff::same(wanted, found),
                 _ => false,
@@ -117,7 +119,7 @@ pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
 /// Returns true for `kubectl apply`'s annotation: only `kubectl` writes it, never Konverge.
 fn is_copy_of_the_object(path: &str) -> bool {
     path.strip_prefix("/metadata/annotations/")
-        .is_some_and(|name| is_last_applied(&name.replace("~1", "/")))
+        .is_some_and(|name| is_last_applied(&unescape(name)))
 }
 
 fn change_origin(sides: &DiffSides<'_>, path: &str) -> ChangeOrigin {
@@ -130,7 +132,7 @@ fn holds_wanted(desired: &Value, path: &str) -> bool {
     let mut end = path.len();
     while let Some(slash) = path[..end].rfind('/') {
         end = slash;
-        if let Some(found) = diff::at(desired, &path[..end]) {
+        if let Some(found) = FieldPath::new(&path[..end]).get(desired) {
             return found.is_array();
         }
     }
@@ -193,7 +195,7 @@ fn without(found: &Value, before: &Value) -> Option<Value> {
 /// `None` if the items have no keys: then the list is one value.
 fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name: &str) -> Option<Value> {
     let keys = diff::list_keys(name, found, wanted)?;
-    let label = |item: &Value| diff::label(item, &keys);
+    let label = |item: &Value| field_path::label(item, &keys);
     let same = |items: &'_ [Value], item: &Value| items.iter().position(|other| label(other) == label(item));
     let merge = |item: &Value| match same(found, item) {
         Some(at) => {
@@ -224,21 +226,6 @@ fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name
     let new = wanted.iter().filter(|item| same(found, item).is_none());
     items.extend(new.cloned());
     Some(Value::Array(items))
-}
-
-/// The map at the end of a path, and the key in it; `None` if there is no such map.
-pub(crate) fn member<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Map<String, Value>, String)> {
-    let plain = |component: &str| component.replace("~1", "/").replace("~0", "~");
-    let (parent, last) = path.rsplit_once('/')?;
-    let mut at = object;
-    for component in parent.split('/').skip(1).map(plain) {
-        at = match at {
-            Value::Object(map) => map.get_mut(&component)?,
-            Value::Array(items) => items.iter_mut().find(|item| diff::is_item(item, &component))?,
-            _ => return None,
-        };
-    }
-    Some((at.as_object_mut()?, plain(last)))
 }
 
 #[cfg(test)]

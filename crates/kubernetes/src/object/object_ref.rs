@@ -13,7 +13,7 @@ use super::super::{
 use super::crd_validation;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{GroupKind, InvalidId, ResourceId, StackId, built_in_groups, spec::Resource},
+    model::{GroupKind, InvalidId, ObjectParts, ResourceId, StackId, built_in_groups, spec::Resource},
 };
 
 /// The identity of an object in a cluster, without its version.
@@ -241,7 +241,6 @@ fn normal_id(
     namespace: &str,
     name: &str,
 ) -> Result<ResourceId, String> {
-    let parts: Vec<_> = id.as_str().split(':').collect();
     let full = if namespace.is_empty() {
         format!("{api_version}:{kind}:{name}")
     } else {
@@ -250,11 +249,12 @@ fn normal_id(
     if id.as_str() == full {
         return Ok(id.clone());
     }
-    if parts.first() != Some(&api_version) || parts.get(1) != Some(&kind) {
+    let names_the_kind = |parts: &ObjectParts<'_>| parts.api_version == api_version && parts.kind == kind;
+    let Some(parts) = id.object().filter(names_the_kind) else {
         return Ok(id.clone());
-    }
+    };
     // Names may contain colons (RBAC): what follows the kind is compared as text.
-    let rest = parts[2..].join(":");
+    let rest = parts.name;
     let other = rest.strip_suffix(name).and_then(|head| head.strip_suffix(':'));
     match other {
         Some(other) if !namespace.is_empty() && other != namespace => Err(format!(

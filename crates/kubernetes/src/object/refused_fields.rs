@@ -8,6 +8,7 @@ use super::{
     server_field::{Step, steps},
 };
 use crate::FIELD_MANAGER;
+use konverge_base::model::field_path::escape_component;
 
 /// The most fields that get a hint.
 const MOST: usize = 3;
@@ -108,7 +109,7 @@ impl RefusedObject<'_> {
         let keys: Option<Vec<_>> = steps
             .iter()
             .map(|step| match step {
-                Step::Name(key) => Some(key.replace('~', "~0").replace('/', "~1")),
+                Step::Name(key) => Some(escape_component(key)),
                 // An item is named by its keys, and the number is that of the object which the server made.
                 Step::Item(_) => None,
             })

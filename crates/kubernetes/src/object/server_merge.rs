@@ -32,7 +32,7 @@ pub(crate) fn patch(live: &Value, becomes: &Value) -> Value {
                 .keys()
                 .chain(to.keys().filter(|key| !from.contains_key(*key)));
             for key in keys.filter(|key| is_part(key)) {
-                let path = konverge_base::model::masked_value::join_path(parent, key);
+                let path = konverge_base::model::field_path::join_path(parent, key);
                 match (from.get(key), to.get(key)) {
                     (Some(from), Some(to)) if from == to => {}
                     (_, Some(to)) => steps.push(json!({"op": "add", "path": path, "value": to})),

@@ -17,7 +17,7 @@ use super::super::{
     object::{blocking_fields::BlockingField, object_ref::ObjectRef},
 };
 use konverge_base::{
-    model::built_in_groups,
+    model::{FieldPath, built_in_groups},
     retry::{self, RetryDecision},
 };
 use konverge_engine::runtime::Needs;
@@ -187,7 +187,7 @@ pub(crate) async fn ask(
         }
         let ours_before = ownership.prior.is_some_and(|prior| {
             let prior = Value::Object(prior.clone());
-            konverge_base::model::diff::at(&prior, &path).is_some()
+            FieldPath::new(&path).get(&prior).is_some()
         });
         match ownership.policy {
             Conflicts::Restore | Conflicts::Write if ours_before => {}
@@ -242,7 +242,7 @@ fn is_autoscaler(message: &str, path: &str) -> bool {
 
 /// Removes the value at a path from an object; a missing value is not an error.
 pub(crate) fn remove(object: &mut Value, path: &str) {
-    if let Some((map, key)) = super::super::object::object_diff::member(object, path) {
+    if let Some((map, key)) = FieldPath::new(path).member(object) {
         map.shift_remove(&key);
     }
 }

@@ -107,15 +107,17 @@ fn request<'d>(
     let any = object.or(old_object).unwrap_or(&Value::Null);
     // The id of a resource is `apiVersion:Kind:[namespace:]name`. A program may choose another one, and names of RBAC
     // have colons: so the object decides, and its id only where the object says nothing.
-    let id = resource.id.as_str();
-    let api_version = any["apiVersion"].as_str().or_else(|| id.split(':').next());
-    let api_version = api_version.unwrap_or_default();
+    let parts = resource.id.object();
+    let api_version = any["apiVersion"].as_str();
+    let api_version = api_version
+        .or(parts.map(|parts| parts.api_version))
+        .unwrap_or_default();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let name = any["metadata"]["name"].as_str().or_else(|| id.rsplit(':').next());
-    let place = id.strip_prefix(&format!("{api_version}:{}:", resource.kind));
-    let place = place.and_then(|place| place.strip_suffix(name?)?.strip_suffix(':'));
+    let name = any["metadata"]["name"].as_str().or(Some(resource.id.name()));
+    let of_object = parts.filter(|parts| parts.api_version == api_version && parts.kind == resource.kind);
+    let from_id = of_object.and_then(|parts| parts.name.strip_suffix(name?)?.strip_suffix(':'));
     let namespace = any["metadata"]["namespace"].as_str();
-    let namespace = namespace.or(place.filter(|place| !place.contains(':')));
+    let namespace = namespace.or(from_id.filter(|namespace| !namespace.contains(':')));
     let (group, kind) = (group.to_owned(), resource.kind.clone());
     let plural = if built_in_groups::is_built_in(&group) {
         Some(regular_plural(&kind))

@@ -8,7 +8,7 @@ use super::{
     rego_value::{rego_value, with_fields},
 };
 use konverge_base::model::{
-    GroupKind,
+    FieldPath, GroupKind,
     other_names::OtherNames,
     plan::Action,
     plan_document::{DocumentChange, DocumentResource, StackDocument},
@@ -223,18 +223,17 @@ fn resource_change(resource: &DocumentResource) -> Value {
 
 /// Address, type, name and provider. The id of a Terraform resource is `namespace:provider:type:name`.
 fn named(resource: &DocumentResource) -> Map<String, Value> {
-    let parts: Vec<_> = resource.id.as_str().split(':').collect();
-    let name = parts.last().copied().unwrap_or_default();
+    let name = resource.id.name();
     let mut value = Map::new();
     let mut put = |key: &str, text: String| value.insert(key.to_owned(), Value::String(text));
     put("address", format!("{}.{name}", resource.kind));
     put("mode", "managed".to_owned());
     put("type", resource.kind.clone());
     put("name", name.to_owned());
-    if let [namespace, provider, ..] = parts[..] {
+    if let Some(parts) = resource.id.terraform() {
         put(
             "provider_name",
-            format!("registry.terraform.io/{namespace}/{provider}"),
+            format!("registry.terraform.io/{}/{}", parts.namespace, parts.provider),
         );
     }
     put("konverge_id", resource.id.to_string());
@@ -244,8 +243,7 @@ fn named(resource: &DocumentResource) -> Map<String, Value> {
 /// Sets `true` at a path; lists become maps by index, which reads the same in rules.
 fn mark(value: &mut Value, path: &str) {
     let mut at = value;
-    for component in path.split('/').skip(1) {
-        let key = component.replace("~1", "/").replace("~0", "~");
+    for key in FieldPath::new(path).components() {
         let Value::Object(map) = at else { return };
         at = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
     }

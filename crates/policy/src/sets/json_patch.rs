@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use konverge_base::model::field_path::unescape;
+
 /// Applies one operation.
 ///
 /// # Errors
@@ -44,10 +46,7 @@ fn steps(path: &Value) -> Option<Vec<String>> {
         Value::String(text) if text.is_empty() => Some(Vec::new()),
         Value::String(text) => {
             let keys = text.strip_prefix('/')?.split('/');
-            Some(
-                keys.map(|key| key.replace("~1", "/").replace("~0", "~"))
-                    .collect(),
-            )
+            Some(keys.map(unescape).collect())
         }
         Value::Array(keys) => keys.iter().map(|key| key.as_str().map(str::to_owned)).collect(),
         _ => None,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use konverge_base::model::{plan_document::DocumentResource, spec::RuntimeKind};
+use konverge_base::model::{FieldPath, plan_document::DocumentResource, spec::RuntimeKind};
 
 /// Words with which a rule reads values without naming their keys: functions that go through a value, and the list of
 /// differences, which has every value.
@@ -107,11 +107,8 @@ impl Mentions {
         if self.reads_all || path.is_empty() {
             return true;
         }
-        let keys = path
-            .split('/')
-            .skip(1)
-            .map(|component| component.replace("~1", "/").replace("~0", "~"))
-            .filter(|component| component.parse::<usize>().is_err());
+        let keys = FieldPath::new(path).components();
+        let keys = keys.filter(|component| component.parse::<usize>().is_err());
         let keys: Vec<_> = keys.collect();
         keys.iter().rev().take(2).any(|key| self.has(key))
     }

@@ -144,7 +144,7 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progre
         .iter()
         .filter(|resource| matches!(resource.result, ResourceResult::Failed | ResourceResult::Waiting))
         // The error of the stack is already shown above; do not repeat it per resource.
-        .filter(|resource| !labels::is_of(stack, resource))
+        .filter(|resource| !resource.is_stack_error)
         .take(5)
     {
         let word = if resource.result == ResourceResult::Failed {

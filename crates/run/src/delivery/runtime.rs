@@ -9,7 +9,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::{
-        ClusterName, ResourceId, StackId, masked_value,
+        ClusterName, ResourceId, StackId, field_path, masked_value,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing},
         state::Recorded,
@@ -395,7 +395,7 @@ fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<Strin
         Value::Object(map) => {
             for (key, value) in map {
                 let other = alone.get(key).unwrap_or(&Value::Null);
-                compare(value, other, &masked_value::join_path(path, key), found);
+                compare(value, other, &field_path::join_path(path, key), found);
             }
         }
         Value::Array(items) => {

@@ -29,7 +29,7 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::diff,
+    model::FieldPath,
 };
 
 /// How often the fields that a refusal names are added to those before.
@@ -164,7 +164,7 @@ impl ObjectPlanner<'_> {
         let manager = self.runtime.options.field_manager;
         let mut without = live.clone();
         for path in paths {
-            blocking_fields::remove(&mut without, path);
+            FieldPath::new(path).remove(&mut without);
         }
         let becomes = server_merge::merge(&without, body, manager);
         let patch = server_merge::patch(live, &becomes);
@@ -216,7 +216,7 @@ impl ObjectPlanner<'_> {
                     let around = path.rsplit_once('/').map_or("", |(around, _)| around);
                     prior
                         .as_ref()
-                        .is_none_or(|prior| diff::at(prior, around).is_none())
+                        .is_none_or(|prior| FieldPath::new(around).get(prior).is_none())
                 }
             })
             .collect();

@@ -41,7 +41,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        diff, masked_value,
+        FieldPath, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
     secrets::mask_object_at,
@@ -252,8 +252,8 @@ impl ObjectPlanner<'_> {
     fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
         let mut sent = Value::Object(body.clone());
         if drift_author::is_autoscaled(live) {
-            let live = diff::at(live, "/spec/replicas");
-            if live.is_some() && diff::at(&sent, "/spec/replicas") == live {
+            let live = FieldPath::new("/spec/replicas").get(live);
+            if live.is_some() && FieldPath::new("/spec/replicas").get(&sent) == live {
                 dry_run::remove(&mut sent, "/spec/replicas");
             }
         }
@@ -296,10 +296,10 @@ impl ObjectPlanner<'_> {
         match subject.cluster.api.call(&request).await {
             Ok(answer) => {
                 for leftover in &left {
-                    let Some((map, key)) = object_diff::member(becomes, &leftover.path) else {
+                    let Some((map, key)) = FieldPath::new(&leftover.path).member(becomes) else {
                         continue;
                     };
-                    match diff::at(&answer.value, &leftover.path) {
+                    match FieldPath::new(&leftover.path).get(&answer.value) {
                         Some(value) => map.insert(key, value.clone()),
                         None => map.shift_remove(&key),
                     };
@@ -359,10 +359,13 @@ impl ObjectPlanner<'_> {
     ) -> Map<String, Value> {
         let mut body = Value::Object(body);
         for path in &self.scope.ignore {
-            if diff::at(&body, path).is_none() {
+            if FieldPath::new(path).get(&body).is_none() {
                 continue;
             }
-            match (diff::at(live, path), object_diff::member(&mut body, path)) {
+            match (
+                FieldPath::new(path).get(live),
+                FieldPath::new(path).member(&mut body),
+            ) {
                 (Some(found), Some((map, key))) => drop(map.insert(key, found.clone())),
                 (None, Some((map, key))) => drop(map.shift_remove(&key)),
                 (_, None) => {}
@@ -525,7 +528,9 @@ fn blamed(
             continue;
         };
         change.origin = match &prior {
-            Some(prior) if diff::at(prior, &change.path).is_none() => ChangeOrigin::Manager(manager.clone()),
+            Some(prior) if FieldPath::new(&change.path).get(prior).is_none() => {
+                ChangeOrigin::Manager(manager.clone())
+            }
             _ => ChangeOrigin::Change,
         };
     }

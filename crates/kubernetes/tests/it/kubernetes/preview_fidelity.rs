@@ -4,7 +4,7 @@
 //! `KONVERGE_EDITS` sets how many edits are tried, `KONVERGE_SEED` repeats a run.
 
 use http::Request;
-use konverge_base::model::{diff, masked_value, plan::Action, spec::Resource};
+use konverge_base::model::{diff, field_path, masked_value, plan::Action, spec::Resource};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -70,7 +70,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => map
             .iter()
-            .for_each(|(key, below)| places(below, &masked_value::join_path(at, key), found)),
+            .for_each(|(key, below)| places(below, &field_path::join_path(at, key), found)),
         Value::Array(items) => items
             .iter()
             .enumerate()
