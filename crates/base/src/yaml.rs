@@ -166,7 +166,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
 /// As [`from_str`], for a type with values that are [`Written`].
 ///
 /// # Errors
-/// As [`from_str`].
+/// Errors of [`from_str`].
 pub fn from_written_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options_for_nodes()).map_err(YamlError::from)
 }
@@ -175,7 +175,7 @@ pub fn from_written_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError>
 /// is read as JSON, which has no bounds that YAML has (a key of more than 1,024 characters).
 ///
 /// # Errors
-/// As [`from_str`].
+/// Errors of [`from_str`].
 pub fn from_long_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     if let Some(value) = as_json(text) {
         return Ok(value);

@@ -29,7 +29,7 @@ pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
 /// The same to a host whose name is secret: its span has this one.
 ///
 /// # Errors
-/// As [`send`].
+/// Errors of [`send`].
 pub async fn send_to_secret_host(request: RequestBuilder, shown: &str) -> reqwest::Result<Response> {
     send_as(request, Some(shown)).await
 }
@@ -49,7 +49,7 @@ async fn send_as(request: RequestBuilder, shown: Option<&str>) -> reqwest::Resul
 /// Sends a request, and reads the whole answer: at most `most` bytes.
 ///
 /// # Errors
-/// As [`BodyError`].
+/// Errors of [`BodyError`].
 pub async fn exchange(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -81,7 +81,7 @@ pub enum BodyError {
 /// Reads a body of at most `most` bytes. A server that sends more fills no memory.
 ///
 /// # Errors
-/// As [`BodyError`].
+/// Errors of [`BodyError`].
 pub async fn read_body(mut answer: Response, most: usize) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await? {

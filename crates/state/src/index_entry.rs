@@ -155,7 +155,7 @@ impl IndexEntry {
 /// A value of another stack that a stack was applied with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexedRead {
-    /// What was read.
+    /// The output that was read.
     #[serde(flatten)]
     pub output: OutputId,
     /// The keyed digest of the value.

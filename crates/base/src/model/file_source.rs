@@ -128,7 +128,7 @@ pub trait Source: Send + Sync {
     /// The content of a regular file by path; `None` if the path is not a regular file.
     ///
     /// # Errors
-    /// As [`Source::read`].
+    /// Errors of [`Source::read`].
     fn read_path(&self, path: &RepoPath) -> Result<Option<Arc<[u8]>>, SourceError> {
         match self.files().get(path) {
             Some(entry) if entry.kind == FileKind::File => self.read(entry.blob).map(Some),

@@ -24,7 +24,7 @@ pub struct TextPlace<'a> {
 /// `data` that is not base64 is visited as written, and replaced by an encoded one.
 ///
 /// # Errors
-/// Those of `visit`.
+/// Errors of `visit`.
 pub fn rewrite_texts<E>(object: &mut Map<String, Value>, visit: &mut Visit<'_, E>) -> Result<(), E> {
     let api_version = object
         .get("apiVersion")

@@ -165,7 +165,7 @@ impl SecretTemplate {
     /// The same template with each reference changed.
     ///
     /// # Errors
-    /// Those of `change`.
+    /// Errors of `change`.
     pub fn try_map<E>(
         &self,
         mut change: impl FnMut(&SecretReference) -> Result<SecretReference, E>,

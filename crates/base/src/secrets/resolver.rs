@@ -39,7 +39,7 @@ pub trait SecretResolver: Send + Sync {
     /// made. Read now, if the present rules allow it.
     ///
     /// # Errors
-    /// As [`Self::value`].
+    /// Errors of [`Self::value`].
     async fn recorded_value(&self, reference: &SecretReference) -> Result<SecretValue, UserError>;
 
     /// Returns true if values can be had: the stack is being applied.
