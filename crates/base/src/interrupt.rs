@@ -67,7 +67,7 @@ pub struct Interrupt {
     end: Arc<OnceLock<Instant>>,
 }
 
-/// What is known of the peer since the stop request; at first nothing, which is 0.
+/// The state of a peer since the stop request. At first nothing is known of it, which is 0.
 const ANSWERS: u8 = 1;
 const SILENT: u8 = 2;
 
@@ -105,6 +105,7 @@ impl Interrupt {
     /// The run was asked to stop, and the peer does not answer.
     pub async fn unless_silent<T>(&self, request: impl Future<Output = T>) -> Result<T, Stopped> {
         tokio::select! {
+            // An answer that arrives at the last moment counts.
             biased;
             answer = request => {
                 if self.is_asked() {

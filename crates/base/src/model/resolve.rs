@@ -45,7 +45,7 @@ fn known_keys(known: &[String]) -> String {
     }
 }
 
-/// What is known of a referenced resource.
+/// The known part of a referenced resource.
 #[derive(Debug, Clone, Copy)]
 pub enum KnownValue<'a> {
     /// The live value, unchanged or as applied. A missing value is an error.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{error::UserError, model::masked_value};
 
-/// What replaces a value in a message.
+/// The replacement of a value in a message.
 const MASK: &str = "***";
 
 /// The places, as paths of RFC 6901.
