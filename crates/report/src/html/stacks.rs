@@ -228,7 +228,7 @@ fn change_of(resource: &ResourcePlan, title: &str) -> Markup {
     }
 }
 
-/// What differs already, apart from the change.
+/// Shows what differs already, apart from the change.
 fn drift_of(resource: &ResourcePlan) -> Markup {
     let drift = diff::drift(resource, diff::DiffContext::Tree(3));
     html! {

@@ -24,17 +24,17 @@ use konverge_base::{
 const NAMED: usize = 5;
 
 struct Alert {
-    /// What it is about; alerts are shown in this order.
+    /// The subject; alerts are shown in this order.
     subject: Subject,
     /// The whole line with its error block, without the list sign.
     line: String,
-    /// The same without the parts that differ between stacks.
+    /// The line without the parts that differ between stacks.
     joined: String,
-    /// How many things it is about.
+    /// The number of things that it is about.
     count: usize,
 }
 
-/// What an alert is about, the worst first within its section.
+/// The subject of an alert, the worst first within its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Superseded,
@@ -298,7 +298,7 @@ fn changed_by_others((stack, resource, change): (&StackId, &ResourcePlan, &Field
     }
 }
 
-/// What a preview without a cluster cannot know, and what no server has validated; once for all stacks.
+/// Warns of what a preview without a cluster cannot know, and of what no server has validated; once for all stacks.
 fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
     let alert = |line: String, count| Alert {
         subject: Subject::NotValidated,

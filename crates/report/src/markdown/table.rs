@@ -197,7 +197,7 @@ fn chain(reason: &InputReason) -> String {
     }
 }
 
-/// What a project changes besides the equal changes.
+/// The changes of a project besides the equal changes.
 #[derive(Default)]
 struct ProjectRow {
     stacks: usize,
