@@ -68,7 +68,7 @@ impl CelExpression {
         Self::compile_with(source, &Env::stdlib())
     }
 
-    /// The same with the macros of an environment.
+    /// Parses an expression with the macros of an environment.
     ///
     /// # Errors
     /// Errors of [`CelExpression::compile`].
@@ -185,7 +185,7 @@ fn depth(expression: &IdedExpr) -> u32 {
 }
 
 fn nested_loops(expression: &IdedExpr) -> u32 {
-    // A loop over nothing only binds a name.
+    // A loop over nothing only binds a name (`cel.bind`).
     let is_loop = match &expression.expr {
         Expr::Comprehension(one) => {
             !matches!(&one.iter_range.expr, Expr::List(list) if list.elements.is_empty())

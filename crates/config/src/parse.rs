@@ -27,7 +27,7 @@ pub enum ConfigError {
         /// The column, from 1.
         column: Option<u32>,
         message: String,
-        /// What was probably meant.
+        /// The word that was probably meant.
         hint: Option<String>,
     },
     /// It could not be read from the revision.

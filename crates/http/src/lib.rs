@@ -26,7 +26,7 @@ pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
     send_as(request, None).await
 }
 
-/// The same to a host whose name is secret: its span has this one.
+/// Sends a request like [`send`], to a host whose name is secret: its span shows `shown` instead.
 ///
 /// # Errors
 /// Errors of [`send`].
@@ -95,7 +95,7 @@ pub async fn read_body(mut answer: Response, most: usize) -> Result<Vec<u8>, Bod
 
 /// The text of the first element with this name in an XML answer, without white space around it.
 ///
-/// What follows the element is not read: an answer may be cut off.
+/// The text after the element is not read, because an answer may be cut off.
 pub fn xml_text(xml: &str, name: &str) -> Option<String> {
     let mut reader = quick_xml::Reader::from_str(xml);
     let mut text: Option<String> = None;

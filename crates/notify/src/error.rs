@@ -60,9 +60,9 @@ pub enum NotifyError {
     Rejected {
         name: String,
         code: i64,
-        /// What the receiver says, in one line.
+        /// The message of the receiver, in one line.
         says: String,
-        /// What to do about this code.
+        /// The next step for this code.
         hint: Option<&'static str>,
         /// How long to wait before the next attempt, if it is the code of a limit.
         wait: Option<Duration>,

@@ -82,6 +82,8 @@ impl Sender {
             mask: &mask,
         };
         let delivery = uuid::Uuid::new_v4().to_string();
+        // Only the receiver of a webhook recognizes a second delivery, so nothing else is sent again after an unclear
+        // answer.
         let is_repeatable = target.kind == NotifyKind::Webhook;
         let classify = |error: &NotifyError| match error {
             NotifyError::Refused { wait: Some(wait), .. }
@@ -103,7 +105,7 @@ impl Sender {
                     {
                         refused.push(format!("{recipient} ({status})"));
                     }
-                    // The next one would hear the same.
+                    // The error is of the server or of the login, so the next recipient would get the same.
                     Err(error) => return Err(error),
                 }
             }

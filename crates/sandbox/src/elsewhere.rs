@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::layers::SandboxLayers;
 
-/// What helps against [`SandboxError::Missing`](super::SandboxError::Missing).
+/// Hints for [`SandboxError::Missing`](super::SandboxError::Missing).
 pub const HINTS: [&str; 2] = [
     "run it on Linux, for example in the image of the release: `docker run ghcr.io/konverge/konverge`",
     "here only your own checkout is compiled, outside of CI, and unless konverge.yaml has `kcl.sandbox: required`",
