@@ -62,7 +62,7 @@ pub struct Stopped;
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     asked: CancellationToken,
-    patience: StopTimeouts,
+    timeouts: StopTimeouts,
     peer: Arc<AtomicU8>,
     end: Arc<OnceLock<Instant>>,
 }
@@ -84,10 +84,10 @@ impl Interrupt {
     }
 
     /// For one peer of a run that this token asks to stop.
-    pub fn with(asked: CancellationToken, patience: StopTimeouts) -> Self {
+    pub fn with(asked: CancellationToken, timeouts: StopTimeouts) -> Self {
         Self {
             asked,
-            patience,
+            timeouts,
             peer: Arc::default(),
             end: Arc::default(),
         }
@@ -131,7 +131,7 @@ impl Interrupt {
     async fn silence(&self) {
         self.asked.cancelled().await;
         let start = Instant::now();
-        let end = self.patience.all.map(|all| *self.end.get_or_init(|| start + all));
+        let end = self.timeouts.all.map(|all| *self.end.get_or_init(|| start + all));
         let until = async |time: Duration| {
             let until = end.map_or(start + time, |end| end.min(start + time));
             if until > Instant::now() {
@@ -139,13 +139,13 @@ impl Interrupt {
             }
         };
         match self.peer.load(Ordering::Relaxed) {
-            SILENT => until(self.patience.silent).await,
-            ANSWERS => until(self.patience.answering).await,
+            SILENT => until(self.timeouts.silent).await,
+            ANSWERS => until(self.timeouts.answering).await,
             _ => {
-                until(self.patience.unknown).await;
+                until(self.timeouts.unknown).await;
                 // Another request may have been answered in the meantime.
                 if self.peer.load(Ordering::Relaxed) == ANSWERS {
-                    until(self.patience.answering).await;
+                    until(self.timeouts.answering).await;
                 }
             }
         }
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_job_ends_before_its_runner_kills_it() {
-        let all = |patience: StopTimeouts| patience.all.unwrap_or(Duration::MAX);
+        let all = |timeouts: StopTimeouts| timeouts.all.unwrap_or(Duration::MAX);
         assert!(all(StopTimeouts::FORGE) + all(StopTimeouts::RECEIVER) < Duration::from_millis(7_500));
         assert!(
             StopTimeouts::FORGE.silent * 2 < all(StopTimeouts::FORGE),

@@ -13,7 +13,7 @@ pub enum MetricsError {
     #[error("the token for Prometheus is empty, or has a character that an HTTP header cannot have")]
     Token,
     /// No HTTP client can be built.
-    #[error("no HTTP client: {why}")]
+    #[error("cannot build an HTTP client: {why}")]
     Client { why: String },
     /// The expression is empty, or the time is zero.
     #[error("the expression is empty, or is averaged over no time")]

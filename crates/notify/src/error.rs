@@ -68,7 +68,7 @@ pub enum NotifyError {
         wait: Option<Duration>,
     },
     /// A positive status, and nothing that says that the message was taken.
-    #[error("the answer from the address in {name} is not one of its kind; the message may not have arrived")]
+    #[error("the answer from the address in {name} does not confirm the message, which may not have arrived")]
     Unclear { name: String },
 }
 

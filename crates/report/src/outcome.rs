@@ -45,8 +45,8 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
             style.paint(Color::Bold, &escape::log(stack.id.as_str())),
             style.paint(color, word)
         ));
-        let told = |resource: &&ResourceOutcome| labels::is_of(stack, resource);
-        let at = stack.resources.iter().filter(told).count();
+        let says_the_error = |resource: &&ResourceOutcome| labels::is_of(stack, resource);
+        let at = stack.resources.iter().filter(says_the_error).count();
         if let Some(error) = stack.error.as_ref().filter(|_| at == 0) {
             text.push_str(&failure(error, &error.message));
         }

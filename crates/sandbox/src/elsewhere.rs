@@ -29,7 +29,7 @@ pub(super) fn restrict(_: &SandboxLayers) -> Vec<String> {
 /// Limits the stack as far as the system allows. The address space has no limit: macOS maps more than any into
 /// every process, and refuses the call.
 pub(super) fn limit_memory(layers: &SandboxLayers) -> Result<(), String> {
-    let words = |error: nix::Error| format!("the limit of stack: {error}");
+    let words = |error: nix::Error| format!("cannot set the limit of stack: {error}");
     let (_, most) = getrlimit(Resource::RLIMIT_STACK).map_err(words)?;
     let limit = layers.profile.stack().min(most);
     setrlimit(Resource::RLIMIT_STACK, limit, most).map_err(words)

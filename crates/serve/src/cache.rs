@@ -320,8 +320,8 @@ mod tests {
 
     #[tokio::test]
     async fn while_one_request_asks_a_slow_store_the_others_see_what_was_read_before() {
-        let patience = Duration::from_secs(60);
-        let readers = tokio::time::timeout(patience, readers_of_a_slow_store());
+        let limit = Duration::from_secs(60);
+        let readers = tokio::time::timeout(limit, readers_of_a_slow_store());
         readers.await.expect("nobody waits without end");
     }
 
@@ -358,8 +358,8 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_sees_what_was_read_before_a_quiet_night() {
-        let patience = Duration::from_secs(60);
-        let readers = tokio::time::timeout(patience, readers_after_a_quiet_night());
+        let limit = Duration::from_secs(60);
+        let readers = tokio::time::timeout(limit, readers_after_a_quiet_night());
         readers.await.expect("nobody waits without end");
     }
 

@@ -63,7 +63,7 @@ impl Login {
             ))
         })?;
         let providers = Providers::new().map_err(|error| {
-            UserError::new(ErrorKind::Config, format!("no HTTP client can be made: {error}"))
+            UserError::new(ErrorKind::Config, format!("cannot build an HTTP client: {error}"))
                 .hint("check the proxy variables and the certificates of the system")
         })?;
         Ok(Self {

@@ -166,7 +166,7 @@ impl StateStore {
             // Another run made this key first: use that one.
             CreateResult::Theirs(_) => self.open_data_keys().await?.ok_or_else(|| StateError::Damaged {
                 key: place(number).to_string(),
-                why: "it is said to exist and is not listed".to_owned(),
+                why: "the store says that it exists, but does not list it".to_owned(),
             }),
         }
     }
@@ -273,7 +273,7 @@ impl StateStore {
         let newest: Option<age::x25519::Identity> = std::str::from_utf8(secret)
             .ok()
             .and_then(|text| text.parse().ok());
-        let newest = newest.ok_or_else(|| damaged("what it wraps is not an age identity"))?;
+        let newest = newest.ok_or_else(|| damaged("the key that it wraps is not an age identity"))?;
         // Somebody who can only write to the store could name a recipient of their own. Wrapping by an RSA key does not
         // prevent that: it needs the public half alone.
         if newest.to_public().to_string() != document.recipient {

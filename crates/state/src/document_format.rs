@@ -91,7 +91,7 @@ pub(super) struct SkippedDocuments {
 }
 
 impl SkippedDocuments {
-    pub(super) fn told_to(observer: Arc<SkippedObserver>) -> Self {
+    pub(super) fn with_observer(observer: Arc<SkippedObserver>) -> Self {
         Self {
             observer: Some(observer),
             ..Self::default()
@@ -302,7 +302,7 @@ impl Documents {
             });
         }
         let unreadable =
-            |error: serde_json::Error| damaged(format!("its body is not what a {kind} holds: {error}"));
+            |error: serde_json::Error| damaged(format!("its body is not that of a {kind} document: {error}"));
         if !header.sealed {
             if self.seals(kind) && !self.accept_unmarked {
                 return Err(damaged(format!("it is not encrypted; {FOREIGN}")));

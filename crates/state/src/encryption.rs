@@ -229,7 +229,7 @@ impl Sealer {
     ) -> Result<(), String> {
         let inner = &*self.0;
         if marks.is_empty() {
-            return Err("it does not say which holder of a key wrote it".to_owned());
+            return Err("it has no mark of its writer".to_owned());
         }
         let own: Vec<_> = inner.data_keys.iter().chain(&inner.identities).collect();
         let is_accepted = |name: &String| {

@@ -199,7 +199,7 @@ impl StateStore {
                 id: "unknown".to_owned(),
                 epoch,
                 writer: DocumentWriter {
-                    run: "nobody knows which run".to_owned(),
+                    run: "an unknown run".to_owned(),
                     actor: "unknown".to_owned(),
                 },
                 since: self.clock.wall_clock(),

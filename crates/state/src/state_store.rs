@@ -176,7 +176,7 @@ impl StateStore {
     /// Sets an observer that hears once of each document that is skipped because no holder of a key wrote it.
     #[must_use]
     pub fn telling_skipped(mut self, observer: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
-        self.envelopes.skipped = SkippedDocuments::told_to(observer);
+        self.envelopes.skipped = SkippedDocuments::with_observer(observer);
         self
     }
 

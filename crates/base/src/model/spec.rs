@@ -199,10 +199,10 @@ pub enum PublishError {
     #[error("two outputs have the name `{0}`")]
     Twice(OutputName),
     /// The extension is not a map.
-    #[error("`{0}`: `konverge/outputs` is no map of names to paths")]
+    #[error("`{0}`: `konverge/outputs` must be a map of names to paths")]
     NoMap(ResourceId),
     /// The path of an output is not a text.
-    #[error("`{0}`: the output `{1}` names no path, such as `status.address`")]
+    #[error("`{0}`: the value of output `{1}` must be a path, such as `status.address`")]
     NoPath(ResourceId, String),
 }
 

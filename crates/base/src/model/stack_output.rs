@@ -33,7 +33,7 @@ pub struct OutputName(String);
 
 /// The error for a text that is no name of an output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name: it has a letter or `_`, then at most 62 letters, digits, `_` and `-`")]
+#[error("`{0}` is not a valid name: write a letter or `_`, then at most 62 letters, digits, `_` and `-`")]
 pub struct InvalidName(String);
 
 impl OutputName {

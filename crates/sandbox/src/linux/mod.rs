@@ -49,7 +49,8 @@ pub(super) fn limit_memory(layers: &SandboxLayers) -> Result<(), String> {
         (Resource::RLIMIT_AS, "memory", layers.memory),
         (Resource::RLIMIT_STACK, "stack", layers.profile.stack()),
     ] {
-        setrlimit(resource, limit, limit).map_err(|error| format!("the limit of {name}: {error}"))?;
+        setrlimit(resource, limit, limit)
+            .map_err(|error| format!("cannot set the limit of {name}: {error}"))?;
     }
     Ok(())
 }
