@@ -34,7 +34,7 @@ struct Alert {
     count: usize,
 }
 
-/// The kinds of alerts, the worst first within its section.
+/// The kind of an alert, the worst first within its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum AlertKind {
     Superseded,
