@@ -131,6 +131,7 @@ impl Interrupt {
     async fn silence(&self) {
         self.asked.cancelled().await;
         let start = Instant::now();
+        // The first request after the stop request starts the time for all of them.
         let end = self.timeouts.all.map(|all| *self.end.get_or_init(|| start + all));
         let until = async |time: Duration| {
             let until = end.map_or(start + time, |end| end.min(start + time));

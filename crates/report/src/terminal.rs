@@ -303,7 +303,7 @@ impl<'a> SharedChanges<'a> {
             .iter()
             .filter(|stack| whole_failure(stack).is_none())
             .collect();
-        // What differs on the cluster already differs in each stack.
+        // Drift is shown at each stack.
         let own = |stack: &&'a StackPlan| -> Vec<&'a ResourcePlan> {
             let resources = stack.resources.iter();
             resources

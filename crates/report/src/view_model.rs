@@ -373,7 +373,7 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         planned: input.plan.stacks.len(),
         affected: input.affected.stacks.len(),
         all: [
-            // Those that are removed are not in the repository any more.
+            // Removed stacks are not in the repository any more.
             input.run.stacks_in_repository + removed,
             input.affected.stacks.len(),
             input.plan.stacks.len(),

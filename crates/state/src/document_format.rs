@@ -66,7 +66,7 @@ struct SealedBody {
 /// The possible origins of a document without a mark, for messages.
 const FOREIGN: &str = "it was written before that was so (`state.accept_unmarked_until`), or by somebody who may write to the store and holds no key";
 
-/// What all documents of one run have in common.
+/// The settings that all documents of one run share.
 #[derive(Clone)]
 pub(super) struct Documents {
     pub repository: RepositoryId,

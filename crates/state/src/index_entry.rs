@@ -62,7 +62,7 @@ pub struct IndexEntry {
     /// The values of other stacks that it was applied with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<IndexedRead>,
-    /// What an overview shows of the state. An entry of an earlier version has none.
+    /// The summary of the state for an overview. An entry of an earlier version has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<IndexedSummary>,
 }

@@ -25,7 +25,7 @@ enum LeaseCondition {
     Held(Holder),
 }
 
-/// What a waiting run has observed.
+/// The observations of a waiting run.
 struct Watch {
     started: Duration,
     seen: Option<(u64, u64)>,

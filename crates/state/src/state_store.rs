@@ -366,6 +366,7 @@ impl StateStore {
                 found => found,
             },
         };
+        // Entries before this place are in the document already.
         let from = document
             .as_ref()
             .map_or(JournalPlace::default(), |(_, document)| document.journal);
@@ -391,6 +392,7 @@ impl StateStore {
             .await?;
         let (mut entries, mut journal_header) = (Vec::new(), None);
         for (key, bytes) in batches {
+            // A later state contains this entry, so its writer deleted it: the listing is too old.
             let Some(bytes) = bytes else { return Ok(None) };
             let (header, batch) = self.envelopes.read("journal", &key, &bytes)?;
             if let JournalDocument::Entries(batch) = batch {
@@ -416,6 +418,7 @@ impl StateStore {
             return Ok(None);
         };
         let (header, mut document): (_, StateDocument) = self.envelopes.read("state", &key, &bytes)?;
+        // A copy at another key has a valid checksum, so the document itself must say where it belongs.
         if document.serial != serial || document.state.stack != *stack {
             return Err(StateError::Damaged {
                 key: key.to_string(),
@@ -461,6 +464,7 @@ impl Reading {
         };
         let open = journal::merge_journal(&mut versioned.state, &self.entries);
         versioned.pending = open.ids();
+        // A stack with newer entries is in use again.
         versioned.retired &= self.entries.is_empty();
         Some(versioned)
     }

@@ -34,7 +34,7 @@ pub enum StackResult {
     HeldBack,
 }
 
-/// What an apply did to one stack.
+/// The result of an apply for one stack.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackOutcome {
@@ -74,7 +74,7 @@ impl StackOutcome {
     }
 }
 
-/// What an apply did to one resource.
+/// The result of an apply for one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceOutcome {
     /// The resource.

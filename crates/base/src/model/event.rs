@@ -75,7 +75,7 @@ pub enum Step {
     Compile,
     /// The stacks are compiled, and compared with the infrastructure or with the base.
     Plan,
-    /// What was applied last is compared with the infrastructure.
+    /// The last applied objects are compared with the infrastructure.
     CheckDrift,
     /// Recorded states and the health of objects are read.
     QueryStatus,

@@ -55,7 +55,7 @@ pub enum HookPurpose {
     /// A change: hooks run.
     #[default]
     Change,
-    /// What was applied last is restored, or compared: no hook runs.
+    /// The last applied Spec is restored or compared: no hook runs.
     Restore,
     /// An earlier version is applied: `pre` hooks must be reversible.
     Rollback,

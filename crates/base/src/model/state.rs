@@ -124,6 +124,7 @@ impl StackState {
 
     /// Adds a resource or replaces the one with the same id. The order is kept.
     pub fn put(&mut self, recorded: Recorded) {
+        // A written resource ends its replacement.
         self.begun.remove(&recorded.id);
         match self.resources.binary_search_by(|r| r.id.cmp(&recorded.id)) {
             Ok(at) => self.resources[at] = recorded,

@@ -92,7 +92,7 @@ fn parts(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> (String,
 fn sections<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Vec<Section<'v>> {
     let mut sections = Vec::new();
     let table = table::section(input, view);
-    // Of many stacks most change equally: then the groups come first, and the table after them.
+    // If there are many stacks, most of them change equally: the groups come first, and the table after them.
     if table::is_by_stack(view) {
         sections.extend(table);
         sections.extend(details::sections(view));
