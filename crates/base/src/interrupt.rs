@@ -26,8 +26,8 @@ pub struct StopTimeouts {
 }
 
 impl StopTimeouts {
-    /// For stores and clusters. What a run has done is stored whenever it ends, so there is no limit for all
-    /// requests.
+    /// The timeouts of stores and clusters. A run stores what it has done whenever it ends, so there is no limit for
+    /// all requests.
     pub const STORED: Self = Self {
         unknown: Duration::from_millis(700),
         answering: Duration::from_secs(5),
@@ -35,8 +35,8 @@ impl StopTimeouts {
         all: None,
     };
 
-    /// For a forge. GitHub's runner kills a job 7.5 seconds after the stop request, and the results must be at the forge
-    /// by then. One call without an answer does not use up the time of the others.
+    /// The timeouts of a forge. GitHub's runner kills a job 7.5 seconds after the stop request, and the results must be
+    /// at the forge by then. One call without an answer does not use up the time of the others.
     pub const FORGE: Self = Self {
         unknown: Duration::from_millis(1_500),
         answering: Duration::from_millis(1_500),
@@ -44,7 +44,7 @@ impl StopTimeouts {
         all: Some(Duration::from_secs(4)),
     };
 
-    /// For a receiver of notifications.
+    /// The timeouts of a receiver of notifications.
     pub const RECEIVER: Self = Self {
         unknown: Duration::from_secs(1),
         answering: Duration::from_secs(1),
@@ -78,12 +78,12 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// For one store or cluster of a run that this token asks to stop.
+    /// Creates the stop request as one store or cluster sees it. The token asks the run to stop.
     pub fn new(asked: CancellationToken) -> Self {
         Self::with(asked, StopTimeouts::STORED)
     }
 
-    /// For one peer of a run that this token asks to stop.
+    /// Creates the stop request as one peer sees it. The token asks the run to stop.
     pub fn with(asked: CancellationToken, timeouts: StopTimeouts) -> Self {
         Self {
             asked,

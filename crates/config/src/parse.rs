@@ -108,8 +108,8 @@ impl Config {
         }
     }
 
-    /// This revision's file, with everything that grants permissions taken from the default branch's file: a
-    /// pull request's edit of those keys is shown, but has no effect. What its Specs follow from stays its own.
+    /// Returns this revision's file with everything that grants permissions taken from the default branch's file. A
+    /// pull request's edit of those keys is shown, but has no effect. The keys that its Specs follow from stay its own.
     #[must_use]
     pub fn with_power_from(&self, protected: &Config) -> Config {
         Config {

@@ -14,7 +14,8 @@ use konverge_base::model::{
     review::ReviewUnit,
 };
 
-/// In longer lines the common start and end of both sides are shortened.
+/// The longest line that is shown whole, in characters. In longer ones the common start and end of both sides are
+/// shortened.
 const WIDEST: usize = 400;
 
 /// So many characters of them stay at the difference.

@@ -216,8 +216,8 @@ fn state(applied: &AppliedStatus, resources: usize) -> String {
     )
 }
 
-/// Who applied it, and where that can be looked at. A run that has no page is named by person, machine and process: the
-/// process ended long ago.
+/// Says who applied it, and where that can be looked at. A run that has no page is named by person, machine and
+/// process: the process ended long ago.
 fn writer(applied: &AppliedStatus) -> String {
     let by_hand = applied.run.strip_prefix(&format!("{}@", applied.actor));
     match by_hand.and_then(|host| host.split_once(" (process ")) {

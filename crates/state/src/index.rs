@@ -27,7 +27,7 @@ use super::{
 use crate::store::Key;
 use konverge_base::model::{StackId, state::JournalEntry};
 
-/// With more deltas than this beside a compaction, the next run that may write compacts them.
+/// The most deltas beside a compaction. With more, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
 /// A run that has not read the index reads it at its end if more deltas than this are listed, including
 /// merged ones.

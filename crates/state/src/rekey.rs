@@ -19,7 +19,7 @@ use konverge_base::model::StackId;
 /// The number of newest serials that are never replaced: what the holder of a lost lease writes collides with them.
 const NEWEST: usize = 2;
 
-/// Who can decrypt a document.
+/// The protection of a document: who can decrypt it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sealing {
     /// It is not encrypted.

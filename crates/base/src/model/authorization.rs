@@ -48,7 +48,7 @@ pub struct PolicyOverride {
 }
 
 impl PolicyOverride {
-    /// Who overrode it, and why.
+    /// Returns who overrode it, and why.
     pub fn giver(&self) -> String {
         let by = self.by.join(", ");
         match &self.why {

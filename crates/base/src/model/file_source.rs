@@ -117,7 +117,8 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// Every other content that a regular file had in an earlier commit: what was changed, removed or moved since.
+    /// Lists every other content that a regular file had in an earlier commit: what was changed, removed or moved
+    /// since.
     ///
     /// # Errors
     /// The history is not complete here.

@@ -182,7 +182,7 @@ pub enum Action {
     Unknown,
 }
 
-/// Who validated the change.
+/// The validation of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Validation {

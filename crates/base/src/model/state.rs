@@ -23,7 +23,7 @@ pub struct StackState {
     /// The folder of the last apply. With it a stack that the head no longer has can be destroyed without its
     /// files.
     pub folder: StackFolder,
-    /// Every other name that the stack had when it was planned or applied. Guards that name one of them go on to hold.
+    /// Every other name that the stack had when it was planned or applied. Guards that name one of them still hold.
     #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
     pub guarded_as: OtherNames,
     /// The source of the identity.
