@@ -161,6 +161,7 @@ impl Config {
             rule.identity = None;
             rule.workspace = None;
         }
+        // At the end and in their order: the last rule that has a key wins.
         let named = identities.into_iter().map(|(pattern, identity)| StackRule {
             pattern,
             identity: Some(identity),

@@ -67,6 +67,7 @@ fn parse_secret(text: &str) -> Result<(Vec<age::x25519::Identity>, Option<Secret
     let lines: Vec<_> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
+    // One such line is enough, so that a mistake in another line does not turn the keys into a passphrase.
     let is_identity = lines
         .iter()
         .any(|line| line.to_ascii_uppercase().starts_with(IDENTITY_PREFIX));
@@ -238,6 +239,7 @@ impl Sealer {
                 || own.iter().any(|key| public(key) == *name)
                 || inner.known_data_keys.contains(name)
         };
+        // The writer must be one whom this run accepts, and the mark must be for a key of this run.
         let is_valid = |mark: &DocumentMark| {
             let mut readers = own.iter().filter(|key| public(key) == mark.reader);
             is_accepted(&mark.by) && readers.any(|reader| mark.is_valid(reader, place, bytes))
@@ -258,6 +260,7 @@ impl Sealer {
         for recipient in &self.0.recipients {
             recipients.push(Box::new(recipient.clone()));
         }
+        // The newest data key is enough, because it encloses the earlier ones.
         if let Some(key) = self.0.data_keys.first() {
             recipients.push(Box::new(key.to_public()));
         }

@@ -98,6 +98,7 @@ impl SecretTemplate {
     /// # Errors
     /// The first reference that breaks a rule.
     pub fn parse(text: &str) -> Result<Option<Self>, MalformedReference> {
+        // Kusion's form is always the whole text.
         if let Some(rest) = text.trim().strip_prefix(KUSION) {
             let reference = read_kusion(rest).map_err(|why| malformed(text.trim(), why))?;
             let parts = vec![TemplatePart::Reference(reference)];
@@ -107,6 +108,7 @@ impl SecretTemplate {
         let (mut kept, mut from) = (0, 0);
         while let Some(found) = text[from..].find(MARK).map(|at| from + at) {
             let after = found + MARK.len();
+            // Without a word and `://` behind it, this is text like any other.
             let Some((word, start)) = store_word(text, after) else {
                 from = after;
                 continue;

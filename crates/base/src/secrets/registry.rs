@@ -261,6 +261,7 @@ impl Secrets {
         match value {
             Value::String(text) => {
                 let masked = self.mask(text);
+                // The Spec has this name in clear text, so it stays readable although a Secret has the same value.
                 if masked != *text && self.is_shown_name(path, text) {
                     value.clone()
                 } else if masked == MASK && text != MASK {
@@ -292,6 +293,7 @@ impl Secrets {
             return false;
         }
         let known = self.known.read().expect("no panic while the lock is held");
+        // A credential of the run and a fetched value are masked in names, too.
         known.names.contains(text) && replace_known(text, &[&known.own, &known.fetched]) == text
     }
 

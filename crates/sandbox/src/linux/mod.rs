@@ -38,6 +38,7 @@ const RESOLVER: [&str; 4] = [
 /// Applies the layers to this thread. Returns the reasons why one is missing.
 pub(super) fn restrict(layers: &SandboxLayers) -> Vec<String> {
     let mut missing = Vec::new();
+    // Landlock first: the list of seccomp does not have its calls.
     missing.extend(landlock(layers).err());
     missing.extend(seccomp::restrict(layers.profile, layers.writable.is_some()).err());
     missing
