@@ -14,10 +14,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_and(path, bytes, |_| Ok(()))
 }
 
-/// As [`write()`], for a file that must not be lost: it is on the disk when this returns.
+/// Writes a file like [`write()`], but one that must not be lost: it is on the disk when this returns.
 ///
 /// # Errors
-/// As [`write()`].
+/// Errors of [`write()`].
 pub fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
     write_and(path, bytes, std::fs::File::sync_all)
 }

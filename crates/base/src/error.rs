@@ -96,13 +96,13 @@ impl fmt::Display for Location {
 /// An error for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserError {
-    /// What went wrong in general; it decides the exit code.
+    /// The kind of failure, which decides the exit code.
     pub kind: ErrorKind,
     /// One sentence: what failed and why.
     pub message: String,
-    /// Where it failed, if there is a place.
+    /// The place of the failure, if there is one.
     pub location: Option<Location>,
-    /// What to do next. Commands are in backticks.
+    /// The next steps. Commands are in backticks.
     pub hints: Vec<String>,
     /// The errors one by one, if the message holds several.
     pub causes: Box<[Cause]>,
@@ -110,8 +110,8 @@ pub struct UserError {
     pub source: RoomError,
 }
 
-/// The typed error that a [`UserError`] was made of. It may hold what is not masked: it is never printed, and two
-/// errors are the same if they say the same. One pointer wide, so that results stay small.
+/// The typed error that a [`UserError`] was made of. It may hold unmasked text, so it is never printed. Comparisons
+/// ignore it: two errors are equal if their texts are. One pointer wide, so that results stay small.
 #[derive(Clone, Default)]
 pub struct RoomError(Option<Arc<Box<dyn Error + Send + Sync>>>);
 
@@ -132,9 +132,9 @@ impl Eq for RoomError {}
 /// One of several errors that one message holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// Where, if there is a place.
+    /// The place, if there is one.
     pub location: Option<Location>,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
 }
 
@@ -248,7 +248,7 @@ pub struct ErrorBody {
     /// The column, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// What to do next.
+    /// The next steps.
     pub hints: Vec<String>,
 }
 

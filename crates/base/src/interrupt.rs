@@ -26,8 +26,8 @@ pub struct StopTimeouts {
 }
 
 impl StopTimeouts {
-    /// For stores and clusters. What a run has done is stored whenever it ends, so there is no limit for all
-    /// requests.
+    /// The timeouts of stores and clusters. A run stores what it has done whenever it ends, so there is no limit for
+    /// all requests.
     pub const STORED: Self = Self {
         unknown: Duration::from_millis(700),
         answering: Duration::from_secs(5),
@@ -35,8 +35,8 @@ impl StopTimeouts {
         all: None,
     };
 
-    /// For a forge. GitHub's runner kills a job 7.5 seconds after the stop request, and the results must be at the forge
-    /// by then. One call without an answer does not use up the time of the others.
+    /// The timeouts of a forge. GitHub's runner kills a job 7.5 seconds after the stop request, and the results must be
+    /// at the forge by then. One call without an answer does not use up the time of the others.
     pub const FORGE: Self = Self {
         unknown: Duration::from_millis(1_500),
         answering: Duration::from_millis(1_500),
@@ -44,7 +44,7 @@ impl StopTimeouts {
         all: Some(Duration::from_secs(4)),
     };
 
-    /// For a receiver of notifications.
+    /// The timeouts of a receiver of notifications.
     pub const RECEIVER: Self = Self {
         unknown: Duration::from_secs(1),
         answering: Duration::from_secs(1),
@@ -62,12 +62,12 @@ pub struct Stopped;
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     asked: CancellationToken,
-    patience: StopTimeouts,
+    timeouts: StopTimeouts,
     peer: Arc<AtomicU8>,
     end: Arc<OnceLock<Instant>>,
 }
 
-/// What is known of the peer since the stop request; at first nothing, which is 0.
+/// The state of a peer since the stop request. At first nothing is known of it, which is 0.
 const ANSWERS: u8 = 1;
 const SILENT: u8 = 2;
 
@@ -78,16 +78,16 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// For one store or cluster of a run that this token asks to stop.
+    /// Creates the stop request as one store or cluster sees it. The token asks the run to stop.
     pub fn new(asked: CancellationToken) -> Self {
         Self::with(asked, StopTimeouts::STORED)
     }
 
-    /// For one peer of a run that this token asks to stop.
-    pub fn with(asked: CancellationToken, patience: StopTimeouts) -> Self {
+    /// Creates the stop request as one peer sees it. The token asks the run to stop.
+    pub fn with(asked: CancellationToken, timeouts: StopTimeouts) -> Self {
         Self {
             asked,
-            patience,
+            timeouts,
             peer: Arc::default(),
             end: Arc::default(),
         }
@@ -105,6 +105,7 @@ impl Interrupt {
     /// The run was asked to stop, and the peer does not answer.
     pub async fn unless_silent<T>(&self, request: impl Future<Output = T>) -> Result<T, Stopped> {
         tokio::select! {
+            // An answer that arrives at the last moment counts.
             biased;
             answer = request => {
                 if self.is_asked() {
@@ -130,7 +131,8 @@ impl Interrupt {
     async fn silence(&self) {
         self.asked.cancelled().await;
         let start = Instant::now();
-        let end = self.patience.all.map(|all| *self.end.get_or_init(|| start + all));
+        // The first request after the stop request starts the time for all of them.
+        let end = self.timeouts.all.map(|all| *self.end.get_or_init(|| start + all));
         let until = async |time: Duration| {
             let until = end.map_or(start + time, |end| end.min(start + time));
             if until > Instant::now() {
@@ -138,13 +140,13 @@ impl Interrupt {
             }
         };
         match self.peer.load(Ordering::Relaxed) {
-            SILENT => until(self.patience.silent).await,
-            ANSWERS => until(self.patience.answering).await,
+            SILENT => until(self.timeouts.silent).await,
+            ANSWERS => until(self.timeouts.answering).await,
             _ => {
-                until(self.patience.unknown).await;
+                until(self.timeouts.unknown).await;
                 // Another request may have been answered in the meantime.
                 if self.peer.load(Ordering::Relaxed) == ANSWERS {
-                    until(self.patience.answering).await;
+                    until(self.timeouts.answering).await;
                 }
             }
         }
@@ -229,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_job_ends_before_its_runner_kills_it() {
-        let all = |patience: StopTimeouts| patience.all.unwrap_or(Duration::MAX);
+        let all = |timeouts: StopTimeouts| timeouts.all.unwrap_or(Duration::MAX);
         assert!(all(StopTimeouts::FORGE) + all(StopTimeouts::RECEIVER) < Duration::from_millis(7_500));
         assert!(
             StopTimeouts::FORGE.silent * 2 < all(StopTimeouts::FORGE),

@@ -1,5 +1,5 @@
-//! What every other crate speaks in: the plain data that flows ([`model`]), errors, secrets and their masking, YAML, and a
-//! few small things around processes and files.
+//! The vocabulary of all other crates: the plain data that flows ([`model`]), errors, secrets and their masking, YAML,
+//! and a few small things around processes and files.
 
 pub mod atomic_file;
 pub mod checkout;

@@ -116,6 +116,8 @@ impl Program {
             command.env_clear().envs(env.iter().map(|(k, v)| (k, v)));
         }
         command.envs(self.extra_env.iter().map(|(k, v)| (k, v)));
+        // Programs that this one starts must not come from the checkout either. A chosen environment without a `PATH`
+        // stays so.
         if self
             .env
             .as_ref()
@@ -140,6 +142,7 @@ impl Program {
             Ok(())
         };
         let all = async {
+            // All three at once: a full pipe that nobody reads would block the program.
             let (stdout, stderr, ()) = tokio::try_join!(self.read(stdout), self.read(stderr), feed)?;
             let status = child.wait().await.map_err(io)?;
             Ok(ProcessResult {
@@ -149,6 +152,7 @@ impl Program {
                 stderr,
             })
         };
+        // The child is killed when it is dropped: after the deadline, and after too much output.
         match tokio::time::timeout(self.deadline, all).await {
             Ok(ended) => ended,
             Err(_) => Err(ProcessError::Deadline {
@@ -208,6 +212,7 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe {
         command.pre_exec(move || {
             kernel::die_with_parent()?;
+            // A parent that died before the call above gives no signal any more.
             if nix::unistd::getppid() != parent {
                 return Err(std::io::Error::other("the parent is gone"));
             }

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use crate::spans;
 
-/// What an error means for the next attempt.
+/// The meaning of an error for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryDecision {
     /// A retry cannot succeed.

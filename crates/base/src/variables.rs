@@ -7,11 +7,11 @@
 pub struct VariableSection {
     /// Its heading.
     pub title: &'static str,
-    /// What holds for all of them, as Markdown; may be empty.
+    /// An introduction to all of them, as Markdown; may be empty.
     pub introduction: &'static str,
-    /// Variables, and what they are, as Markdown.
+    /// The variables with their meanings, as Markdown.
     pub variables: &'static [(&'static [&'static str], &'static str)],
-    /// What follows, as Markdown; may be empty.
+    /// The text after them, as Markdown; may be empty.
     pub more: &'static str,
 }
 

@@ -147,7 +147,7 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { legacy_octal_numbers: true }
 }
 
-/// As [`options`], where [`ScalarRules`] decide about numbers that JSON does not have.
+/// Returns the [`options`] for values whose numbers [`ScalarRules`] read, also those that JSON does not have.
 fn options_for_nodes() -> serde_saphyr::Options {
     serde_saphyr::options! {
         legacy_octal_numbers: true,
@@ -163,19 +163,19 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(YamlError::from)
 }
 
-/// As [`from_str`], for a type with values that are [`Written`].
+/// Parses one document like [`from_str`], into a type with values that are [`Written`].
 ///
 /// # Errors
-/// As [`from_str`].
+/// Errors of [`from_str`].
 pub fn from_written_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options_for_nodes()).map_err(YamlError::from)
 }
 
-/// As [`from_str`], of a file as long as it is: the bounds on the count of its parts follow its length. Text that is JSON
-/// is read as JSON, which has no bounds that YAML has (a key of more than 1,024 characters).
+/// Parses one document like [`from_str`], however long it is: the bounds on the count of its parts follow its length.
+/// Text that is JSON is read as JSON, which has no bounds that YAML has (a key of more than 1,024 characters).
 ///
 /// # Errors
-/// As [`from_str`].
+/// Errors of [`from_str`].
 pub fn from_long_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     if let Some(value) = as_json(text) {
         return Ok(value);
@@ -206,7 +206,7 @@ pub fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
     Ok(all.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// As [`documents`], of a file as long as it is, like [`from_long_str`].
+/// Parses every document of a text like [`documents`], however long it is.
 ///
 /// # Errors
 /// The text is not YAML.
@@ -231,7 +231,8 @@ pub fn to_string<T: Serialize>(value: &T) -> String {
     write(value, serde_saphyr::ser_options! { folded_wrap_chars: 1_000_000 })
 }
 
-/// As [`to_string`], with quotes around each text: readers differ in what they take for a date or a number.
+/// Writes a value like [`to_string`], with quotes around each text: readers differ in what they take for a date or a
+/// number.
 pub fn to_quoted_string<T: Serialize>(value: &T) -> String {
     write(value, serde_saphyr::ser_options! { quote_all: true })
 }

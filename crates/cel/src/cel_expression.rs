@@ -68,10 +68,10 @@ impl CelExpression {
         Self::compile_with(source, &Env::stdlib())
     }
 
-    /// The same with the macros of an environment.
+    /// Parses an expression with the macros of an environment.
     ///
     /// # Errors
-    /// As [`CelExpression::compile`].
+    /// Errors of [`CelExpression::compile`].
     pub fn compile_with(source: &str, env: &Env) -> Result<Self, CelSyntaxError> {
         if source.len() > LONGEST {
             return Err(CelSyntaxError::TooLong);
@@ -134,7 +134,7 @@ impl CelExpression {
     /// The string that it returns; `None` if it returns something else.
     ///
     /// # Errors
-    /// As [`CelExpression::evaluate`].
+    /// Errors of [`CelExpression::evaluate`].
     pub fn text(&self, context: &Context) -> Result<Option<String>, CelError> {
         let value = self.evaluate(context)?;
         let text = value.downcast_ref::<CelString>();
@@ -144,7 +144,7 @@ impl CelExpression {
     /// Returns true if it is true of these numbers.
     ///
     /// # Errors
-    /// As [`CelExpression::holds`].
+    /// Errors of [`CelExpression::holds`].
     pub fn holds_for(&self, numbers: &BTreeMap<&str, f64>) -> Result<bool, CelError> {
         let mut context = Context::default();
         for (name, number) in numbers {
@@ -156,7 +156,7 @@ impl CelExpression {
     /// Returns true if it is true.
     ///
     /// # Errors
-    /// As [`CelExpression::evaluate`]; or it returns something else than true or false.
+    /// Errors of [`CelExpression::evaluate`]; or it returns something else than true or false.
     pub fn holds(&self, context: &Context) -> Result<bool, CelError> {
         let value = self.evaluate(context)?;
         value.downcast_ref::<CelBool>().map_or_else(
@@ -185,7 +185,7 @@ fn depth(expression: &IdedExpr) -> u32 {
 }
 
 fn nested_loops(expression: &IdedExpr) -> u32 {
-    // A loop over nothing only binds a name.
+    // A loop over nothing only binds a name (`cel.bind`).
     let is_loop = match &expression.expr {
         Expr::Comprehension(one) => {
             !matches!(&one.iter_range.expr, Expr::List(list) if list.elements.is_empty())

@@ -48,7 +48,7 @@ pub fn shared_map<'v>(entries: HashMap<CelMapKey<'v>, Box<dyn Val + 'v>>) -> Box
     Box::new(Shared::new(CelMap::from(entries), keys))
 }
 
-/// A text, a list or a map of the crate. To the crate it is what it holds.
+/// Shares a text, a list or a map between copies. To the crate it is the value itself.
 #[derive(Debug)]
 struct Shared<'k, C>(Arc<Held<'k, C>>);
 

@@ -59,7 +59,10 @@ impl SetConfig {
             }
             let wrong = rule.from.iter().find(|name| !is_repository(name))?;
             let what = format!("set.allow: `{}` is not a repository", wrong.escape_debug());
-            Some((what, "write `owner/name`; patterns are not known here".to_owned()))
+            Some((
+                what,
+                "write `owner/name`; patterns are not supported here".to_owned(),
+            ))
         })
     }
 }

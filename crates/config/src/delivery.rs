@@ -54,7 +54,7 @@ impl DeliveryConfig {
         self.namespace.as_deref().unwrap_or(default)
     }
 
-    /// What is wrong: `is_used` says whether a rule delivers, `is_cluster` which clusters there are.
+    /// Finds the first problem. `is_used` says whether a rule delivers, `is_cluster` which clusters there are.
     pub(super) fn problem(
         &self,
         is_used: bool,

@@ -65,7 +65,7 @@ impl Config {
         self.rules().for_stack(stack)
     }
 
-    /// The same by identity and folder, for a stack that was removed.
+    /// Returns the effective settings by identity and folder, for a stack that was removed.
     pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         self.rules().for_place(id, folder)
     }
@@ -161,7 +161,7 @@ pub struct StackRules<'a> {
 impl StackRules<'_> {
     /// The effective settings of a stack: if several rules match, the last one that sets a key wins.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
-        // A rule for the stack's names also applies if other folders have the same names.
+        // A rule for the names of a stack also applies if other folders have the same names.
         self.for_names([&stack.id, &stack.names], &stack.folder)
     }
 
@@ -223,7 +223,7 @@ impl StackRules<'_> {
         unmatched.map(|(_, rule)| rule.pattern.as_str()).collect()
     }
 
-    /// The same by identity and folder, for a stack that was removed.
+    /// Returns the effective settings by identity and folder, for a stack that was removed.
     pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         self.for_names([id, id], folder)
     }

@@ -2,7 +2,7 @@
 
 use super::token_address::is_safe;
 
-/// To whom states and files are encrypted.
+/// A recipient to whom states and files are encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateRecipient {
     /// An age recipient: `age1…`.

@@ -131,7 +131,7 @@ fn preview_key(key: &str) -> String {
     key.replacen('.', ".preview_", 1)
 }
 
-/// What is wrong with a login, and what to do.
+/// Finds the first problem of a login, with what to do about it.
 pub(super) fn problem(name: &str, login: &LoginConfig) -> Option<(String, String)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || !name.chars().all(is_word) {

@@ -4,7 +4,8 @@ use super::{Notify, effective::matches, problems::Problem, stack_glob::StackGlob
 use konverge_base::model::{NotifyEvent, NotifyKind, RepoPath, StackId};
 
 impl Notify {
-    /// The event as which this receiver is sent an event; `None` if it did not ask for it. An empty list asks for all.
+    /// Returns the event that this receiver gets for an event, which may be a wider one. `None` if it did not ask for
+    /// it: an empty list asks for all.
     pub fn event_for(&self, event: NotifyEvent) -> Option<NotifyEvent> {
         let asks = |event: &NotifyEvent| self.on.is_empty() || self.on.contains(event);
         Some(event).filter(asks).or_else(|| event.wider().filter(asks))

@@ -27,7 +27,7 @@ pub enum ConfigError {
         /// The column, from 1.
         column: Option<u32>,
         message: String,
-        /// What was probably meant.
+        /// The word that was probably meant.
         hint: Option<String>,
     },
     /// It could not be read from the revision.
@@ -108,8 +108,8 @@ impl Config {
         }
     }
 
-    /// This revision's file, with everything that grants permissions taken from the default branch's file: a
-    /// pull request's edit of those keys is shown, but has no effect. What its Specs follow from stays its own.
+    /// Returns this revision's file with everything that grants permissions taken from the default branch's file. A
+    /// pull request's edit of those keys is shown, but has no effect. The keys that its Specs follow from stay its own.
     #[must_use]
     pub fn with_power_from(&self, protected: &Config) -> Config {
         Config {
@@ -161,6 +161,7 @@ impl Config {
             rule.identity = None;
             rule.workspace = None;
         }
+        // At the end and in their order: the last rule that has a key wins.
         let named = identities.into_iter().map(|(pattern, identity)| StackRule {
             pattern,
             identity: Some(identity),

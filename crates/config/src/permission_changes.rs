@@ -56,7 +56,7 @@ impl Config {
         for key in ["version", "stacks", "checks"] {
             keys.remove(key);
         }
-        // They follow each revision, so that a preview shows what they do.
+        // These keys follow each revision, so that a preview shows what they do.
         if let Some(Value::Object(kcl)) = keys.get_mut("kcl") {
             kcl.remove("version");
             kcl.remove("settings");

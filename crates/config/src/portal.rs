@@ -102,7 +102,7 @@ pub struct PortalWorkload {
     pub pattern: String,
 }
 
-/// What one person or script may see and do. Empty: nothing.
+/// The stacks that one person or script may see and operate. Empty: none.
 #[derive(Debug, Clone, Default)]
 pub struct PortalGrants(Vec<PortalGrant>);
 
@@ -173,7 +173,7 @@ impl PortalGrants {
 }
 
 impl PortalConfig {
-    /// What a person with these groups may see and do.
+    /// Returns what a person with these groups may see and do.
     pub fn grants_of_groups(&self, groups: &[String]) -> PortalGrants {
         let rules = self.roles.iter();
         let rules = rules.filter(|rule| rule.groups.iter().any(|group| groups.contains(group)));
@@ -184,7 +184,7 @@ impl PortalConfig {
         )
     }
 
-    /// What a script may see and do, by its verified token.
+    /// Returns what a script may see and do, by its verified token.
     pub fn grants_of_workload(&self, issuer: &str, audience: &str, subject: &str) -> PortalGrants {
         let workloads = self.workloads.iter().filter(|workload| {
             workload.issuer == issuer
@@ -205,7 +205,7 @@ impl PortalConfig {
             .any(|rule| rule.groups.iter().any(|known| known == group))
     }
 
-    /// What is wrong with login, roles, workloads or workflow; and what to write.
+    /// Finds the first problem of login, roles, workloads or workflow, with what to write instead.
     pub(super) fn problem(&self) -> Option<(String, String)> {
         let globs = self.roles.iter().map(|rule| ("roles", &rule.pattern));
         let globs = globs.chain(self.workloads.iter().map(|of| ("workloads", &of.pattern)));

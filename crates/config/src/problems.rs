@@ -26,7 +26,7 @@ impl Config {
     pub(super) fn problem(&self) -> Option<Problem> {
         let is_cluster = |name: &ClusterName| self.clusters.contains_key(name);
         self.version_problem()
-            // Before all that show a value.
+            // Before all checks that show a value: an address may hold a credential.
             .or_else(|| self.credentials_problem())
             .or_else(|| self.variable_problem())
             .or_else(|| self.notify.iter().find_map(Notify::problem))
@@ -248,7 +248,7 @@ impl Config {
         })
     }
 
-    /// What is wrong with a login, or with a rule that names one; and what to do.
+    /// Finds the first problem of a login, or of a rule that names one, with what to do about it.
     fn login_problem(&self) -> Option<(String, String)> {
         let of_logins = self
             .logins

@@ -73,7 +73,7 @@ impl Config {
         globs.build()
     }
 
-    /// What is wrong with `rollouts` or `gates`.
+    /// Finds the first problem of `rollouts` or `gates`, with what to do about it.
     pub(super) fn rollouts_problem(&self) -> Option<(String, String)> {
         let mut names = BTreeSet::new();
         let twice = self.rollouts.iter().find(|rollout| !names.insert(&rollout.name));

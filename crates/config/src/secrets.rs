@@ -232,7 +232,7 @@ impl SecretStoreConfig {
         keys.filter_map(|text| StateRecipient::parse(text).ok()).collect()
     }
 
-    /// What is wrong with a key: the key, why, and what to do.
+    /// Finds the first problem of a key: the key, the reason, and what to do.
     fn key_problem(&self) -> Option<(&'static str, String, &'static str)> {
         use SecretStoreKind::{AliKms, Aws, Azure, Gcp, Sops, Ssm, Vault};
         let set = [

@@ -32,7 +32,7 @@ impl Config {
     /// The keys that mean something else in `after` for stacks that both revisions have, with those stacks.
     pub fn setting_changes(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<SettingChange> {
         let is_same = self == after;
-        // Of an equal file, a rule can still match another folder.
+        // In an equal file, a rule can still match another folder.
         let may_differ = |(before, now): &(&Stack, &Stack)| {
             !is_same
                 || before.folder != now.folder
@@ -298,7 +298,7 @@ impl Config {
     }
 }
 
-/// What a configuration says of single stacks.
+/// The settings of a configuration for single stacks.
 struct StackSettings<'a> {
     config: &'a Config,
     rules: StackRules<'a>,
@@ -317,7 +317,7 @@ fn with_globs<T>(items: &[T], glob: impl Fn(&T) -> Option<&str>) -> Vec<(Option<
         .collect()
 }
 
-/// Those of some items that are for a stack.
+/// Returns the items that are for a stack.
 fn of_stack<'a, T>(items: &[(Option<StackGlob>, &'a T)], stack: &Stack) -> Vec<&'a T> {
     let items = items.iter();
     let own = items.filter(|(glob, _)| matches(glob.as_ref(), &stack.id, &stack.folder));

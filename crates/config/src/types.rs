@@ -459,12 +459,12 @@ pub struct PolicySetConfig {
 }
 
 impl PolicySetConfig {
-    /// What rules in Rego get.
+    /// Returns the input of rules in Rego.
     pub fn input(&self) -> PolicyInput {
         self.input.unwrap_or_default()
     }
 
-    /// What a denial does. Those that `override.by` names may override it, unless the set says otherwise.
+    /// Returns what a denial does. The people of `override.by` may override it, unless the set says otherwise.
     pub fn enforcement(&self) -> PolicyEnforcement {
         let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
         self.enforce.unwrap_or(if names {

@@ -26,10 +26,10 @@ pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
     send_as(request, None).await
 }
 
-/// The same to a host whose name is secret: its span has this one.
+/// Sends a request like [`send`], to a host whose name is secret: its span shows `shown` instead.
 ///
 /// # Errors
-/// As [`send`].
+/// Errors of [`send`].
 pub async fn send_to_secret_host(request: RequestBuilder, shown: &str) -> reqwest::Result<Response> {
     send_as(request, Some(shown)).await
 }
@@ -49,7 +49,7 @@ async fn send_as(request: RequestBuilder, shown: Option<&str>) -> reqwest::Resul
 /// Sends a request, and reads the whole answer: at most `most` bytes.
 ///
 /// # Errors
-/// As [`BodyError`].
+/// Errors of [`BodyError`].
 pub async fn exchange(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -81,7 +81,7 @@ pub enum BodyError {
 /// Reads a body of at most `most` bytes. A server that sends more fills no memory.
 ///
 /// # Errors
-/// As [`BodyError`].
+/// Errors of [`BodyError`].
 pub async fn read_body(mut answer: Response, most: usize) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await? {
@@ -95,7 +95,7 @@ pub async fn read_body(mut answer: Response, most: usize) -> Result<Vec<u8>, Bod
 
 /// The text of the first element with this name in an XML answer, without white space around it.
 ///
-/// What follows the element is not read: an answer may be cut off.
+/// The text after the element is not read, because an answer may be cut off.
 pub fn xml_text(xml: &str, name: &str) -> Option<String> {
     let mut reader = quick_xml::Reader::from_str(xml);
     let mut text: Option<String> = None;

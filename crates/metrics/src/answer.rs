@@ -104,7 +104,7 @@ fn invalid(why: String) -> MetricsError {
     MetricsError::Invalid { why }
 }
 
-/// What an expression evaluated to. Only [`Measurement::Number`] can be compared with a bound.
+/// The result of an expression. Only [`Measurement::Number`] can be compared with a bound.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Measurement {
     /// One finite number.

@@ -13,7 +13,7 @@ pub enum MetricsError {
     #[error("the token for Prometheus is empty, or has a character that an HTTP header cannot have")]
     Token,
     /// No HTTP client can be built.
-    #[error("no HTTP client: {why}")]
+    #[error("cannot build an HTTP client: {why}")]
     Client { why: String },
     /// The expression is empty, or the time is zero.
     #[error("the expression is empty, or is averaged over no time")]
@@ -39,7 +39,7 @@ pub enum MetricsError {
         status: u16,
         /// Prometheus' own word, such as `bad_data`.
         kind: String,
-        /// What it says, in one line.
+        /// The message of Prometheus, in one line.
         says: String,
     },
     /// An error that is not one of Prometheus' API.
@@ -51,7 +51,7 @@ pub enum MetricsError {
     /// The answer may be incomplete, so its number is not used.
     #[error("Prometheus warns: {says}")]
     Warned {
-        /// What it says, in one line.
+        /// The warning of Prometheus, in one line.
         says: String,
     },
     /// The expression evaluates to something that is never one number.
@@ -60,7 +60,7 @@ pub enum MetricsError {
 }
 
 impl MetricsError {
-    /// What to do about it.
+    /// Returns the next step.
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Address { .. } => Some(

@@ -60,7 +60,7 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String 
         let members = rendering.mention.iter().filter(|member| *member != "all");
         let (mobiles, users): (Vec<_>, Vec<_>) =
             members.partition(|member| member.chars().all(|c| c.is_ascii_digit() || "+-".contains(c)));
-        // Only who stands in the text too is mentioned.
+        // DingTalk mentions only people whose number or id is in the text too.
         for member in mobiles.iter().chain(&users) {
             text.push_str(&format!("\n\n@{member}"));
         }

@@ -56,7 +56,7 @@ pub(crate) fn mail(
         .subject(format!("[Konverge {}] {}", subject.repository, subject.title))
         .message_id(None)
         .header(ContentType::TEXT_PLAIN)
-        // Nobody's absence note answers it.
+        // Asks mail servers to send no absence note.
         .raw_header(HeaderValue::new(
             HeaderName::new_from_ascii_str("Auto-Submitted"),
             "auto-generated".to_owned(),

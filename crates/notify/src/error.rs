@@ -60,15 +60,15 @@ pub enum NotifyError {
     Rejected {
         name: String,
         code: i64,
-        /// What the receiver says, in one line.
+        /// The message of the receiver, in one line.
         says: String,
-        /// What to do about this code.
+        /// The next step for this code.
         hint: Option<&'static str>,
         /// How long to wait before the next attempt, if it is the code of a limit.
         wait: Option<Duration>,
     },
     /// A positive status, and nothing that says that the message was taken.
-    #[error("the answer from the address in {name} is not one of its kind; the message may not have arrived")]
+    #[error("the answer from the address in {name} does not confirm the message, which may not have arrived")]
     Unclear { name: String },
 }
 

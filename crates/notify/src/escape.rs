@@ -28,9 +28,9 @@ pub(crate) fn inert(name: &str) -> String {
     while let Some(c) = chars.next() {
         let after = chars.peek().copied().unwrap_or(' ');
         shown.push(match c {
-            // A dot inside a word makes a domain of it.
+            // A dot inside a word makes a domain of it, which a chat links.
             '.' if after.is_alphanumeric() => '․',
-            // Inside a word it formats nothing.
+            // An underscore inside a word formats nothing.
             '_' if !(before.is_alphanumeric() && after.is_alphanumeric()) => '＿',
             '`' => '\'',
             '*' => '∗',

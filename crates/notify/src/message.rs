@@ -11,7 +11,7 @@ use crate::wording::{self, NotifyDetail};
 pub struct Notification {
     /// The event.
     pub topic: NotifyEvent,
-    /// What there is to say besides the stacks.
+    /// The details besides the stacks.
     pub detail: NotifyDetail,
     /// `owner/name`.
     pub repository: String,
@@ -31,7 +31,7 @@ const LINK: &str = "-._~:/?#@!$&+,;=%";
 pub(crate) struct MessageText {
     /// `owner/name`.
     pub(crate) repository: String,
-    /// What happened.
+    /// The event, in one line.
     pub(crate) title: String,
     /// The stacks that are named.
     pub(crate) stacks: Vec<String>,

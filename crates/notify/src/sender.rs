@@ -33,7 +33,7 @@ const ANSWER_BYTES: usize = 64 * 1024;
 pub struct Sender {
     http: reqwest::Client,
     secrets: Secrets,
-    patience: RetryPolicy,
+    retries: RetryPolicy,
 }
 
 impl Sender {
@@ -46,9 +46,12 @@ impl Sender {
             .timeout(DEADLINE)
             .build()
             .map_err(|error| {
-                UserError::new(ErrorKind::Internal, format!("no HTTP client: {}", chain(&error)))
+                UserError::new(
+                    ErrorKind::Internal,
+                    format!("cannot build an HTTP client: {}", chain(&error)),
+                )
             })?;
-        let patience = RetryPolicy {
+        let retries = RetryPolicy {
             attempts: 3,
             // Some limits of chats last a minute.
             total: Duration::from_secs(90),
@@ -57,7 +60,7 @@ impl Sender {
         Ok(Self {
             http,
             secrets,
-            patience,
+            retries,
         })
     }
 
@@ -82,6 +85,8 @@ impl Sender {
             mask: &mask,
         };
         let delivery = uuid::Uuid::new_v4().to_string();
+        // Only the receiver of a webhook recognizes a second delivery, so nothing else is sent again after an unclear
+        // answer.
         let is_repeatable = target.kind == NotifyKind::Webhook;
         let classify = |error: &NotifyError| match error {
             NotifyError::Refused { wait: Some(wait), .. }
@@ -96,14 +101,14 @@ impl Sender {
             let mut refused = Vec::new();
             for recipient in &target.to {
                 let send = || email::send(target, &url, &mail, recipient, DEADLINE);
-                match self.patience.run(classify, send).await {
+                match self.retries.run(classify, send).await {
                     Ok(()) => {}
                     Err(NotifyError::Refused { status, .. })
                         if is_of_recipient(status) && target.to.len() > 1 =>
                     {
                         refused.push(format!("{recipient} ({status})"));
                     }
-                    // The next one would hear the same.
+                    // The error is of the server or of the login, so the next recipient would get the same.
                     Err(error) => return Err(error),
                 }
             }
@@ -118,7 +123,7 @@ impl Sender {
             });
         }
         let post = || self.post(target, &url, message, &rendering, &delivery);
-        self.patience.run(classify, post).await
+        self.retries.run(classify, post).await
     }
 
     /// Posts once. A signature holds the time, so each attempt has its own.

@@ -12,7 +12,7 @@ use crate::{
 /// The maximum size of a message is 28 KB; smaller ones were refused as well.
 const LIMIT: usize = 18_000;
 
-/// What a connector says with status 200 when nothing was posted.
+/// The text of a connector that answers with status 200 although nothing was posted.
 const NOT_POSTED: &str = "Webhook message delivery failed";
 
 /// The body of a message. Names are runs of text, which know no Markdown; a block of text would.

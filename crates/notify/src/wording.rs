@@ -2,7 +2,7 @@
 
 use konverge_base::model::{NotifyEvent, NotifyLanguage, apply_result::WaitReason};
 
-/// What happened, in one line; `stacks` is their name or their number.
+/// Returns the event in one line; `stacks` is their name or their number.
 pub(crate) fn title(
     topic: NotifyEvent,
     detail: &NotifyDetail,
@@ -99,7 +99,7 @@ pub(crate) fn link(language: NotifyLanguage) -> &'static str {
     }
 }
 
-/// What there is to say besides the stacks.
+/// The details of a notification besides the stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NotifyDetail {
     /// Nothing.

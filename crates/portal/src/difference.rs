@@ -136,7 +136,7 @@ fn is_same(old: &Recorded, new: &Recorded) -> bool {
         && old.extensions == new.extensions
 }
 
-/// What a person reads of a resource.
+/// Returns the parts of a resource that a person reads.
 pub(crate) fn readable(recorded: &Recorded) -> Value {
     let mut value = json!({});
     if let Some(cluster) = &recorded.cluster {

@@ -36,7 +36,7 @@ pub struct Overview {
     /// The freeze that stops all applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze: Option<FreezeView>,
-    /// What a reader must know: what is missing, older or unreadable.
+    /// Notices for the reader: what is missing, older or unreadable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
     /// The worst first.
@@ -44,7 +44,7 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// What is said of the repository alone.
+    /// Returns the parts that are about the repository alone.
     fn without_stacks(&self) -> Self {
         Self {
             version: self.version,
@@ -112,7 +112,7 @@ pub struct OverviewRow {
     /// The drift that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftView>,
-    /// What the last drift check saw of its live objects.
+    /// The live objects as the last drift check saw them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub look: Option<LookView>,
     /// Why the state cannot be read.
@@ -185,7 +185,7 @@ impl StackIndex {
         let stacks: Vec<_> = rows.filter(|row| may_see(row.stack.or_root())).cloned().collect();
         let ids: BTreeSet<_> = stacks.iter().map(|row| row.id.clone()).collect();
         let seen = |id: &StackId| ids.contains(id);
-        // What concerns the store may name stacks, and how many there are.
+        // A notice about the store may name stacks, or say how many there are.
         let notices = if self.overview.notices.is_empty() {
             Vec::new()
         } else {
@@ -270,7 +270,7 @@ pub struct DriftView {
     pub digest: Digest,
 }
 
-/// What the last drift check saw of the live objects.
+/// The live objects of a stack, as the last drift check saw them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LookView {
     /// When, by the clock of that machine.
@@ -280,14 +280,14 @@ pub struct LookView {
     pub health: Option<HealthCounts>,
 }
 
-/// What drift checks and previews saw of one stack.
+/// The differences and objects of one stack, as drift checks and previews saw them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SeenStack {
-    /// What differs from what was applied.
+    /// The difference from what was applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift_difference: Option<SeenDifference>,
-    /// What pull requests change that are not applied here, the newest first.
+    /// The changes of pull requests that are not applied here, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending_differences: Vec<SeenDifference>,
     /// The live objects that were not ready at the last drift check.
@@ -360,10 +360,10 @@ fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok
 pub struct StackDetails {
     /// Version of this format.
     pub version: u32,
-    /// What the overview says of it.
+    /// The row of the overview.
     #[serde(flatten)]
     pub row: OverviewRow,
-    /// What a reader must know.
+    /// Notices for the reader.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
     /// The recorded state, with secrets masked; `None` if nothing is recorded or it cannot be read.
@@ -372,7 +372,7 @@ pub struct StackDetails {
     /// Resources whose outcome is unknown because a run was interrupted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<ResourceId>,
-    /// What drift checks and previews saw of it.
+    /// The differences and objects, as drift checks and previews saw them.
     #[serde(flatten)]
     pub seen: SeenStack,
     /// The repository at its forge, for links.

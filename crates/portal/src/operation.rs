@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{OverviewRow, forge::github_run};
 
-/// What can be asked for.
+/// A request that a person can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortalOperation {
@@ -79,7 +79,7 @@ impl PortalOperation {
     }
 }
 
-/// What belongs to a request.
+/// The input of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OperationInput {
@@ -108,15 +108,15 @@ pub struct PortalPerson {
     pub name: String,
 }
 
-/// Where a person continues.
+/// The page and the command with which a person continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NextStep {
     /// The page at GitHub.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The same as a command.
+    /// The command that does the same.
     pub command: String,
-    /// What to do there.
+    /// The next step there.
     pub says: String,
 }
 
@@ -125,7 +125,7 @@ pub struct NextStep {
 pub struct OperationAnswer {
     /// Version of this format.
     pub version: u32,
-    /// What was asked for.
+    /// The operation that was asked for.
     pub operation: PortalOperation,
     /// The stack; none for a freeze.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,12 +134,12 @@ pub struct OperationAnswer {
     pub audit: String,
     /// `asked`: the next step does it; `done`: the portal did it.
     pub outcome: RequestOutcome,
-    /// Where the person continues, for a request to CI.
+    /// The next step of the person, for a request to CI.
     #[serde(flatten)]
     pub next: Option<NextStep>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestOutcome {
@@ -173,7 +173,7 @@ pub struct AuditEntry {
     pub id: String,
     /// When, by the clock of that process.
     pub time: Timestamp,
-    /// What was asked for.
+    /// The operation that was asked for.
     pub operation: PortalOperation,
     /// The stack; none for a freeze.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,16 +181,16 @@ pub struct AuditEntry {
     /// The folder of the stack at that time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<RepoPath>,
-    /// What belonged to the request.
+    /// The input of the request.
     pub input: OperationInput,
     /// Who, as the login reported.
     pub person: PortalPerson,
     /// The address that the request came from.
     pub address: String,
-    /// What proxies said of the address before them. Anybody can write it.
+    /// The client's address as proxies report it (`X-Forwarded-For`). Anybody can write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarded_for: Option<String>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: RequestOutcome,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,9 +218,9 @@ pub struct AuditDocument {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct OperationRefusal {
-    /// What is missing.
+    /// The missing part.
     pub message: String,
-    /// What to do.
+    /// The next step.
     pub hint: &'static str,
 }
 
@@ -250,7 +250,8 @@ impl<'a> WorkflowPage<'a> {
     }
 }
 
-/// Where a person does it under their own name. No process of the portal has a credential of GitHub.
+/// Returns the page and the command with which a person does it under their own name. No process of the portal has a
+/// credential of GitHub.
 ///
 /// # Errors
 /// Something is missing: a digest, a serial, known drift, a run, or `portal.workflow`.
@@ -381,7 +382,7 @@ fn is_digest(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// What stands in a path as it is.
+/// The characters that stay as they are in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'.')

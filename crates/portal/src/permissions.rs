@@ -22,15 +22,15 @@ pub struct Permission {
     pub subject: PermissionSubject,
     /// People, teams, groups, workflows or identities; empty: nobody by name.
     pub who: Vec<String>,
-    /// What they may do, or what holds for everybody.
+    /// The permission, or the rule that holds for everybody.
     pub may: String,
     /// Globs of stacks.
     pub stacks: Vec<String>,
-    /// Where it is written in konverge.yaml.
+    /// The key in konverge.yaml.
     pub key: String,
 }
 
-/// What a permission is about.
+/// The subject of a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PermissionSubject {
@@ -48,7 +48,7 @@ pub enum PermissionSubject {
     Secrets,
     /// Who decrypts states.
     States,
-    /// As whom stacks act at clouds and providers.
+    /// The identities of stacks at clouds and providers.
     Identities,
     /// Who changes the code from outside, and what runs around an apply.
     Automation,

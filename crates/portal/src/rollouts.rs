@@ -15,7 +15,7 @@ pub struct RolloutsDocument {
     pub version: u32,
     /// By name.
     pub rollouts: Vec<RolloutView>,
-    /// What cannot be read.
+    /// Notices of what cannot be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
 }
@@ -41,7 +41,7 @@ pub enum RolloutProgress {
         /// `never-begun`.
         phase: &'static str,
     },
-    /// What its newest record says.
+    /// A rollout with a record.
     Begun(Box<BegunRollout>),
 }
 
@@ -52,11 +52,11 @@ impl RolloutProgress {
     }
 }
 
-/// What the newest record of a rollout says.
+/// The newest record of a rollout.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BegunRollout {
-    /// What happens to the current wave.
+    /// The phase of the current wave.
     pub phase: RolloutPhase,
     /// True if somebody paused it.
     pub paused: bool,
@@ -75,7 +75,7 @@ pub struct BegunRollout {
     pub why: String,
     /// True if it should have gone on long ago.
     pub overdue: bool,
-    /// What the gates of the current wave said last.
+    /// The last word of each gate of the current wave, by the name of the gate.
     pub gates: BTreeMap<String, String>,
     /// The gates that ask people now, with the digest to approve; `null`: a plan is missing.
     pub approve: BTreeMap<String, Option<Digest>>,
@@ -172,7 +172,7 @@ impl RolloutsDocument {
 }
 
 impl BegunRollout {
-    /// What somebody sees of it; `None`: no stack of it.
+    /// Returns the part that somebody may see; `None` if none of its stacks may be seen.
     fn restricted(&self, may_see: impl Fn(&RepoPath) -> bool) -> Option<Self> {
         let seen = |stack: &StackId| self.folders.get(stack).is_some_and(&may_see);
         let all: Vec<_> = self.waves.iter().flat_map(|wave| &wave.stacks).collect();

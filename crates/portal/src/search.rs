@@ -12,7 +12,7 @@ use konverge_base::model::StackId;
 /// The number of hits that an answer names.
 const HITS: usize = 500;
 
-/// What a stack adds to the search.
+/// The names that a stack adds to the search.
 #[derive(Debug, Clone, Default)]
 pub struct SearchNames {
     /// The names of the resources by kind.
@@ -110,7 +110,7 @@ impl SearchIndex {
         places.iter().filter_map(|place| self.stacks.get(*place))
     }
 
-    /// What has each word of a text in its kind, its name or its image.
+    /// Finds everything that has each word of a text in its kind, its name or its image.
     pub fn search(&self, text: &str) -> SearchResult {
         let text = text.to_lowercase();
         let words: Vec<_> = text.split_whitespace().collect();

@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 
 use crate::OverviewRow;
 
-/// What the table of all stacks is sorted by. Stacks that are equal in it are sorted by their identity.
+/// The order of the table of all stacks. Stacks that are equal in it are sorted by their identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackOrder {
     /// By project, then by environment.

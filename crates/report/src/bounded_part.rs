@@ -1,6 +1,6 @@
 //! [`BoundedPart`]: a part of a comment with a room of its own.
 
-/// A part of a comment, and what of it had no room.
+/// A part of a comment, and the number of lines that had no room.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BoundedPart {
     pub text: String,

@@ -14,13 +14,14 @@ use konverge_base::model::{
     review::ReviewUnit,
 };
 
-/// In longer lines the common start and end of both sides are shortened.
+/// The longest line that is shown whole, in characters. In longer ones the common start and end of both sides are
+/// shortened.
 const WIDEST: usize = 400;
 
-/// This many characters of them stay.
+/// So many characters of them stay at the difference.
 const AROUND: usize = 40;
 
-/// What is shown around a change.
+/// The context that is shown around a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffContext {
     /// The path as a tree, and this many unchanged lines around a change inside a text.

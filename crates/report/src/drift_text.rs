@@ -163,7 +163,7 @@ fn resource_text(resource: &ResourcePlan, style: Style) -> String {
     text
 }
 
-/// The same differences in the opposite direction: a plan goes from the live to the recorded value.
+/// Turns the differences round: a plan goes from the live to the recorded value.
 fn to_live(resource: &ResourcePlan) -> ResourcePlan {
     let turned = |change: &FieldChange| FieldChange {
         path: change.path.clone(),

@@ -14,7 +14,7 @@ use konverge_base::model::{
 /// The number of names, fields or changes that a title shows.
 const IN_TITLE: usize = 3;
 
-/// What stands for the name of each workload in a path, where the names differ. No name in Kubernetes has capitals.
+/// The placeholder for the name of each workload in a path, where the names differ. No name in Kubernetes has capitals.
 const OWN_NAME: &str = "NAME";
 
 /// The changed resources of one stack, in the order in which they are shown.
@@ -30,7 +30,7 @@ pub(super) struct EqualChange<'a> {
     pub resources: Vec<&'a ResourcePlan>,
     /// Their positions: of the stack, and of the resource in it.
     positions: Vec<(usize, usize)>,
-    /// What stands for all of them: the first, with the sums of all and no name of its own.
+    /// The change that stands for all of them: the first, with the sums of all and no name of its own.
     representative: ResourcePlan,
 }
 
@@ -64,6 +64,7 @@ impl<'a> EqualChanges<'a> {
                     .push((s, r));
             }
         }
+        // Changes of exactly the same stacks are one group: they are shown under one list of names.
         let mut by_stacks: BTreeMap<Vec<usize>, Vec<Vec<(usize, usize)>>> = BTreeMap::new();
         for same in found.into_values() {
             let mut of: Vec<_> = same.iter().map(|(s, _)| *s).collect();
@@ -77,6 +78,7 @@ impl<'a> EqualChanges<'a> {
             groups: by_stacks
                 .into_iter()
                 .map(|(members, mut sames)| {
+                    // Digests are in no order that a reader knows: back to the order of the stacks.
                     sames.sort();
                     ChangeGroup::new(stacks, members, &sames)
                 })
@@ -114,6 +116,7 @@ impl<'a> EqualChange<'a> {
         representative.pods = pods;
         let own = |(s, r): &(usize, usize)| own_names(stacks[*s].stack, stacks[*s].resources[*r]);
         let names = own(&positions[0]);
+        // No single name may stand for the others.
         if positions.iter().any(|position| own(position) != names) {
             for change in &mut representative.changes {
                 change.path = without_own_name(&change.path, &names);
@@ -133,7 +136,7 @@ impl<'a> EqualChange<'a> {
         }
     }
 
-    /// What represents all resources.
+    /// Returns the resource that stands for all.
     pub(crate) fn first(&self) -> &ResourcePlan {
         &self.representative
     }
@@ -192,7 +195,7 @@ impl<'a> ChangeGroup<'a> {
         }
     }
 
-    /// The place of the group among others.
+    /// Orders the groups: the dangerous ones first, then those of production, then the larger ones.
     fn rank(&self) -> impl Ord + use<> {
         let changes = self.changes.iter();
         let dangers = changes.map(|change| Danger::of_resource(change.first()));

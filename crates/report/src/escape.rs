@@ -50,10 +50,12 @@ pub fn lines(text: &str) -> impl Iterator<Item = String> + '_ {
 /// A Markdown code span for any text.
 pub fn code(text: &str) -> String {
     let text = line(text);
+    // Longer than any run of backticks in the text, so that nothing in it ends the span.
     let fence = "`".repeat(longest_run(&text, '`') + 1);
     if text.is_empty() {
         return "` `".to_owned();
     }
+    // Markdown removes one blank at each end of a span, and a backtick there would belong to the fence.
     let pad = if text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) {
         " "
     } else {
@@ -96,10 +98,12 @@ pub fn prose(text: &str) -> String {
             if at > 0 {
                 out.push(' ');
             }
+            // Before the punctuation is taken off: it is a part of these two.
             if has_emoji(word) || out.is_empty() && is_list_number(word) {
                 push_code(word, &mut out);
                 continue;
             }
+            // The punctuation of the sentence stays outside of the code.
             let end = word.trim_end_matches([',', ';', ':', '.', ')']);
             let start = end.len() - end.trim_start_matches('(').len();
             if is_plain_word(&end[start..]) {
@@ -144,6 +148,7 @@ fn is_list_number(word: &str) -> bool {
 /// Returns true if neither Markdown nor a forge sees more in a word than a word.
 fn is_plain_word(word: &str) -> bool {
     let is_text = |c: char| c.is_alphanumeric() || "-'\",;:.()/=+?%…’".contains(c);
+    // A forge links the id of a commit from seven digits on.
     let looks_like_a_commit = word.len() >= 7 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let lower = word.to_ascii_lowercase();
     word.chars().all(is_text)
@@ -151,8 +156,9 @@ fn is_plain_word(word: &str) -> bool {
         && !lower.contains("://")
         && !lower.contains("::")
         && !lower.starts_with("www.")
+        // GitHub links `GH-12` to an issue.
         && !lower.starts_with("gh-")
-        // A list, a heading or a rule begins so.
+        // These begin a list, a heading or a rule.
         && !word.starts_with(['-', '+', '='])
 }
 
@@ -252,6 +258,7 @@ pub fn mermaid(text: &str) -> String {
 /// sequences. A very long line is truncated.
 pub fn log(text: &str) -> String {
     let mut text = line(&truncate(text, LONGEST_LINE));
+    // A thin space breaks a command, and a reader hardly sees it.
     if text.contains(OLD_COMMAND) {
         text = text.replace(OLD_COMMAND, "#\u{2009}#[");
     }

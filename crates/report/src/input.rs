@@ -29,7 +29,7 @@ pub struct RunInfo {
     pub run: u64,
     /// The attempt of the run, from 1.
     pub attempt: u32,
-    /// What took how long.
+    /// The parts of the run, and how long each took.
     pub timeline: Timeline,
     /// The number of Specs compiled in this run.
     pub compiled: usize,
@@ -41,7 +41,7 @@ pub struct RunInfo {
     pub version: String,
 }
 
-/// Where a stack runs, and who is asked before it is applied.
+/// The environment of a stack, and the people who are asked before it is applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StackContext {
     /// Its environment, or else its name in the project.
@@ -65,15 +65,15 @@ pub struct CommentInput<'a> {
     pub plan: &'a Plan,
     /// The findings of the policies.
     pub findings: &'a [PolicyFinding],
-    /// What the last push changed in the plan; `None` if there is no earlier preview.
+    /// The difference that the last push made in the plan; `None` if there is no earlier preview.
     pub last_push: Option<&'a ReviewDifference>,
     /// How merging would change the settings that grant permissions.
     pub power: &'a [PowerChange],
     /// The keys of the configuration that mean something else for stacks.
     pub settings: &'a [SettingChange],
-    /// What differs in generated models.
+    /// The differences in generated models.
     pub models: &'a [ModelChange],
-    /// Where each stack runs, and who is asked about it.
+    /// The environment of each stack, and the people who are asked about it.
     pub contexts: &'a BTreeMap<StackId, StackContext>,
     /// The wave of each stack, where `after` orders stacks; a missing stack is in wave 0.
     pub waves: &'a BTreeMap<StackId, usize>,
@@ -92,7 +92,7 @@ pub struct CommentInput<'a> {
 /// The effect of merging, and whether this preview is outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mode {
-    /// What a merge would do.
+    /// The effect of a merge.
     pub merging: Merging,
     /// True if a later push replaced the previewed head.
     pub superseded: bool,
@@ -102,7 +102,7 @@ pub struct Mode {
     pub stops_at_drift: bool,
 }
 
-/// What merging does with the shown plan.
+/// The effect of a merge on the shown plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merging {
     /// It is applied.

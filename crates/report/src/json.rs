@@ -17,7 +17,7 @@ pub fn document<T: Serialize>(document: &T) -> String {
     escape::json(&text) + "\n"
 }
 
-/// The same with the findings of the policies at the end, if there are any.
+/// A document with the findings of the policies at its end, if there are any.
 pub fn with_findings<T: Serialize>(result: &T, findings: &[PolicyFinding]) -> String {
     #[derive(Serialize)]
     struct WithFindings<'a, T> {

@@ -72,13 +72,13 @@ impl Title {
     }
 }
 
-/// What is said of a stack that could not be planned.
+/// The words for a stack that could not be planned.
 pub(crate) const FAILED: &str = "could not be planned";
 
-/// What is said of a stack of which only a part could be planned.
+/// The words for a stack of which only a part could be planned.
 pub(crate) const FAILED_IN_PART: &str = "could not be planned in full";
 
-/// What is said of a stack that could not be planned before the change either.
+/// The words for a stack that could not be planned before the change either.
 pub(crate) const FAILED_BEFORE: &str =
     "could not be planned: the base fails in the same way, at a place that this change does not touch";
 
@@ -91,18 +91,18 @@ pub(crate) fn failed(stack: &StackPlan) -> &'static str {
     }
 }
 
-/// What the preview that adds `konverge.yaml` says: `26 of 28 stacks compile`.
+/// The headline of the preview that adds `konverge.yaml`: `26 of 28 stacks compile`.
 pub fn compiling_stacks(compiling: usize, stacks: usize) -> String {
     let verb = if stacks == 1 { "compiles" } else { "compile" };
     format!("{compiling} of {} {verb}", plural(stacks, "stack"))
 }
 
-/// What an apply would skip in a stack that was planned in part; `None` for any other stack.
+/// Says what an apply would skip in a stack that was planned in part; `None` for any other stack.
 pub(crate) fn left_as_it_is(stack: &StackPlan) -> Option<String> {
     stack.fails_in_part().then(|| skipped(stack.held_back.len()))
 }
 
-/// What an apply would skip, as a sentence.
+/// Says what an apply would skip, as a sentence.
 pub(crate) fn skipped(resources: usize) -> String {
     format!(
         "Apply will skip {}: unplanned resources, their dependents and all deletions.",
@@ -150,8 +150,8 @@ pub(crate) fn action_word(action: Action) -> &'static str {
     }
 }
 
-/// What will happen: `7 to create, 31 to update, 1 to replace, 2 to delete` without the zeros; `no change` if all are
-/// zero. `5 to adopt (2 with changes)` says how many do not stay as they run.
+/// The counts of a plan: `7 to create, 31 to update, 1 to replace, 2 to delete` without the zeros; `no change` if all
+/// are zero. `5 to adopt (2 with changes)` says how many do not stay as they run.
 pub fn counts(summary: &Summary) -> String {
     let adopt = match summary.adopt_changed {
         0 => "to adopt".to_owned(),
@@ -196,7 +196,7 @@ pub(crate) fn taken_over(stacks: usize, objects: usize) -> Option<String> {
 /// The note on an unvalidated Spec-only comparison: what only a cluster knows.
 pub(crate) const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
 
-/// What precedes resources that a dry run could not include, such as those of a namespace that is new.
+/// The words before resources that a dry run could not include, such as those of a namespace that is new.
 pub(crate) const UNCHECKED: &str = "not validated yet: ";
 
 /// `3 updates, 1 delete`: what will happen, without the zeros.
@@ -216,7 +216,7 @@ pub fn changes(summary: &Summary) -> String {
     text.join(", ")
 }
 
-/// What will happen, with the resources that only differ already and are restored: `1 to create, 2 to restore`.
+/// The counts of a plan, with the resources that only differ already and are restored: `1 to create, 2 to restore`.
 pub(crate) fn counts_with_drift(summary: &Summary, drifted: usize) -> String {
     match (summary.changed(), drifted) {
         (_, 0) => counts(summary),
@@ -233,7 +233,7 @@ pub(crate) fn changed_of(changed: usize, all: usize) -> String {
     }
 }
 
-/// What to do after an apply that ended half-way.
+/// The advice after an apply that ended half-way.
 pub(crate) const AFTER_A_FAILURE: &str = "fix the cause and run the apply again: what is changed is recorded, and the run continues with the rest.";
 
 /// Why data or an address is lost, which the first note of such a resource says.

@@ -11,7 +11,7 @@ use konverge_base::model::{
     review_difference::ReviewDifference,
 };
 
-/// What the last push changed about one resource.
+/// The change of one resource by the last push.
 pub(super) struct PushedChange<'a> {
     pub stack: &'a StackId,
     pub resource: &'a ResourceId,
@@ -32,7 +32,7 @@ pub(super) struct EditedField {
 }
 
 impl PushedChange<'_> {
-    /// What happened to the change of the resource.
+    /// Returns the word for it: edited, changed, added or reverted.
     pub(crate) fn word(&self) -> &'static str {
         match (self.before, self.now) {
             (Some(_), Some(_)) => "edited",
@@ -107,7 +107,7 @@ fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
                     continue;
                 };
                 let differences = values::differences(from, to);
-                // What is masked is one value, whatever its mask holds.
+                // A masked value is one value, whatever its marker holds.
                 let paths = differences.iter().filter_map(|edit| edit.path.split("/$").next());
                 fields.extend(paths.map(|path| {
                     let at = FieldPath::new(path);

@@ -9,7 +9,7 @@ use konverge_base::model::affected::Affected;
 /// The maximum number of boxes that a reader can follow. GitHub renders at most 50,000 characters.
 pub const NODES: usize = 40;
 
-/// In a comment, a diagram with fewer boxes says nothing that the text does not.
+/// The fewest boxes of a diagram in a comment. A smaller one says nothing that the text does not.
 const FEWEST: usize = 3;
 
 /// The diagram of a comment, or `None` if it would be too small or too large to be of use.

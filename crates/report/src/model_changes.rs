@@ -135,7 +135,7 @@ fn package_row(package: &ModelPackageChange, most: usize) -> Row {
     }));
     parts.extend(stack_parts(&package.stacks));
     let mut changes: Vec<_> = package.properties.iter().collect();
-    // What can break a stack comes first.
+    // Changes that can break a stack come first.
     changes.sort_by_key(|change| change.from.is_none());
     let mut below: Vec<_> = changes
         .iter()

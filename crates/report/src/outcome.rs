@@ -45,8 +45,8 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
             style.paint(Color::Bold, &escape::log(stack.id.as_str())),
             style.paint(color, word)
         ));
-        let told = |resource: &&ResourceOutcome| resource.is_stack_error;
-        let at = stack.resources.iter().filter(told).count();
+        let is_stack_error = |resource: &&ResourceOutcome| resource.is_stack_error;
+        let at = stack.resources.iter().filter(is_stack_error).count();
         if let Some(error) = stack.error.as_ref().filter(|_| at == 0) {
             text.push_str(&failure(error, &error.message));
         }

@@ -71,7 +71,7 @@ pub fn diagnostics(test: &StackTestResult) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// What did not hold in a test: each failure with its place, as lines of text from others.
+/// Lists the failures of a test, each with its place, as lines of text from others.
 pub(crate) fn failure_lines(test: &StackTestResult) -> Vec<String> {
     let failures = test.failures.iter();
     failures
@@ -172,7 +172,7 @@ fn place(test: &StackTestResult, failure: &StackTestFailure) -> String {
     }
 }
 
-/// What does not hold, with the nearest resource and its differences.
+/// Describes a failure, with the nearest resource and its differences.
 fn message(failure: &StackTestFailure) -> String {
     let mut text = failure.message.clone();
     if let Some(nearest) = &failure.nearest {

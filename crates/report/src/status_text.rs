@@ -17,7 +17,7 @@ use konverge_base::model::{
 pub enum StatusRows {
     /// Every stack.
     All,
-    /// Those that a person should look at. The others are applied and ready, and are only counted.
+    /// Stacks that a person should look at. The others are applied and ready, and are only counted.
     NotReady,
 }
 
@@ -47,7 +47,7 @@ pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
             text.push_str(&details(stack, style));
         }
     }
-    // How objects are, nobody knows without a cluster.
+    // Without a cluster, nobody knows the health of the objects.
     let unseen = status
         .stacks
         .iter()
@@ -153,7 +153,7 @@ fn row(stack: &StackStatus) -> [Cell; 5] {
     ]
 }
 
-/// What a row has no space for; empty if there is nothing.
+/// The facts that a row has no space for; empty if there is nothing.
 fn details(stack: &StackStatus, style: Style) -> String {
     let mut lines = String::new();
     if let Some(applied) = &stack.applied {
@@ -216,8 +216,8 @@ fn state(applied: &AppliedStatus, resources: usize) -> String {
     )
 }
 
-/// Who applied it, and where that can be looked at. A run that has no page is named by person, machine and process: the
-/// process ended long ago.
+/// Says who applied it, and where that can be looked at. A run that has no page is named by person, machine and
+/// process: the process ended long ago.
 fn writer(applied: &AppliedStatus) -> String {
     let by_hand = applied.run.strip_prefix(&format!("{}@", applied.actor));
     match by_hand.and_then(|host| host.split_once(" (process ")) {

@@ -130,7 +130,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// What a change spares, if that is known: every stack was planned on its cluster, and nothing is open.
+/// Names what a change spares, if that is known: every stack was planned on its cluster, and nothing is open.
 fn harmless(view: &PlanView<'_>) -> Option<&'static str> {
     let own = || view.stacks.iter().flat_map(|stack| &stack.own);
     let is_known = view

@@ -7,7 +7,7 @@ use super::{
 };
 use konverge_base::model::takeover::{StackTakeover, Takeover, TakeoverReport};
 
-/// What would be done, that to look at first.
+/// The effects of a takeover with their words, in the order in which a person looks at them.
 const KINDS: [(Takeover, &str); 4] = [
     (Takeover::Failed, "could not be planned"),
     (Takeover::Changed, "would change"),

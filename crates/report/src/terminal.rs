@@ -190,7 +190,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         text.push_str(&format!("{names}: {warning}: {}\n", escape::log(note.text)));
     }
     let mut parts = Vec::new();
-    // Of stacks that all failed nobody knows whether they change.
+    // If all stacks failed, nobody knows whether they change.
     if failed + failed_before < plan.stacks.len() || total.changed() + drifted > 0 || plan.stacks.is_empty() {
         parts.push(format!(
             "{}{}",
@@ -292,7 +292,7 @@ const SHARED_BY: usize = 3;
 /// Changes that several stacks make, which are shown once above the stacks.
 struct SharedChanges<'a> {
     groups: Vec<ChangeGroup<'a>>,
-    /// What the groups show.
+    /// The resources that the groups show.
     shown: HashSet<(&'a StackId, &'a ResourceId)>,
 }
 
@@ -303,7 +303,7 @@ impl<'a> SharedChanges<'a> {
             .iter()
             .filter(|stack| whole_failure(stack).is_none())
             .collect();
-        // What differs on the cluster already differs in each stack.
+        // Drift is shown at each stack.
         let own = |stack: &&'a StackPlan| -> Vec<&'a ResourcePlan> {
             let resources = stack.resources.iter();
             resources
@@ -407,7 +407,7 @@ fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> St
     text
 }
 
-/// What somebody else has changed is counted apart from the changes.
+/// Counts what somebody else has changed, apart from the changes.
 fn already_different(resources: usize) -> String {
     match resources {
         0 => String::new(),

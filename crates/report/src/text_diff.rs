@@ -9,7 +9,7 @@ use super::{escape, yaml_text};
 /// their lengths.
 const LONGEST_TEXT: usize = 2_000;
 
-/// What is added to a change that forces the replacement.
+/// The mark of a change that forces the replacement.
 pub(super) const FORCES: &str = "# forces replacement";
 
 /// Adds the lines of the difference of two texts, under a key if there is one.

@@ -37,7 +37,7 @@ pub(super) struct StackView<'a> {
 }
 
 impl StackView<'_> {
-    /// What will happen to its resources.
+    /// The counts of its planned changes.
     pub(super) fn counts(&self) -> String {
         labels::counts_with_drift(&diff::own_summary(self.plan), diff::drifted(self.plan))
     }
@@ -195,7 +195,7 @@ impl PlanView<'_> {
         plans.filter_map(|plan| Some((&plan.id, plan.error.as_ref()?)))
     }
 
-    /// The verdict in words: `10 to update, 1 to delete`. How many stacks that are says [`PlanView::stack_counts`].
+    /// The verdict in words: `10 to update, 1 to delete`. [`PlanView::stack_counts`] has the numbers of stacks.
     pub(super) fn verdict(&self) -> String {
         if self.introduces {
             return labels::compiling_stacks(self.planned - self.failed, self.planned);
@@ -271,7 +271,7 @@ impl PlanView<'_> {
         parts.join(", ")
     }
 
-    /// The same with the number of stacks before it: `6 of 140 stacks affected: 4 to change, …`.
+    /// The counts of stacks with their number before them: `6 of 140 stacks affected: 4 to change, …`.
     pub(super) fn stacks_line(&self) -> Option<String> {
         if self.planned == 0 || self.introduces {
             return None;
@@ -335,7 +335,7 @@ impl PlanView<'_> {
         resources.filter(differs).count()
     }
 
-    /// What others changed since the last apply, and an apply takes back.
+    /// Lists what others changed since the last apply and an apply takes back.
     pub(super) fn changed_by_others(&self) -> Vec<(&StackId, &ResourcePlan, &FieldChange)> {
         let resources = self.drifted.iter().flat_map(|stack| {
             let resources = stack.resources.iter();
@@ -373,7 +373,7 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         planned: input.plan.stacks.len(),
         affected: input.affected.stacks.len(),
         all: [
-            // Those that are removed are not in the repository any more.
+            // Removed stacks are not in the repository any more.
             input.run.stacks_in_repository + removed,
             input.affected.stacks.len(),
             input.plan.stacks.len(),

@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::layers::SandboxLayers;
 
-/// What helps against [`SandboxError::Missing`](super::SandboxError::Missing).
+/// Hints for [`SandboxError::Missing`](super::SandboxError::Missing).
 pub const HINTS: [&str; 2] = [
     "run it on Linux, for example in the image of the release: `docker run ghcr.io/konverge/konverge`",
     "here only your own checkout is compiled, outside of CI, and unless konverge.yaml has `kcl.sandbox: required`",
@@ -29,7 +29,7 @@ pub(super) fn restrict(_: &SandboxLayers) -> Vec<String> {
 /// Limits the stack as far as the system allows. The address space has no limit: macOS maps more than any into
 /// every process, and refuses the call.
 pub(super) fn limit_memory(layers: &SandboxLayers) -> Result<(), String> {
-    let words = |error: nix::Error| format!("the limit of stack: {error}");
+    let words = |error: nix::Error| format!("cannot set the limit of stack: {error}");
     let (_, most) = getrlimit(Resource::RLIMIT_STACK).map_err(words)?;
     let limit = layers.profile.stack().min(most);
     setrlimit(Resource::RLIMIT_STACK, limit, most).map_err(words)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::SandboxProfile;
 
-/// What to do if the kernel lacks a sandbox layer (`kcl.sandbox` of the default branch).
+/// The treatment of a kernel that lacks a sandbox layer (`kcl.sandbox` of the default branch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
@@ -40,9 +40,9 @@ pub struct SandboxLayers {
     pub file_size: u64,
     /// The address space in bytes.
     pub memory: u64,
-    /// What to do if a layer is not available.
+    /// The treatment of a layer that is not available.
     pub mode: SandboxMode,
-    /// What the program is for.
+    /// The purpose of the program.
     #[serde(default)]
     pub profile: SandboxProfile,
 }

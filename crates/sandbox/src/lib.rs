@@ -99,7 +99,8 @@ impl SandboxLayers {
             (Resource::RLIMIT_FSIZE, "file size", self.file_size),
             (Resource::RLIMIT_NOFILE, "open files", 256),
         ] {
-            setrlimit(resource, limit, limit).map_err(|error| format!("the limit of {name}: {error}"))?;
+            setrlimit(resource, limit, limit)
+                .map_err(|error| format!("cannot set the limit of {name}: {error}"))?;
         }
         Ok(())
     }

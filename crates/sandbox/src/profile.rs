@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a sandboxed program is for.
+/// The purpose of a sandboxed program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxProfile {
@@ -20,7 +20,7 @@ pub enum SandboxProfile {
 /// the core compiles elsewhere.
 const STACK: u64 = 64 << 20;
 
-/// Of a module, whose threads each take as much address space.
+/// The stack size of a module: each of its threads takes as much address space.
 const MODULE_STACK: u64 = 8 << 20;
 
 impl SandboxProfile {

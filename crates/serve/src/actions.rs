@@ -10,21 +10,21 @@ use konverge_portal::{AuditDocument, OperationInput, PortalOperation, PortalPers
 /// A request of somebody who may make it.
 #[derive(Debug, Clone)]
 pub struct PortalRequest {
-    /// What is asked for.
+    /// The operation that is asked for.
     pub operation: PortalOperation,
     /// The stack with its folder; none for a freeze.
     pub stack: Option<(StackId, RepoPath)>,
-    /// What belongs to it.
+    /// The input of the request.
     pub input: OperationInput,
     /// Who, as the login reported.
     pub person: PortalPerson,
     /// The address that the request came from.
     pub address: String,
-    /// What proxies said of the address before them.
+    /// The client's address as proxies report it (`X-Forwarded-For`).
     pub forwarded_for: Option<String>,
 }
 
-/// What became of a lease.
+/// The result of ending a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnlockResult {
     /// It is ended.

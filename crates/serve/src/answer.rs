@@ -80,9 +80,9 @@ pub(super) fn plain(status: StatusCode, media_type: &'static str, bytes: impl In
 pub(super) enum RequestError {
     /// The request is wrong.
     Wrong {
-        /// What is wrong.
+        /// The mistake.
         message: String,
-        /// What to write instead.
+        /// The correct form.
         hint: String,
     },
     /// Nobody recorded it.
@@ -93,16 +93,16 @@ pub(super) enum RequestError {
     SignedOut(String),
     /// The person may not do it.
     Forbidden {
-        /// What they may not do.
+        /// The permission that is missing.
         message: String,
-        /// Who may.
+        /// The people who have it, or the way to it.
         hint: String,
     },
     /// It does not fit what is recorded.
     Conflict {
-        /// What does not fit.
+        /// The part that does not fit.
         message: String,
-        /// What to do.
+        /// The next step.
         hint: String,
     },
     /// Too many requests.

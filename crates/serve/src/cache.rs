@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The number of bytes of pages that are kept.
 const KEPT: usize = 32 << 20;
 
-/// What is shown, since when.
+/// The index that is shown, and since when.
 type ShownIndex = (Instant, Result<Arc<KnownIndex>, UserError>);
 
 /// The newest index that was read.
@@ -48,7 +48,7 @@ pub(super) struct KnownIndex {
     pub json: Body,
     /// Why it is not of now.
     stale: Option<String>,
-    /// What others see of it, by the globs of their roles.
+    /// The parts that others may see, by the globs of their roles.
     views: Mutex<HashMap<Vec<String>, Arc<KnownIndex>>>,
 }
 
@@ -63,7 +63,7 @@ impl KnownIndex {
         })
     }
 
-    /// What somebody with these globs may see.
+    /// Returns the part of the index that somebody with these globs may see.
     pub(super) fn restricted(&self, patterns: Vec<String>, access: &Access) -> Arc<Self> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(view) = views.get(&patterns) {
@@ -116,14 +116,15 @@ impl IndexCache {
     ) -> Result<Arc<KnownIndex>, UserError> {
         let mut good = match self.shown() {
             Some((at, shown)) if at.elapsed() < FRESH => return shown,
-            // After a quiet night, nobody sees what was read the day before.
+            // An earlier index is shown while another request reads. It is bounded: after a quiet night, nobody sees
+            // the index of the day before.
             Some((at, Ok(earlier))) if at.elapsed() < FRESH + DEADLINE => match self.good.try_lock() {
                 Ok(good) => good,
                 Err(_) => return Ok(earlier),
             },
             _ => self.good.lock().await,
         };
-        // Somebody may have read it meanwhile.
+        // While this request waited, another one may have read the index.
         if let Some((_, shown)) = self.shown().filter(|(at, _)| at.elapsed() < FRESH) {
             return shown;
         }
@@ -153,7 +154,8 @@ impl IndexCache {
         shown.clone()
     }
 
-    /// Asks the store again at the next request. What is being read now may be of before.
+    /// Makes the next request ask the store again. Waits for a reading that is under way, which may be older than the
+    /// write.
     pub(super) async fn forget(&self) {
         let _reading = self.good.lock().await;
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -318,8 +320,8 @@ mod tests {
 
     #[tokio::test]
     async fn while_one_request_asks_a_slow_store_the_others_see_what_was_read_before() {
-        let patience = Duration::from_secs(60);
-        let readers = tokio::time::timeout(patience, readers_of_a_slow_store());
+        let limit = Duration::from_secs(60);
+        let readers = tokio::time::timeout(limit, readers_of_a_slow_store());
         readers.await.expect("nobody waits without end");
     }
 
@@ -356,8 +358,8 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_sees_what_was_read_before_a_quiet_night() {
-        let patience = Duration::from_secs(60);
-        let readers = tokio::time::timeout(patience, readers_after_a_quiet_night());
+        let limit = Duration::from_secs(60);
+        let readers = tokio::time::timeout(limit, readers_after_a_quiet_night());
         readers.await.expect("nobody waits without end");
     }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::http::HeaderMap;
 use konverge_config::ProxyRange;
 
-/// What each proxy appends the address of its client to.
+/// The header to which each proxy appends the address of its client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The address of a client: of the connection, or what trusted proxies say. The guard adds it to every request.
@@ -14,8 +14,8 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 pub(super) struct ClientAddress(pub String);
 
 impl ClientAddress {
-    /// Reads from the right, as long as the address before is one of a trusted proxy: what is left of that anybody can
-    /// have sent.
+    /// Finds the client from right to left, as long as the address before is that of a trusted proxy. Everything left
+    /// of that may be forged.
     pub(super) fn find(connection: Option<SocketAddr>, headers: &HeaderMap, trusted: &[ProxyRange]) -> Self {
         let Some(connection) = connection else {
             return Self("unknown".to_owned());

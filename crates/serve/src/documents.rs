@@ -172,7 +172,7 @@ impl Asked<'_> {
         Ok(Body::new(made, None))
     }
 
-    /// What was asked for, of the stacks that may be seen. A freeze is for all stacks, so everybody sees it.
+    /// Returns the requests on stacks that may be seen. A freeze is for all stacks, so everybody sees it.
     pub(super) async fn audit(self) -> Result<Body, RequestError> {
         let actions = self
             .shared

@@ -142,7 +142,7 @@ fn own_form(answer: Response, form: Form) -> Response {
     own
 }
 
-/// What decides who a request is of.
+/// The head of a request, which decides who it is of.
 struct RequestHead {
     method: Method,
     /// The path with what follows the question mark.
@@ -162,10 +162,12 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
             Err(Box::new(misdirected("127.0.0.1, [::1] and localhost")))
         };
     };
+    // Before the host is checked: the platform may call the process by its address.
     if is_for_platform(path) {
         return Ok(None);
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    // A page of another site whose name was bound to this address must not read anything.
     if !host.is_some_and(|host| host.eq_ignore_ascii_case(login.host())) {
         return Err(Box::new(misdirected(login.host())));
     }
@@ -192,6 +194,7 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
         Ok(signed_in) => Ok(Some(Access {
             signed_in: Some(signed_in),
         })),
+        // Only a page that is read goes to the login: a form would be lost on the way, and a script cannot sign in.
         Err(RequestError::SignedOut(_)) if form != Form::Json && head.method == Method::GET => {
             Err(Box::new(to_login(&head.page)))
         }
@@ -199,7 +202,7 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
     }
 }
 
-/// A page of another site whose name was bound to this address must not read anything.
+/// Refuses a request for another host.
 fn misdirected(own: &str) -> Response {
     plain(
         StatusCode::MISDIRECTED_REQUEST,

@@ -23,7 +23,7 @@ use super::{
 /// The longest time between issue and expiry of a script's token: it can be sent again until then.
 const LONGEST_TOKEN: Duration = Duration::from_secs(24 * 3600);
 
-/// What a login needs.
+/// The settings of a login.
 #[derive(Debug, Clone)]
 pub struct LoginSettings {
     /// The provider.
@@ -63,7 +63,7 @@ impl Login {
             ))
         })?;
         let providers = Providers::new().map_err(|error| {
-            UserError::new(ErrorKind::Config, format!("no HTTP client can be made: {error}"))
+            UserError::new(ErrorKind::Config, format!("cannot build an HTTP client: {error}"))
                 .hint("check the proxy variables and the certificates of the system")
         })?;
         Ok(Self {
@@ -81,6 +81,7 @@ impl Login {
     /// Who a page's request is of.
     pub(super) fn person(&self, headers: &HeaderMap, roles: &PortalConfig) -> Result<SignedIn, RequestError> {
         let session = self.cookies.read_session(headers, Timestamp::now());
+        // A session of an earlier issuer may have the subject of somebody else.
         let session = session.filter(|session| session.person.issuer == self.config.issuer);
         let Some(session) = session else {
             return Err(RequestError::SignedOut(
@@ -109,6 +110,7 @@ impl Login {
         let (verified, audience) = match verified {
             Ok(verified) => verified,
             Err(error) => {
+                // Only refused tokens count, so that a script that calls often has no limit here.
                 self.attempts
                     .take(peer, Instant::now())
                     .map_err(RequestError::TooMany)?;
@@ -157,6 +159,7 @@ impl Login {
 
     /// The session of a person who signed in: of their groups those that a role names.
     pub(super) fn session_of(&self, token: VerifiedToken, roles: &PortalConfig) -> PersonSession {
+        // A cookie has 4 KB, and groups that no role names change nothing.
         let mut groups = token.list(self.config.groups_claim());
         groups.retain(|group| roles.knows_group(group));
         let person = PortalPerson {
@@ -196,7 +199,8 @@ fn with_role(signed_in: SignedIn) -> Result<SignedIn, RequestError> {
     }
 }
 
-/// What a token says of itself, before anything is verified: it only selects whose keys are asked for.
+/// The issuer and the audience that a token names, before anything is verified. They only select whose keys are asked
+/// for.
 #[derive(Deserialize)]
 struct NamedAudience {
     iss: String,

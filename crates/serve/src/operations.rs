@@ -49,7 +49,7 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/v1/stacks/{id}/{operation}", post(stack_call))
 }
 
-/// What is sent by a form.
+/// The input of a form.
 #[derive(Deserialize)]
 struct SentForm {
     #[serde(default)]
@@ -231,8 +231,10 @@ impl Asking {
     /// Records the request, writes, and records how that ended.
     async fn write(&self, login: &Login, request: &PortalRequest) -> Result<OperationAnswer, RequestError> {
         let actions = &*login.actions;
+        // Recorded first: after a kill, the entry without an outcome tells that the write may have happened.
         let audit = self.record(login, request).await?;
         let done = within_deadline(carry_out(actions, request)).await;
+        // Also after an error: the write may have happened all the same.
         self.shared.forget().await;
         let error = match &done {
             Ok(UnlockResult::Ended) => None,

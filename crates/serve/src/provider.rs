@@ -129,7 +129,7 @@ pub(super) struct Providers {
     known: tokio::sync::Mutex<HashMap<String, (Instant, PublishedMetadata)>>,
 }
 
-/// What an issuer publishes, or why it was not read.
+/// The metadata of an issuer, or why it was not read.
 type PublishedMetadata = Result<Arc<CoreProviderMetadata>, SignInError>;
 
 impl Providers {
@@ -144,14 +144,15 @@ impl Providers {
         })
     }
 
-    /// What an issuer publishes. `again`: a token has a key that is unknown.
+    /// Returns the metadata of an issuer. `again` asks for it anew, because a token has a key that is unknown.
     async fn published(&self, issuer: &str, again: bool) -> PublishedMetadata {
         let mut known = self.known.lock().await;
         if let Some((read, published)) = known.get(issuer) {
             let is_fresh = match published {
+                // A token with an invented key must not make this process ask the issuer each time.
                 Ok(_) if again => read.elapsed() < AT_MOST_EVERY,
                 Ok(_) => read.elapsed() < PUBLISHED,
-                // One that is away is not asked by each reader.
+                // An issuer that is away is not asked again for each reader.
                 Err(_) => read.elapsed() < Duration::from_secs(5),
             };
             if is_fresh {
@@ -161,7 +162,7 @@ impl Providers {
         let read = self.discover(issuer).await;
         let published = match (read, known.get(issuer)) {
             (Ok(read), _) => Ok(Arc::new(read)),
-            // The keys of before are still its keys.
+            // The issuer is away, and its keys of before are still valid.
             (Err(error), Some((_, Ok(earlier)))) => {
                 tracing::warn!(%error, "the login provider cannot be read again");
                 Ok(Arc::clone(earlier))
@@ -180,6 +181,7 @@ impl Providers {
             Some(read.authorization_endpoint().as_str()),
             read.token_endpoint().map(|url| url.as_str()),
         ];
+        // The code and the secret go to these addresses. An issuer without HTTPS is on this machine.
         let is_secure = |address: &&str| address.starts_with("https://") || issuer.starts_with("http://");
         match addresses.iter().flatten().find(|address| !is_secure(address)) {
             Some(address) => Err(SignInError::Away(format!(

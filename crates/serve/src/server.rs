@@ -38,7 +38,7 @@ pub enum ListenError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         why: std::io::Error,
     },
     /// The connection of the server failed.

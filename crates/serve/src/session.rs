@@ -75,7 +75,7 @@ impl PendingSignIn {
 /// Writes and reads the cookies.
 pub(super) struct CookieSealer {
     key: Key,
-    /// Whether browsers may send them over HTTPS alone.
+    /// True if browsers may send them over HTTPS alone.
     is_secure: bool,
 }
 
@@ -121,6 +121,7 @@ impl CookieSealer {
             .path("/")
             .http_only(true)
             .secure(self.is_secure)
+            // Not `Strict`: the browser comes back from the provider's site, and must send the cookie of the sign-in.
             .same_site(SameSite::Lax)
             .build()
     }

@@ -19,7 +19,7 @@ use super::{
 /// The number of stacks and differences that are read at once: each may be large.
 const READS_AT_ONCE: usize = 8;
 
-/// What all requests share.
+/// The parts that all requests share.
 pub(super) struct Shared {
     source: Box<dyn PortalSource>,
     index: IndexCache,

@@ -138,6 +138,7 @@ async fn finished(
         .map_err(RequestError::TooMany)?;
     let begun = login.cookies.read_sign_in(headers, Timestamp::now());
     let word = |name: &str| words.get(name).map_or("", String::as_str);
+    // The cookie binds the answer to this browser: nobody can sign somebody else in with an answer of their own.
     let begun = begun.filter(|begun| is_same_secret(&begun.state, word("state")));
     let Some(begun) = begun else {
         return Err(RequestError::wrong(
@@ -145,6 +146,7 @@ async fn finished(
             "open the overview to sign in again",
         ));
     };
+    // A provider that names itself in its answer (RFC 9207) must be the one that was asked.
     if words
         .get("iss")
         .is_some_and(|issuer| *issuer != login.config.issuer)

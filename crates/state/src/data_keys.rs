@@ -18,7 +18,7 @@ use super::{
 };
 use crate::store::Key;
 
-/// Which services can unwrap a data key.
+/// A data key and the services that can unwrap it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrappedDataKey {
     /// Its key in the store.
@@ -29,7 +29,7 @@ pub struct WrappedDataKey {
     pub by: Vec<String>,
 }
 
-/// What a key service says about the newest data key.
+/// The answer of a key service that was asked to unwrap the newest data key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyServiceTrial {
     /// The service, as `state.encrypt_to` names it.
@@ -42,8 +42,8 @@ pub struct KeyServiceTrial {
 struct DataKeyDocument {
     recipient: String,
     wrapped: Vec<WrappedBy>,
-    /// The marks of the holders of age identities for themselves, over the place and the recipient: they had the key, so
-    /// they accept what it marks when no service answers.
+    /// The holders of age identities that had this key when it was made. Each left a mark for itself, over the place
+    /// and the recipient, so it accepts documents of this key when no service answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     known_by: Vec<DocumentMark>,
     /// The earlier identities, encrypted to this one.
@@ -110,7 +110,7 @@ impl StateStore {
     /// alone cannot be decrypted by it.
     ///
     /// # Errors
-    /// As [`StateStore::make_data_key`].
+    /// Errors of [`StateStore::make_data_key`].
     pub async fn make_data_key_after_loss(&self) -> Result<DataKeys, StateError> {
         let rows = self.data_key_rows().await?;
         let newest = rows.last().map_or(0, |(number, _)| *number);
@@ -139,6 +139,8 @@ impl StateStore {
         }
         let recipient = newest.to_public().to_string();
         let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
+        // This run has the key now. A mark for itself lets its identity accept the key's documents when no service
+        // answers.
         let known_by = identities.into_iter().filter_map(|identity| {
             let own = identity.to_public().to_string();
             DocumentMark::new(identity, &own, &place(number), recipient.as_bytes())
@@ -161,9 +163,10 @@ impl StateStore {
                 wrapped_by: names(&document),
                 known_by: markers(&document),
             }),
+            // Another run made this key first: use that one.
             CreateResult::Theirs(_) => self.open_data_keys().await?.ok_or_else(|| StateError::Damaged {
                 key: place(number).to_string(),
-                why: "it is said to exist and is not listed".to_owned(),
+                why: "the store says that it exists, but does not list it".to_owned(),
             }),
         }
     }
@@ -201,7 +204,7 @@ impl StateStore {
         services.into_iter().eq(&keys.wrapped_by)
     }
 
-    /// Which of these services, by which a data key is wrapped, `state.encrypt_to` names no longer.
+    /// Returns the services among `wrapped_by` that `state.encrypt_to` names no longer.
     pub fn former_services(&self, wrapped_by: &[String]) -> Vec<String> {
         let is_today = |name: &String| self.key_services.iter().any(|service| service.name == *name);
         let former = wrapped_by.iter().filter(|name| !is_today(name));
@@ -270,9 +273,9 @@ impl StateStore {
         let newest: Option<age::x25519::Identity> = std::str::from_utf8(secret)
             .ok()
             .and_then(|text| text.parse().ok());
-        let newest = newest.ok_or_else(|| damaged("what it wraps is not an age identity"))?;
-        // Who can only write to the store could name a recipient of their own. An RSA key does not prevent that: its
-        // public half wraps.
+        let newest = newest.ok_or_else(|| damaged("the key that it wraps is not an age identity"))?;
+        // Somebody who can only write to the store could name a recipient of their own. Wrapping by an RSA key does not
+        // prevent that: it needs the public half alone.
         if newest.to_public().to_string() != document.recipient {
             return Err(damaged("its recipient is not that of the key that it wraps"));
         }
@@ -289,7 +292,7 @@ impl StateStore {
         })
     }
 
-    /// A wrapped key is valid at one place of one repository.
+    /// Binds a wrapped key to one place of one repository, so that an old key cannot become the newest.
     fn context(&self, number: u64) -> String {
         format!("{} {}", self.envelopes.repository.as_str(), place(number))
     }
@@ -306,7 +309,7 @@ fn names(document: &DataKeyDocument) -> Vec<String> {
     names
 }
 
-/// Whose holders marked a data key.
+/// Lists the age recipients whose holders marked a data key.
 fn markers(document: &DataKeyDocument) -> Vec<String> {
     document.known_by.iter().map(|mark| mark.by.clone()).collect()
 }

@@ -63,10 +63,10 @@ struct SealedBody {
     age: String,
 }
 
-/// What a document may be that must be marked.
+/// The possible origins of a document without a mark, for messages.
 const FOREIGN: &str = "it was written before that was so (`state.accept_unmarked_until`), or by somebody who may write to the store and holds no key";
 
-/// What all documents of one run have in common.
+/// The settings that all documents of one run share.
 #[derive(Clone)]
 pub(super) struct Documents {
     pub repository: RepositoryId,
@@ -76,14 +76,14 @@ pub(super) struct Documents {
     pub seal_documents: bool,
     /// True if encrypted kinds are also read if they are plain, and every kind if no holder of a key marked it.
     pub accept_unmarked: bool,
-    /// Is told each document that is skipped because nobody marked it.
+    /// Reports each document that is skipped because nobody marked it.
     pub skipped: SkippedDocuments,
 }
 
-/// Is told what was skipped, in a sentence.
+/// Receives a sentence about each skipped document.
 type SkippedObserver = dyn Fn(&str) + Send + Sync;
 
-/// Names each skipped document once.
+/// Reports each skipped document once.
 #[derive(Clone, Default)]
 pub(super) struct SkippedDocuments {
     named: Arc<Mutex<BTreeSet<String>>>,
@@ -91,7 +91,7 @@ pub(super) struct SkippedDocuments {
 }
 
 impl SkippedDocuments {
-    pub(super) fn told_to(observer: Arc<SkippedObserver>) -> Self {
+    pub(super) fn with_observer(observer: Arc<SkippedObserver>) -> Self {
         Self {
             observer: Some(observer),
             ..Self::default()
@@ -127,7 +127,7 @@ pub(super) struct OutgoingDocument {
     pub bytes: Bytes,
 }
 
-/// Whose document is stored under a key after a create.
+/// The writer of the document that is stored under a key after a create.
 pub(super) enum CreateResult {
     /// Ours, by the nonce.
     Ours,
@@ -236,7 +236,7 @@ impl Documents {
         Some(sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
     }
 
-    /// The same document for a place, encrypted and marked again; `change` edits its body.
+    /// Returns the document encrypted and marked again, for the place `to`. `change` edits its body first.
     pub(crate) fn reseal(
         &self,
         from: &Key,
@@ -250,7 +250,7 @@ impl Documents {
         self.compose(to, header, to_json(&body))
     }
 
-    /// As [`Documents::read`]; a document without a mark is named, and skipped: `None`.
+    /// Reads a document like [`Documents::read`]. One without a mark is reported and skipped: `None`.
     pub(crate) fn read_marked<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -269,7 +269,8 @@ impl Documents {
     /// Parses and validates a document, and checks who wrote it.
     ///
     /// # Errors
-    /// [`StateError::Unmarked`], for an encrypted kind [`StateError::Damaged`]: no holder of a key that this run knows did.
+    /// [`StateError::Unmarked`] if no holder of a key that this run knows wrote the document; [`StateError::Damaged`]
+    /// instead for a kind that is encrypted.
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -280,7 +281,7 @@ impl Documents {
             key: key.to_string(),
             why,
         };
-        // First of all: of who holds no key not even the damage of a document counts.
+        // The marks are checked first: whoever holds no key could otherwise stop a run with a damaged document.
         if !SEALED_KINDS.contains(&kind) {
             let (marks, marked) = marks(bytes);
             self.check_writer(kind, key, &marks, marked)?;
@@ -301,7 +302,7 @@ impl Documents {
             });
         }
         let unreadable =
-            |error: serde_json::Error| damaged(format!("its body is not what a {kind} holds: {error}"));
+            |error: serde_json::Error| damaged(format!("its body is not that of a {kind} document: {error}"));
         if !header.sealed {
             if self.seals(kind) && !self.accept_unmarked {
                 return Err(damaged(format!("it is not encrypted; {FOREIGN}")));
@@ -324,6 +325,8 @@ impl Documents {
         let plain = sealer
             .open(&cipher)
             .map_err(|error| sealed_error(&error.to_string()))?;
+        // A document that can be decrypted proves nothing about its writer: everybody who knows the recipients can
+        // encrypt.
         self.check_writer(kind, key, &opened.marks, opened.marked)?;
         let body = serde_json::from_slice(&plain).map_err(unreadable)?;
         Ok((opened.header, body))
@@ -371,10 +374,12 @@ pub(super) async fn put(
         match store.create(key, letter.bytes.clone()).await {
             Ok(Created::Created) => return Ok(CreateResult::Ours),
             Ok(Created::Exists) => match store.get(key).await {
+                // An earlier attempt of ours, whose answer was lost.
                 Ok(Some(there)) if nonce_of(&there).as_deref() == Some(&letter.nonce) => {
                     return Ok(CreateResult::Ours);
                 }
                 Ok(Some(there)) => return Ok(CreateResult::Theirs(there)),
+                // Nothing is there, so no writer won: try again.
                 Ok(None) => {}
                 Err(error) => last = Some(error),
             },
@@ -397,7 +402,7 @@ fn nonce_of(bytes: &[u8]) -> Option<String> {
     Some(header.nonce)
 }
 
-/// The marks of a document, and what they are over. It may be anything.
+/// Splits a document into its marks and the bytes that they cover. The document may be anything.
 fn marks(bytes: &[u8]) -> (Vec<DocumentMark>, &[u8]) {
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
     let seal: Option<BodySeal> = lines.next().and_then(|line| serde_json::from_slice(line).ok());

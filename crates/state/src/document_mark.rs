@@ -1,4 +1,4 @@
-//! The marks of documents where states are encrypted: who wrote one is a holder of a key.
+//! Marks of documents, where states are encrypted: they prove that the writer holds a key.
 //!
 //! age only encrypts, and its recipients are public: everybody who knows them can encrypt to them. So the writer of a
 //! document adds a keyed hash for each recipient. Its key is the secret that the writer's and the reader's X25519 keys

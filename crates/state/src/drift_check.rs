@@ -20,7 +20,8 @@ pub struct DriftCheck {
     /// The health of the live objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthCounts>,
-    /// What was seen, to be shown. Only the drift history has it, so that the index stays short.
+    /// The differences and objects that were seen, for display. Only the drift history has them, so that the index
+    /// stays short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look: Option<Box<StackLook>>,
 }

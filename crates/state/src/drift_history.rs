@@ -20,7 +20,7 @@ use konverge_base::model::{StackId, week_activity::Week};
 const KEPT: usize = 3;
 /// How many times a write is retried if two runs write at once.
 const TRIES: u32 = 5;
-/// The number of bytes of all differences.
+/// The most bytes that the differences of all stacks may have in the history.
 const LOOK_BYTES: usize = 2 << 20;
 
 /// The history of drift checks.
@@ -31,7 +31,7 @@ pub struct DriftHistory {
     /// The end of the last run in which no check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Timestamp>,
-    /// What the last check of each of the last weeks knew.
+    /// The drift of the last weeks, each as its last check knew it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weeks: BTreeMap<Week, DriftWeek>,
 }

@@ -17,7 +17,7 @@ use konverge_base::variables;
 /// The scrypt work factor of a passphrase (2^n): about a tenth of a second, once per encrypted document.
 const SCRYPT_LOG_N: u8 = 15;
 
-/// What an age identity begins with.
+/// The prefix of an age identity.
 const IDENTITY_PREFIX: &str = "AGE-SECRET-KEY-";
 
 /// The environment variable with the keys that decrypt documents.
@@ -29,7 +29,7 @@ pub struct Sealer(Arc<Inner>);
 
 struct Inner {
     recipients: Vec<age::x25519::Recipient>,
-    /// Those of the run, the one of today first.
+    /// The identities of the run, the one of today first.
     identities: Vec<age::x25519::Identity>,
     passphrase: Option<SecretString>,
     /// The keys that key services wrap, the newest first.
@@ -67,6 +67,7 @@ fn parse_secret(text: &str) -> Result<(Vec<age::x25519::Identity>, Option<Secret
     let lines: Vec<_> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
+    // One such line is enough, so that a mistake in another line does not turn the keys into a passphrase.
     let is_identity = lines
         .iter()
         .any(|line| line.to_ascii_uppercase().starts_with(IDENTITY_PREFIX));
@@ -102,11 +103,11 @@ impl Sealer {
         Ok((!inner.is_empty()).then(|| Self(Arc::new(inner))))
     }
 
-    /// The same with data keys: data is encrypted to the recipients and to the newest of them, and never to the
+    /// Builds a sealer with data keys: data is encrypted to the recipients and to the newest data key, and never to the
     /// identity alone.
     ///
     /// # Errors
-    /// As [`Sealer::new`].
+    /// Errors of [`Sealer::new`].
     pub fn with_data_keys(
         recipients: &[String],
         identity: Option<&str>,
@@ -128,10 +129,10 @@ impl Sealer {
         }))
     }
 
-    /// The same, accepting what holders of these data keys wrote.
+    /// Builds a sealer that also accepts documents by holders of these data keys, which it does not have.
     ///
     /// # Errors
-    /// As [`Sealer::new`].
+    /// Errors of [`Sealer::new`].
     pub fn with_known_data_keys(
         recipients: &[String],
         identity: Option<&str>,
@@ -142,7 +143,7 @@ impl Sealer {
         Ok((!inner.is_empty()).then(|| Self(Arc::new(inner))))
     }
 
-    /// Who can decrypt what this run encrypts: age recipients, or the word `passphrase`.
+    /// Lists who can decrypt what this run encrypts: age recipients, or the word `passphrase`.
     pub fn recipients(&self) -> Vec<String> {
         let inner = &*self.0;
         let mut names: Vec<_> = inner.recipients.iter().map(ToString::to_string).collect();
@@ -229,7 +230,7 @@ impl Sealer {
     ) -> Result<(), String> {
         let inner = &*self.0;
         if marks.is_empty() {
-            return Err("it does not say which holder of a key wrote it".to_owned());
+            return Err("it has no mark of its writer".to_owned());
         }
         let own: Vec<_> = inner.data_keys.iter().chain(&inner.identities).collect();
         let is_accepted = |name: &String| {
@@ -238,6 +239,7 @@ impl Sealer {
                 || own.iter().any(|key| public(key) == *name)
                 || inner.known_data_keys.contains(name)
         };
+        // The writer must be one whom this run accepts, and the mark must be for a key of this run.
         let is_valid = |mark: &DocumentMark| {
             let mut readers = own.iter().filter(|key| public(key) == mark.reader);
             is_accepted(&mark.by) && readers.any(|reader| mark.is_valid(reader, place, bytes))
@@ -258,6 +260,7 @@ impl Sealer {
         for recipient in &self.0.recipients {
             recipients.push(Box::new(recipient.clone()));
         }
+        // The newest data key is enough, because it encloses the earlier ones.
         if let Some(key) = self.0.data_keys.first() {
             recipients.push(Box::new(key.to_public()));
         }
@@ -315,7 +318,7 @@ impl Sealer {
     /// Encrypts a runtime's own data into a value for a state or journal: `{"$age": base64}`.
     ///
     /// # Errors
-    /// As [`Sealer::seal`].
+    /// Errors of [`Sealer::seal`].
     pub fn seal_value(&self, value: &Value) -> Result<Value, StateError> {
         let cipher = self.seal(value.to_string().as_bytes())?;
         Ok(json!({"$age": base64::engine::general_purpose::STANDARD.encode(cipher)}))
@@ -324,7 +327,7 @@ impl Sealer {
     /// Decrypts every encrypted value in a document, and encrypts it again.
     ///
     /// # Errors
-    /// As [`Sealer::open_value`].
+    /// Errors of [`Sealer::open_value`].
     pub(super) fn reseal_values(&self, document: &mut Value) -> Result<(), StateError> {
         match document {
             Value::Object(fields) if fields.contains_key("$age") => {
@@ -342,7 +345,7 @@ impl Sealer {
     /// Decrypts the output of [`Sealer::seal_value`].
     ///
     /// # Errors
-    /// As [`Sealer::open`]; a value that is not encrypted.
+    /// Errors of [`Sealer::open`]; a value that is not encrypted.
     pub fn open_value(&self, value: &Value) -> Result<Value, StateError> {
         let cipher = value
             .get("$age")

@@ -103,7 +103,7 @@ impl From<StateError> for UserError {
             }
             StateError::Unmarked { .. } => UserError::new(ErrorKind::State, text)
                 .hint("if it is from before documents were marked: `state.accept_unmarked_until` reads it, and `konverge state rekey` marks it")
-                .hint("else find out who wrote it: the log of the store knows"),
+                .hint("otherwise find out who wrote it: see the access log of the store"),
             StateError::Future { .. } => {
                 UserError::new(ErrorKind::State, text).hint("update konverge to the version that wrote it or later")
             }
@@ -116,7 +116,7 @@ impl From<StateError> for UserError {
                 .hint("nothing was touched: run it again when a key of `state.encrypt_to` answers, with the right to use it")
                 .hint("the first run makes the data key, with the right to encrypt: `konverge state rekey` does it as well")
                 .hint("a key that is new in `state.encrypt_to` needs `konverge state rekey` while an earlier one is still listed")
-                .hint("if an age recipient is listed too, its identity in KONVERGE_AGE_IDENTITY opens what it was listed for"),
+                .hint("if an age recipient is listed, too, set KONVERGE_AGE_IDENTITY to its identity: it decrypts what was encrypted to it"),
             StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)
                 .hint("wait for that run, or apply again later: nothing was changed")
                 .hint(holder.way_out(&stack)),

@@ -13,10 +13,10 @@ use crate::store::Key;
 /// How many times a write is retried if two runs write at once.
 const TRIES: u32 = 5;
 
-/// Why nothing is applied. One `konverge unfreeze` ends all of it.
+/// A freeze: why nothing is applied. One `konverge unfreeze` ends it, however often it was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyFreeze {
-    /// Who froze first, then who froze once more. There is at least one.
+    /// The reasons, the first freeze first. There is at least one.
     pub reasons: Vec<FreezeReason>,
 }
 
@@ -36,7 +36,7 @@ pub struct FreezeReason {
 struct FreezeSwitch {
     frozen: bool,
     reason: String,
-    /// Who had frozen before, and had not unfrozen.
+    /// The reasons of earlier freezes that nobody had ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     earlier: Vec<FreezeReason>,
 }
@@ -87,7 +87,8 @@ impl StateStore {
 
     async fn write_freeze(&self, frozen: bool, reason: &str) -> Result<(), StateError> {
         for _ in 0..TRIES {
-            // What is written meanwhile takes this number, and then it is read again.
+            // The number is listed before the freeze is read: if another run writes in between, the create below fails
+            // and the loop reads again.
             let newest = self.freeze_numbers().await?.last().copied();
             let earlier = if frozen {
                 self.readable_freeze().await?

@@ -27,7 +27,7 @@ use super::{
 use crate::store::Key;
 use konverge_base::model::{StackId, state::JournalEntry};
 
-/// With more deltas than this beside a compaction, the next run that may write compacts them.
+/// The most deltas beside a compaction. With more, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
 /// A run that has not read the index reads it at its end if more deltas than this are listed, including
 /// merged ones.
@@ -113,7 +113,7 @@ impl StateStore {
     /// correct at its time. What must be current is read from the stack itself, under its lease.
     ///
     /// # Errors
-    /// As [`StateStore::read_all`].
+    /// Errors of [`StateStore::read_all`].
     pub async fn known(&self) -> Result<&Proven<IndexedStates>, StateError> {
         let known = self.known.get_or_try_init(|| async {
             let index = self.index().await?.clone().into_inner();
@@ -132,7 +132,7 @@ impl StateStore {
         self.completed(index).await
     }
 
-    /// The index as its documents say, read once per run: open stacks are not looked up.
+    /// Returns the index as its documents say, read once per run. Open stacks are not looked up.
     async fn index(&self) -> Result<&Proven<IndexedStates>, StateError> {
         let read = async || self.read_index().await.map(Proven::new);
         self.index.get_or_try_init(read).await
@@ -207,7 +207,8 @@ impl StateStore {
         // The first state of a stack is always recorded: otherwise a later loss of its documents could not be
         // noticed.
         let has_first = entries.values().any(|entry| entry.serial <= 1);
-        // Where documents are encrypted, each newest serial is: its loss could not be noticed either.
+        // Where documents are encrypted, the newest serial is recorded each time: whoever holds no key can still delete
+        // documents, and only the index notices.
         let is_small =
             entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources) && !self.envelopes.seal_documents;
         let is_settled = delta.stopped.is_empty()
@@ -216,6 +217,7 @@ impl StateStore {
             return Ok(());
         }
         self.write_index_delta(0, &delta).await?;
+        // This run announced many stacks one by one, so it shortens the index itself.
         if deltas > DELTAS_KEPT {
             let known = self.read_all().await?;
             self.maintain_index(&known).await?;
@@ -307,12 +309,14 @@ impl StateStore {
                 .into_iter()
                 .filter_map(|(stack, entry)| Some((stack, entry?))),
         );
+        // The drift history only schedules checks and is shown, so the index is right without it.
         match self.drift_history().await {
             Ok(history) => known.drift = Some(for_index(history.stacks)),
             Err(error) => tracing::warn!(%error, "the index is rebuilt without the drift history"),
         }
-        // Work that was announced and has not reached its stack yet is only in the deltas. What ended is as the stack says:
-        // one that is behind its delta was put back, or ended after the listing.
+        // Work that was announced and has not reached its stack yet is only in the deltas. For work that ended the
+        // documents of the stack count. A stack that is behind its delta was put back to an earlier day, or ended after
+        // the listing: it is read again.
         let mut with_documents: BTreeSet<_> = known.entries.keys().cloned().collect();
         let mut behind = BTreeSet::new();
         for (name, delta) in self.deltas(&known.unmerged).await? {
@@ -380,6 +384,7 @@ impl StateStore {
                 compaction: compactions.last().copied().unwrap_or(0),
                 ..IndexedStates::default()
             };
+            // A document that was listed and is gone was deleted by a later compaction: the listing is too old.
             let mut is_outdated = false;
             for number in compactions.iter().rev() {
                 let key = compaction_key(*number);
@@ -396,7 +401,7 @@ impl StateStore {
                         index.merged = compaction.merged;
                         break;
                     }
-                    // The one before it has what is not in the deltas.
+                    // No holder of a key wrote this compaction. The one before it and the deltas since say the same.
                     Some(None) => {}
                     None => break,
                 }
@@ -493,8 +498,8 @@ impl StateStore {
             .await
     }
 
-    /// Builds the entry of a stack from its documents; `None` if they tell of no change. It is open if the state lacks a journal or cannot be
-    /// read.
+    /// Builds the entry of a stack from its documents; `None` if they tell of no change. The entry is open if the state
+    /// lacks a journal or cannot be read.
     async fn entry_from_rows(
         &self,
         stack: &StackId,
@@ -526,7 +531,7 @@ impl StateStore {
         Ok(Some(entry))
     }
 
-    /// Tells the index what a run knows of drift.
+    /// Writes the drift that a run knows into the index.
     pub(super) async fn index_drift(&self, drift: BTreeMap<StackId, DriftCheck>) -> Result<(), StateError> {
         let delta = Delta {
             drift: Some(for_index(drift)),
@@ -586,13 +591,13 @@ impl StateStore {
     }
 }
 
-/// The checks as the index has them.
+/// Returns the checks without the parts that only the drift history keeps.
 fn for_index(drift: BTreeMap<StackId, DriftCheck>) -> BTreeMap<StackId, DriftCheck> {
     let drift = drift.into_iter();
     drift.map(|(stack, check)| (stack, check.for_index())).collect()
 }
 
-/// `None` for a damaged document: the index is then rebuilt from the states.
+/// Turns the error of a damaged document into `None`: the index is then rebuilt from the states.
 fn undamaged<T>(read: Result<T, StateError>) -> Result<Option<T>, StateError> {
     match read {
         Ok(document) => Ok(Some(document)),

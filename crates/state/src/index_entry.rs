@@ -62,7 +62,7 @@ pub struct IndexEntry {
     /// The values of other stacks that it was applied with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<IndexedRead>,
-    /// What an overview shows of the state. An entry of an earlier version has none.
+    /// The summary of the state for an overview. An entry of an earlier version has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<IndexedSummary>,
 }
@@ -155,7 +155,7 @@ impl IndexEntry {
 /// A value of another stack that a stack was applied with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexedRead {
-    /// What was read.
+    /// The output that was read.
     #[serde(flatten)]
     pub output: OutputId,
     /// The keyed digest of the value.

@@ -1,4 +1,4 @@
-//! [`NamedKeyService`]: what wraps data keys; [`DataKeys`]: what a run has unwrapped.
+//! [`NamedKeyService`]: a service that wraps data keys; [`DataKeys`]: the keys that a run has unwrapped.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use konverge_cloud::secret_stores::{KeyService, SecretProblem};
 pub struct NamedKeyService {
     /// The name in `state.encrypt_to`.
     pub name: String,
-    /// What wraps and unwraps.
+    /// The service that wraps and unwraps.
     pub service: Arc<dyn KeyService>,
 }
 
@@ -29,7 +29,7 @@ impl NamedKeyService {
     }
 }
 
-/// Why a service did not do what it was asked for. No message contains what was sent.
+/// Explains why a service failed, without anything that was sent to it.
 fn reason(problem: SecretProblem) -> String {
     match problem {
         SecretProblem::Unavailable { why, .. } => format!("does not answer: {why}"),
@@ -42,7 +42,7 @@ fn reason(problem: SecretProblem) -> String {
 pub struct DataKeys {
     pub(super) newest: age::x25519::Identity,
     pub(super) older: Vec<age::x25519::Identity>,
-    /// The place of the newest in its row.
+    /// The number of the newest key.
     pub(super) number: u64,
     /// The services that wrap it, sorted.
     pub(super) wrapped_by: Vec<String>,

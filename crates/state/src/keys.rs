@@ -44,7 +44,7 @@ pub(super) fn number(number: u64) -> String {
     format!("{number:010}")
 }
 
-/// The number in a key, if it stands there as [`number`] writes it and has a successor.
+/// Parses the number in a key. `None` unless [`number`] writes it so and it has a successor.
 pub(super) fn parse_number(text: &str) -> Option<u64> {
     let found: u64 = text.parse().ok()?;
     (found < u64::MAX / 2 && number(found) == text).then_some(found)
@@ -92,8 +92,8 @@ impl RowKeys {
         rows
     }
 
-    /// Returns true if an epoch since this place of the journal lacks its first entries. They are deleted when the state of
-    /// that epoch is written, so that one is gone.
+    /// Returns true if a journal from this place on lacks its first entries. Those are deleted once the state of their
+    /// epoch is written: that state existed, and is gone.
     pub(crate) fn is_cut_since(&self, epoch: u64, entry: u64) -> bool {
         self.journals.range(epoch..).any(|(there, row)| {
             let first = if *there == epoch { entry } else { 0 };

@@ -19,9 +19,9 @@ use konverge_base::{
 /// Starts the first line of a release that Konverge writes: a comment, so the format stays Kusion's.
 const MARK: &str = "# konverge ";
 
-/// What stands for a secret. Kusion looks at the keys of what was applied last, not at the values.
+/// The placeholder of a secret. Of what was applied last, Kusion looks at the keys and not at the values.
 const SECRET: &str = "(secret)";
-/// The same for `data` of a Secret, which is base64.
+/// The placeholder of a secret in the `data` of a Secret, which is base64.
 const SECRET_DATA: &str = "KHNlY3JldCk=";
 
 /// A release as Kusion writes it, with its names and their order.
@@ -61,7 +61,7 @@ struct ResourcePart {
 }
 
 impl ReleaseDocument {
-    /// A release that has begun: with the state of the one before.
+    /// Builds a release that begins, with the state of the release before.
     pub(crate) fn begun(release: &KusionRelease, phase: &str, state: Value) -> Self {
         let now = second_of(Timestamp::now());
         Self {
@@ -77,8 +77,8 @@ impl ReleaseDocument {
         }
     }
 
-    /// The same release at its end. Secrets are left out of both, whose values must be masked. `before` is the Spec of
-    /// the release before, whose store and context Kusion needs for a destroy.
+    /// Ends the release. The values of `wanted` and `state` must be masked; each masked value becomes a placeholder.
+    /// `before` is the Spec of the release before, whose store and context Kusion needs for a destroy.
     pub(crate) fn ended(
         mut self,
         phase: &str,
@@ -169,7 +169,7 @@ impl<'a> KusionIds<'a> {
     }
 }
 
-/// What names an object beside its namespace.
+/// Returns the fields that name an object besides its namespace: API version, kind and name.
 fn object_name(attributes: &Map<String, Value>) -> [&str; 3] {
     let metadata = attributes.get("metadata");
     [
@@ -183,7 +183,7 @@ fn text_of(value: Option<&Value>) -> &str {
     value.and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The attributes with a text for each mark of a secret.
+/// Returns the attributes with a placeholder for each masked value.
 fn without_secrets(attributes: &Map<String, Value>) -> Map<String, Value> {
     let is_secret_object = GroupKind::from_attributes(attributes) == GroupKind::SECRET;
     let entries = attributes.iter().map(|(key, value)| {

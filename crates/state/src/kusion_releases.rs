@@ -100,7 +100,7 @@ impl Releases {
         }
     }
 
-    /// Where they are, for people.
+    /// Returns the address of the folder, for messages.
     pub fn place(&self) -> String {
         format!("{}/{}", self.store.url().trim_end_matches('/'), self.folder)
     }
@@ -179,7 +179,7 @@ impl Releases {
             }
             self.store.replace(&key, Bytes::from(text.clone())).await?;
         }
-        // Only now: a revision that the metadata names always exists.
+        // The metadata is written after the release, so that a revision that it names always exists.
         let there = self.newest().await?;
         let seen = there.as_ref().map(|newest| newest.release.revision);
         let expected = newest.map(|newest| newest.release.revision);
@@ -192,6 +192,7 @@ impl Releases {
             let text = yaml::to_string(&metadata);
             self.store.replace(&self.key(RELEASES), Bytes::from(text)).await?;
         }
+        // Kusion writes without conditions: it may have replaced the release in the meantime.
         if self.text(&name).await?.as_deref() != Some(text.as_str()) {
             return Err(begun());
         }

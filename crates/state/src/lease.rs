@@ -28,7 +28,7 @@ use konverge_base::model::{
 /// state.
 const RESULTS_TOGETHER: usize = 100;
 
-/// When entries of the journal are stored.
+/// The moment at which entries of the journal are stored.
 #[derive(Clone, Copy, PartialEq)]
 enum Flush {
     /// Before the call returns.
@@ -49,7 +49,7 @@ pub struct Lease {
     rows: RowKeys,
 }
 
-/// What is written beside a state.
+/// The parts of a state document beside the state.
 #[derive(Default)]
 struct StateExtras {
     note: Option<String>,
@@ -154,7 +154,7 @@ impl Lease {
     /// Writes entries to the journal as [`Self::journal`] does, and stores them before it returns, whatever they tell.
     ///
     /// # Errors
-    /// As [`Self::journal`].
+    /// Errors of [`Self::journal`].
     pub async fn journal_now(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
         self.inner.journal(entries, Flush::Now).await
     }
@@ -171,10 +171,10 @@ impl Lease {
             .await
     }
 
-    /// As [`Lease::commit`], with the kind of apply, its record, and a note for the history.
+    /// Commits like [`Lease::commit`], with the kind of apply, its record, and a note for the history.
     ///
     /// # Errors
-    /// As [`Lease::commit`].
+    /// Errors of [`Lease::commit`].
     pub async fn conclude(
         &self,
         reason: WriteReason,
@@ -190,10 +190,10 @@ impl Lease {
         self.write(reason, state, reviews, beside).await
     }
 
-    /// As [`Lease::commit`], for another reason than an apply.
+    /// Commits like [`Lease::commit`], for another reason than an apply.
     ///
     /// # Errors
-    /// As [`Lease::commit`].
+    /// Errors of [`Lease::commit`].
     pub async fn record(
         &self,
         reason: WriteReason,
@@ -207,7 +207,7 @@ impl Lease {
     /// Records the same state again, encrypted to the recipients of today.
     ///
     /// # Errors
-    /// As [`Lease::commit`]; runtime data that cannot be decrypted.
+    /// Errors of [`Lease::commit`]; runtime data that cannot be decrypted.
     pub(super) async fn record_resealed(&self) -> Result<u64, StateError> {
         let Some(prior) = &self.prior else { return Ok(0) };
         let mut state = prior.state.clone();
@@ -219,7 +219,7 @@ impl Lease {
             receipt: prior.receipt.clone(),
             note: prior.note.clone(),
         };
-        // The first apply after an import says what it adopts.
+        // An import stays an import: the first apply after it says what it adopts.
         let reason = match prior.reason {
             WriteReason::Import => WriteReason::Import,
             _ => WriteReason::Rekey,
@@ -236,11 +236,17 @@ impl Lease {
     ) -> Result<u64, StateError> {
         let inner = &*self.inner;
         self.stop_renewing().await;
+        // Held until the document is written: it names the next place of the journal, so no entry may land there
+        // meanwhile.
         let journal = inner.journal.lock().await;
+        // An intent without a result may have reached the infrastructure. Without a digest, the next run applies the
+        // stack again.
         if journal.open.add_missing_to(&mut state) {
             state.input_digest = None;
         }
         inner.check()?;
+        // An apply was announced by its first journal entry. Nothing announced the others, and a kill after the write
+        // would leave the index at the state before.
         if !reason.is_apply() {
             inner
                 .states
@@ -253,7 +259,7 @@ impl Lease {
             .as_ref()
             .map(Versioned::idle_serials)
             .unwrap_or_default();
-        // The newest two are kept: a run that lost its lease collides with them.
+        // The newest two stay in the store: a run that lost its lease collides with them.
         let (outdated, idle): (Vec<_>, Vec<_>) = idle.into_iter().partition(|old| old + 1 < serial);
         let mut applied_reviews = self
             .prior
@@ -285,11 +291,13 @@ impl Lease {
         let letter = inner.states.letter("state", &place, &document)?;
         match put(&*inner.states.store, &place, &letter).await? {
             CreateResult::Ours => {}
+            // A takeover creates this serial as its fence.
             CreateResult::Theirs(_) => return Err(inner.lose("another run wrote the state's next serial")),
         }
         inner.lock_renewal().ended = true;
         let writer = &inner.states.envelopes.writer;
         let summary = inner.states.summarize(&document, writer, letter.time);
+        // The index is written once for all stacks, at the end of the run.
         let entry = IndexEntry::from_document(&document, summary);
         {
             let mut finished = inner
@@ -305,12 +313,12 @@ impl Lease {
         Ok(serial)
     }
 
-    /// What was applied in the last weeks, with the apply that ends now.
+    /// Returns the activity of the last weeks, with the apply that ends now.
     fn activity(&self, reason: WriteReason, receipt: Option<&ApplyRecord>) -> Vec<WeekActivity> {
         let prior = self.prior.as_ref();
         let mut weeks = prior.map(|prior| prior.activity.clone()).unwrap_or_default();
         if let Some(receipt) = receipt.filter(|_| reason.is_apply()) {
-            // An apply of the same commit again says nothing of the way from the merge.
+            // An apply of the same commit again says nothing about the time since the merge.
             let had = prior.and_then(|prior| prior.state.commit.as_ref());
             let is_new = receipt.commit.is_some() && receipt.commit.as_ref() != had;
             let ended = EndedApply {
@@ -348,6 +356,7 @@ impl Lease {
             return Ok(());
         }
         inner.check()?;
+        // No state follows, so the next run knows the results from the journal alone.
         inner.flush(&mut *inner.journal.lock().await).await?;
         let mut renewal = inner.lock_renewal().next;
         // A renewal in progress at the stop may have been stored.
@@ -370,6 +379,7 @@ impl Lease {
         let does_count = |serial: &u64| !idle.contains(serial) && !written.idle.contains(serial);
         let others = self.rows.states.iter().copied().filter(does_count);
         let mut others: Vec<u64> = others.collect();
+        // The document that was just written is one of those that are kept, if it counts.
         let kept = self.inner.states.retention - u64::from(!written.made_no_change());
         others.truncate(
             others
@@ -388,7 +398,7 @@ impl Lease {
         keys.extend(
             (1..inner.lock_renewal().next).map(|renewal| keys::lease(stack, inner.grant.epoch, renewal)),
         );
-        // The last entry stays beside the state: without the state it says that there was one.
+        // The last entry stays beside the state: if the state is deleted, the entry shows that there was one.
         let earlier = 0..journaled.saturating_sub(1);
         keys.extend(earlier.map(|entry| keys::journal(stack, inner.grant.epoch, entry)));
         // The last place of an earlier epoch stays if a takeover put an end there: an old holder collides
@@ -474,6 +484,7 @@ impl Inner {
                 Err(error) => {
                     tracing::warn!(stack = %self.grant.stack, %error, "the lease could not be renewed yet");
                     self.lock_renewal().trouble = Some(error.to_string());
+                    // There is time for a few attempts before the lease counts as lost, at two thirds of the term.
                     pause = self.grant.term / 12;
                 }
             }
@@ -483,6 +494,7 @@ impl Inner {
     async fn renew(&self) -> Result<(), StateError> {
         let _writing = self.renewing.lock().await;
         loop {
+            // The term counts from the request, because another run may see the renewal before its answer arrives here.
             let asked = self.states.clock.monotonic();
             let place = self.lock_renewal().next;
             let key = keys::lease(&self.grant.stack, self.grant.epoch, place);
@@ -540,6 +552,7 @@ impl Inner {
             }
             flushed?;
         }
+        // The write may have taken so long that another run may have taken over.
         self.check()
     }
 

@@ -25,7 +25,7 @@ enum LeaseCondition {
     Held(Holder),
 }
 
-/// What a waiting run has observed.
+/// The observations of a waiting run.
 struct Watch {
     started: Duration,
     seen: Option<(u64, u64)>,
@@ -45,13 +45,13 @@ impl StateStore {
             seen: None,
             since: now,
         };
-        // A state may be written while a listing is read.
+        // A listing may miss a state that is written meanwhile. So a missing state is believed at the second reading.
         let mut read_again = false;
         loop {
             // An answer describes the moment of its request, however late it arrives.
             let asked = self.clock.monotonic();
             let mut reading = self.read_for_lease(stack, &options).await?;
-            // Who goes on from an older document has seen that the newest is lost.
+            // A caller that goes on from an older document knows that the newest is lost.
             if !options.over_vanished && !options.over_damaged {
                 reading = self.require_document(stack, reading).await?;
             }
@@ -176,10 +176,12 @@ impl StateStore {
             return Ok(LeaseCondition::Free);
         };
         let document = reading.document.as_ref().map(|(_, document)| document);
+        // A state document releases its lease, so there is no document of the release.
         if document.is_some_and(|document| document.epoch >= epoch && document.closes_lease) {
             return Ok(LeaseCondition::Free);
         }
         let key = keys::lease(stack, epoch, renewal);
+        // Silence counts from when this run first saw the renewal: the clock of the holder may be wrong.
         if watch.seen != Some((epoch, renewal)) {
             watch.seen = Some((epoch, renewal));
             watch.since = self.clock.monotonic();
@@ -191,12 +193,13 @@ impl StateStore {
         let quiet = asked.saturating_sub(watch.since);
         let read = self.envelopes.read_marked("lease", &key, &bytes)?;
         let Some((header, lease)): Option<(Header, LeaseDocument)> = read else {
-            // Nothing that it says counts, neither an end nor a run that is over: it is waited for.
+            // No holder of a key wrote it, so neither an end nor a run that is over counts: it is waited for like a
+            // silent holder.
             return Ok(LeaseCondition::Held(Holder {
                 id: "unknown".to_owned(),
                 epoch,
                 writer: DocumentWriter {
-                    run: "nobody knows which run".to_owned(),
+                    run: "an unknown run".to_owned(),
                     actor: "unknown".to_owned(),
                 },
                 since: self.clock.wall_clock(),
@@ -261,7 +264,7 @@ impl StateStore {
         let pause = look_again
             .min(options.wait - waited)
             .max(Duration::from_millis(1));
-        // When it is asked to stop, the watch gives up at the next read.
+        // A request to stop ends the pause; the watch then gives up at the next read.
         let paused = async {
             tokio::select! {
                 () = self.clock.sleep(pause) => {}

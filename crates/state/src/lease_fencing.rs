@@ -54,6 +54,7 @@ impl StateStore {
             since,
             serial: before.rows.serial(),
         };
+        // Of several runs that want the next epoch, the store lets one create its first document.
         let place = keys::lease(stack, epoch, 0);
         let letter = self.letter("lease", &place, &held)?;
         if let CreateResult::Theirs(_) = put(&*self.store, &place, &letter).await? {
@@ -72,6 +73,8 @@ impl StateStore {
         }
         let mut serial = reading.rows.serial().unwrap_or(0);
         let (mut asked, mut renewals) = (started, 1);
+        // After a holder that released the lease itself nobody can write. After every other one the old rows are
+        // closed.
         if claim != TakeoverReason::Free || !unchanged {
             if self.close_predecessors(stack, epoch, &reading, claim).await? {
                 // A live holder stops by itself within this time, because it can no longer renew.
@@ -80,6 +83,7 @@ impl StateStore {
                     // The lease that was just created expires by itself.
                     () = options.until_stopped() => return Err(StateError::Stopped(stack.clone())),
                 }
+                // The wait took two thirds of the term of this lease, too: it is renewed before it is used.
                 asked = self.clock.monotonic();
                 let place = keys::lease(stack, epoch, renewals);
                 let letter = self.letter("lease", &place, &held)?;
@@ -88,7 +92,8 @@ impl StateStore {
                 }
                 renewals += 1;
             }
-            // What they wrote before the rows were closed counts; from here on their writes collide.
+            // What earlier holders wrote before their rows were closed counts. From here on their writes collide. The
+            // fence takes the serial that a holder would commit; if the holder was faster, its serial is read first.
             loop {
                 reading = self.read_for_lease(stack, options).await?;
                 serial = reading.rows.serial().unwrap_or(0) + 1;
@@ -135,9 +140,11 @@ impl StateStore {
                 (TakeoverReason::Free, _) => false,
                 // Another run ended it before the holder was silent for a term.
                 (TakeoverReason::Silent { .. }, RowEnd::Before) => false,
+                // It renewed once more since it was watched, or nobody watched it: it may be at work.
                 (TakeoverReason::Silent { renewal }, RowEnd::After(last)) => {
                     old + 1 != epoch || last != Some(renewal)
                 }
+                // Only the run of the newest epoch was asked about.
                 (TakeoverReason::Over, _) => old + 1 != epoch,
                 (TakeoverReason::Ended, _) => true,
             };
@@ -147,6 +154,7 @@ impl StateStore {
                 .get(&old)
                 .and_then(|row| row.last())
                 .map_or(0, |last| last + 1);
+            // An entry that the holder writes meanwhile takes a place, and is read after the rows are closed.
             for entry in next.. {
                 let key = keys::journal(stack, old, entry);
                 let letter = self.letter("journal", &key, &JournalDocument::ClosedBy(epoch))?;

@@ -46,7 +46,7 @@ impl LeaseOptions {
     }
 }
 
-/// What to do about the holder.
+/// The decision of a [`LeaseWatch`] about the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitVerdict {
     /// Wait for the holder.

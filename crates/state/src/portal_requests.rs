@@ -17,7 +17,7 @@ use crate::store::Key;
 /// The kinds of the two documents.
 const REQUEST: &str = "portal-request";
 const OUTCOME: &str = "portal-outcome";
-/// What follows the id in the key of an outcome.
+/// The end of the key of an outcome, behind the id.
 const OUTCOME_END: &str = ".outcome";
 
 /// A recorded request.
@@ -27,7 +27,7 @@ pub struct RecordedRequest<T> {
     pub id: String,
     /// When, by the clock of the process that wrote it.
     pub time: Timestamp,
-    /// What was asked for.
+    /// The request itself.
     pub request: T,
     /// How the portal's own write ended; `None` if there is none.
     pub outcome: Option<RecordedOutcome>,

@@ -16,10 +16,10 @@ use super::{
 use crate::store::Key;
 use konverge_base::model::StackId;
 
-/// The serials of a stack that are never replaced: what the holder of a lost lease writes collides with them.
+/// The number of newest serials that are never replaced: what the holder of a lost lease writes collides with them.
 const NEWEST: usize = 2;
 
-/// Who can decrypt a document.
+/// The protection of a document: who can decrypt it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sealing {
     /// It is not encrypted.
@@ -57,6 +57,7 @@ impl StateStore {
             lease.release().await?;
             recorded?;
             written += 1;
+            // Each successor pushes one serial out of the newest, so after these rounds all of them are new.
             if pending.is_none() || written > NEWEST {
                 break;
             }
@@ -97,9 +98,10 @@ impl StateStore {
         Ok(is_outdated)
     }
 
-    /// Marks again what is not encrypted, for the recipients of today: reviews and requests in their places, and of the
-    /// freeze, of rollouts, of the drift history and of the index a successor of the newest document. What is marked so
-    /// already is left, and so is what nobody marked. Returns the number of documents that were written.
+    /// Marks again, for the recipients of today, the documents that are not encrypted. Reviews and requests are replaced
+    /// in their places. The freeze, the rollouts, the drift history and the index get a successor of their newest
+    /// document. A document stays as it is if it is marked so already, or if nobody marked it. Returns the number of
+    /// documents that were written.
     ///
     /// # Errors
     /// Errors of the store.
@@ -186,14 +188,14 @@ impl StateStore {
                     self.store.delete(&copy).await?;
                 }
                 Some(there) if there == bytes => self.store.delete(&copy).await?,
-                // It was not removed yet: the next replacement starts again.
+                // The document was not removed yet: the next replacement starts again.
                 Some(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Who can decrypt the states of a stack and how many of them.
+    /// Lists who can decrypt the states of a stack: an entry for each readable serial.
     ///
     /// # Errors
     /// Errors of the store.
@@ -223,7 +225,7 @@ impl StateStore {
             Some(bytes) => Ok(Some(bytes)),
             None => match self.store.get(&copy_of(key)).await? {
                 Some(bytes) => Ok(Some(bytes)),
-                // The replacement may have ended between the two.
+                // The replacement may have ended between the two reads.
                 None => Ok(self.store.get(key).await?),
             },
         }
@@ -255,7 +257,7 @@ impl StateStore {
         Ok(RowKeys::parse(&self.store.list(&keys::stack(stack)).await?))
     }
 
-    /// The same document for a place, encrypted and marked for the recipients of today.
+    /// Returns the document for the place `to`, encrypted and marked for the recipients of today.
     fn written_again(
         &self,
         from: &Key,
@@ -273,18 +275,20 @@ impl StateStore {
         let Some(bytes) = self.store.get(key).await? else {
             return Ok(());
         };
-        // The data of runtimes is encrypted for itself.
+        // The data of runtimes is encrypted by itself, also where documents are not.
         let reseal_runtime = |body: &mut Value| match (body.pointer_mut("/state/runtime"), self.sealer()) {
             (Some(runtime), Some(sealer)) => sealer.reseal_values(runtime),
             _ => Ok(()),
         };
         let letter = self.written_again(key, key, &bytes, reseal_runtime)?;
         let copy = copy_of(key);
-        // One of a killed run may be encrypted to others.
+        // A copy that a killed run left may be encrypted to others.
         self.store.delete(&copy).await?;
         if let CreateResult::Theirs(_) = document_format::put(&*self.store, &copy, &letter).await? {
             return Err(taken(key));
         }
+        // From here until the document is back, readers find the copy. A kill leaves the copy, and the next run ends
+        // the replacement.
         self.store.delete(key).await?;
         match document_format::put(&*self.store, key, &letter).await? {
             CreateResult::Ours => Ok(self.store.delete(&copy).await?),

@@ -48,7 +48,7 @@ impl ReviewKey {
         format!("{}-{}{share}", self.run, self.attempt)
     }
 
-    /// The place of the comment that showed it. It is not a place of a record.
+    /// Returns the key of the comment that showed it. Not a place of a record.
     fn comment(&self) -> Key {
         pull_request(self.pull_request)
             .child(self.head.as_str())
@@ -196,7 +196,7 @@ impl ReviewStore<'_> {
     /// [`ReviewStore::latest`].
     ///
     /// # Errors
-    /// As [`ReviewStore::latest`].
+    /// Errors of [`ReviewStore::latest`].
     pub async fn earlier(
         &self,
         number: u64,
@@ -217,7 +217,7 @@ impl ReviewStore<'_> {
     /// then of two shards at least one sees the other.
     ///
     /// # Errors
-    /// As [`ReviewStore::latest`].
+    /// Errors of [`ReviewStore::latest`].
     pub async fn other_shares(
         &self,
         number: u64,

@@ -23,7 +23,7 @@ const KEPT: u64 = 20;
 pub struct StoredRollout {
     /// The highest number of a document of this rollout; 1 is the first change ever of a rollout with this name.
     pub number: u64,
-    /// What it says.
+    /// The record.
     pub record: RolloutRecord,
     /// Who wrote it.
     pub writer: DocumentWriter,
@@ -73,7 +73,7 @@ impl StateStore {
     /// The newest record of a rollout.
     ///
     /// # Errors
-    /// As [`StateStore::rollouts`].
+    /// Errors of [`StateStore::rollouts`].
     pub async fn rollout(&self, name: &str) -> Result<Option<StoredRollout>, StateError> {
         self.newest_rollout_record(name, &self.rollout_numbers(name).await?)
             .await

@@ -43,7 +43,7 @@ impl SealedBox {
     /// Encrypts bytes under a name.
     ///
     /// # Errors
-    /// As [`Sealer::seal`].
+    /// Errors of [`Sealer::seal`].
     pub fn seal(&self, name: &str, plain: &[u8]) -> Result<Vec<u8>, StateError> {
         let Some(key) = self.keys.first() else {
             return Err(key_error("encrypting", "there is no identity in this run"));

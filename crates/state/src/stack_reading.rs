@@ -1,4 +1,5 @@
-//! [`StackReading`]: what is stored of one stack, from one listing. For who shows it; a run that writes takes the lease.
+//! [`StackReading`]: the documents of one stack, from one listing. For code that shows them; a run that writes takes
+//! the lease.
 
 use super::{
     Holder, StateError, StateStore, Versioned,
@@ -7,16 +8,15 @@ use super::{
 };
 use konverge_base::model::StackId;
 
-/// What is stored of a stack.
+/// The stored serials and documents of a stack.
 pub struct StackReading {
     /// The kept serials, the newest first.
     pub serials: Vec<u64>,
-    /// What its documents say. An error if the newest one or its journal cannot be read: then nobody knows the lease
-    /// either.
+    /// The documents. An error if the newest one or its journal cannot be read: then nobody knows the lease either.
     pub documents: Result<StackDocuments, StateError>,
 }
 
-/// What the documents of a stack say.
+/// The documents of a stack, each as a reader needs it.
 pub struct StackDocuments {
     /// The newest serial as it was written, without any journal. `None` if nothing was written.
     pub written: Option<Versioned>,

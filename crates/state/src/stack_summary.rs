@@ -22,16 +22,16 @@ use konverge_base::model::{
     week_activity::WeekActivity,
 };
 
-/// The number of resources and of images that a summary names. Of the others it has the number.
+/// The most resources and the most images that a summary names. Of the others it has the number.
 const NAMED: usize = 2000;
 /// The longest image that a summary names, in bytes.
 const LONGEST_IMAGE: usize = 512;
-/// What the text of an encrypted summary begins with.
+/// The prefix of an encrypted summary.
 const SEALED: &str = "age:";
 /// The fields of a pod that list containers.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// What an overview and a search show of a stack: names only, never a value of an attribute but its images.
+/// The parts of a stack that an overview and a search show: names and images, and no other value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackSummary {
@@ -51,7 +51,7 @@ pub struct StackSummary {
     /// The commit of that apply. The index entry has the commit of the last successful one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempted: Option<CommitId>,
-    /// What was applied in the last weeks.
+    /// The activity of the last weeks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activity: Vec<WeekActivity>,
     /// The names of the resources by kind: `apps/v1:Deployment` has `shop:web`.
@@ -214,7 +214,7 @@ impl StateStore {
     /// The summary of a stack from its newest state, for an entry of the index that has none. One LIST and one GET.
     ///
     /// # Errors
-    /// As [`StateStore::load`].
+    /// Errors of [`StateStore::load`].
     pub async fn read_stack_summary(&self, stack: &StackId) -> Result<Option<StackSummary>, StateError> {
         let reading = self.read(stack).await?;
         let document = reading.document.as_ref();

@@ -93,7 +93,7 @@ pub(super) struct StateDocument {
     /// The apply that ended with this document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ApplyRecord>,
-    /// What was applied in the last weeks. A document of an earlier version has none.
+    /// The activity of the last weeks. A document of an earlier version has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activity: Vec<WeekActivity>,
     /// Earlier serials of runs that did nothing. They are still there, and the next write deletes them.
@@ -103,7 +103,7 @@ pub(super) struct StateDocument {
 }
 
 impl StateDocument {
-    /// Whether the run that writes it did nothing.
+    /// Returns true if the run that writes it did nothing.
     pub(crate) fn made_no_change(&self) -> bool {
         made_no_change(self.reason, self.receipt.as_ref())
     }
@@ -141,7 +141,7 @@ pub struct Versioned {
     pub retired: bool,
     /// The pull requests whose reviews were used on this stack.
     pub applied_reviews: BTreeSet<u64>,
-    /// What was applied in the last weeks.
+    /// The activity of the last weeks.
     pub activity: Vec<WeekActivity>,
     /// Earlier serials of runs that did nothing.
     pub(super) idle: Vec<u64>,

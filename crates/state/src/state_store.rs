@@ -21,7 +21,7 @@ use konverge_base::model::{
     state::{JournalEntry, StackState},
 };
 
-/// What the key of a [`StateStore`] encrypts.
+/// The documents and values that the key of a [`StateStore`] encrypts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealScope {
     /// Single values, such as the data of a runtime.
@@ -48,11 +48,11 @@ pub struct StateStore {
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
     /// The index at the time when this run first read it.
     pub(super) index: Arc<tokio::sync::OnceCell<Proven<IndexedStates>>>,
-    /// The same, with open stacks looked up.
+    /// The index of that time with open stacks looked up.
     pub(super) known: Arc<tokio::sync::OnceCell<Proven<IndexedStates>>>,
 }
 
-/// What this run recorded and the index does not contain yet.
+/// The entries that this run recorded and the index does not contain yet.
 #[derive(Default)]
 pub(super) struct Finished {
     pub entries: BTreeMap<StackId, IndexEntry>,
@@ -70,7 +70,7 @@ pub(super) struct Finished {
     pub compacted: bool,
 }
 
-/// What was read of one stack: the newest document, its journal, and the listing of both.
+/// The documents of one stack: the newest state, its journal, and the listing of both.
 #[derive(Clone)]
 pub(super) struct Reading {
     pub rows: RowKeys,
@@ -173,10 +173,10 @@ impl StateStore {
         self
     }
 
-    /// Sets who is told, once each, which documents are skipped because no holder of a key wrote them.
+    /// Sets an observer that hears once of each document that is skipped because no holder of a key wrote it.
     #[must_use]
     pub fn telling_skipped(mut self, observer: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
-        self.envelopes.skipped = SkippedDocuments::told_to(observer);
+        self.envelopes.skipped = SkippedDocuments::with_observer(observer);
         self
     }
 
@@ -221,14 +221,15 @@ impl StateStore {
         Ok(self.require_document(stack, reading).await?.merge(stack))
     }
 
-    /// Returns an error for a stack whose newest state is gone: the journal or the lease of the run that wrote it says so, or
-    /// the index. Who holds no key can only take documents away.
+    /// Returns an error for a stack whose newest state is gone. The journal or the lease of the run that wrote it
+    /// tells, or the index. Whoever holds no key can only take documents away.
     pub(super) async fn require_document(
         &self,
         stack: &StackId,
         reading: Reading,
     ) -> Result<Reading, StateError> {
         let is_whole = |reading: &Reading| !reading.is_cut();
+        // Without encryption, whoever can delete a document can also write one, so the index is not asked.
         if is_whole(&reading) && reading.document.is_some() && !self.envelopes.seal_documents {
             return Ok(reading);
         }
@@ -242,7 +243,7 @@ impl StateStore {
         if is_there(&reading) {
             return Ok(reading);
         }
-        // It may have been written between the two reads.
+        // The state may have been written between the two reads.
         let reading = self.read(stack).await?;
         if is_there(&reading) {
             Ok(reading)
@@ -259,7 +260,7 @@ impl StateStore {
     /// One serial as it was written, without any journal.
     ///
     /// # Errors
-    /// As [`StateStore::load`]; [`StateError::Missing`] if the serial does not exist (any more).
+    /// Errors of [`StateStore::load`]; [`StateError::Missing`] if the serial does not exist (any more).
     pub async fn load_serial(&self, stack: &StackId, serial: u64) -> Result<Versioned, StateError> {
         match self.document(stack, serial).await? {
             Some((header, document)) => Ok(versioned(header, document)),
@@ -301,7 +302,7 @@ impl StateStore {
     /// The stacks with a recorded state, by the index.
     ///
     /// # Errors
-    /// As [`StateStore::read_all`].
+    /// Errors of [`StateStore::read_all`].
     pub async fn list(&self) -> Result<Vec<StackId>, StateError> {
         let known = self.read_all().await?.into_inner();
         Ok(known
@@ -329,7 +330,7 @@ impl StateStore {
         Ok(!documents.is_empty() || self.was_written(stack).await?)
     }
 
-    /// A document of a kind for a place.
+    /// Prepares a document of a kind for a place, ready to be written.
     pub(super) fn letter<T: Serialize>(
         &self,
         kind: &str,
@@ -365,6 +366,7 @@ impl StateStore {
                 found => found,
             },
         };
+        // Entries before this place are in the document already.
         let from = document
             .as_ref()
             .map_or(JournalPlace::default(), |(_, document)| document.journal);
@@ -390,6 +392,7 @@ impl StateStore {
             .await?;
         let (mut entries, mut journal_header) = (Vec::new(), None);
         for (key, bytes) in batches {
+            // A later state contains this entry, so its writer deleted it: the listing is too old.
             let Some(bytes) = bytes else { return Ok(None) };
             let (header, batch) = self.envelopes.read("journal", &key, &bytes)?;
             if let JournalDocument::Entries(batch) = batch {
@@ -415,6 +418,7 @@ impl StateStore {
             return Ok(None);
         };
         let (header, mut document): (_, StateDocument) = self.envelopes.read("state", &key, &bytes)?;
+        // A copy at another key has a valid checksum, so the document itself must say where it belongs.
         if document.serial != serial || document.state.stack != *stack {
             return Err(StateError::Damaged {
                 key: key.to_string(),
@@ -460,6 +464,7 @@ impl Reading {
         };
         let open = journal::merge_journal(&mut versioned.state, &self.entries);
         versioned.pending = open.ids();
+        // A stack with newer entries is in use again.
         versioned.retired &= self.entries.is_empty();
         Some(versioned)
     }

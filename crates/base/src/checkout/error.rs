@@ -21,7 +21,7 @@ pub enum Untrusted {
         what: String,
         /// The path as given.
         path: PathBuf,
-        /// Where it enters the checkout.
+        /// The place at which it enters the checkout.
         place: PathBuf,
     },
     /// A path below `/proc`.
@@ -64,7 +64,7 @@ fn by(path: &std::path::Path, place: &std::path::Path) -> String {
 }
 
 impl Untrusted {
-    /// What the path is of; `None` for a program that was not found.
+    /// Returns what the path is for; `None` for a program that was not found.
     pub fn what(&self) -> Option<&str> {
         match self {
             Self::Relative { what, .. }

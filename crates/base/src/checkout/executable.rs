@@ -34,7 +34,7 @@ impl Checkout {
     /// and programs that are links into it are skipped.
     ///
     /// # Errors
-    /// There is none.
+    /// No such program is on the `PATH`.
     pub fn find(&self, names: &[&str]) -> Result<Executable, Untrusted> {
         let mut passed_over = None;
         for name in names {

@@ -12,7 +12,7 @@ use crate::kernel::is_process_file_system;
 /// The maximum number of links, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PathTarget {
     /// Outside the checkout and not below `/proc`.
@@ -54,6 +54,7 @@ pub(super) fn follow(path: &Path, root: Option<&Path>) -> PathTarget {
         if is_of_processes(&next) {
             return PathTarget::Process;
         }
+        // Not a link, or nothing at all: the path leads where its names say.
         let Ok(target) = fs::read_link(&next) else {
             here = next;
             continue;

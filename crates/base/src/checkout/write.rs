@@ -18,7 +18,7 @@ use nix::{
     unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat},
 };
 
-/// What happens to an existing file.
+/// The treatment of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// It is replaced atomically.
@@ -70,13 +70,13 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
             let replaced = create(&folder, OsStr::new(&fresh), content, &owner, mode)
                 .and_then(|()| Ok(renameat(&folder, fresh.as_str(), &folder, name)?));
             if replaced.is_err() {
-                // It may not have been created.
+                // The temporary file may not have been created.
                 let _ = unlinkat(&folder, fresh.as_str(), UnlinkatFlags::NoRemoveDir);
             }
             replaced.map(|()| WrittenFile::Created)
         }
         (None, Existing::Keep) => match create(&folder, name, content, &owner, None) {
-            // Another process deleted the file first.
+            // Another process created the file first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(WrittenFile::Kept),
             other => other.map(|()| WrittenFile::Created),
         },

@@ -30,7 +30,7 @@ pub struct AffectedStack {
     pub name: String,
     /// How its inputs changed.
     pub change: InputChange,
-    /// Whether its compiled Spec changed.
+    /// The change of its compiled Spec.
     pub spec: SpecChange,
     /// One entry per changed input, each with its shortest chain; sorted.
     pub why: Vec<InputReason>,
@@ -48,7 +48,7 @@ pub enum InputChange {
     Modified,
 }
 
-/// Whether the compiled Spec changed. Known only with `--exact`.
+/// The change of a compiled Spec. Known only with `--exact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpecChange {

@@ -34,7 +34,7 @@ pub enum StackResult {
     HeldBack,
 }
 
-/// What an apply did to one stack.
+/// The result of an apply for one stack.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackOutcome {
@@ -52,7 +52,7 @@ pub struct StackOutcome {
     /// Who authorized the plan.
     #[serde(skip_serializing_if = "Authorization::is_empty")]
     pub grounds: Authorization,
-    /// What the stack waits for.
+    /// The wait of the stack, if the rest of it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
     /// One entry per changed resource, sorted by id.
@@ -74,7 +74,7 @@ impl StackOutcome {
     }
 }
 
-/// What an apply did to one resource.
+/// The result of an apply for one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceOutcome {
     /// The resource.
@@ -83,7 +83,7 @@ pub struct ResourceOutcome {
     pub action: Action,
     /// How it ended.
     pub result: ResourceResult,
-    /// Whether the change of a failed resource is written: it did not become ready.
+    /// True if a failed resource was written, and only did not become ready.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub written: bool,
     /// Why the resource waits, failed or was skipped.
@@ -94,13 +94,13 @@ pub struct ResourceOutcome {
     pub is_stack_error: bool,
 }
 
-/// What a stack or a resource waits for.
+/// The wait of a stack or of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Waiting {
-    /// What ends the wait.
+    /// The event that ends the wait.
     #[serde(rename = "for")]
     pub reason: WaitReason,
-    /// When it ends by itself, if it does.
+    /// The time at which it ends by itself, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// The wave of its rollout, from 1.
@@ -108,7 +108,7 @@ pub struct Waiting {
     pub wave: Option<usize>,
 }
 
-/// What ends a wait, the slowest first.
+/// The events that end a wait, the slowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitReason {
@@ -127,7 +127,7 @@ pub enum WaitReason {
 }
 
 impl Waiting {
-    /// Of two waits the one that may end later.
+    /// Returns the one of two waits that may end later.
     #[must_use]
     pub fn or_later(self, other: Self) -> Self {
         let rank = |waiting: &Self| (std::cmp::Reverse(waiting.reason), waiting.until);

@@ -17,13 +17,13 @@ pub struct Authorization {
     /// The users who approved exactly this plan, by its digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agreed_by: Vec<String>,
-    /// What they said about it. Their text: it is escaped where it is shown.
+    /// Their reason. It is their text, so it is escaped where it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The findings of policy sets that were overridden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<PolicyOverride>,
-    /// What the policy sets found in the plan.
+    /// The findings of policy sets in the plan.
     #[serde(default, skip_serializing_if = "RecordedFindings::is_empty")]
     pub findings: RecordedFindings,
     /// True if the apply restored what was applied before, as `drift.reconcile` on the default branch allows.
@@ -38,17 +38,17 @@ pub struct PolicyOverride {
     pub finding: Digest,
     /// The rule, as `SET/RULE`.
     pub rule: String,
-    /// What the rule said.
+    /// The message of the rule.
     pub message: String,
     /// Who overrode it.
     pub by: Vec<String>,
-    /// What they said about it.
+    /// Their reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 impl PolicyOverride {
-    /// Who overrode it, and why.
+    /// Returns who overrode it, and why.
     pub fn giver(&self) -> String {
         let by = self.by.join(", ");
         match &self.why {
@@ -58,11 +58,11 @@ impl PolicyOverride {
     }
 }
 
-/// What the policy sets found in a plan that was applied: what advises, what is undecided, and what an exception
+/// The findings of policy sets in a plan that was applied: warnings, undecided findings, and denials that an exception
 /// or an override let pass.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RecordedFindings {
-    /// What an exception or an override let pass comes first.
+    /// The recorded findings; those that an exception or an override let pass come first.
     pub shown: Vec<PolicyFinding>,
     /// The number of findings without a place in `shown`.
     #[serde(default, skip_serializing_if = "is_zero")]

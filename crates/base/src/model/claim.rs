@@ -72,7 +72,7 @@ impl Claim {
         Some(Self::ObjectHash { hash })
     }
 
-    /// What is hashed of an object of a Terraform provider.
+    /// Returns the text of which a claim on an object of a Terraform provider has the hash.
     pub fn hashed_text(kind: &str, id: &str) -> String {
         format!("{kind}\n{id}")
     }
@@ -148,7 +148,7 @@ impl Marks {
         Self(marks.concat())
     }
 
-    /// Of these short hashes, each once.
+    /// Builds the marks of these short hashes, each once.
     pub fn from_short_hashes(hashes: impl Iterator<Item = String>) -> Self {
         let hashes: BTreeSet<_> = hashes.collect();
         Self(hashes.into_iter().collect())

@@ -13,7 +13,7 @@ const CLOSE: &str = " -->";
 /// closes the HTML comment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommentMarker {
-    /// What the comment or issue is for.
+    /// The purpose of the comment or issue.
     pub kind: MarkerKind,
     /// Distinguishes several comments or issues of one kind: the shard of a preview (`2/8`), the stack of an
     /// issue. Empty if there is only one.
@@ -33,7 +33,7 @@ pub struct CommentMarker {
     pub digest: String,
 }
 
-/// What a comment or issue is for.
+/// The purpose of a comment or issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MarkerKind {

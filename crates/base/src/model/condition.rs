@@ -30,14 +30,14 @@ pub enum StackCondition {
     NeverApplied,
     /// Everything that could be done is done, and the rest waits.
     Waiting,
-    /// As applied.
+    /// The stack is as it was applied.
     Applied,
     /// Destroyed after it was applied.
     Destroyed,
 }
 
 impl StackCondition {
-    /// Returns true if it says how the last apply ended, and that this was not well.
+    /// Returns true if the last apply did not end well, or has not ended.
     pub fn is_of_apply(self) -> bool {
         matches!(self, Self::Failed | Self::Stopped | Self::Open | Self::HeldBack)
     }
@@ -116,18 +116,18 @@ pub enum HeadFact {
     Kept,
 }
 
-/// What the conditions of a stack follow from.
+/// The facts from which the conditions of a stack follow.
 #[derive(Debug, Clone, Default)]
 pub struct StackFacts {
-    /// Whether something was ever recorded.
+    /// True if something was ever recorded.
     pub recorded: bool,
-    /// Whether the state cannot be read.
+    /// True if the state cannot be read.
     pub unreadable: bool,
-    /// Whether a run works on it or died, and no apply ended since.
+    /// True if a run works on the stack or died, and no apply ended since.
     pub open: bool,
-    /// Whether it was destroyed, moved away or forgotten.
+    /// True if the stack was destroyed, moved away or forgotten.
     pub retired: bool,
-    /// Whether the last apply completed, so that its inputs are recorded.
+    /// True if the last apply completed, so that its inputs are recorded.
     pub settled: bool,
     /// When the state was written, and how the apply ended.
     pub written: Option<(Timestamp, Option<StackResult>)>,
@@ -135,7 +135,7 @@ pub struct StackFacts {
     pub stopped: Option<(Timestamp, StackResult)>,
     /// When drift was found, if it was.
     pub drift_checked: Option<Timestamp>,
-    /// What the head says.
+    /// The stack at the head.
     pub head: HeadFact,
 }
 
@@ -152,6 +152,7 @@ impl StackFacts {
         if self.unreadable {
             found.push(StackCondition::Unreadable);
         }
+        // While a run works on the stack, the result before it says nothing any more.
         if self.open {
             found.push(StackCondition::Open);
         } else {
@@ -163,7 +164,7 @@ impl StackFacts {
                 Some(StackResult::Applied | StackResult::Unchanged) | None => {}
             }
         }
-        // An apply writes what differs: only a later check knows more.
+        // An apply removes drift, so only a check after it counts.
         if !self.retired
             && self
                 .drift_checked
@@ -171,6 +172,7 @@ impl StackFacts {
         {
             found.push(StackCondition::Drifted);
         }
+        // The next run takes such a stack up in any case: *pending* would add nothing.
         let is_retried = found.iter().any(|condition| {
             matches!(
                 condition,

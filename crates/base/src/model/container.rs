@@ -1,4 +1,4 @@
-//! [`Container`]: what takes other objects along when it is deleted: a Namespace, or the definition of a kind.
+//! [`Container`]: an object that takes others along when it is deleted: a Namespace, or the definition of a kind.
 
 use serde_json::{Map, Value};
 

@@ -24,7 +24,7 @@ impl Digest {
         Self::of_bytes(&text)
     }
 
-    /// As [`Digest::of_json`], of a map.
+    /// Returns the digest of a map, which is that of [`Digest::of_json`].
     pub fn of_map(map: &Map<String, Value>) -> Self {
         let mut text = Vec::new();
         write_map(map, &mut text);

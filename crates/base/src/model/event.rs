@@ -2,7 +2,7 @@
 
 use super::{ResourceId, StackId, apply_result::ResourceResult, plan::Action};
 
-/// What a run tells while it works.
+/// An event of a run while it works.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
     /// A step has handled this many of its stacks. The first event of a step has `done: 0`.
@@ -34,7 +34,7 @@ pub enum RunEvent {
         stack: StackId,
         /// The resource.
         id: ResourceId,
-        /// What is done to it.
+        /// The action on the resource.
         action: Action,
     },
     /// A note about a resource, sent before the resource is changed.
@@ -52,7 +52,7 @@ pub enum RunEvent {
         stack: StackId,
         /// The resource.
         id: ResourceId,
-        /// What it waits for, masked.
+        /// The awaited condition, masked.
         message: String,
     },
     /// A resource is finished.
@@ -75,7 +75,7 @@ pub enum Step {
     Compile,
     /// The stacks are compiled, and compared with the infrastructure or with the base.
     Plan,
-    /// What was applied last is compared with the infrastructure.
+    /// The last applied objects are compared with the infrastructure.
     CheckDrift,
     /// Recorded states and the health of objects are read.
     QueryStatus,

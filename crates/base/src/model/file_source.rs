@@ -25,7 +25,7 @@ impl fmt::Debug for BlobId {
     }
 }
 
-/// What an entry of a folder is.
+/// The kind of an entry of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     /// A regular file.
@@ -41,7 +41,7 @@ pub enum FileKind {
 pub struct FileEntry {
     /// Id of its content.
     pub blob: BlobId,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
 }
 
@@ -82,7 +82,7 @@ pub struct EarlierFile {
     pub commit: CommitId,
 }
 
-/// What was written in a working tree since it was read.
+/// The paths that were written in a working tree since it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WrittenPaths {
     /// These paths, and no others.
@@ -91,8 +91,8 @@ pub enum WrittenPaths {
     Unknown,
 }
 
-/// A readable revision: the tree of a commit, or the working tree. `crates/repo/src/git/` creates it; `crates/repo/src/konfig/`, `crates/repo/src/affected/`
-/// and `crates/run/src/` read it.
+/// A readable revision: the tree of a commit, or the working tree. `crates/repo/src/git/` creates it;
+/// `crates/repo/src/konfig/`, `crates/repo/src/affected/` and `crates/run/src/` read it.
 pub trait Source: Send + Sync {
     /// All files.
     fn files(&self) -> &FileTree;
@@ -112,12 +112,13 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// The same working tree after writes; `None` if all of it must be read again.
+    /// Returns the working tree as it is after writes; `None` if all of it must be read again.
     fn after_writes(&self, _written: &BTreeSet<RepoPath>) -> Option<Arc<dyn Source>> {
         None
     }
 
-    /// Every other content that a regular file had in an earlier commit: what was changed, removed or moved since.
+    /// Lists every other content that a regular file had in an earlier commit: what was changed, removed or moved
+    /// since.
     ///
     /// # Errors
     /// The history is not complete here.
@@ -128,7 +129,7 @@ pub trait Source: Send + Sync {
     /// The content of a regular file by path; `None` if the path is not a regular file.
     ///
     /// # Errors
-    /// As [`Source::read`].
+    /// Errors of [`Source::read`].
     fn read_path(&self, path: &RepoPath) -> Result<Option<Arc<[u8]>>, SourceError> {
         match self.files().get(path) {
             Some(entry) if entry.kind == FileKind::File => self.read(entry.blob).map(Some),

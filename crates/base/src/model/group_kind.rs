@@ -110,7 +110,7 @@ impl<'a> GroupKind<'a> {
         Self::from_api_version(text("apiVersion"), text("kind"))
     }
 
-    /// As [`GroupKind::from_object`].
+    /// Returns the kind of an object by its attributes; empty where they say none.
     pub fn from_attributes(object: &'a Map<String, Value>) -> Self {
         let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
         Self::from_api_version(text("apiVersion"), text("kind"))

@@ -55,24 +55,24 @@ pub enum HookPurpose {
     /// A change: hooks run.
     #[default]
     Change,
-    /// What was applied last is restored, or compared: no hook runs.
+    /// The last applied Spec is restored or compared: no hook runs.
     Restore,
     /// An earlier version is applied: `pre` hooks must be reversible.
     Rollback,
 }
 
-/// What the configuration and the run say about hooks.
+/// The rules for hooks, from the configuration and from the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HookRules {
     /// The service accounts that a hook may use: `NAME` or `NAMESPACE/NAME`.
     pub service_accounts: Vec<String>,
-    /// Whether the annotations of Argo CD are understood.
+    /// True if the annotations of Argo CD are understood.
     pub argocd: bool,
-    /// Whether the annotations of Helm are understood.
+    /// True if the annotations of Helm are understood.
     pub helm: bool,
     /// The serial of the recorded state, during an apply.
     pub serial: Option<u64>,
-    /// What the plan is made for.
+    /// The purpose of the plan.
     pub purpose: HookPurpose,
 }
 

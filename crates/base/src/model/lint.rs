@@ -46,7 +46,7 @@ pub enum LintRule {
     Models,
 }
 
-/// Where a rule of a policy set found something.
+/// The place at which a rule of a policy set found something.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FindingPlace {
     /// The rule, as `SET/RULE`.
@@ -74,12 +74,12 @@ pub struct Diagnostic {
     pub rule: LintRule,
     /// How much it weighs.
     pub severity: LintSeverity,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do next.
+    /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What a policy set found, and where.
+    /// The rule of a policy set that found it, with the place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<FindingPlace>,
     /// The stacks that it is an error of, where it was found by compiling them.

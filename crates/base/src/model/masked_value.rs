@@ -79,14 +79,15 @@ pub fn reference(mark: ReferenceMark<'_>) -> Value {
     json!({"$secret": map})
 }
 
-/// What the version of a file of the repository begins with. It moves by a commit, which is reviewed like any other.
+/// The prefix of the version of a file of the repository. Such a version moves by a commit, which is reviewed like any
+/// other.
 pub const FILE_VERSION: &str = "file-";
 
-/// What the version of a secret begins with whose store has no versions: a keyed hash of the fetched value follows.
+/// The prefix of the version of a secret whose store has no versions. A keyed hash of the fetched value follows.
 pub const VALUE_VERSION: &str = "hash:";
 
-/// A masked value as a digest stands for it: without what only a job with the values of secrets knows. `None` if it is the
-/// same.
+/// Returns a masked value for a digest: without the hashes that only a job with the values of secrets knows. `None` if
+/// it has none.
 pub fn without_value_hashes(value: &Value) -> Option<Value> {
     if let Some(mark) = as_reference(value) {
         let version = mark.version.filter(|version| version.contains(VALUE_VERSION))?;
@@ -181,8 +182,8 @@ pub fn holds_mark(value: &Value) -> bool {
     holds_unknown(value) || holds_secret(value)
 }
 
-/// A value that others wrote (a live object, a provider's answer, a document), for display. It has no markers: what
-/// looks like one gets another `$`, so that it is masked and shown as any other value.
+/// Returns a value that others wrote (a live object, a provider's answer, a document), for display. None of it is a
+/// marker of ours, so whatever looks like one gets another `$`: it is masked and shown as any other value.
 pub fn escape_marks(value: &Value) -> Cow<'_, Value> {
     fn escape(value: &Value) -> Value {
         match value {

@@ -30,9 +30,9 @@ pub struct ModelChange {
 pub struct ModelPackageChange {
     /// The folder of the package.
     pub package: RepoPath,
-    /// Whether the package is new, gone or modified.
+    /// The change: new, gone or modified.
     pub change: InputChange,
-    /// What differs in a modified package, by schema; empty if no schema, property or check differs.
+    /// The differences of a modified package, by schema; empty if no schema, property or check differs.
     pub properties: Vec<ModelPropertyChange>,
     /// The stacks that import the package.
     pub stacks: Vec<StackId>,
@@ -43,7 +43,7 @@ pub struct ModelPackageChange {
 pub struct ModelPropertyChange {
     /// The schema.
     pub schema: String,
-    /// What differs of it; `None` if the schema itself is new or gone.
+    /// The property that differs; `None` if the schema itself is new or gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub property: Option<String>,
     /// The message of the check that differs, in place of a property.

@@ -1,43 +1,43 @@
-//! [`Note`]: what a run says beside its result.
+//! [`Note`]: a message of a run beside its result.
 
 use std::fmt::{self, Display};
 
 use super::StackId;
 
-/// What a run says beside its result, in one or more lines.
+/// A message of a run beside its result, in one or more lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// How much it matters.
     pub level: NoteLevel,
     /// The stack that it is about.
     pub stack: Option<StackId>,
-    /// What is said. It may contain text of a pull request.
+    /// The text. It may contain text of a pull request.
     pub text: String,
 }
 
 /// How much a note matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoteLevel {
-    /// What is done.
+    /// Something that is done.
     Info,
-    /// What a reader should know.
+    /// Something that a reader should know.
     Note,
-    /// What may be wrong.
+    /// Something that may be wrong.
     Warning,
 }
 
 impl Note {
-    /// What is done.
+    /// Notes something that is done.
     pub fn info(text: impl Display) -> Self {
         Self::new(NoteLevel::Info, text)
     }
 
-    /// What a reader should know.
+    /// Notes something that a reader should know.
     pub fn remark(text: impl Display) -> Self {
         Self::new(NoteLevel::Note, text)
     }
 
-    /// What may be wrong.
+    /// Warns of something that may be wrong.
     pub fn warning(text: impl Display) -> Self {
         Self::new(NoteLevel::Warning, text)
     }
@@ -50,7 +50,7 @@ impl Note {
         }
     }
 
-    /// The same about a stack.
+    /// Sets the stack that the note is about.
     #[must_use]
     pub fn of(self, stack: &StackId) -> Self {
         Self {

@@ -110,7 +110,7 @@ fn is_within(path: &str, field: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Removes what code generators write for the fields of the server, without a value: `creationTimestamp: null` of the object
+/// Removes the fields of the server that code generators write without a value: `creationTimestamp: null` of the object
 /// and of its templates, and a `status` without content.
 pub fn drop_unset_server_fields(object: &mut Value) {
     if let Some(whole) = object.as_object_mut()
@@ -144,7 +144,7 @@ fn has_no_content(value: &Value) -> bool {
     }
 }
 
-/// What is lost if the object is deleted; `None` if nothing is.
+/// Describes what is lost if the object is deleted; `None` if nothing is.
 pub fn data_loss(object: &Value) -> Option<&'static str> {
     let spec = &object["spec"];
     match GroupKind::from_object(object) {

@@ -36,7 +36,8 @@ impl OtherNames {
         self.ids.is_subset(&other.ids) && self.folders.is_subset(&other.folders)
     }
 
-    /// The names besides the present ones. The root is no name: no glob matches it and not every folder.
+    /// Returns the names besides the present ones. The root is left out: each glob that matches it matches every
+    /// folder.
     #[must_use]
     pub fn besides(mut self, id: &StackId, folder: &RepoPath) -> Self {
         self.ids.remove(id);

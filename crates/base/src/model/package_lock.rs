@@ -14,7 +14,7 @@ pub struct LockedPackage {
     pub checksum: Option<String>,
     /// The commit: `git_commit`, which Konverge writes beside a tag or a branch, or `commit`. It may be abbreviated.
     pub commit: Option<String>,
-    /// `git_tag`, `branch` or `oci_tag`: what these pins were made for.
+    /// `git_tag`, `branch` or `oci_tag`: the reference that these pins were made for.
     pub reference: Option<String>,
     /// `version`: that of the package itself, as its own `kcl.mod` names it.
     pub version: Option<String>,

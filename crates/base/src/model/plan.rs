@@ -40,10 +40,10 @@ pub struct StackPlan {
     /// The outputs of other stacks whose values the plan has.
     #[serde(skip)]
     pub read: Vec<RecordedRead>,
-    /// What stands in the place of each text that reads them. A review of the text as unknown holds for this value alone.
+    /// The values in the place of the texts that read them. A review of a text as unknown holds for this value alone.
     #[serde(skip)]
     pub filled: FilledTexts,
-    /// What the Spec was compared with.
+    /// The side that the Spec was compared with.
     pub basis: Basis,
     /// The digest over the sorted review units.
     pub digest: Digest,
@@ -51,7 +51,7 @@ pub struct StackPlan {
     pub summary: Summary,
     /// Changed resources only, sorted by id.
     pub resources: Vec<ResourcePlan>,
-    /// What generation from AppConfigurations says about the stack: what Kusion would lose silently.
+    /// Notes of the generation from AppConfigurations: settings that Kusion would lose silently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Why the stack, or a part of it, could not be planned.
@@ -66,7 +66,7 @@ pub struct StackPlan {
     pub held_back: Vec<ResourceId>,
 }
 
-/// What the Spec is compared with.
+/// The side that a Spec is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -102,7 +102,7 @@ pub struct Summary {
     pub run: usize,
     /// Without a change.
     pub unchanged: usize,
-    /// That could not be planned.
+    /// Resources that could not be planned.
     pub unknown: usize,
 }
 
@@ -182,7 +182,7 @@ pub enum Action {
     Unknown,
 }
 
-/// Who validated the change.
+/// The validation of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Validation {
@@ -234,7 +234,7 @@ pub struct ResourcePlan {
     /// Its cluster; none for a Terraform resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// What an apply would do to it.
+    /// The action of an apply on it.
     pub action: Action,
     /// The digest over the resource's sorted review units.
     pub digest: Digest,

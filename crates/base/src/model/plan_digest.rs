@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(read, digest(Action::Adopt, Some("by hand")));
         assert_ne!(read, digest(Action::Adopt, Some("by another hand")));
         assert_ne!(read, digest(Action::Adopt, None));
-        // What is recorded has its last write, with which the live value is compared.
+        // A recorded resource has its last write, with which the live value is compared.
         assert_eq!(
             digest(Action::Update, Some("by hand")),
             digest(Action::Update, Some("by another hand"))

@@ -38,7 +38,7 @@ pub struct StackDocument {
     /// What the Spec was compared with: `live` (the infrastructure) or `spec` (the Spec of the base).
     #[schemars(with = "String")]
     pub basis: Basis,
-    /// Rules do not see them.
+    /// The other names of the stack. Rules do not see them.
     #[serde(skip)]
     pub known_as: OtherNames,
     /// The texts in it that are masked wherever they are shown, also in what a rule says.
@@ -123,7 +123,7 @@ pub struct DocumentChange {
     pub origin: ChangeOrigin,
 }
 
-/// What a stack wants a resource to be.
+/// A resource as its stack wants it to be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredResource {
     /// The resource.

@@ -18,15 +18,15 @@ pub struct PolicyFinding {
     pub stack: Option<StackId>,
     /// One sentence: what is not allowed and why.
     pub message: String,
-    /// What would satisfy the rule.
+    /// The way to satisfy the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Where a rule of a policy set found it.
+    /// The place at which a rule of a policy set found it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<SetPlace>,
 }
 
-/// Where a rule of a policy set found something.
+/// The place at which a rule of a policy set found something.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetPlace {
@@ -38,7 +38,7 @@ pub struct SetPlace {
     /// The path in the resource, if the rule names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What else the rule says: conftest's metadata.
+    /// Further details of the rule: conftest's metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub details: BTreeMap<String, String>,
     /// The digest over set, rule, stack, resource, path and message.

@@ -101,7 +101,7 @@ impl Targets {
     /// The references in a text, in order.
     ///
     /// # Errors
-    /// As [`Targets::referenced`].
+    /// Errors of [`Targets::referenced`].
     pub fn scan(&self, text: &str) -> Result<Vec<Reference>, Unreadable> {
         let mut found: Vec<Reference> = Vec::new();
         let mut at = 0;

@@ -45,7 +45,7 @@ fn known_keys(known: &[String]) -> String {
     }
 }
 
-/// What is known of a referenced resource.
+/// The known part of a referenced resource.
 #[derive(Debug, Clone, Copy)]
 pub enum KnownValue<'a> {
     /// The live value, unchanged or as applied. A missing value is an error.
@@ -64,7 +64,7 @@ impl Targets {
     /// references stay as text.
     ///
     /// # Errors
-    /// As [`Targets::referenced`], or the target has no such value.
+    /// Errors of [`Targets::referenced`], or the target has no such value.
     pub fn resolve<'a>(
         &self,
         attributes: &Map<String, Value>,
@@ -80,7 +80,7 @@ impl Targets {
     /// Rewrites the references to the keys of `names` into references to its values.
     ///
     /// # Errors
-    /// As [`Targets::referenced`].
+    /// Errors of [`Targets::referenced`].
     pub fn rename(
         &self,
         attributes: &Map<String, Value>,

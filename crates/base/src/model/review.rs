@@ -22,7 +22,7 @@ pub struct ReviewUnit {
     pub stack: StackId,
     /// The resource.
     pub resource: ResourceId,
-    /// What an apply would do to it.
+    /// The action of an apply on it.
     pub action: Action,
     /// The field that changes; empty for the resource itself.
     pub path: String,
@@ -180,7 +180,7 @@ pub struct RecordedComment {
 pub struct ReviewedStack {
     /// Identity of the stack.
     pub id: StackId,
-    /// What the Spec was compared with; `spec` for pull requests from forks.
+    /// The side that the Spec was compared with; `spec` for pull requests from forks.
     pub basis: Basis,
     /// The digest of its plan at the review.
     pub digest: Digest,

@@ -21,7 +21,7 @@ pub struct RolloutRecord {
     pub waves: Vec<BTreeMap<StackId, RolloutStack>>,
     /// The current wave, from 0.
     pub wave: usize,
-    /// What happens to the current wave.
+    /// The phase of the current wave.
     pub phase: RolloutPhase,
     /// Somebody paused it: nothing continues until it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -54,7 +54,7 @@ pub struct RolloutRecord {
     /// these stacks comes, or somebody resumes.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub held: BTreeSet<HeldContent>,
-    /// What the gates of the current wave said last.
+    /// The last word of each gate of the current wave, by the name of the gate.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub measured: BTreeMap<String, String>,
 }
@@ -66,7 +66,7 @@ pub struct HeldContent {
     pub stack: StackId,
     /// The digest of its inputs; `None`: its removal.
     pub input: Option<Digest>,
-    /// The commit of the rollout that failed. What failed together is lifted together.
+    /// The commit of the rollout that failed. The contents that one commit brought are released together.
     pub commit: CommitId,
 }
 
@@ -84,7 +84,7 @@ pub struct RolloutStack {
     pub before: Option<u64>,
 }
 
-/// What happens to the current wave of a rollout.
+/// The phase of the current wave of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RolloutPhase {
@@ -125,7 +125,7 @@ impl std::fmt::Display for RolloutPhase {
     }
 }
 
-/// What two clocks said at one moment.
+/// The readings of two clocks at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockReading {
     /// The clock of the machine.
@@ -217,7 +217,7 @@ impl RolloutRecord {
         })
     }
 
-    /// What is held besides the contents that it brings: they are no failure any more.
+    /// Returns the held contents without those that this rollout brings itself: they are no failure any more.
     pub fn held_without_own(&self) -> BTreeSet<HeldContent> {
         let own: BTreeMap<_, _> = self.stacks().map(|(_, id, stack)| (id, stack.input)).collect();
         let is_own = |held: &&HeldContent| own.get(&held.stack) == Some(&held.input);

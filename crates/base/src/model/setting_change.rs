@@ -9,7 +9,7 @@ use super::StackId;
 pub struct SettingChange {
     /// The key in `konverge.yaml` (`kcl.version`), or the name of another file at the root.
     pub key: String,
-    /// What the key does to a stack, as a sentence without a full stop.
+    /// The effect of the key on a stack, as a sentence without a full stop.
     pub effect: String,
     /// The stacks for which it differs, by identity.
     pub stacks: Vec<StackId>,

@@ -66,7 +66,7 @@ pub struct Resource {
     /// Runtime-specific additions: `provider`, `providerMeta`, `resourceType`, `GVK`, `cluster`, …
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
-    /// It is not a part of a Spec's text.
+    /// The stacks that own it. It is not a part of a Spec's text.
     #[serde(skip)]
     pub sharing: Sharing,
 }
@@ -121,13 +121,13 @@ pub fn object_key(attributes: &Map<String, Value>) -> ObjectKeyRef<'_> {
 pub struct Spec {
     /// In the order of the Spec. The ids are unique.
     pub resources: Vec<Resource>,
-    /// What the Spec itself says about a secret store (Kusion 0.12 and later). It is never used, only compared with
+    /// The secret stores that the Spec itself names (Kusion 0.12 and later). They are never used, only compared with
     /// the configured store.
     pub secret_stores: Vec<Map<String, Value>>,
     /// The outputs that stand beside the resources, by name: a value, or a text with references. [`Spec::outputs`] has
     /// those of resources too.
     pub outputs: Map<String, Value>,
-    /// What generation from AppConfigurations says to the developer, in plain text.
+    /// Notes of the generation from AppConfigurations for the developer, in plain text.
     pub notes: Vec<String>,
 }
 
@@ -199,10 +199,10 @@ pub enum PublishError {
     #[error("two outputs have the name `{0}`")]
     Twice(OutputName),
     /// The extension is not a map.
-    #[error("`{0}`: `konverge/outputs` is no map of names to paths")]
+    #[error("`{0}`: `konverge/outputs` must be a map of names to paths")]
     NoMap(ResourceId),
     /// The path of an output is not a text.
-    #[error("`{0}`: the output `{1}` names no path, such as `status.address`")]
+    #[error("`{0}`: the value of output `{1}` must be a path, such as `status.address`")]
     NoPath(ResourceId, String),
 }
 
@@ -229,7 +229,7 @@ impl Resource {
         }
     }
 
-    /// As [`is_shared`].
+    /// Returns true if the stacks of a project may share the object.
     pub fn is_shared(&self) -> bool {
         self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)
     }

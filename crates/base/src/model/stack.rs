@@ -126,7 +126,7 @@ pub struct SetupError {
     pub line: Option<u32>,
     /// The column, from 1, if known.
     pub column: Option<u32>,
-    /// What is wrong, and what to do.
+    /// The problem, and the next step.
     pub message: String,
 }
 

@@ -11,7 +11,8 @@ static ROOT: LazyLock<RepoPath> = LazyLock::new(RepoPath::root);
 
 /// The folder of a stack in the repository, or none: a Spec from a file lies nowhere.
 ///
-/// As text the root is `.`, and no folder is empty. Documents of earlier versions have the empty text for both.
+/// In a document the root is `.`, and no folder is the empty text. Documents of earlier versions have the empty text
+/// for both.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct StackFolder(Option<RepoPath>);

@@ -76,7 +76,7 @@ impl HealthCounts {
     }
 }
 
-/// What a drift check saw of one stack, masked and bounded.
+/// A summary of what a drift check saw of one stack, masked and bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StackLook {
@@ -111,7 +111,7 @@ pub struct UnreadyObject {
 }
 
 impl StackLook {
-    /// What is kept of a look; `None` if there is nothing to tell. Texts must be masked already.
+    /// Builds a look; `None` if there is nothing to tell. Texts must be masked already.
     pub fn new(run: &str, units: Vec<ReviewUnit>, objects: &[ObjectStatus]) -> Option<Self> {
         let (kept, more) = bounded(units);
         let unready = objects.iter().filter(|object| !object.is_ready());

@@ -33,7 +33,7 @@ pub struct OutputName(String);
 
 /// The error for a text that is no name of an output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name: it has a letter or `_`, then at most 62 letters, digits, `_` and `-`")]
+#[error("`{0}` is not a valid name: write a letter or `_`, then at most 62 letters, digits, `_` and `-`")]
 pub struct InvalidName(String);
 
 impl OutputName {
@@ -112,7 +112,7 @@ pub struct RecordedOutput {
 /// A value of another stack, as the state of its reader records it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedRead {
-    /// What was read.
+    /// The output that was read.
     #[serde(flatten)]
     pub output: OutputId,
     /// The keyed digest of the value that was applied.
@@ -214,7 +214,7 @@ pub struct OutputFill<'a> {
     pub filled: FilledTexts,
 }
 
-/// What stands in the place of each text with marks, by the text that its marker shows.
+/// The value in the place of each text with marks, by the text that its marker shows.
 pub type FilledTexts = BTreeMap<String, Value>;
 
 impl OutputFill<'_> {
@@ -285,7 +285,7 @@ impl OutputFill<'_> {
     }
 }
 
-/// A value inside a longer text; the type of one that has no text.
+/// Returns a value as a part of a longer text. The error is the type of a value that has no text.
 fn as_text(value: &Value) -> Result<Cow<'_, str>, &'static str> {
     match value {
         Value::String(text) => Ok(Cow::Borrowed(text)),

@@ -34,14 +34,14 @@ pub struct FreezeStatus {
     pub run: String,
 }
 
-/// What runs of one stack, and what waits.
+/// The status of one stack: its last apply, its objects, and what waits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackStatus {
     /// Folder of the stack.
     pub stack: RepoPath,
     /// Identity of the stack.
     pub id: StackId,
-    /// What is applied, compared with the head.
+    /// The last apply compared with the head.
     pub head: HeadStatus,
     /// How it stands, the worst first; as the portal says it, without drift.
     pub conditions: Vec<StackCondition>,
@@ -61,7 +61,7 @@ pub struct StackStatus {
     pub error: Option<ErrorBody>,
 }
 
-/// What is applied, compared with the head.
+/// The last apply compared with the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeadStatus {
@@ -135,7 +135,7 @@ impl ObjectStatus {
 }
 
 impl StackStatus {
-    /// How the last apply of what is pending ended, if not well.
+    /// Returns how the last apply ended, if it did not end well and changes are pending.
     pub fn unfinished(&self) -> Option<StackCondition> {
         let is_pending = !matches!(
             self.head,

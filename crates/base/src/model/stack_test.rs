@@ -52,12 +52,12 @@ pub struct StackTestFailure {
     /// The line of the assertion, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// What does not hold.
+    /// The reason, as a sentence.
     pub message: String,
     /// The resource that comes nearest to the expected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nearest: Option<ResourceId>,
-    /// Where that resource differs.
+    /// The fields in which that resource differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<FieldMismatch>,
 }
@@ -67,10 +67,10 @@ pub struct StackTestFailure {
 pub struct FieldMismatch {
     /// The path as in RFC 6901; items of keyed lists as `name=web`.
     pub path: String,
-    /// What the test expects; absent if the field must be absent.
+    /// The value that the test expects; absent if the field must be absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
-    /// What the resource has; absent if it has nothing there.
+    /// The value of the resource; absent if it has nothing there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Value>,
 }

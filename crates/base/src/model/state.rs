@@ -23,7 +23,7 @@ pub struct StackState {
     /// The folder of the last apply. With it a stack that the head no longer has can be destroyed without its
     /// files.
     pub folder: StackFolder,
-    /// Every other name that the stack had when it was planned or applied. Guards that name one of them go on to hold.
+    /// Every other name that the stack had when it was planned or applied. Guards that name one of them still hold.
     #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
     pub guarded_as: OtherNames,
     /// The source of the identity.
@@ -48,7 +48,7 @@ pub struct StackState {
     /// The release of Kusion's that says the same as this state, if it was imported from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kusion_release: Option<KusionRelease>,
-    /// What the stack publishes, by name, since the last apply in which every resource succeeded.
+    /// The outputs that the stack publishes, by name, since the last apply in which every resource succeeded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<OutputName, RecordedOutput>,
     /// The values of other stacks that this apply used.
@@ -102,7 +102,7 @@ impl StackState {
         self.resources.is_empty() && self.runtime.is_empty() && self.input_digest.is_none()
     }
 
-    /// The same state under another identity. The next run applies the stack again.
+    /// Moves the state to another identity. The next run applies the stack again.
     #[must_use]
     pub fn renamed(mut self, to: StackId) -> Self {
         let earlier = std::mem::replace(&mut self.stack, to);
@@ -124,6 +124,7 @@ impl StackState {
 
     /// Adds a resource or replaces the one with the same id. The order is kept.
     pub fn put(&mut self, recorded: Recorded) {
+        // A written resource ends its replacement.
         self.begun.remove(&recorded.id);
         match self.resources.binary_search_by(|r| r.id.cmp(&recorded.id)) {
             Ok(at) => self.resources[at] = recorded,
@@ -164,7 +165,7 @@ impl StackState {
         self.outputs.retain(|_, output| !output.resources.contains(id));
     }
 
-    /// Applies many entries, as `StackState::follow`; linear in their number.
+    /// Applies many entries like [`Self::apply_entry`], in linear time.
     pub fn apply_entries<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
         let resources = std::mem::take(&mut self.resources);
         let mut resources: BTreeMap<_, _> = resources.into_iter().map(|one| (one.id.clone(), one)).collect();
@@ -196,7 +197,7 @@ impl StackState {
 /// A release in Kusion's backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KusionRelease {
-    /// The names that Kusion gives: of the project, of the workspace and of the stack.
+    /// Kusion's name of the project.
     pub project: String,
     /// Kusion's name of the workspace.
     pub workspace: String,
@@ -226,7 +227,7 @@ pub struct Recorded {
     /// Explicit and implicit dependencies. Deletions run in the reverse order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<ResourceId>,
-    /// As in the Spec.
+    /// The extensions of the Spec.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
     /// Who else owns it.
@@ -236,13 +237,13 @@ pub struct Recorded {
     /// an id may be a secret. `None` for Kubernetes, where the attributes identify the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_hash: Option<String>,
-    /// What the runtime needs to find and verify the object. Never a secret in clear text.
+    /// The data with which the runtime finds and verifies the object. Never a secret in clear text.
     #[serde(default, skip_serializing_if = "RuntimeRecord::is_none")]
     pub private: RuntimeRecord,
 }
 
 impl Recorded {
-    /// As [`is_shared`].
+    /// Returns true if the stacks of a project may share the object.
     pub fn is_shared(&self) -> bool {
         self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)
     }
@@ -295,7 +296,7 @@ impl Replacement {
         "an earlier run started to replace it: the old object is deleted, and this creates the new one";
 }
 
-/// What is recorded before a write to the infrastructure, and after it.
+/// An entry of the journal, written before or after a write to the infrastructure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "entry")]
 pub enum JournalEntry {
@@ -337,11 +338,11 @@ pub enum JournalEntry {
     Runtime {
         /// The key in [`StackState::runtime`].
         key: String,
-        /// What was recorded.
+        /// The recorded data.
         value: Value,
     },
-    /// The folder of the stack, in its first apply. What a killed first apply made is removed by the login and the rules
-    /// of this folder.
+    /// The folder of the stack, in its first apply. If that apply is killed, its resources are removed by the login and
+    /// the rules of this folder.
     Folder {
         /// The folder in the repository.
         folder: RepoPath,

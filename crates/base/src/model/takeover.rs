@@ -1,4 +1,4 @@
-//! [`Takeover`]: what the first apply of a stack would do to what runs already.
+//! [`Takeover`]: the effect of the first apply of a stack on resources that exist already.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::error::ErrorBody;
 /// The annotation of an object that names its stack.
 const OWNER: &str = "konverge/stack";
 
-/// What the first apply of a stack would do to what runs already.
+/// The effect of the first apply of a stack on resources that exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Takeover {
@@ -114,7 +114,7 @@ pub struct StackTakeover {
     pub stack: RepoPath,
     /// Identity of the stack.
     pub id: StackId,
-    /// What the first apply would do.
+    /// The effect of the first apply.
     pub takeover: Takeover,
     /// The number of resources that are taken over without changes, that change, and that are made.
     pub resources: TakeoverCounts,

@@ -24,7 +24,7 @@ pub struct TimelinePart {
     pub begin: Duration,
     /// How long it took. A part that has not ended took until now.
     pub length: Duration,
-    /// What is said of a stack: `plan`. And the method of a request.
+    /// The work on a stack, such as `plan`; of a request its method.
     pub work: Option<String>,
     /// The status of the answer to a request.
     pub status: Option<u16>,
@@ -32,7 +32,7 @@ pub struct TimelinePart {
     pub bytes: Option<u64>,
 }
 
-/// What a part of a run is.
+/// The kind of a part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartKind {
     /// The run.
@@ -52,7 +52,7 @@ pub enum PartKind {
 pub struct HostRequests {
     /// How many.
     pub count: usize,
-    /// Those without an answer, or with that of a server that is busy or broken. A 404 is an answer.
+    /// Requests without an answer, or with the answer of a server that is busy or broken. A 404 is an answer.
     pub failed: usize,
     /// The sum of their times. They may have gone on at once.
     pub time: Duration,
@@ -61,7 +61,7 @@ pub struct HostRequests {
 }
 
 impl Timeline {
-    /// The same with other names of hosts.
+    /// Renames the hosts.
     #[must_use]
     pub fn with_hosts(mut self, shown: impl Fn(&str) -> String) -> Self {
         for part in self
@@ -91,7 +91,7 @@ impl Timeline {
         ends.max().unwrap_or_default()
     }
 
-    /// How long was waited for what, by what was waited for. Times that overlap are counted once.
+    /// Returns how long each thing was waited for. Times that overlap are counted once.
     pub fn waits(&self) -> BTreeMap<&str, Duration> {
         let mut waits: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
         let mut parts: Vec<_> = self.of(PartKind::Wait).collect();

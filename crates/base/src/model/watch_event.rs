@@ -10,7 +10,7 @@ use crate::error::ErrorBody;
 pub struct WatchEvent {
     /// Version of this format.
     pub version: u32,
-    /// What happened.
+    /// The kind of the event.
     pub event: WatchEventKind,
     /// The commit that Specs are compared with.
     pub base: Option<CommitId>,
@@ -18,14 +18,14 @@ pub struct WatchEvent {
     pub files: Vec<RepoPath>,
     /// The stacks that these files affect, and why; at the start, those that differ from the base.
     pub stacks: Vec<AffectedStack>,
-    /// What differs from the base in these stacks.
+    /// The differences of these stacks from the base.
     pub plan: Vec<StackPlan>,
     /// Why the repository cannot be read. The next event is compared with the last one that could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchEventKind {

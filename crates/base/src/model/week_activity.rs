@@ -12,7 +12,7 @@ pub const WEEKS: usize = 13;
 const LENGTH: i64 = 7 * 24 * 3600;
 /// The first Monday after the beginning of Unix time.
 const FIRST_MONDAY: i64 = 4 * 24 * 3600;
-/// A commit that is older at its apply says nothing of the way from its merge.
+/// The longest time from a commit to its apply that counts. An older commit says nothing about the time since its merge.
 const LONGEST_LEAD: i64 = 90 * 24 * 3600;
 
 /// A week, from Monday in UTC.
@@ -40,7 +40,7 @@ impl Week {
     }
 }
 
-/// What was applied to a stack in one week. In a document it is a list of its numbers, since the index has many.
+/// The applies of a stack in one week. In a document it is a list of its numbers, since the index has many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WeekNumbers", into = "WeekNumbers")]
 pub struct WeekActivity {

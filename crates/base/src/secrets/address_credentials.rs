@@ -8,7 +8,7 @@ use url::{Url, form_urlencoded};
 
 use super::{registry::MASK, secret_names::is_secret_name, token_patterns::secret_parts};
 
-/// What an address may hold besides a host, a port and a path.
+/// The parts that an address may have besides a host, a port and a path.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AddressParts<'a> {
     /// A user without a password: of a database, or of git over SSH.
@@ -25,7 +25,7 @@ pub enum AddressQuery<'a> {
     Empty,
     /// These settings.
     Settings(&'a [&'a str]),
-    /// Those of another program's server, unless their names say that they are secret.
+    /// The parameters of another program's server, unless their names say that they are secret.
     OfServer,
 }
 
@@ -75,7 +75,7 @@ pub fn credential_in(address: &str, allowed: AddressParts<'_>) -> Option<Address
             AddressCredential::User
         }
     });
-    // What reads the address may find a user where this does not.
+    // A program that reads the address may find a user where the split above finds none.
     let parsed = Url::parse(address).ok().and_then(|url| match url.password() {
         Some(_) => Some(AddressCredential::Password),
         None => (!url.username().is_empty()).then_some(AddressCredential::User),
@@ -113,7 +113,7 @@ fn parts(address: &str) -> (&str, &str, &str) {
     (place, query, fragment)
 }
 
-/// What is before the `@` of a host.
+/// Returns the part before the `@` of a host.
 fn userinfo(place: &str) -> Option<&str> {
     let rest = place.split_once("://").map_or(place, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();

@@ -31,7 +31,7 @@ pub(super) fn forms(text: &str) -> Vec<String> {
     vec![text.to_owned(), general_purpose::STANDARD.encode(text)]
 }
 
-/// What is looked for.
+/// The secrets to find.
 pub(super) struct Needles<'a> {
     /// Adds the ranges of what stands unencoded in a text.
     pub find: &'a dyn Fn(&str, &mut Vec<Range<usize>>),
@@ -49,8 +49,8 @@ pub(super) fn hide(text: &str, mask: &str, needles: &Needles<'_>) -> Option<Stri
     replaced(text, mask, find_all(text, needles, DEPTH, BACKSLASHES))
 }
 
-/// As [`hide`] for one secret that may be short: only escapes are undone. In what looks like an encoding, a short text
-/// is found by chance.
+/// Replaces one secret that may be short, like [`hide`], but undoes escapes only: in a text that looks encoded, a short
+/// text is found by chance.
 pub(super) fn hide_escaped(text: &str, mask: &str, secret: &str) -> Option<String> {
     let plain = escapes::layout(secret).map(|plain| plain.text);
     let find = |text: &str, found: &mut Vec<Range<usize>>| {
@@ -80,7 +80,7 @@ fn replaced(text: &str, mask: &str, found: Vec<Range<usize>>) -> Option<String> 
     (kept > 0).then(|| hidden + &text[kept..])
 }
 
-/// The ranges in order. Those that overlap are one.
+/// Sorts the ranges, and makes one of those that overlap.
 fn joined(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.sort_by_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<usize>> = Vec::new();
@@ -106,6 +106,7 @@ fn find_all(text: &str, needles: &Needles<'_>, depth: u32, backslashes: u32) -> 
             find_all(text, needles, depth - 1, backslashes - 1)
         }));
     }
+    // Only the text between the findings is decoded. The findings are hidden in any case.
     let in_clear = joined(found.clone());
     let ends = in_clear.iter().map(|range| range.start).chain([text.len()]);
     let starts = [0].into_iter().chain(in_clear.iter().map(|range| range.end));

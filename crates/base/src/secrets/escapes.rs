@@ -81,7 +81,7 @@ pub(super) fn backslashes(text: &str) -> Option<Unescaped> {
     unescaped.build(text)
 }
 
-/// What the characters behind a backslash mean.
+/// Returns the text for which the characters behind a backslash stand.
 fn meaning(rest: &mut Chars<'_>) -> Option<String> {
     let c = match rest.next()? {
         c @ ('"' | '\\' | '/' | '\'' | ' ') => c,

@@ -7,14 +7,14 @@ use zeroize::Zeroize as _;
 use super::secret_paths::place_of;
 use crate::model::{built_in_groups, field_path::join_path};
 
-/// Where a text stands.
+/// The place of a text.
 #[derive(Debug, Clone, Copy)]
 pub struct TextPlace<'a> {
     /// Its path as in RFC 6901, with indices of list items.
     pub path: &'a str,
     /// True for a value of `data` or `stringData` of an object of `apiVersion: v1` and `kind: Secret`, also inside a
     /// custom resource: nowhere else may a secret be written. Kubernetes' own kinds have no Secret inside, only fields
-    /// that take any JSON and that others may read. What is masked is more.
+    /// that take any JSON and that others may read. More places than these are masked.
     pub is_secret: bool,
     /// True if the new value must be UTF-8: it is not base64-encoded.
     pub is_text: bool,
@@ -24,7 +24,7 @@ pub struct TextPlace<'a> {
 /// `data` that is not base64 is visited as written, and replaced by an encoded one.
 ///
 /// # Errors
-/// Those of `visit`.
+/// Errors of `visit`.
 pub fn rewrite_texts<E>(object: &mut Map<String, Value>, visit: &mut Visit<'_, E>) -> Result<(), E> {
     let api_version = object
         .get("apiVersion")
@@ -80,7 +80,7 @@ pub fn may_refer(object: &Map<String, Value>) -> bool {
     in_map(object, false)
 }
 
-/// What to do with a text: keep it, or replace it.
+/// Decides about a text: `None` keeps it, bytes replace it.
 pub(super) type Visit<'v, E> = dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>>, E> + 'v;
 
 /// Which part of a Secret a value is in.

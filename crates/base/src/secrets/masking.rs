@@ -51,7 +51,7 @@ pub fn mask_object<'a>(secrets: &Secrets, object: &'a Map<String, Value>) -> Cow
     Marker::new(secrets, RuntimeKind::Kubernetes).map(object)
 }
 
-/// As [`mask_object`], and the plain places that hold values of secrets.
+/// Masks an object like [`mask_object`], and the plain places that hold values of secrets.
 #[must_use]
 pub fn mask_object_at<'a>(
     secrets: &Secrets,
@@ -61,7 +61,7 @@ pub fn mask_object_at<'a>(
     places.mark(secrets, object, mask_object(secrets, object))
 }
 
-/// As [`mask_object`], for the body of a Terraform resource of a type, or for a provider configuration.
+/// Masks the body of a Terraform resource of a type, or a provider configuration, like [`mask_object`].
 #[must_use]
 pub fn mask_terraform<'a>(
     secrets: &Secrets,
@@ -103,6 +103,7 @@ fn mask_place(secrets: &Secrets, key: &str, value: &Value) -> Value {
             Value::Object(members.collect())
         }
         Value::Array(items) => items.iter().map(|item| mask_place(secrets, key, item)).collect(),
+        // The decoded text is hashed, so that a secret in `data` and the same one in `stringData` look the same.
         Value::String(text) if key == "data" => match decode(text) {
             Some(clear) => {
                 reference_mark(secrets, &clear).unwrap_or_else(|| secrets.mark(&Value::String(clear)))
@@ -115,8 +116,8 @@ fn mask_place(secrets: &Secrets, key: &str, value: &Value) -> Value {
     }
 }
 
-/// The object for rules: only the data of a Secret and the plain places with values of a store are masked, by their
-/// places. Neither a name nor a value decides, because a pull request chooses both.
+/// Masks an object for rules: only the data of a Secret and the plain places with values of a store, by their places.
+/// Neither a name nor a value decides, because a pull request chooses both.
 #[must_use]
 pub fn mask_secret_data_at<'a>(
     secrets: &Secrets,
@@ -131,7 +132,7 @@ pub fn mask_secret_data_at<'a>(
                 masked.to_mut().insert(key.to_owned(), marked);
             }
         }
-        // It holds the data once more.
+        // `kubectl`'s copy of the object holds the data once more.
         let annotations = object
             .get("metadata")
             .and_then(|metadata| metadata.get("annotations"));
@@ -145,8 +146,8 @@ pub fn mask_secret_data_at<'a>(
     places.mark(secrets, object, masked)
 }
 
-/// As [`mask_resource`], for rules: only the data of Secrets is masked, and the content of a Terraform resource whose
-/// type is a secret.
+/// Masks a resource for rules, like [`mask_resource`] but less: only the data of Secrets, and the content of a
+/// Terraform resource whose type is a secret.
 #[must_use]
 pub fn mask_secret_data(secrets: &Secrets, resource: &Resource) -> Resource {
     let attributes = &resource.attributes;
@@ -160,8 +161,8 @@ pub fn mask_secret_data(secrets: &Secrets, resource: &Resource) -> Resource {
     resource.with(masked.into_owned())
 }
 
-/// The texts of a value for rules that are masked wherever else it is shown: what is secret by its name, and secrets
-/// inside a text.
+/// Lists the texts in a value for rules that are masked wherever else they are shown: what is secret by its name, and
+/// secrets inside a text.
 #[must_use]
 pub fn hidden_texts(secrets: &Secrets, runtime: RuntimeKind, value: &Value) -> Vec<String> {
     let marker = Marker::new(secrets, runtime);
@@ -282,7 +283,8 @@ impl<'a> Marker<'a> {
         let named = secret_names::says(key);
         let marked = match named {
             NameClass::Nothing if key == "value" => {
-                // A variable of a container: `{name: DB_PASSWORD, value: …}`.
+                // A variable of a container: `{name: DB_PASSWORD, value: …}`. Its value is never the name of an object,
+                // so the stricter rule of Terraform holds.
                 let name = ["name", "key"].iter().find_map(|of| map.get(*of)?.as_str());
                 let says = name.map_or(NameClass::Nothing, secret_names::says);
                 self.named(says, value, RuntimeKind::Terraform)
@@ -384,6 +386,7 @@ impl<'a> Marker<'a> {
         let whole = || Some(self.secrets.mark(&Value::String(text.to_owned())));
         let mut shown = String::new();
         let mut kept = 0;
+        // Parts that are secret by their own shape, such as a token, in any text.
         for part in token_patterns::secret_parts(text) {
             let secret = &text[part.clone()];
             if secret.len() == text.len() {
@@ -395,11 +398,13 @@ impl<'a> Marker<'a> {
             kept = part.end;
         }
         shown.push_str(&text[kept..]);
+        // Secrets of a document. The document is not written anew: each secret is replaced in the text, whose layout
+        // stays.
         for secret in self.inside(text) {
             let stand_in = self.stand_in(&secret);
             match encodings::hide_escaped(&shown, &stand_in, &secret) {
                 Some(hidden) => shown = hidden,
-                // A part of it was replaced before.
+                // The same secret was replaced before.
                 None if shown.contains(&stand_in) => {}
                 // The position of the secret is unknown.
                 None => return whole(),
@@ -416,7 +421,7 @@ impl<'a> Marker<'a> {
     /// The secrets in a text that is a JSON document or a YAML manifest, also in another document inside it.
     fn inside(&self, text: &str) -> Vec<String> {
         let start = text.trim_start();
-        // A document in a JSON string is escaped twice.
+        // A JSON string may be a document, which is escaped once more.
         let json = start.starts_with(['{', '[', '"']);
         let manifest = text.contains("stringData") || (text.contains("kind") && text.contains("Secret"));
         if text.len() > LARGEST_DOCUMENT || !(json || manifest) {
@@ -449,7 +454,7 @@ impl<'a> Marker<'a> {
         found
     }
 
-    /// The texts of a value that differ in another value of the same shape. Of a text that is masked in parts, the parts.
+    /// Lists the texts of a value that differ in its masked form. Of a text that is masked in parts, only those parts.
     fn collect_differences(&self, clear: &Value, masked: &Value, found: &mut Vec<String>) {
         match (clear, masked) {
             (Value::Object(clear), Value::Object(masked)) => {

@@ -40,7 +40,7 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
         return Some("in a Secret a value stands in `data` or `stringData`, or in an annotation");
     }
     if object.api_version.starts_with("apiextensions.k8s.io/") {
-        return Some("a definition of a kind is read before any value is");
+        return Some("the definition of a kind is read before the values of secrets are");
     }
     let is = |names: &[&str], component: &str| names.contains(&component);
     let is_selecting = |component: &&str| {

@@ -87,9 +87,9 @@ pub struct SecretTemplate {
 /// Every reference but Kusion's starts with this. vals also accepts `secretref+`.
 const MARK: &str = "ref+";
 const LONG_MARK: &str = "secretref+";
-/// What stands around a stand-in that must be a JSON document.
+/// The text around a stand-in that must be a JSON document.
 const JSON_STAND_IN: (&str, &str) = ("{\"konverge\":\"", "\"}");
-/// Kusion's form.
+/// The beginning of a reference in Kusion's form.
 const KUSION: &str = "ref://";
 
 impl SecretTemplate {
@@ -98,6 +98,7 @@ impl SecretTemplate {
     /// # Errors
     /// The first reference that breaks a rule.
     pub fn parse(text: &str) -> Result<Option<Self>, MalformedReference> {
+        // Kusion's form is always the whole text.
         if let Some(rest) = text.trim().strip_prefix(KUSION) {
             let reference = read_kusion(rest).map_err(|why| malformed(text.trim(), why))?;
             let parts = vec![TemplatePart::Reference(reference)];
@@ -107,6 +108,7 @@ impl SecretTemplate {
         let (mut kept, mut from) = (0, 0);
         while let Some(found) = text[from..].find(MARK).map(|at| from + at) {
             let after = found + MARK.len();
+            // Without a word and `://` behind it, this is text like any other.
             let Some((word, start)) = store_word(text, after) else {
                 from = after;
                 continue;
@@ -141,8 +143,8 @@ impl SecretTemplate {
         Ok(Some(Self { parts }))
     }
 
-    /// What stands for the value while it is planned, where the server parses the value as JSON. Elsewhere the text of
-    /// the template does.
+    /// Returns the stand-in for the value in a plan, where the server parses the value as JSON. Elsewhere the text of
+    /// the template is sent.
     pub fn json_stand_in(&self) -> String {
         format!("{}{self}{}", JSON_STAND_IN.0, JSON_STAND_IN.1)
     }
@@ -162,10 +164,10 @@ impl SecretTemplate {
         })
     }
 
-    /// The same template with each reference changed.
+    /// Returns the template with each reference changed.
     ///
     /// # Errors
-    /// Those of `change`.
+    /// Errors of `change`.
     pub fn try_map<E>(
         &self,
         mut change: impl FnMut(&SecretReference) -> Result<SecretReference, E>,
@@ -220,7 +222,7 @@ impl SecretReference {
         format!("{store}:{}{}", self.path, self.fragment())
     }
 
-    /// The same with the version that the reference itself names.
+    /// Returns the label with the version that the reference itself names.
     pub fn pinned_label(&self) -> String {
         let Some(version) = &self.version else {
             return self.label();
@@ -251,7 +253,7 @@ impl SecretReference {
         })
     }
 
-    /// The same reference without what a plan found.
+    /// Returns the reference without the version that a plan found.
     #[must_use]
     pub fn as_written(&self) -> Self {
         Self {

@@ -81,7 +81,7 @@ pub struct Secrets {
 struct KnownSecrets {
     own: KnownTexts,
     values: KnownTexts,
-    /// Those of the values that no Spec holds: from secret stores, and sensitive ones of Terraform.
+    /// The values that no Spec holds: from secret stores, and sensitive ones of Terraform.
     fetched: KnownTexts,
     /// The names, references and selectors of Specs.
     names: HashSet<String>,
@@ -148,7 +148,7 @@ impl Secrets {
         }
     }
 
-    /// The same registry with another key: both mask what either learns.
+    /// Returns the registry with another key. Both mask what either learns.
     #[must_use]
     pub fn with_key(&self, key: HashKey) -> Self {
         Self {
@@ -186,7 +186,7 @@ impl Secrets {
         known.own.add(secret);
     }
 
-    /// As [`Secrets::learn`], but ignores a text that is a plain word.
+    /// Learns a credential like [`Secrets::learn`], unless it is a plain word.
     pub fn learn_unless_word(&self, secret: &str) {
         if !is_word(secret) {
             self.learn(secret);
@@ -251,7 +251,7 @@ impl Secrets {
         self.mask_value_at("", value)
     }
 
-    /// As [`Secrets::mask_value`], for the value at a path as in RFC 6901.
+    /// Masks a value like [`Secrets::mask_value`], for a path as in RFC 6901.
     #[must_use]
     pub fn mask_value_at(&self, path: &str, value: &Value) -> Value {
         self.mask_field(&FieldPath::parse(path), value)
@@ -261,6 +261,7 @@ impl Secrets {
         match value {
             Value::String(text) => {
                 let masked = self.mask(text);
+                // The Spec has this name in clear text, so it stays readable although a Secret has the same value.
                 if masked != *text && self.is_shown_name(path, text) {
                     value.clone()
                 } else if masked == MASK && text != MASK {
@@ -292,6 +293,7 @@ impl Secrets {
             return false;
         }
         let known = self.known.read().expect("no panic while the lock is held");
+        // A credential of the run and a fetched value are masked in names, too.
         known.names.contains(text) && replace_known(text, &[&known.own, &known.fetched]) == text
     }
 

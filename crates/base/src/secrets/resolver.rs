@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{SecretReference, SecretValue};
 use crate::error::UserError;
 
-/// What happens when the version of a secret moved since it was written.
+/// The treatment of a written secret whose version in the store has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotatedVersion {
     /// The new version is written.
@@ -39,22 +39,22 @@ pub trait SecretResolver: Send + Sync {
     /// made. Read now, if the present rules allow it.
     ///
     /// # Errors
-    /// As [`Self::value`].
+    /// Errors of [`Self::value`].
     async fn recorded_value(&self, reference: &SecretReference) -> Result<SecretValue, UserError>;
 
     /// Returns true if values can be had: the stack is being applied.
     fn has_values(&self) -> bool;
 
-    /// What is done about a version that moved.
+    /// Returns how a version that moved is treated.
     fn rotated(&self) -> RotatedVersion;
 }
 
-/// What answers about the references of a stack; by default nothing does.
+/// The resolver of the references of a stack; by default there is none.
 #[derive(Clone, Default)]
 pub struct StackReferences(Option<Arc<dyn SecretResolver>>);
 
 impl StackReferences {
-    /// Those that a resolver answers.
+    /// Uses this resolver.
     pub fn new(resolver: Arc<dyn SecretResolver>) -> Self {
         Self(Some(resolver))
     }
@@ -71,7 +71,7 @@ impl fmt::Debug for StackReferences {
     }
 }
 
-/// The same resolver.
+/// Equal if both have the same resolver.
 impl PartialEq for StackReferences {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {

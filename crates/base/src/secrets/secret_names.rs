@@ -138,7 +138,7 @@ pub fn is_secret_name(name: &str) -> bool {
     says(name) != NameClass::Nothing
 }
 
-/// What a name says, by its last words: `db_password` is a password, `password_policy` is not.
+/// Classifies a name by its last words: `db_password` is a password, `password_policy` is not.
 pub(super) fn says(name: &str) -> NameClass {
     if !may_say(name) {
         return NameClass::Nothing;

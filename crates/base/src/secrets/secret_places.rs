@@ -15,13 +15,13 @@ use crate::{
     model::{FieldPath, masked_value},
 };
 
-/// What replaces a value in a message.
+/// The replacement of a value in a message.
 const MASK: &str = "***";
 
 /// The places, as paths of RFC 6901.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretPlaces {
-    /// With the text that the Spec now has there in clear: it is not a secret.
+    /// The text that the Spec now has there in clear, by path. A value with that text is not a secret.
     paths: BTreeMap<String, Option<String>>,
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Secrets, secret_names, token_patterns};
 use crate::variables;
 
-/// What a variable contains.
+/// The content of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VariableKind {
     /// Nothing secret.
@@ -78,7 +78,7 @@ const OWN: [&str; 9] = [
     variables::MYSQL_PWD,
 ];
 
-/// Beginnings of the names of what a run itself logs in with: no reference may read such a variable.
+/// The prefixes of the variables with which a run itself logs in: no reference may read such a variable.
 const OF_RUN: [&str; 15] = [
     "KONVERGE_",
     "INPUT_",

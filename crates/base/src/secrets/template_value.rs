@@ -8,11 +8,11 @@ use crate::error::{ErrorKind, UserError};
 /// The place of a template: what its value may be, and where its references stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplatePlace {
-    /// In the Spec, where any bytes may be.
+    /// A place in the Spec that may hold any bytes.
     Bytes,
-    /// In the Spec, where text alone may be: a value must be UTF-8.
+    /// A place in the Spec that may hold text alone: a value must be UTF-8.
     Text,
-    /// In the state and no longer in the Spec, as text.
+    /// A place in the state that the Spec has no longer, as text.
     RecordedText,
 }
 

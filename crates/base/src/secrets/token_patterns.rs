@@ -76,7 +76,7 @@ fn in_order(mut parts: Vec<Range<usize>>) -> Vec<Range<usize>> {
     parts
 }
 
-/// From `-----BEGIN … PRIVATE KEY-----` to its end.
+/// Finds private keys, from `-----BEGIN … PRIVATE KEY-----` to their ends.
 fn private_keys(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;

@@ -38,7 +38,7 @@ impl WrittenReference {
         }
     }
 
-    /// Of a place with a value that somebody else wrote: no reference in the Spec is equal to it.
+    /// Stands for a value that somebody else wrote: no reference in the Spec is equal to it.
     pub fn unknown() -> Self {
         Self {
             text: String::new(),
@@ -51,7 +51,7 @@ impl WrittenReference {
         self.version.as_deref().unwrap_or(NO_VERSION)
     }
 
-    /// What is shown of it: the reference and the version, with a hash of the text around them.
+    /// Returns the marker of the reference: its text and its version, with a hash of the text around them.
     pub fn mark(&self, secrets: &Secrets) -> Option<Value> {
         let template = SecretTemplate::parse(&self.text).ok().flatten()?;
         let mut versions = self.version.as_deref().unwrap_or_default().split(" + ");

@@ -8,6 +8,6 @@ pub struct YamlError {
     pub line: Option<u32>,
     /// The column, from 1, if known.
     pub column: Option<u32>,
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub message: String,
 }

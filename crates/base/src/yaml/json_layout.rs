@@ -98,7 +98,7 @@ impl JsonLayout {
                 self.push("]");
             }
             Node::Map(mut entries) => {
-                // What `<<` brings may come before what stands above it.
+                // Entries that `<<` brings may come before the entries above it.
                 entries.sort_by_key(|(key, _)| (key.referenced.line(), key.referenced.column()));
                 self.push("{");
                 for (number, (key, value)) in entries.into_iter().enumerate() {

@@ -11,7 +11,7 @@ use super::{ScalarRules, YamlError};
 /// A value in which each part knows its place.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// What `kubectl` takes the scalar for.
+    /// The value that `kubectl` reads.
     Scalar(Value),
     List(Vec<Spanned<Node>>),
     /// `None` is the key `~`.
@@ -26,7 +26,7 @@ pub(super) fn read_scalars(
 ) -> Result<(), YamlError> {
     let place = node.defined;
     match &mut node.value {
-        // What the library takes for a text is one for all: it has quotes, a tag, or no other meaning.
+        // A text for the library is a text for every reader: it has quotes, a tag, or no other meaning.
         Node::Scalar(Value::String(_)) => {}
         Node::Scalar(value) => {
             if let Some(written) = without_tag(place, text) {
@@ -87,7 +87,7 @@ fn written(place: Location, text: &str) -> Option<&str> {
     text.get(start..start.checked_add(length)?)
 }
 
-/// As [`written`], of a scalar without a tag: a tag says what the scalar is.
+/// Returns a scalar as it is written, if it has no tag. A tag says what the scalar is.
 fn without_tag(place: Location, text: &str) -> Option<&str> {
     let written = written(place, text)?;
     let start = usize::try_from(place.span().byte_offset()?).ok()?;
@@ -143,7 +143,7 @@ impl<'de> de::Visitor<'de> for NodeVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
-        // What JSON does not have is decided by the rules, which see how it is written.
+        // JSON has no such number. The rules decide what it is, by how it is written.
         Ok(Node::Scalar(
             Number::from_f64(value).map_or(Value::Null, Value::Number),
         ))

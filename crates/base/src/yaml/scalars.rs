@@ -38,7 +38,7 @@ impl ScalarRules {
     }
 }
 
-/// What is nothing without quotes.
+/// The scalars that are null without quotes.
 pub const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 
 fn truth(written: &str) -> Option<bool> {
@@ -49,7 +49,7 @@ fn truth(written: &str) -> Option<bool> {
     }
 }
 
-/// As `serde_yaml`, in which the core reads its settings.
+/// Reads a scalar as `serde_yaml` does, with which the core reads its settings.
 fn read_setting(written: &str) -> Result<Value, String> {
     if NULLS.contains(&written) {
         return Ok(Value::Null);
@@ -115,8 +115,8 @@ fn whole(number: i128) -> Result<Value, String> {
         .map_err(|_| "is a whole number beyond 64 bits".to_owned())
 }
 
-/// As the reader of data, which takes any digits for a decimal number. Where that reader gives up on a number (`1.10`),
-/// the number itself is meant.
+/// Reads a scalar as the core's reader of data does, which takes any digits for a decimal number. Where that reader
+/// gives up on a number (`1.10`), the number itself is meant.
 fn read_data(written: &str) -> Result<Value, String> {
     match written {
         "" | "~" | "null" => return Ok(Value::Null),

@@ -38,9 +38,9 @@ pub(super) struct Page<'a> {
     pub depth: usize,
     /// The address of the page in the navigation.
     pub place: &'a str,
-    /// Whether the page can load itself again.
+    /// True if the page can load itself again.
     pub refreshes: bool,
-    /// Whether the page loads the names of all stacks.
+    /// True if the page loads the names of all stacks.
     pub with_search_data: bool,
     pub mode: PageMode,
     pub main: Markup,

@@ -58,7 +58,7 @@ pub(super) fn commit(commit: &CommitId, forge: Option<&Forge>) -> Markup {
     )
 }
 
-/// What is shown, as a link to the page if there is one.
+/// Links a text to the page, if there is one.
 fn linked(page: Option<String>, shown: Markup) -> Markup {
     html! {
         @match page {
@@ -102,7 +102,7 @@ pub(super) fn badge(condition: StackCondition) -> Markup {
     html! { span.badge.(class) { (condition.words()) } }
 }
 
-/// What a reader must know.
+/// Shows what a reader must know.
 pub(super) fn notices(notices: &[String]) -> Markup {
     html! {
         @for notice in notices { p.notice { (prose(notice)) } }

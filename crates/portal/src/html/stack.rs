@@ -34,7 +34,7 @@ const OPEN: usize = 60;
 /// The number of unchanged lines around a change inside a text.
 const AROUND: usize = 2;
 
-/// What a page shows beside the data.
+/// The data of a page.
 #[derive(Debug, Clone)]
 pub struct StackPage<'a> {
     /// The stack.
@@ -88,7 +88,7 @@ pub fn stack(page: &StackPage<'_>) -> String {
     .render()
 }
 
-/// What drift checks and previews saw: objects that are not ready, the drift, the changes that are not applied.
+/// Shows what drift checks and previews saw: objects that are not ready, the drift, the changes that are not applied.
 fn seen(seen: &SeenStack, forge: Option<&Forge>) -> Markup {
     html! {
         @if !seen.unready.is_empty() {

@@ -18,7 +18,7 @@ const TOP: u64 = 18;
 /// A number by week.
 struct Trend<'a> {
     title: &'a str,
-    /// What it says, and of what.
+    /// The meaning of the number, and what it is of.
     says: &'a str,
     class: &'a str,
     value: fn(&TrendWeek) -> Option<u64>,
@@ -114,7 +114,7 @@ fn picture(trend: &Trend<'_>, weeks: &[TrendWeek]) -> Markup {
             @if most > 0 { text x="0" y="12" { "at most " ((trend.words)(most)) } }
             @for (index, week) in weeks.iter().enumerate() {
                 @if let Some(value) = (trend.value)(week) {
-                    // What is more than nothing is seen.
+                    // A bar that is more than nothing is seen, however small it is.
                     @let height = match value { 0 => 0, value => (value.saturating_mul(HEIGHT) / most.max(1)).max(2) };
                     rect x=(index * step + 3) y=(base - height) width=(step - 6) height=(height) rx="2" {
                         title { "Week of " (week.monday) ": " ((trend.words)(value)) }

@@ -16,7 +16,7 @@ use konverge_base::{
     },
 };
 
-/// What is dangerous, the worst first.
+/// Lists what is dangerous, the worst first.
 pub(super) fn alerts(input: &CommentInput<'_>, view: &PlanView<'_>) -> Markup {
     let items = html! {
         (failures(view))
@@ -125,7 +125,7 @@ fn grave_changes(view: &PlanView<'_>) -> Markup {
     }
 }
 
-/// What may have to be replaced.
+/// Lists what may have to be replaced.
 fn immutable_changes(view: &PlanView<'_>) -> Markup {
     let may_be_replaced =
         |(_, resource): &(_, &ResourcePlan)| !labels::is_grave(resource) && !resource.immutable.is_empty();

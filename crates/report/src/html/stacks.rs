@@ -102,7 +102,7 @@ pub(super) fn groups(view: &PlanView<'_>) -> Markup {
                     @for change in &group.changes {
                         @let resource = change.first();
                         @let kind = labels::Title::with_runtime(&resource.id, resource.runtime);
-                        // What differs already differs in each stack, and is shown there.
+                        // Drift is not equal in all stacks, so each stack shows its own.
                         article.resource {
                             (change_of(resource, &format!("{} {}", kind.kind_label(), change.names().join(", "))))
                         }
@@ -228,7 +228,7 @@ fn change_of(resource: &ResourcePlan, title: &str) -> Markup {
     }
 }
 
-/// What differs already, apart from the change.
+/// Shows what differs already, apart from the change.
 fn drift_of(resource: &ResourcePlan) -> Markup {
     let drift = diff::drift(resource, diff::DiffContext::Tree(3));
     html! {

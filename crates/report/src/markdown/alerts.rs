@@ -24,19 +24,19 @@ use konverge_base::{
 const NAMED: usize = 5;
 
 struct Alert {
-    /// What it is about; alerts are shown in this order.
-    subject: Subject,
+    /// Alerts are shown in the order of their kinds.
+    kind: AlertKind,
     /// The whole line with its error block, without the list sign.
     line: String,
-    /// The same without the parts that differ between stacks.
+    /// The line without the parts that differ between stacks.
     joined: String,
-    /// How many things it is about.
+    /// The number of things that it is about.
     count: usize,
 }
 
-/// What an alert is about, the worst first within its section.
+/// The kind of an alert, the worst first within its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
+enum AlertKind {
     Superseded,
     Failed,
     FailedInPart,
@@ -61,7 +61,7 @@ enum Section {
     NotValidated,
 }
 
-impl Subject {
+impl AlertKind {
     fn section(self) -> Section {
         match self {
             Self::Superseded => Section::Superseded,
@@ -117,7 +117,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
     let text = sections(&alerts, input.mode.stops_at_drift, |alerts| {
         let failed = alerts
             .iter()
-            .filter(|alert| matches!(alert.subject, Subject::Failed | Subject::FailedInPart));
+            .filter(|alert| matches!(alert.kind, AlertKind::Failed | AlertKind::FailedInPart));
         let what = match failed.map(|alert| alert.count).sum() {
             0 => String::new(),
             stacks => format!("{} {}; ", labels::plural(stacks, "stack"), labels::FAILED),
@@ -135,7 +135,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
     if input.mode.superseded {
         let line = "a newer commit was pushed; its own preview follows".to_owned();
         alerts.push(Alert {
-            subject: Subject::Superseded,
+            kind: AlertKind::Superseded,
             joined: line.clone(),
             line,
             count: 1,
@@ -156,7 +156,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
         let n = group.stacks.len();
         let alert = failed(&names, labels::FAILED_BEFORE, group.error, &group.message(), n);
         alerts.push(Alert {
-            subject: Subject::FailedBefore,
+            kind: AlertKind::FailedBefore,
             ..alert
         });
     }
@@ -173,7 +173,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
             .line
             .push_str(&format!("\n>   {}", labels::skipped(skipped)));
         alerts.push(Alert {
-            subject: Subject::FailedInPart,
+            kind: AlertKind::FailedInPart,
             ..alert
         });
     }
@@ -200,7 +200,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
             .as_ref()
             .map_or(String::new(), |hint| format!(" (hint: {})", escape::prose(hint)));
         alerts.push(Alert {
-            subject: Subject::Denied,
+            kind: AlertKind::Denied,
             line: format!(
                 "{rule} blocks {stack} from being applied: {}{hint}",
                 escape::prose(&finding.message)
@@ -209,7 +209,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
             count: 1,
         });
     }
-    alerts.sort_by_key(|alert| alert.subject);
+    alerts.sort_by_key(|alert| alert.kind);
     alerts
 }
 
@@ -225,7 +225,7 @@ fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: us
         line.push_str(&format!("\n>   hint: {}", escape::prose(hint)));
     }
     Alert {
-        subject: Subject::Failed,
+        kind: AlertKind::Failed,
         line,
         joined: format!("stacks {failed}: {}", escape::code(&first_line(message))),
         count,
@@ -234,10 +234,10 @@ fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: us
 
 fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-    let subject = match resource.action {
-        _ if resource.data_loss => Subject::DataLoss,
-        Action::Replace => Subject::Replace,
-        _ => Subject::Delete,
+    let kind = match resource.action {
+        _ if resource.data_loss => AlertKind::DataLoss,
+        Action::Replace => AlertKind::Replace,
+        _ => AlertKind::Delete,
     };
     let loss = labels::loss(resource).map_or(String::new(), |loss| format!(": **{}**", escape::prose(loss)));
     let why = if resource.replace.is_empty() {
@@ -253,7 +253,7 @@ fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
     };
     let word = labels::action_word(resource.action);
     Alert {
-        subject,
+        kind,
         line: format!("{word} {} in {stack}{why}{loss}", escape::code(&title.short())),
         joined: format!("{word} {}{loss}", escape::code(&title.kind)),
         count: 1,
@@ -267,7 +267,7 @@ fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
     let paths: Vec<_> = paths.map(|path| escape::code(&diff::dotted(path))).collect();
     let fields = paths.join(", ");
     Alert {
-        subject: Subject::MayReplace,
+        kind: AlertKind::MayReplace,
         line: format!(
             "update {} in {stack}: {fields} cannot be changed in place",
             escape::code(&title.short())
@@ -287,7 +287,7 @@ fn changed_by_others((stack, resource, change): (&StackId, &ResourcePlan, &Field
         format!(" {} → {}", side(from), side(to))
     });
     Alert {
-        subject: Subject::ChangedByOthers,
+        kind: AlertKind::ChangedByOthers,
         line: format!(
             "{path}{values} of {} in {}",
             escape::code(&title.short()),
@@ -298,10 +298,10 @@ fn changed_by_others((stack, resource, change): (&StackId, &ResourcePlan, &Field
     }
 }
 
-/// What a preview without a cluster cannot know, and what no server has validated; once for all stacks.
+/// Warns of what a preview without a cluster cannot know, and of what no server has validated; once for all stacks.
 fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
     let alert = |line: String, count| Alert {
-        subject: Subject::NotValidated,
+        kind: AlertKind::NotValidated,
         joined: line.clone(),
         line,
         count,
@@ -343,29 +343,29 @@ fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
 }
 
 fn sections(alerts: &[Alert], stops_at_drift: bool, lines: impl Fn(&[Alert]) -> String) -> String {
-    let section = |alert: &Alert| alert.subject.section();
+    let section = |alert: &Alert| alert.kind.section();
     let is_blocked = alerts.iter().any(|alert| section(alert) == Section::Blocked);
     let mut text = String::new();
     for alerts in alerts.chunk_by(|a, b| section(a) == section(b)) {
-        let count = |subjects: &[Subject]| -> usize {
-            let of_subjects = alerts.iter().filter(|alert| subjects.contains(&alert.subject));
-            of_subjects.map(|alert| alert.count).sum()
+        let count = |kinds: &[AlertKind]| -> usize {
+            let of_kinds = alerts.iter().filter(|alert| kinds.contains(&alert.kind));
+            of_kinds.map(|alert| alert.count).sum()
         };
         let (tone, title) = match section(&alerts[0]) {
             Section::Superseded => ("NOTE", "Superseded".to_owned()),
             Section::Blocked => ("CAUTION", "What blocks the apply, and why".to_owned()),
             Section::Destructive => {
-                let lost = count(&[Subject::DataLoss]);
+                let lost = count(&[AlertKind::DataLoss]);
                 let tone = if lost > 0 && !is_blocked {
                     "CAUTION"
                 } else {
                     "WARNING"
                 };
-                let grave = lost + count(&[Subject::Replace, Subject::Delete]);
-                (tone, destruction(grave, lost, count(&[Subject::MayReplace])))
+                let grave = lost + count(&[AlertKind::Replace, AlertKind::Delete]);
+                (tone, destruction(grave, lost, count(&[AlertKind::MayReplace])))
             }
             Section::ChangedByOthers => {
-                let values = labels::plural(count(&[Subject::ChangedByOthers]), "value");
+                let values = labels::plural(count(&[AlertKind::ChangedByOthers]), "value");
                 let what = if stops_at_drift {
                     "The apply stops before changing anything, because others changed"
                 } else {
@@ -374,7 +374,7 @@ fn sections(alerts: &[Alert], stops_at_drift: bool, lines: impl Fn(&[Alert]) -> 
                 ("WARNING", format!("{what} {values}"))
             }
             Section::FailedBefore => {
-                let stacks = labels::plural(count(&[Subject::FailedBefore]), "stack");
+                let stacks = labels::plural(count(&[AlertKind::FailedBefore]), "stack");
                 (
                     "NOTE",
                     format!("{stacks} could not be planned before this change either"),

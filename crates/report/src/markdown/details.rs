@@ -34,7 +34,7 @@ pub(super) enum Detail {
 impl Detail {
     pub(super) const ALL: [Self; 3] = [Self::Tree, Self::Values, Self::Paths];
 
-    /// What is shown around a value; `None` without values.
+    /// Returns the context of a value; `None` without values.
     pub(super) fn context(self) -> Option<diff::DiffContext> {
         match self {
             Self::Tree => Some(diff::DiffContext::Tree(3)),
@@ -66,7 +66,7 @@ fn group_section<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Secti
     Section::fold(title, blocks)
 }
 
-/// What causes a change, and the names of its stacks: all if they are some, a few of them if they are many.
+/// Shows the cause of a change, and the names of its stacks: all if they are some, a few of them if they are many.
 fn group_names<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Block<'v> {
     let n = group.stacks.len();
     let rank = group

@@ -31,7 +31,7 @@ pub struct DriftRound<'a> {
     pub behind: &'a [StackId],
     /// The age of the last successful run, if it is too old.
     pub overdue: Option<Duration>,
-    /// What was restored.
+    /// The results of the stacks that were restored.
     pub restored: &'a ApplyReport,
 }
 

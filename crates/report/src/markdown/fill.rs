@@ -19,13 +19,13 @@ const OPEN_WORD: &str = " open";
 pub(super) enum Rank {
     /// The table of few stacks, and what a policy denies.
     Overview,
-    /// That something that runs is changed, in a line.
+    /// A line which says that something that runs is changed.
     Line(Danger),
     /// The values of such a change.
     Values(Danger),
-    /// That something is created, or taken over as it is.
+    /// A line which says that something is created, or taken over as it is.
     Harmless,
-    /// What the merge restores, and what policies say otherwise.
+    /// Drift that the merge restores, and the findings of policies that deny nothing.
     Beside,
     /// The way to a value as a tree.
     Tree(Danger),
@@ -35,7 +35,7 @@ pub(super) enum Rank {
     Background,
 }
 
-/// What a reader does not see.
+/// The counts of what a reader does not see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Omitted {
     /// Changed resources that are named without their values.
@@ -84,7 +84,7 @@ impl From<String> for Text {
 /// One length of a block.
 pub(super) struct Form<'a> {
     pub rank: Rank,
-    /// What this form leaves out.
+    /// The counts of what this form leaves out.
     pub omitted: Omitted,
     render: Box<dyn Fn() -> Text + 'a>,
 }
@@ -107,7 +107,7 @@ impl<'a> Form<'a> {
 
 /// The smallest part that is shown or not.
 pub(super) struct Block<'a> {
-    /// What is left out if the block is not shown.
+    /// The counts of what is left out if the block is not shown.
     pub hidden: Omitted,
     /// From the shortest to the longest. No later form leaves out more.
     pub forms: Vec<Form<'a>>,
@@ -184,7 +184,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// What was chosen of a block.
+/// The form of a block that was chosen.
 #[derive(Default)]
 struct Chosen {
     /// The number of its form, from 1.
@@ -205,7 +205,7 @@ struct Step {
 pub(super) struct Filled {
     /// The text of each section; empty if it is not shown.
     pub texts: Vec<String>,
-    /// What was left out.
+    /// The counts of what was left out.
     pub omitted: Omitted,
 }
 
@@ -220,11 +220,12 @@ pub(super) fn fill(sections: &[Section<'_>], room: usize) -> Filled {
         used: 0,
     };
     let steps = steps(sections);
-    // So many dangerous changes may be there that their lines alone would take the room of all values.
+    // There may be so many dangerous changes that their lines alone would take the room of all values.
     fill.take(&steps, room / 2, |rank| rank < Rank::Values(Danger::Grave));
     fill.take(&steps, room, |rank| {
         matches!(rank, Rank::Overview | Rank::Values(_))
     });
+    // The rest of the room goes to all forms by rank, also to lines that had no room in the first half.
     fill.take(&steps, room, |_| true);
     Filled {
         texts: fill.texts(),
@@ -267,6 +268,7 @@ impl Fill<'_, '_> {
             if now.form >= step.form || self.used >= room {
                 continue;
             }
+            // The first block of a section brings the title and the end of it.
             let frame = if chosen.iter().all(|block| block.form == 0) {
                 section.frame()
             } else {

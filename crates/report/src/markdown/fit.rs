@@ -18,7 +18,7 @@ use crate::{
 pub struct FittedComment {
     /// The Markdown; its first line is the marker.
     pub body: String,
-    /// What did not fit; the text says so at its top.
+    /// The counts of what did not fit, which the text has at its top.
     pub omitted: Omitted,
 }
 
@@ -28,7 +28,7 @@ pub fn comment(input: &CommentInput<'_>) -> FittedComment {
     fit(input, input.budget, &marker, Surface::Comment)
 }
 
-/// The same for the job summary, without a marker.
+/// The preview for the job summary, without a marker.
 pub fn summary(input: &CommentInput<'_>, budget: usize) -> FittedComment {
     fit(input, budget, "", Surface::Summary)
 }
@@ -36,7 +36,7 @@ pub fn summary(input: &CommentInput<'_>, budget: usize) -> FittedComment {
 fn fit(input: &CommentInput<'_>, budget: usize, marker: &str, surface: Surface) -> FittedComment {
     let view = view_model::build(input);
     let head = format!("{marker}{}", headline::render(input, &view));
-    // The longest notes about what is left out are reserved.
+    // The top says what is left out, which is known only at the end: room is reserved for its longest text.
     let most = Omitted {
         values: usize::MAX,
         resources: 0,
@@ -65,7 +65,7 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str, surface: Surface) 
     }
 }
 
-/// What comes first, each in a room of its own, and the number of lines that did not fit.
+/// Renders what comes first, each part in a room of its own, and counts the lines that did not fit.
 fn parts(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> (String, usize) {
     let share = room / 8;
     let alerts = alerts::render(input, view, room / 2);
@@ -92,7 +92,7 @@ fn parts(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> (String,
 fn sections<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Vec<Section<'v>> {
     let mut sections = Vec::new();
     let table = table::section(input, view);
-    // Of many stacks most change equally: then the groups come first, and the table after them.
+    // If there are many stacks, most of them change equally: the groups come first, and the table after them.
     if table::is_by_stack(view) {
         sections.extend(table);
         sections.extend(details::sections(view));

@@ -191,7 +191,7 @@ pub fn page_note(path: &str) -> String {
 /// The page that explains the comment to its readers.
 const READERS: &str = "https://konverge.github.io/konverge/guides/app-developers/";
 
-/// What is left out, with the numbers and the way to the rest; empty if nothing is.
+/// The note of what is left out, with the numbers and the way to the rest; empty if nothing is.
 pub(super) fn cut_note(input: &CommentInput<'_>, omitted: Omitted, surface: Surface) -> String {
     let resources = |count| labels::plural(count, "changed resource");
     let mut parts = Vec::new();
@@ -214,7 +214,7 @@ pub(super) fn cut_note(input: &CommentInput<'_>, omitted: Omitted, surface: Surf
     )
 }
 
-/// Where nothing is left out.
+/// The places where nothing is left out.
 fn whole_preview(input: &CommentInput<'_>, surface: Surface) -> String {
     let link = |words: &str, url: &Option<String>| url.as_ref().map(|url| escape::link(words, url));
     let summary = match surface {
@@ -232,7 +232,7 @@ fn whole_preview(input: &CommentInput<'_>, surface: Surface) -> String {
     }
 }
 
-/// What to do next and what merging does, for the top: a reader decides there.
+/// The next steps and the effect of merging, for the top: a reader decides there.
 pub(super) fn decision(
     input: &CommentInput<'_>,
     view: &PlanView<'_>,
@@ -244,7 +244,7 @@ pub(super) fn decision(
     format!("{next}{}\n\n", merging(input, view, omitted, surface))
 }
 
-/// The facts, and before them what a merge makes sure of.
+/// The facts, and before them the promise of a merge.
 pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     let mut text = "---\n".to_owned();
     if input.mode.merging == Merging::Applies && !view.changes_nothing() {
@@ -278,7 +278,7 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
 /// The number of denied stacks that are named.
 const DENIED: usize = 5;
 
-/// What merging does now, in one line.
+/// The effect of merging now, in one line.
 fn merging(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omitted, surface: Surface) -> String {
     let denied: Vec<_> = input
         .findings
@@ -303,7 +303,7 @@ fn applies_all(view: &PlanView<'_>) -> bool {
     view.failed == 0 && !view.changes_nothing()
 }
 
-/// What a merge does that applies the whole plan. A comment that does not show it whole names it by its digest.
+/// The effect of a merge that applies the whole plan. A comment that does not show it whole names it by its digest.
 fn applies_exactly(
     input: &CommentInput<'_>,
     view: &PlanView<'_>,
@@ -322,7 +322,7 @@ fn applies_exactly(
     format!("**Merging** applies {what}.")
 }
 
-/// What a merge leaves out while policies deny it.
+/// The effect of a merge while policies deny stacks.
 fn merging_denied(denied: &[&PolicyFinding]) -> String {
     let stacks: Option<BTreeSet<_>> = denied.iter().map(|finding| finding.stack.as_ref()).collect();
     let Some(stacks) = stacks else {
@@ -343,7 +343,7 @@ fn merging_denied(denied: &[&PolicyFinding]) -> String {
     )
 }
 
-/// What a merge does that does not apply the whole plan.
+/// The effect of a merge that does not apply the whole plan.
 fn merging_otherwise(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool) -> &'static str {
     let in_part = view.partial_failures().next().is_some();
     match input.mode.merging {

@@ -37,7 +37,7 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
     fitted(page, &plan.resources, render_resource)
 }
 
-/// The same of a stack whose drift was checked: each difference from the live side to what was applied last.
+/// The whole difference of a stack whose drift was checked: from the live side to what was applied last.
 pub(super) fn drift_text(plan: &StackPlan, budget: usize) -> String {
     let page = BoundedWriter::new(budget.max(1024));
     fitted(page, &plan.resources, |resource, detail| match detail.context() {
@@ -46,7 +46,7 @@ pub(super) fn drift_text(plan: &StackPlan, budget: usize) -> String {
     })
 }
 
-/// As many whole resources as fit.
+/// Adds as many whole resources as fit.
 fn fitted(
     mut page: BoundedWriter,
     resources: &[ResourcePlan],
@@ -82,10 +82,10 @@ fn render_resource(resource: &ResourcePlan, detail: Detail) -> String {
     text
 }
 
-/// What is no drift by design.
+/// The note of what is no drift by design.
 const NOT_COMPARED: &str = "Of a Kubernetes object only what the Spec sets is compared: what somebody adds beside that, such as `suspend: true`, a sidecar or a key, is no drift.";
 
-/// What is known about the drift of a stack besides the difference.
+/// Facts about the drift of a stack besides the difference.
 pub struct DriftSeen<'a> {
     /// When it was first detected.
     pub since: &'a str,

@@ -15,7 +15,7 @@ use konverge_base::{
 const LINES: usize = 40;
 const LINE: usize = 400;
 
-/// What a job that runs stack tests has to say.
+/// The results of a job that runs stack tests.
 #[derive(Debug, Clone, Copy)]
 pub struct TestPage<'a> {
     /// The results.

@@ -197,7 +197,7 @@ fn chain(reason: &InputReason) -> String {
     }
 }
 
-/// What a project changes besides the equal changes.
+/// The changes of a project besides the equal changes.
 #[derive(Default)]
 struct ProjectRow {
     stacks: usize,
@@ -273,7 +273,7 @@ pub(super) fn unchanged<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
     names(title, view.unchanged.clone())
 }
 
-/// The stacks that are taken over as they run by name. A sentence at the top counts them.
+/// Lists by name the stacks that are taken over as they run. A sentence at the top counts them.
 pub(super) fn taken_over<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
     let stacks = view.taken_over.iter().map(|stack| stack.id).collect();
     names("Taken over as they run", stacks)

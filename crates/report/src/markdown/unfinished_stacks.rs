@@ -106,7 +106,7 @@ fn progress<'a>(stacks: impl Iterator<Item = &'a StackOutcome>) -> String {
     labels::changed_of(changed, all)
 }
 
-/// What went wrong in a stack or what it waits for, or in all stacks of its group.
+/// Describes what went wrong in a stack or what it waits for; of a group, in all of its stacks.
 fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progress: &str) -> Vec<String> {
     let title = match (stack.result, stack.waiting) {
         (StackResult::Failed, _) => format!("failed: {progress}"),
@@ -129,7 +129,7 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progre
         let hints = error.hints.iter().take(4);
         text.extend(hints.map(|hint| format!("hint: {}", escape::prose(hint))));
     }
-    // Which resources of several stacks says the JSON.
+    // For several stacks, only the JSON lists the resources.
     let is_alone = group.is_none_or(|group| group.stacks.len() == 1);
     if stack.result == StackResult::Failed && is_alone {
         text.extend(named(stack, "changed", |result| {

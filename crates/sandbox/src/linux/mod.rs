@@ -12,7 +12,7 @@ use nix::sys::resource::{Resource, setrlimit};
 
 use super::{layers::SandboxLayers, profile::SandboxProfile};
 
-/// What helps against [`SandboxError::Missing`](super::SandboxError::Missing).
+/// Hints for [`SandboxError::Missing`](super::SandboxError::Missing).
 pub const HINTS: [&str; 2] = [
     "run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)",
     "or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the default branch's",
@@ -21,13 +21,13 @@ pub const HINTS: [&str; 2] = [
 /// How a process runs that lacks a layer.
 pub(super) const WEAKENED: &str = "without a full sandbox";
 
-/// What a module may read and execute of the system.
+/// The folders of the system that a module may read and execute.
 const SYSTEM: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/etc/ssl"];
 
 /// The devices without content of their own.
 const DEVICES: [&str; 2] = ["/dev/null", "/dev/urandom"];
 
-/// What finds the address of a host.
+/// The files by which the address of a host is found.
 const RESOLVER: [&str; 4] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -38,6 +38,7 @@ const RESOLVER: [&str; 4] = [
 /// Applies the layers to this thread. Returns the reasons why one is missing.
 pub(super) fn restrict(layers: &SandboxLayers) -> Vec<String> {
     let mut missing = Vec::new();
+    // Landlock first: the list of seccomp does not have its calls.
     missing.extend(landlock(layers).err());
     missing.extend(seccomp::restrict(layers.profile, layers.writable.is_some()).err());
     missing
@@ -49,7 +50,8 @@ pub(super) fn limit_memory(layers: &SandboxLayers) -> Result<(), String> {
         (Resource::RLIMIT_AS, "memory", layers.memory),
         (Resource::RLIMIT_STACK, "stack", layers.profile.stack()),
     ] {
-        setrlimit(resource, limit, limit).map_err(|error| format!("the limit of {name}: {error}"))?;
+        setrlimit(resource, limit, limit)
+            .map_err(|error| format!("cannot set the limit of {name}: {error}"))?;
     }
     Ok(())
 }
@@ -101,6 +103,7 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(ABI::V1))
         .map_err(|error| words(&error))?
+        // The first version of Landlock is required. Later versions are used where the kernel has them.
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(newest))
         .and_then(|ruleset| {
@@ -114,7 +117,7 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
         .map_err(|error| words(&error))?;
     let mut created = ruleset.create().map_err(|error| words(&error))?;
     for (path, access) in rules {
-        // What does not exist cannot be read either.
+        // A path that does not exist needs no rule, and could not be opened for one.
         if let Ok(opened) = PathFd::new(path) {
             created = created
                 .add_rule(PathBeneath::new(opened, access))

@@ -206,6 +206,7 @@ pub(super) fn restrict(profile: SandboxProfile, makes_folders: bool) -> Result<(
     let absent = [(libc::SYS_clone3, Vec::new())].into_iter().collect();
     let deny = SeccompAction::Errno(libc::ENOSYS as u32);
     install(SeccompFilter::new(absent, SeccompAction::Allow, deny, arch).map_err(|error| words(&error))?)?;
+    // This list comes last, because it does not have the call that installs a filter.
     let deny = SeccompAction::Errno(libc::EPERM as u32);
     install(SeccompFilter::new(allowed, deny, SeccompAction::Allow, arch).map_err(|error| words(&error))?)
 }

@@ -322,6 +322,7 @@ impl Store for CloudStore {
         };
         match self.retry.run(verdict, write).await {
             Ok(_) => Ok(Created::Created),
+            // Some stores say by a failed precondition that the key exists.
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Created::Exists),
             Err(error) => Err(self.error(key, &error)),
         }

@@ -28,10 +28,10 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, S
     Ok(Arc::new(Interruptible { store, interrupt }))
 }
 
-/// As [`open`], for a place of another program: folders and files keep its permissions.
+/// Opens a store of another program as [`open`] does: folders and files keep its permissions.
 ///
 /// # Errors
-/// As [`open`].
+/// Errors of [`open`].
 pub async fn open_foreign(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let folder = match url.split_once("://") {
         None => Some(PathBuf::from(url)),

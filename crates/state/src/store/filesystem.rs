@@ -143,7 +143,8 @@ impl Store for FolderStore {
     }
 }
 
-/// Removes the files of unfinished writes (`KEY#1`), and folders without files. Others may do the same, or write, meanwhile.
+/// Removes the files of unfinished writes (`KEY#1`), and folders without files. Others may remove or write at the same
+/// time.
 fn remove_unfinished(folder: &Path) -> io::Result<()> {
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -176,7 +177,7 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// A removal. That somebody else removed the same, or wrote into the folder, is not an error.
+/// Ignores the error of a removal that another process did first, or of a folder that it wrote into.
 fn unless_overtaken(removal: io::Result<()>) -> io::Result<()> {
     match removal {
         Err(error)

@@ -1,4 +1,4 @@
-//! What is asked of Kusion's older backends.
+//! [`KusionQuery`]: the key of a state in Kusion's older backends.
 
 /// The key of a state, in Kusion's terms. Empty fields are not part of the query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

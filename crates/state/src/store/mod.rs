@@ -97,7 +97,7 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// What is escaped in a component. A dot is, where a component has nothing else.
+/// The characters that are escaped in a component. A dot is escaped only where a component has nothing but dots.
 const UNSAFE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'=')
@@ -154,7 +154,7 @@ pub enum StoreError {
     #[error("store {url} cannot keep a lease: {why}")]
     Unsafe {
         url: String,
-        /// What the conformance test observed.
+        /// The result of the conformance test.
         why: String,
     },
 }
@@ -219,8 +219,8 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Removes what writers left below a folder that were killed in the middle of a write. No list shows it. Only for a
-    /// folder in which nobody writes any more: a live test that ended.
+    /// Removes the remains of killed writes below a folder, which no list shows. Only for a folder in which nobody
+    /// writes any more: a live test that ended.
     async fn remove_unfinished(&self, _folder: &Key) -> Result<(), StoreError> {
         Ok(())
     }

@@ -13,8 +13,8 @@ pub struct StoreOptions {
     pub endpoint: Option<String>,
     /// The region, if the provider has regions.
     pub region: Option<String>,
-    /// S3: whether the bucket is part of the path instead of the host name. Default: true with an endpoint,
-    /// false without.
+    /// S3: true if the bucket is part of the path instead of the host name. Default: true with an endpoint, false
+    /// without.
     pub path_style: Option<bool>,
     /// Allows clear-text HTTP, which is accepted only for endpoints on this machine.
     pub allow_http: bool,

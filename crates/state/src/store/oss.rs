@@ -21,7 +21,7 @@ use super::{
 };
 use konverge_base::variables;
 
-/// The type of what is stored.
+/// The media type of stored objects.
 const TYPE_HEADER: (&str, &str) = ("content-type", "application/octet-stream");
 
 struct OssStore {
