@@ -35,7 +35,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
 
-/// How many times a kind is looked up that was defined a moment ago.
+/// Maximum number of lookups of a kind that was defined a moment ago.
 const KIND_TRIES: u32 = 20;
 
 /// Applies one resource; every path ends in [`ApplySink::record_result`].

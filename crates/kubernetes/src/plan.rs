@@ -41,7 +41,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Item, Needs, PlannedResource, StackScope};
 
-/// How many times a kind is looked up that this run defined a moment ago.
+/// Maximum number of lookups of a kind that this run defined a moment ago.
 const TRIES: u32 = 8;
 /// The number of dry-runs prepared at once; the cluster's limit bounds the concurrent requests.
 const AT_ONCE: usize = 64;

@@ -24,11 +24,11 @@ pub struct ReviewedUnits {
     needs_more_than_specs: bool,
     /// True if a newer version of a reviewed secret is written as well (`secrets.rotation: write`).
     follows_rotation: bool,
-    /// What stands in the place of each text that reads outputs of other stacks.
+    /// Values of the texts that were unknown at the review because they read outputs of other stacks.
     filled: FilledTexts,
 }
 
-/// Why a unit is not accepted.
+/// Reasons why a unit is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Objection {
     /// No preview showed it.
@@ -47,7 +47,7 @@ pub enum Objection {
 pub struct Unreviewed {
     /// The change that no review shows.
     pub unit: ReviewUnit,
-    /// Why.
+    /// Reason why it is not accepted.
     pub objection: Objection,
 }
 

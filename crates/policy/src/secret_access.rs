@@ -24,7 +24,7 @@ use super::{
     secret_refusal::AccessRefusal,
 };
 
-/// Where a Terraform resource has the configuration of its provider.
+/// Path of a Terraform resource below which the configuration of its provider is.
 const PROVIDER_META: &str = "/providerMeta/";
 
 /// The stack whose references are judged.
@@ -36,10 +36,11 @@ pub struct SecretReader<'a> {
     pub folder: &'a RepoPath,
 }
 
-/// Where a reference stands in a resource.
+/// Location of a reference in a resource.
 struct ReferencePlace<'a> {
     runtime: RuntimeKind,
-    /// What a Kubernetes object is; `None` where nothing is written into it.
+    /// Kind of the Kubernetes object; `None` in extensions and for Terraform, where nothing is written into an
+    /// object.
     object: Option<ObjectKind<'a>>,
     place: TextPlace<'a>,
 }

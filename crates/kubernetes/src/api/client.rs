@@ -159,7 +159,7 @@ impl Api {
         Ok(ApiAnswer { value, warnings })
     }
 
-    /// As [`Api::call`], but the answer is not parsed.
+    /// Sends a request and returns the body of the response unparsed.
     pub(crate) async fn fetch(&self, request: &ApiRequest) -> Result<Bytes, ApiError> {
         let answer = self.policy.run(ApiError::verdict, || self.send_once(request));
         let (text, _) = self.interrupt.unless_silent(answer).await??;

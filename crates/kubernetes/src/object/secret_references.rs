@@ -25,7 +25,7 @@ use konverge_base::{
 /// The keys of a Secret whose value the server parses as JSON.
 const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
 
-/// What replaces a text with secret references during planning.
+/// Replacement of a text with secret references during planning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PlannedText {
     /// The live value, which is as it was written.
@@ -43,9 +43,9 @@ pub(crate) struct ReferencePlace {
     is_text: bool,
     template: SecretTemplate,
     standing: PlannedText,
-    /// What the object has at the path: encoded in `data`.
+    /// Text of the object at the path: encoded in `data`.
     leaf: String,
-    /// Why it changes, if it is not a change of the Spec.
+    /// Origin of the change, if the Spec did not cause it.
     origin: Option<ChangeOrigin>,
     written: WrittenReference,
     note: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct PlannedReferences {
     places: Vec<ReferencePlace>,
 }
 
-/// What the state and the cluster know of the object.
+/// The object as the state and the cluster know it.
 #[derive(Clone, Copy)]
 pub(crate) struct KnownObject<'a> {
     /// As last applied; its references by path.
@@ -172,7 +172,7 @@ fn refused(why: impl std::fmt::Display) -> UserError {
     UserError::new(ErrorKind::Secret, why.to_string())
 }
 
-/// What the stores say of a text with references.
+/// Response of the stores about a text with references.
 struct StoreAnswer<'a> {
     rotated: RotatedVersion,
     /// The marker of the value, if the stack is being applied.

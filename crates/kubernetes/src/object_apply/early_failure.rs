@@ -13,7 +13,7 @@ pub(crate) struct EarlyFailure {
 }
 
 impl EarlyFailure {
-    /// For the wait for one object, which may be blocked for so long.
+    /// Makes the measure for the wait for one object. A failure ends the wait once it has lasted for `allowed`.
     pub(super) fn new(allowed: Duration) -> Self {
         Self {
             allowed,

@@ -33,7 +33,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::AppliedResource;
 
-/// How many times the end of a Job is decided again because it changed meanwhile.
+/// Maximum number of attempts to suspend a Job that changes meanwhile.
 const TRIES: u32 = 5;
 
 /// Runs the hook, or waits for the run that an earlier apply began.
@@ -198,8 +198,8 @@ impl Run<'_> {
         )
     }
 
-    /// How a Job ended that was waited for in vain: the Job if it has completed, `None` if it has failed or is gone. One
-    /// that still runs is suspended, so that nothing of it runs on.
+    /// Returns the Job if it has completed after all; `None` if it has failed, is gone, or was still running. A running
+    /// Job is suspended, so that none of its pods runs on.
     async fn how_it_ended(&self, live: &Value) -> Result<Option<Value>, UserError> {
         let ApplyTask { subject, of, .. } = self.task;
         for _ in 0..TRIES {

@@ -33,7 +33,7 @@ pub(crate) fn request(
     request_as(FIELD_MANAGER, of, name, body, force, dry)
 }
 
-/// The same request of a field manager.
+/// Builds the request of a field manager.
 fn request_as(
     manager: &str,
     of: &ResourceType,
@@ -97,7 +97,7 @@ pub(crate) struct DryRunAnswer {
     pub answer: ApiAnswer,
     /// True if fields of other managers are taken over.
     pub force: bool,
-    /// What is sent: without the fields that are left to others.
+    /// The object that was sent: without the fields that are left to others.
     pub body: Value,
     /// Notes for the reader.
     pub notes: Vec<String>,
@@ -115,7 +115,7 @@ pub(crate) struct RefusedDryRun {
     pub notes: Vec<String>,
 }
 
-/// Why a dry-run failed.
+/// Reasons why a dry-run failed.
 #[derive(Debug)]
 pub(crate) enum DryRunRefusal {
     /// Fields that others own, and the policy is stop: (path, owner).
@@ -124,9 +124,9 @@ pub(crate) enum DryRunRefusal {
     Api(Box<RefusedDryRun>),
 }
 
-/// What decides about fields that others own.
+/// Rules for fields that others own.
 pub(crate) struct Ownership<'a> {
-    /// Who applies.
+    /// The field manager that applies.
     pub manager: &'a str,
     /// As last applied: its fields were ours.
     pub prior: Option<&'a Map<String, Value>>,

@@ -62,7 +62,8 @@ impl PolicySets {
         }
     }
 
-    /// The same sets, with the other names of stacks that count no longer.
+    /// Returns the same sets without the earlier names of stacks that these lines end: rules no longer apply by such
+    /// a name.
     #[must_use]
     pub fn ending_names(self, lines: &[EndedNameConfig]) -> Self {
         let mut digest = DigestBuilder::new("policy-sets-ending");
@@ -89,7 +90,7 @@ impl PolicySets {
         self.sets.iter()
     }
 
-    /// Who may override a finding; empty: nobody.
+    /// Lists who may override a finding; empty if nobody may.
     pub fn overriders_of(&self, finding: &PolicyFinding) -> &[String] {
         let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
         let place = finding.place.as_ref();
@@ -182,8 +183,8 @@ impl PolicySets {
     }
 }
 
-/// What the Kubernetes resource of a finding is by its object, if its id says something else. An object without a
-/// namespace is where its id says.
+/// Returns the id that the object of a finding's Kubernetes resource would have, if its own id is another one. An
+/// object without a namespace has the one of its id.
 fn object_of(finding: &PolicyFinding, document: &StackDocument) -> Option<String> {
     let id = finding.place.as_ref()?.resource.as_ref()?;
     let mut resources = document.resources.iter();

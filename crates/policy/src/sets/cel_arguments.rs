@@ -1,4 +1,4 @@
-//! What the functions of Kubernetes' CEL have in common: their arguments, answers and errors.
+//! Arguments, results and errors that the functions of Kubernetes' CEL share.
 
 use std::sync::Arc;
 

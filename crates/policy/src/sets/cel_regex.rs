@@ -19,7 +19,8 @@ use cel::{
 };
 use konverge_cel::cel_expression::CelFunction;
 
-/// What calls of `matches` become. The crate's own function compiles its expression for each call.
+/// Name of the function that calls of `matches` are compiled to. The `cel` crate's own one compiles its expression at
+/// each call.
 const MATCHES: &str = "@matches";
 
 /// Compiles `matches` to a function that keeps its expressions.

@@ -21,12 +21,13 @@ pub(super) struct Exception {
     reason: String,
 }
 
-/// Where a finding is.
+/// Location of a finding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExceptedPlace<'a> {
     /// The folder of the stack.
     pub folder: &'a RepoPath,
-    /// What the resource is, if that is not its id: a program chooses ids, so that both have to be covered.
+    /// The id by the resource's object, if its own id is another one. A program chooses ids, so an exception must
+    /// cover both.
     pub object: Option<&'a str>,
 }
 

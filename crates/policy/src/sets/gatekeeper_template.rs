@@ -250,7 +250,7 @@ fn compile_cel(source: CelSource, env: &Env) -> Result<AdmissionCode, String> {
     AdmissionCode::compile(text, env)
 }
 
-/// What a template found: its texts, or why it cannot be evaluated.
+/// Violations that a template found: each its message, or the reason why it could not be evaluated.
 pub(super) type Violations = Vec<(Severity, Result<String, String>)>;
 
 /// Evaluates Rego for an input.

@@ -1,5 +1,5 @@
-//! Resources that move from a stack of a set to a stack that the set does not match: its rules hold for them no longer.
-//! That is told, because the pull request chooses the stack.
+//! Resources that move from a stack of a set to a stack that the set does not match: its rules no longer apply to
+//! them. The pull request chooses the stack, so such a move is a finding.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use konverge_base::model::{
 
 type ResourceKey = (ResourceId, Option<ClusterName>);
 
-/// What leaves stacks and what comes into stacks, of all plans of a preview.
+/// Resources that leave stacks or come into stacks, of all plans of a preview.
 #[derive(Debug, Default)]
 pub struct MovedResources {
     /// The stacks, without their resources.
     stacks: Vec<StackDocument>,
-    /// With the index of the stack.
+    /// The resources that leave, with the index of their stack.
     left: BTreeMap<ResourceKey, usize>,
     came: BTreeMap<ResourceKey, usize>,
 }

@@ -37,7 +37,7 @@ struct RegoRule {
     path: String,
     /// The name in findings, such as `main.deny_latest`.
     name: String,
-    /// What an exception names: `latest`, or nothing.
+    /// Suffix by which a rule `exception` names the rule: `latest`, or empty.
     suffix: String,
     severity: Severity,
     /// The path of the `exception` rule of its package, if there is one.
@@ -185,7 +185,7 @@ pub(super) fn failed_tests(
 pub(super) struct RegoSession<'r> {
     /// Or why no rule can be evaluated.
     engine: Result<LentEngine<'r>, String>,
-    /// What `data.conftest` holds.
+    /// Value of `data.conftest`: the file of the input.
     file: Option<RegoValue>,
     definitions: Option<&'r Definitions>,
     /// The engine of the definitions, once an input has an unknown value.
@@ -400,7 +400,8 @@ fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
     }
 }
 
-/// What an object says besides: conftest's metadata of a finding. A value that is not a string is written as JSON.
+/// Returns the other fields of a finding's object: conftest's metadata. A value that is not a string is written as
+/// JSON.
 fn details(entry: &RegoValue) -> BTreeMap<String, String> {
     let RegoValue::Object(fields) = entry else {
         return BTreeMap::new();

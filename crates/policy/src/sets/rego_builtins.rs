@@ -176,7 +176,7 @@ struct SignedToken<'t> {
     header: Value,
     payload: Value,
     signature: Vec<u8>,
-    /// What the signature is of.
+    /// The part of the token that the signature covers.
     signed: &'t str,
 }
 

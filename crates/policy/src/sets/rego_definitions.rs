@@ -31,7 +31,7 @@ pub(super) struct Definitions {
     pub engine: PreparedEngine,
     /// By the path of the rule.
     pub by_rule: BTreeMap<String, Vec<RegoDefinition>>,
-    /// What the rules `exception` may read, by their path.
+    /// Words of the rules `exception`, by their path.
     pub exceptions: BTreeMap<String, Mentions>,
 }
 

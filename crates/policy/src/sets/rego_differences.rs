@@ -8,7 +8,7 @@ use konverge_config::RegoVersion;
 
 pub(super) type RegoAnswer = Result<RegoValue, RegoDifference>;
 
-/// Why a function gives no value.
+/// Reasons why a function gives no value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegoDifference {
     #[error("{0}: {1}")]
@@ -182,7 +182,7 @@ fn cased<I: Iterator<Item = char>>(
     Ok(RegoValue::from(mapped))
 }
 
-/// Whether OPA calls a text a version: one of Semantic Versioning 2, which may begin with `v`.
+/// Returns true if OPA accepts a text as a version: Semantic Versioning 2, which may begin with `v`.
 fn is_version(text: &str) -> bool {
     let version = semver::Version::parse(text.strip_prefix('v').unwrap_or(text));
     version.is_ok_and(|of| {

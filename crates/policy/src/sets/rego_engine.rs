@@ -102,7 +102,7 @@ impl RuleEngine {
         self.engine.get_modules()
     }
 
-    /// What rules see as `input`.
+    /// Sets the `input` of the rules.
     pub(super) fn set_input(&mut self, input: RegoValue) {
         self.engine.set_input(input);
     }
@@ -164,10 +164,10 @@ pub(super) struct PreparedEngine {
 /// A copy of such an engine, for one stack.
 pub(super) struct LentEngine<'e> {
     of: &'e PreparedEngine,
-    /// None after an error.
+    /// `None` after an error: the next evaluation takes a new copy.
     engine: Option<RuleEngine>,
     input: RegoValue,
-    /// What this stack has below `data` besides.
+    /// Values below `data` that only this stack has.
     data: Option<RegoValue>,
 }
 
@@ -218,7 +218,7 @@ impl PreparedEngine {
 }
 
 impl LentEngine<'_> {
-    /// What rules see as `input`.
+    /// Sets the `input` of the rules.
     pub(super) fn set_input(&mut self, input: RegoValue) {
         if let Some(engine) = &mut self.engine {
             engine.set_input(input.clone());

@@ -3,7 +3,7 @@
 
 use regorus::{Engine, Value as RegoValue};
 
-/// Why a function gives no value here.
+/// Error of a function whose value would differ at each evaluation.
 #[derive(Debug, thiserror::Error)]
 #[error("a rule gives the same answer each time, so there are no random numbers")]
 struct Random;

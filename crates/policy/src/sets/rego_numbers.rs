@@ -126,7 +126,7 @@ impl InexactNumbers {
         self.by_thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far a number may be from OPA's; 0 for one that was not computed.
+    /// Returns the maximum difference of a number from OPA's; 0 for one that was not computed.
     fn distance(&self, number: f64) -> f64 {
         let by_thread = self.by_thread();
         let own = by_thread.get(&thread::current().id());
@@ -301,7 +301,7 @@ fn float(value: &RegoValue) -> Result<f64, RegoDifference> {
     near.map_err(|_| RegoDifference::TooManyDigits)
 }
 
-/// How far the next number of 53 bits is, at most.
+/// Returns the maximum distance to the next number of 53 bits.
 fn step(number: f64) -> f64 {
     number.abs() * f64::EPSILON
 }

@@ -33,7 +33,7 @@ pub struct SetSource {
     pub(super) data: Vec<PolicyFile>,
 }
 
-/// Why the rules of a set cannot be read: the file and what is wrong with it.
+/// Reason why the rules of a set cannot be read: the file and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnreadableSet(pub String);
@@ -77,7 +77,7 @@ impl SetSource {
         self.config.language == PolicyLanguage::Rego && self.config.input() == PolicyInput::Plan
     }
 
-    /// The same settings with only one of the files.
+    /// Returns the same settings with only one of the files.
     #[must_use]
     pub fn only(&self, path: &str) -> Self {
         let files = self.files.iter().filter(|file| file.path == path);
@@ -99,7 +99,7 @@ impl SetSource {
 }
 
 impl SetRules {
-    /// What the rules find in the plan of a stack.
+    /// Evaluates the rules on the plan of a stack.
     pub fn outcomes(&self, document: &StackDocument) -> Vec<RuleOutcome> {
         match &self.rules {
             Rules::Rego(rules) if self.input == PolicyInput::Objects => rego_objects(rules, document),

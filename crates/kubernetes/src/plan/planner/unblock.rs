@@ -32,7 +32,7 @@ use konverge_base::{
     model::diff,
 };
 
-/// How often the fields that a refusal names are added to those before.
+/// Maximum number of refusals in a row whose named fields are added to the tried ones.
 const ROUNDS: usize = 6;
 /// The most fields that are tried: each costs a request.
 const MOST: usize = 40;
@@ -41,7 +41,7 @@ const MOST: usize = 40;
 pub(super) enum Unblocked {
     /// The server accepts the Spec without them.
     Accepted(Box<DryRunAnswer>),
-    /// It refuses the Spec in any case.
+    /// The server refuses the Spec in any case.
     Refused(ApiError),
 }
 

@@ -247,7 +247,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// What is sent, without the number of replicas if the autoscaler set it last: a Spec with the same
+    /// Returns the object to send, without the number of replicas if the autoscaler set it last: a Spec with the same
     /// number does not take it over.
     fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
         let mut sent = Value::Object(body.clone());
@@ -333,7 +333,7 @@ impl ObjectPlanner<'_> {
         Ok(environment.may_mutate(&of.group, &of.plural))
     }
 
-    /// What rules judge of an object that changes.
+    /// Returns the values for policy rules of an object that changes.
     pub(super) fn truth(&self, item: &Item, subject: &PlanItem, sides: &DiffSides<'_>) -> TrueValues {
         let judged =
             |object: &Value| object_diff::mask_for_rules(object, &self.runtime.secrets, sides.places);
@@ -443,7 +443,7 @@ impl ObjectPlanner<'_> {
         self.undecided_by(item, subject, body, live, &|_| {})
     }
 
-    /// As [`ObjectPlanner::plan_without_server`]; `fill_in` adds what the server will add.
+    /// Plans without the server, as [`ObjectPlanner::plan_without_server`]; `fill_in` adds what the server will add.
     pub(super) fn undecided_by(
         &self,
         item: &Item,
@@ -499,7 +499,7 @@ impl ObjectPlanner<'_> {
     }
 }
 
-/// What others wrote, for display; `None` if it needs no escape.
+/// Returns the foreign object for display, with its marks escaped; `None` if it has no marks.
 pub(super) fn shown(foreign: &Value) -> Option<Value> {
     match masked_value::escape_marks(foreign) {
         Cow::Borrowed(_) => None,
