@@ -240,7 +240,7 @@ fn nothing_compiles(cores: &CoreTrials) -> UserError {
     .hint("the guide docs/guides/migrate.md has what changed between cores, and what code of KCL 0.4 has to become")
 }
 
-/// What each core compiled, as a table.
+/// Prints the results of each core, as a table.
 fn show_cores(cores: &CoreTrials, context: &CliContext) {
     if !cores.rows.is_empty() {
         let which = if cores.stacks < cores.all_stacks {

@@ -172,10 +172,10 @@ fn freeze_status(freeze: ApplyFreeze) -> Option<FreezeStatus> {
     })
 }
 
-/// What is recorded now of all stacks.
+/// Recorded facts about all stacks.
 #[derive(Default)]
 struct RecordedStacks {
-    /// Those that `konverge ci` would apply, or `--pending`.
+    /// The stacks that `konverge ci` would apply, or `--pending`.
     pending: BTreeSet<StackId>,
     index: IndexedStates,
 }
@@ -194,7 +194,7 @@ impl RecordedStacks {
         })
     }
 
-    /// How a stack stands, as the portal says it.
+    /// Returns the conditions of a stack, as the portal shows them.
     fn conditions(&self, id: &StackId, prior: Option<&Versioned>, head: HeadFact) -> Vec<StackCondition> {
         let result = |prior: &Versioned| prior.receipt.as_ref().map(|receipt| receipt.result);
         let facts = recorded_facts(&self.index, id, prior.map(|prior| (prior.written, result(prior))));

@@ -36,7 +36,7 @@ pub struct Watch<'a> {
     has_failed: bool,
 }
 
-/// What is known between two events.
+/// Opened revisions, which stay open between two events.
 struct Opened {
     revisions: ComparedRevisions,
     /// The commit that was checked out.

@@ -21,7 +21,7 @@ use konverge_base::variables;
 
 /// The scope to ask for a service account's token.
 const IMPERSONATION_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// What a GKE cluster needs: access, and the name to which its role bindings refer.
+/// Scopes for a GKE cluster: access, and the name to which its role bindings refer.
 const GKE_SCOPE: &str =
     "https://www.googleapis.com/auth/cloud-platform https://www.googleapis.com/auth/userinfo.email";
 const PROVIDER: &str = variables::GOOGLE_WORKLOAD_IDENTITY_PROVIDER;
@@ -170,7 +170,7 @@ struct Exchange {
     audience: String,
     subject_token_type: String,
     url: Url,
-    /// Where the traded token asks for a service account's; `None` to use the traded one itself.
+    /// Address at which the exchanged token requests a service account's; `None` to use the exchanged one itself.
     impersonation: Option<Url>,
 }
 
@@ -188,7 +188,7 @@ impl Exchange {
         })
     }
 
-    /// The same trade, for a token of this account instead of the file's.
+    /// Returns the exchange for a token of this account instead of the file's.
     fn acting_as(mut self, account: &str) -> Result<Self, CloudError> {
         let own = impersonation(account)?;
         let url = match self.impersonation.take() {
@@ -251,7 +251,7 @@ impl Exchange {
     }
 }
 
-/// Where a service account's token is asked for.
+/// Returns the address at which a service account's token is requested.
 fn impersonation(account: &str) -> Result<Url, CloudError> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "@.-".contains(c);
     if !account.chars().all(is_name) {

@@ -19,7 +19,7 @@ pub(super) struct PresignedGet<'a> {
     pub host: &'a str,
     pub query: &'a [(&'a str, &'a str)],
     pub headers: &'a [(&'a str, &'a str)],
-    /// How long the signature is valid, in seconds.
+    /// Time for which the signature is valid, in seconds.
     pub expires: u32,
 }
 
@@ -95,7 +95,7 @@ impl SignedJsonPost<'_> {
     }
 }
 
-/// What a signature is valid for: a service in a region on a day.
+/// Scope of a signature: a service in a region on a day.
 struct Scope<'a> {
     service: &'a str,
     region: &'a str,

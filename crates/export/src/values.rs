@@ -192,7 +192,7 @@ impl ValueFinder {
         Ok(Filled::Value(Value::String(texts.collect())))
     }
 
-    /// What stands at a reference; the marker of the unknown if the Spec does not say so.
+    /// Returns the value of a reference; the marker of the unknown if the Spec does not know it.
     fn resolve(&self, text: &str, reference: &Reference) -> Result<Value, String> {
         let one = Map::from_iter([("x".to_owned(), Value::from(&text[reference.place.clone()]))]);
         let lookup = |id: &ResourceId| {

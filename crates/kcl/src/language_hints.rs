@@ -162,7 +162,7 @@ fn type_of(text: &str) -> Option<&str> {
     plain.then_some(name)
 }
 
-/// What stands in single quotes after a text, if the message begins with that text.
+/// Returns the name in single quotes that follows `before` at the start of the message.
 fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.split('\'').next()
 }

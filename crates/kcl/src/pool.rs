@@ -100,7 +100,7 @@ impl Pool {
         compile::answer(status, &body, &request.label, &root)
     }
 
-    /// As [`Pool::exchange`], for a method whose answer is one message. Returns it with the folder of the files.
+    /// Calls a method whose response is one message. Returns the response with the folder of the files.
     pub(super) async fn call<M: Message, R: Message + Default>(
         &self,
         request: &CompileRequest,

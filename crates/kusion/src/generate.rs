@@ -228,7 +228,7 @@ impl HealthPolicy {
     }
 }
 
-/// Where a dependency comes from.
+/// Describes the source of a dependency.
 fn source_text(module: &str, dependencies: &[DeclaredDependency]) -> String {
     let declared = dependencies.iter().find(|dependency| dependency.name == module);
     declared.map_or_else(|| "unknown".to_owned(), ToString::to_string)

@@ -1,4 +1,4 @@
-//! What each request asks for. An answer that needs a compilation is worked out on another thread.
+//! Handles requests. A response that needs a compilation is computed on another thread.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub(super) struct ModuleFiles {
     pub(super) configuration: Value,
     /// `terraform.tfstate`.
     pub(super) state: Value,
-    /// Which resources an error of a provider concerns.
+    /// The resources that an error of a provider concerns.
     pub(super) users: ProviderUsers,
     /// The values of its variables.
     pub(super) variables: VariableValues,

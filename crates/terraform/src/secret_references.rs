@@ -25,7 +25,7 @@ use konverge_base::{
     secrets::{SecretResolver, SecretTemplate, TemplatePlace, WrittenReference, WrittenReferences},
 };
 
-/// What the state keeps of a Terraform resource besides its attributes.
+/// Record of a Terraform resource in the state, besides its attributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TerraformRecord {
@@ -58,7 +58,7 @@ struct SecretText {
     place: SecretPlace,
 }
 
-/// Where a text with references stands.
+/// Location of a text with references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SecretPlace {
     Attribute,

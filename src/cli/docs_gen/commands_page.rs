@@ -33,7 +33,7 @@ pub(super) fn page(mut root: Command) -> String {
     page.text
 }
 
-/// Whether the page describes an option: `--help` and `--version` do what everybody expects.
+/// Returns true if the page describes an option: `--help` and `--version` do what everybody expects.
 fn is_described(arg: &Arg) -> bool {
     !arg.is_hide_set() && arg.get_id() != "help" && arg.get_long() != Some("version")
 }

@@ -19,7 +19,7 @@ use konverge_run::{RunContext, caches, compiler::FileContents};
 /// The most files that a note names.
 const MOST_NAMED: usize = 3;
 
-/// What the formatter makes of the files.
+/// Files that are not formatted, and those that the formatter would break.
 #[derive(Default)]
 struct Found<'a> {
     /// The files that it would change, with their texts.

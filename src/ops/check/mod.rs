@@ -50,7 +50,7 @@ use konverge_run::{
 /// The number of stacks that are compiled at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;
 
-/// What to check.
+/// Scope of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CheckScope<'a> {
     /// The files to check.
@@ -82,7 +82,7 @@ pub async fn run(
     run_with(run, &compilers, selected, root, scope).await
 }
 
-/// As [`run`], with compilers whose workers may be started already.
+/// Checks as [`run`] does, with compilers whose workers may be started already.
 ///
 /// # Errors
 /// As [`run`].
@@ -271,7 +271,7 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
     problems.chain(orphans).collect()
 }
 
-/// What KCL said of a stack, each error at its place.
+/// Returns the diagnostics of a stack that does not compile, each at its place.
 fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic> {
     let describe = |place: Option<&Location>, message: &str| {
         let file = place.and_then(|place| RepoPath::normalize(&place.file));

@@ -57,7 +57,7 @@ pub(in crate::ops) struct FileEvents<'a> {
     /// Signals that there are events.
     arrival: Option<Arc<Notify>>,
     folders: HashMap<WatchDescriptor, PathBuf>,
-    /// What was written since it was last taken.
+    /// The paths that were written since they were last taken.
     written: WrittenPaths,
 }
 
@@ -86,7 +86,7 @@ impl<'a> FileEvents<'a> {
         Ok(files)
     }
 
-    /// What was written since the last call. A write that ended before this call is among it.
+    /// Takes the paths that were written since the last call. A write that ended before this call is among them.
     ///
     /// # Errors
     /// The root was removed, or a new folder cannot be watched.

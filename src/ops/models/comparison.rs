@@ -17,7 +17,7 @@ const MOST_TOLD: usize = 20;
 pub struct StaleModel {
     /// The file.
     pub file: RepoPath,
-    /// What differs, one sentence each.
+    /// The differences, one sentence each.
     pub differences: Vec<String>,
 }
 

@@ -22,7 +22,7 @@ use super::{EditTarget, PreparedEdits, SetRequest, WantedEdit};
 /// The type of the event, and the purpose of the token.
 const TYPE: &str = "konverge-set";
 
-/// What a job of another repository asks for.
+/// Edit that a job of another repository requests.
 pub struct DispatchedEdit {
     /// The tip of the default branch, which is edited.
     pub commit: CommitId,

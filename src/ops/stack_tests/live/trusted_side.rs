@@ -14,7 +14,7 @@ use konverge_run::{
 /// The number of tests that run or are cleaned up at once.
 pub(super) const AT_ONCE: usize = 4;
 
-/// What live tests need of the default branch.
+/// Parts of the default branch that live tests need.
 pub(super) struct TrustedSide {
     pub(super) run: RunContext,
     pub(super) repository: Repository,
