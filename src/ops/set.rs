@@ -247,6 +247,7 @@ async fn golden_files(
 /// # Errors
 /// A file differs from what was edited, a link is in its place, or it cannot be written.
 pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), UserError> {
+    // All files are compared before one is written: the edit is written as a whole or not at all.
     for file in files {
         let found = checkout::read(root, place(&file.path));
         let found = found.map_err(|error| refused(&file.path, &error.to_string()))?;

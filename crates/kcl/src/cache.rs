@@ -245,6 +245,7 @@ fn each(folder: &Path, mut seen: impl FnMut(&Path, &std::fs::Metadata) -> io::Re
             match entry.metadata() {
                 Ok(metadata) if metadata.is_file() => seen(&entry.path(), &metadata)?,
                 Ok(_) => {}
+                // Another process prunes the folder, too.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

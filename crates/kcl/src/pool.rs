@@ -211,6 +211,7 @@ impl Pool {
             .acquire()
             .await
             .map_err(|error| KclError::Start(error.to_string()))?;
+        // The lock ends here: a worker takes a while to start.
         let idle = inner.idle().pop();
         let worker = match idle {
             Some(worker) => worker,

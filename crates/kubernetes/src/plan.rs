@@ -69,6 +69,8 @@ pub(super) async fn plan(
     let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();
     // The guards are queried while the objects are listed.
     let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
+    // Before anything is planned: on another cluster all objects of the stack would seem to be gone, and would be
+    // created again.
     let found = of_the_same_cluster(scope, &items, &looked_up, found).await?;
     let mut health = if scope.only_compares {
         own_health(runtime, &items, &looked_up, &found).await
@@ -85,6 +87,8 @@ pub(super) async fn plan(
         ending: EndingContainers::from_live(&looked_up, &found),
         names: names(scope, &items),
     };
+    // Earlier batches of this plan are not applied yet. The definitions and Namespaces that they change count
+    // already.
     for pending in scope.pending.iter() {
         let cluster = &runtime.cluster(pending.cluster.as_ref())?.api.name;
         planner.define(cluster, &pending.resource.attributes, true);
@@ -134,6 +138,7 @@ pub(super) async fn plan(
     }
     answers.finish_tasks(&planner, others).await?;
     answers.say_once(planner.namespace_notes());
+    // Only now: a refusal may be about an object whose own plan came later.
     let mut planned = answers.finish(scope);
     for (planned, health) in planned.iter_mut().zip(&mut health) {
         if let Ok(planned) = planned {

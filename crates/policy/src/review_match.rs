@@ -176,6 +176,7 @@ impl ReviewedUnits {
         if reviewed.is_empty() && self.follows_rotation && only_rotates(unit, plan) {
             return None;
         }
+        // No preview shows a restore of our own write, if somebody edited the object later: the policy for drift decides.
         if reviewed.is_empty() {
             return match (restores, drift) {
                 (true, DriftPolicy::Restore) => None,

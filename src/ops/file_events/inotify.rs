@@ -170,6 +170,7 @@ impl<'a> FileEvents<'a> {
             Some(name) => folder.join(name),
             None => folder.clone(),
         };
+        // The rules of what is ignored have changed, so folders may have to be watched that were not.
         if self.tree.decides(&path) {
             self.written = WrittenPaths::Unknown;
             self.watch(&self.tree.root.clone())?;

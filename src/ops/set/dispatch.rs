@@ -131,6 +131,7 @@ impl DispatchedEdit {
             )
             .hint("set `state.url` in konverge.yaml"));
         }
+        // Last, so that a refused edit does not use the token up.
         let backend = state_backend::open(run, &self.config, Some(repository), KeyUse::Look).await?;
         let mut name = DigestBuilder::new("konverge set token");
         let name = name.part(self.proof.id.as_bytes()).finish().to_string();

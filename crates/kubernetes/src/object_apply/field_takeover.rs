@@ -44,6 +44,7 @@ pub(crate) async fn take_over(
         let Some(entries) = transferred(&live, claim, &of.api_version()) else {
             return Ok(now);
         };
+        // The patch replaces all entries, so it is bound to the object and the version that they were read from.
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": now.uid},
             {"op": "add", "path": "/metadata/managedFields", "value": entries},

@@ -131,6 +131,7 @@ async fn watch_until_ready(
     let rules = &limits.rules;
     let mut early_failure = EarlyFailure::new(task.runtime.options.fail_early_after);
     loop {
+        // Pods and events say why an object is not ready. Nobody watches them, so they are read from time to time.
         if looked_around.elapsed() >= LOOK_AROUND {
             related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
             looked_around = Instant::now();
@@ -175,7 +176,10 @@ async fn watch_until_ready(
             .get(&subject.name.name)
             .cloned();
         if let Some(WatchedObject { object: latest, gone }) = latest {
+            // Whether the object is there again after a deletion, only a read can tell.
             look |= gone;
+            // The watch serves all objects of the collection. What it reported before our write, or of a recreated
+            // object, is not about this wait.
             if latest["metadata"]["uid"] == uid && latest != object && !is_older(&latest, &object) {
                 object = with_type(latest, of);
                 if !gone {
@@ -187,6 +191,7 @@ async fn watch_until_ready(
             (look, looked) = (false, Instant::now());
             match fetch::get(&subject.cluster, of, &subject.name).await? {
                 Some(found) => {
+                    // The event of the deletion is used up: otherwise it would lead to this read again.
                     object = found;
                     feed.latest
                         .lock()
@@ -194,6 +199,7 @@ async fn watch_until_ready(
                         .remove(&subject.name.name);
                     continue;
                 }
+                // A completed Job may be gone by its own time to live.
                 None if completed_jobs::has_completed(&object) => return Ok(WaitEnd::Ready(object)),
                 None => return Err(deleted_error(subject, &object)),
             }

@@ -180,6 +180,7 @@ impl PolicySet {
             NoOutcomes::Unreadable(why) => none(UNREADABLE, "the set cannot be read", why),
             NoOutcomes::Ended(why) => none(ENDED, "the set was not evaluated to its end", why),
         });
+        // Objects are judged with and without their null fields, so most findings come twice.
         let findings: BTreeSet<_> = outcomes
             .into_iter()
             .map(|outcome| self.finding(document, outcome, mask))

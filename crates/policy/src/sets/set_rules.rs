@@ -219,6 +219,8 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
         .filter(|(_, unknown)| !unknown.is_empty())
         .collect();
     if !open.is_empty() {
+        // An unknown value is absent from the input, and a rule may deny because of that. Only what holds without
+        // these resources too is certain.
         let without: Vec<_> = open.iter().map(|(resource, _)| *resource).collect();
         let certain: BTreeSet<_> = session.findings(input(&without)).into_iter().collect();
         findings.retain(|finding| certain.contains(finding));

@@ -112,6 +112,7 @@ impl Application<'_> {
         let mut entries = None;
         if self.kept.stamp != Some(stamp) {
             let text = self.prepared.workspace.state.read().map_err(files)?;
+            // Terraform may be writing: an incomplete text is no state, and is read again at the next tick.
             entries = resource_state::read_document(&text);
             if entries.is_some() {
                 self.kept.stamp = Some(stamp);

@@ -58,6 +58,7 @@ impl ObjectPlanner<'_> {
         let mut error = refused.error.clone();
         let mut paths = BTreeSet::new();
         let mut answer = None;
+        // A refusal may name some of the fields alone: without these the server names the next.
         for _ in 0..ROUNDS {
             let suspects = self.suspects(asked, &refused.body, &error);
             let known = paths.len();

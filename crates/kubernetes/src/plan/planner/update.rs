@@ -73,6 +73,7 @@ impl ObjectPlanner<'_> {
         body: Map<String, Value>,
     ) -> Result<DraftPlan, UserError> {
         let definition = self.plan_planned_kind(subject, &body, Some(live))?;
+        // The server cannot be asked about a value that is not known yet.
         if body.values().any(masked_value::holds_unknown) {
             return Ok(self.plan_without_server(item, subject, &body, live));
         }
@@ -110,6 +111,7 @@ impl ObjectPlanner<'_> {
         };
         let refused = match answered {
             Ok(answered) => {
+                // The server may accept the Spec beside an item whose key somebody changed; then both would be there.
                 let answered = self.without_rekeyed(&asked, answered).await?;
                 return self.use_dry_run(asked, definition, answered).await;
             }
@@ -118,6 +120,8 @@ impl ObjectPlanner<'_> {
             }
             Err(DryRunRefusal::Api(refused)) => refused,
         };
+        // An apply removes only what its manager applied before. A field of somebody else may be in the way, and go
+        // with this change.
         let error = match error_classify::cause(&refused.error) {
             RefusalCause::Invalid => match self.unblock(&asked, *refused).await {
                 Ok(Unblocked::Accepted(answered)) => {
@@ -181,6 +185,8 @@ impl ObjectPlanner<'_> {
         let mut draft = match definition.filter(|_| !unchanged) {
             None => self.use_answer(&asked, &sides, changes, transfer, &answered),
             Some(definition) => {
+                // The server answered by the schema that it has now. That of the plan may fill in other defaults, and
+                // the object is planned again once it is applied.
                 let [defaulted, shown] = [&becomes, shown].map(|object| {
                     let mut object = object.clone();
                     definition.set_defaults(&mut object);
