@@ -114,6 +114,7 @@ impl ValueFinder {
                 }
             }
         }
+        // References of later objects read the values that the Spec knows; the exported text has tokens.
         let mut known = whole.clone();
         for place in &places {
             set(&mut known, &place.path, masked_value::unknown());

@@ -160,6 +160,7 @@ fn generate_app(
             resources.push(resource);
         }
     }
+    // Last, because a patch of any module may change the workload, and resources of the others.
     for (place, module, patch) in &patches {
         let author = PatchAuthor {
             app: &app.name,

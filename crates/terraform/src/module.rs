@@ -198,6 +198,8 @@ pub(super) fn build(
     if !failed.is_empty() {
         return Err(failed);
     }
+    // Expressions of unknown values refer to this resource: it has no id before the apply, so Terraform calls them
+    // unknown.
     if unknown {
         let placeholder = Address {
             kind: "terraform_data".to_owned(),

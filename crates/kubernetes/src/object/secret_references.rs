@@ -94,6 +94,7 @@ pub(crate) async fn stand_in(
     if !may_refer(&desired.attributes) {
         return Ok(None);
     }
+    // A place has the path of the written object, in which `stringData` is already `data`.
     let mut attributes = desired.attributes.clone();
     normalize(&mut attributes);
     let (id, mut found) = (&desired.id, Vec::new());
@@ -154,6 +155,7 @@ pub(crate) async fn stand_in(
         }
         places.push(place);
     }
+    // Only now, when no place can fail any more: after an error the object still has its references.
     let mut whole = Value::Object(attributes);
     for place in &places {
         if let Some(leaf) = whole.pointer_mut(&place.path) {

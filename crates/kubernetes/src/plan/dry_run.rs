@@ -173,6 +173,8 @@ pub(crate) async fn ask(
             notes: Vec::new(),
         })));
     }
+    // The server names the fields that other managers own. The policy decides about each of them, and the request is
+    // sent once more.
     let mut stopped = Vec::new();
     let mut notes = Vec::new();
     for cause in &conflicts {
