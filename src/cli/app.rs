@@ -128,7 +128,7 @@ fn foreign_option(error: &clap::Error, args: &[OsString]) -> Option<&'static str
     if error.kind() != clap::error::ErrorKind::UnknownArgument {
         return None;
     }
-    // Of `-auto-approve` the error names `-a` alone.
+    // The error names `-a` alone for `-auto-approve`.
     let words = args.iter().skip(1).filter_map(|word| word.to_str());
     words
         .filter(|word| word.starts_with(unknown.as_str()))

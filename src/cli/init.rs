@@ -202,9 +202,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     for sentence in &report.found {
         context.note(&format!("found: {sentence}"));
     }
-    for (command, told) in &report.tried {
-        match told {
-            Ok(told) => context.note(&format!("tried: `{command}`: {told}")),
+    for (command, result) in &report.tried {
+        match result {
+            Ok(result) => context.note(&format!("tried: `{command}`: {result}")),
             Err(failure) => {
                 context.note(&format!("tried: `{command}`: {}", failure.message));
                 for hint in &failure.hints {

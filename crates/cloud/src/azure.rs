@@ -83,8 +83,8 @@ impl AzureLogin {
         self.environment.var(variables::AZURE_CLIENT_ID)
     }
 
-    /// The application, its tenant, and the token of the job that it trusts. The provider trades the token itself; a
-    /// login trades it once before, so that a refusal stops the stack before anything of it is touched.
+    /// The application, its tenant, and the token of the job that it trusts. The provider exchanges the token itself;
+    /// a login exchanges it once before, so that a refusal stops the stack before anything of it is touched.
     ///
     /// # Errors
     /// The environment names no tenant, there is no token, or Entra refuses it.
@@ -100,8 +100,8 @@ impl AzureLogin {
         };
         let token = self.job_token().await?;
         if let Some(shared) = &self.shared {
-            let trade = async || Ok(((), self.token(self.management_scope()).await?.lifetime));
-            shared.trust.get(trade).await?;
+            let exchange = async || Ok(((), self.token(self.management_scope()).await?.lifetime));
+            shared.trust.get(exchange).await?;
         }
         Ok((application, tenant, token))
     }

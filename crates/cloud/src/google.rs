@@ -136,7 +136,7 @@ impl GoogleLogin {
         Ok((token.bearer, token.lifetime))
     }
 
-    /// Trades the token that GitHub gives the job.
+    /// Exchanges the token that GitHub gives the job.
     async fn job_exchange(
         &self,
         client: &LoginClient,
@@ -164,7 +164,7 @@ impl GoogleLogin {
     }
 }
 
-/// A trade of another issuer's token.
+/// An exchange of another issuer's token.
 #[derive(Debug, PartialEq, Eq)]
 struct Exchange {
     audience: String,
@@ -202,7 +202,7 @@ impl Exchange {
         Ok(self)
     }
 
-    /// The trade of a job's token at a provider of a workload identity pool.
+    /// The exchange of a job's token at a provider of a workload identity pool.
     fn of_provider(provider: &str, account: Option<&str>) -> Result<Self, CloudError> {
         let impersonation = account.map(impersonation);
         Ok(Self {
@@ -231,12 +231,12 @@ impl Exchange {
         ];
         let what = "a token of Google";
         let request = client.post_form(self.url.clone(), &fields);
-        let traded = access_token(&http_client::json(request, what).await?, what)?;
+        let exchanged = access_token(&http_client::json(request, what).await?, what)?;
         let Some(url) = &self.impersonation else {
-            return Ok(traded);
+            return Ok(exchanged);
         };
         let scopes: Vec<_> = scope.split(' ').collect();
-        let request = client.post(url.clone()).bearer_auth(traded.bearer);
+        let request = client.post(url.clone()).bearer_auth(exchanged.bearer);
         let what = "the service account's token";
         let answer = http_client::json(request.json(&json!({"scope": scopes})), what).await?;
         let end = answer["expireTime"]

@@ -156,7 +156,7 @@ pub(super) fn sha256(text: &[u8]) -> String {
     hex::encode(Sha256::digest(text))
 }
 
-/// What RFC 3986 calls unreserved stays.
+/// Characters that are encoded: all but those that RFC 3986 calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -19,7 +19,7 @@ const OF_CLOUDS: [&str; 9] = [
     "ALICLOUD_",
     "ALIBABA_CLOUD_",
 ];
-/// With these a process could ask for a token of its own, and trade it for any identity that trusts the job.
+/// With these a process could ask for a token of its own, and exchange it for any identity that trusts the job.
 const JOB_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_";
 /// Time for which the provider of Azure uses the token that it gets in exchange for the job's: Entra's shortest
 /// lifetime. After that it would send the token of the job again, which is valid only for minutes.
@@ -82,7 +82,7 @@ impl StackIdentity {
             set("GOOGLE_OAUTH_ACCESS_TOKEN", &token.bearer);
         }
         if let Some(azure) = &self.azure {
-            // The provider trades the token itself, and takes no other that is short-lived.
+            // The provider exchanges the token itself, and takes no other that is short-lived.
             let (application, tenant, token) = azure.federated().await?;
             lifetimes.push(AZURE_LIFETIME);
             set("ARM_CLIENT_ID", application);

@@ -104,7 +104,7 @@ pub enum KclError {
     #[error("a KCL worker could not be started: {0}")]
     Start(String),
     /// The files could not be written into the working folder.
-    #[error("the files of `{label}` could not be laid out for the compiler: {why}")]
+    #[error("the files of `{label}` could not be written for the compiler: {why}")]
     Scratch { label: String, why: String },
     /// KCL rejected the code.
     #[error("{}", render(.0))]

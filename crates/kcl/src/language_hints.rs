@@ -82,7 +82,7 @@ fn other_type(diagnostic: &KclDiagnostic) -> Option<String> {
         .strip_prefix("expected ")?
         .split_once(", got ")?;
     let variable = assigned_variable(diagnostic.source.as_deref()?)?;
-    // Where the place of a declaration is named, the type was written down.
+    // If the place of a declaration is named, the type was written down.
     if !diagnostic.at_line_start || !diagnostic.related.is_empty() {
         return None;
     }

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Status, message, and the folder of the files.
-type WorkerAnswer = (protocol::WorkerStatus, Vec<u8>, PathBuf);
+type WorkerResponse = (protocol::WorkerStatus, Vec<u8>, PathBuf);
 
 /// Workers that compile. Cheap to clone; dropping the last clone ends them.
 #[derive(Clone)]
@@ -130,7 +130,7 @@ impl Pool {
         request: &CompileRequest,
         method: &str,
         message: impl Fn(&Path) -> M,
-    ) -> Result<WorkerAnswer, KclError> {
+    ) -> Result<WorkerResponse, KclError> {
         let mut lent = self.acquire_worker().await?;
         let deadline = self.inner.options.deadline;
         let (frame, mut root) = self.prepare(&mut lent, request, method, &message)?;

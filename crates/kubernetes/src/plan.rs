@@ -96,7 +96,7 @@ pub(super) async fn plan(
             planner.ending.add_created(cluster, &pending.resource.attributes);
         }
     }
-    let mut answers = Answers {
+    let mut results = PlanResults {
         planned: items.iter().map(|_| None).collect(),
         refusals: Vec::new(),
     };
@@ -122,24 +122,24 @@ pub(super) async fn plan(
                     others.push(task);
                 }
             }
-            Err(failure) => answers.planned[place] = Some(Err(failure)),
+            Err(failure) => results.planned[place] = Some(Err(failure)),
         }
     }
     // The plan of a CRD determines how its objects are validated.
     let places: Vec<_> = defining.iter().map(|task| task.place).collect();
-    answers.finish_tasks(&planner, defining).await?;
+    results.finish_tasks(&planner, defining).await?;
     for place in places {
-        if let Some(Ok(planned)) = &answers.planned[place]
+        if let Some(Ok(planned)) = &results.planned[place]
             && let (Some(cluster), Some(desired)) = (&planned.public.cluster, &planned.item.desired)
         {
             let changes = planned.public.action != Action::Unchanged;
             planner.define(cluster, &desired.attributes, changes);
         }
     }
-    answers.finish_tasks(&planner, others).await?;
-    answers.say_once(planner.namespace_notes());
+    results.finish_tasks(&planner, others).await?;
+    results.say_once(planner.namespace_notes());
     // Only now: a refusal may be about an object whose own plan came later.
-    let mut planned = answers.finish(scope);
+    let mut planned = results.finish(scope);
     for (planned, health) in planned.iter_mut().zip(&mut health) {
         if let Ok(planned) = planned {
             planned.health = health.take();
@@ -166,13 +166,13 @@ fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
 }
 
 /// The results of a call, in the order of its items.
-struct Answers {
+struct PlanResults {
     planned: Vec<Option<Result<PlannedResource, UserError>>>,
     /// The server's refusals that earlier resources of the plan may resolve, by index.
     refusals: Vec<(usize, ServerRefusal)>,
 }
 
-impl Answers {
+impl PlanResults {
     async fn finish_tasks(
         &mut self,
         planner: &ObjectPlanner<'_>,

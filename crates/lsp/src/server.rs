@@ -185,7 +185,7 @@ pub async fn serve(
         }
     };
     server.stop_work();
-    // What was answered before the end is written.
+    // The responses from before the end are still written.
     drop(server);
     match writer.await {
         Ok(Err(error)) => Err(LspError::Write(error)),

@@ -116,8 +116,8 @@ impl ReviewedUnits {
     }
 
     fn add(&mut self, unit: ReviewUnit) {
-        let place = (unit.resource.clone(), unit.path.clone());
-        self.by_path.entry(place).or_default().push(unit);
+        let key = (unit.resource.clone(), unit.path.clone());
+        self.by_path.entry(key).or_default().push(unit);
     }
 
     /// The units of a stack's plan that are not accepted; empty if all are.
@@ -168,8 +168,8 @@ impl ReviewedUnits {
         if unit.action == Action::Forget {
             return None;
         }
-        let place = (unit.resource.clone(), unit.path.clone());
-        let seen = self.by_path.get(&place).map(Vec::as_slice).unwrap_or_default();
+        let key = (unit.resource.clone(), unit.path.clone());
+        let seen = self.by_path.get(&key).map(Vec::as_slice).unwrap_or_default();
         let same = |reviewed: &&ReviewUnit| reviewed.digest() == unit.digest() || self.admits(reviewed, unit);
         let reviewed: Vec<_> = seen.iter().filter(same).collect();
         let restores = restores_our_write(unit, plan);
@@ -192,11 +192,11 @@ impl ReviewedUnits {
         let guarded = !matches!(unit.action, Action::Create | Action::Delete | Action::Run) && !restores;
         // Any reviewed unit of the path is enough: of two merges in a row the second one starts from the
         // result of the first.
-        let seen_ground = seen
+        let seen_base = seen
             .iter()
             .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
-        let known_ground = seen_ground || self.is_our_last_write(unit);
-        (guarded && !known_ground).then_some(Objection::BaseChanged)
+        let known_base = seen_base || self.is_our_last_write(unit);
+        (guarded && !known_base).then_some(Objection::BaseChanged)
     }
 
     /// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any value, but no

@@ -55,7 +55,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
             let missing = members(unknown)
                 .map(|(key, _)| key)
                 .filter(|key| !map.contains_key(*key));
-            // What a provider answers holds no marks of ours. For references it stays as it is.
+            // The answer of a provider holds no marks of ours. For references it stays as it is.
             let sign =
                 if secrets.is_some() && (masked_value::is_unknown(value) || masked_value::is_secret(value)) {
                     "$"

@@ -193,7 +193,7 @@ impl Application<'_> {
             .to_vec();
         args.push(format!("-parallelism={}", self.runtime.options.parallelism).into());
         args.push(self.prepared.workspace.plan.path().into_os_string());
-        // Those of the plan may have ended since.
+        // The credentials of the plan may have expired since.
         let credentials = self.runtime.credentials().await?;
         let mut terraform = self
             .prepared

@@ -245,7 +245,7 @@ impl Segment<'_> {
     ) -> Vec<FieldChange> {
         let change = &planned.change;
         let nothing = Value::Null;
-        // What is in clear text elsewhere is masked for display, and is not part of what was reviewed.
+        // A value that is in clear text elsewhere is masked for display, and is not part of what was reviewed.
         let show = |object: &Value, unknown: &Value, sensitive: &Value| {
             masking::mask_object(object, unknown, sensitive, self.secrets)
         };

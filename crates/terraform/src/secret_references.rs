@@ -104,7 +104,7 @@ async fn fill_in(
 ) -> Result<(), TerraformError> {
     let id = subject.id().clone();
     let mut written = WrittenReferences::new();
-    // What is deleted has the configuration of its last apply, with the versions of that time.
+    // A resource that is deleted has the configuration of its last apply, with the versions of that time.
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     if let Some(desired) = &mut subject.item.desired {
         let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));

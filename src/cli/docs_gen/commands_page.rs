@@ -95,7 +95,7 @@ impl CommandsPage {
         for arg in command.get_arguments().filter(|arg| is_described(arg)) {
             let text = described(arg);
             match self.described.iter().find(|option| option.text == text) {
-                // What a command gives to those below it is described there once.
+                // Options that a command gives to those below it are described there once.
                 Some(option) if name.starts_with(&option.command) && arg.is_global_set() => {}
                 Some(option) => {
                     let anchor = option.command.replace(' ', "-");

@@ -257,8 +257,8 @@ impl<'a> SchemaProgram<'a> {
             };
             match pool.validate(&request, schema, path).await {
                 Ok(diagnostics) => {
-                    let told = diagnostics.iter().filter(|one| !is_vague(one, &diagnostics));
-                    found.extend(told.map(|diagnostic| self.finding(path, document, diagnostic)));
+                    let precise = diagnostics.iter().filter(|one| !is_vague(one, &diagnostics));
+                    found.extend(precise.map(|diagnostic| self.finding(path, document, diagnostic)));
                 }
                 Err(error) if error.is_of_the_core() => return Err(error.into()),
                 Err(error) => {

@@ -40,7 +40,7 @@ async fn find<'a>(
         .iter()
         .filter(|(path, _)| is_kcl(path) && checked.is_edited(path))
     {
-        // What is not KCL fails where it is compiled.
+        // A file that is not KCL fails where it is compiled.
         let Ok(text) = std::str::from_utf8(content) else {
             continue;
         };

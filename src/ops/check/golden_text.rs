@@ -193,7 +193,7 @@ fn divide_items(text: &str, layout: Layout) -> Option<Parts<Lines>> {
     let mut lines = text.split_inclusive('\n').peekable();
     let is_item = |line: &str| line.trim_start().starts_with("- ");
     if layout == Layout::Mapping {
-        // What stands before `resources:` may hold lists of its own.
+        // The text before `resources:` may hold lists of its own.
         for line in lines.by_ref() {
             parts.head.push_str(line);
             if line.trim_end() == "resources:" {

@@ -145,7 +145,7 @@ pub async fn run_with(
         found.extend(stack_outputs::check(workspace, compilers, &compiled, &run.secrets).await);
     }
     for (stack, spec) in &mut compiled {
-        // What another stack publishes is not known here, and rules say so.
+        // The outputs of other stacks are not known here, and rules say so.
         *spec = konverge_run::stack_outputs::without_values(Some(&stack.reads), std::mem::take(spec));
     }
     found.extend(policy::check(workspace, &compiled, &run.secrets).await);
@@ -154,7 +154,7 @@ pub async fn run_with(
         return Ok(LintReport::new(stacks.len(), found));
     }
     found.extend(secret_references::check(workspace, &compiled));
-    // What does not compile is reported already.
+    // A stack that does not compile is reported already.
     let tested: Vec<Stack> = if scope.skip.contains(&LintRule::Test) {
         Vec::new()
     } else {

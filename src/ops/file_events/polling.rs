@@ -148,7 +148,7 @@ fn list(tree: &WatchedTree<'_>) -> Result<Listing, FileEventError> {
     let mut listing = Listing::new();
     let mut waiting = vec![tree.root.clone()];
     while let Some(folder) = waiting.pop() {
-        // What is gone meanwhile is not there.
+        // An entry that is gone meanwhile is not listed.
         for found in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(metadata) = found.metadata() else { continue };
             let (path, is_git) = (found.path(), found.file_name() == ".git");

@@ -237,7 +237,7 @@ mod tests {
             trial(2, vec![vec![CoreReach::Every, CoreReach::Unknown]; 26])
         });
         assert_eq!((tried.len(), best.as_str()), (1, "0.13.2"));
-        // Of cores that compile as many, the one that leaves less to change is the best.
+        // Among cores that compile as many stacks, the one that leaves less to change is the best.
         let (tried, best) = searched("0.13.2", |version| {
             if version >= (0, 13, 1) {
                 trial(2, vec![vec![CoreReach::Every, until("0.13.0")]; 26])

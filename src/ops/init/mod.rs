@@ -203,10 +203,10 @@ async fn try_affected(run: &RunContext) -> (String, Result<String, UserError>) {
         ..AffectedRequest::default()
     };
     let answer = affected::run(run, &question).await;
-    let told = answer.map(|answer| match answer.affected.stacks.len() {
+    let result = answer.map(|answer| match answer.affected.stacks.len() {
         0 => "no stack is affected by what is not committed".to_owned(),
         1 => "1 stack is affected by what is not committed".to_owned(),
         count => format!("{count} stacks are affected by what is not committed"),
     });
-    ("konverge affected --worktree".to_owned(), told)
+    ("konverge affected --worktree".to_owned(), result)
 }

@@ -194,14 +194,14 @@ impl SopsFile {
                 .as_ref()
                 .is_some_and(|groups| !groups.is_empty())
         {
-            return Err("its data key is split over key groups".to_owned());
+            return Err("its data key is split over key groups, which is not supported".to_owned());
         }
         let by_comment = [
             &metadata.unencrypted_comment_regex,
             &metadata.encrypted_comment_regex,
         ];
         if by_comment.into_iter().any(|regex| !is_unset(regex)) {
-            return Err("comments say what is encrypted in it".to_owned());
+            return Err("its comments decide which values are encrypted, which is not supported".to_owned());
         }
         Ok(Self { values, metadata })
     }
@@ -289,7 +289,7 @@ impl SopsFile {
             .collect();
         match written {
             Clear::Value(Value::String(mac)) if mac == computed => Ok(values),
-            _ => Err("its values are not those that its MAC was made of: it was changed by hand".to_owned()),
+            _ => Err("its MAC does not match its values: it was changed by hand".to_owned()),
         }
     }
 }

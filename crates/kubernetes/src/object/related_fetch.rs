@@ -215,7 +215,7 @@ async fn log(cluster: &Cluster, culprit: &FailingPod) -> String {
                 }
             }
         };
-        // What was read by then is shown.
+        // The lines that were read by then are shown.
         let read = cluster
             .api
             .interrupt

@@ -144,7 +144,7 @@ pub(crate) async fn stand_in(
     let mut places = Vec::with_capacity(found.len());
     for (path, is_text, template) in found {
         let versions = template.versions(resolver).await?;
-        let now = StoreAnswer {
+        let now = StoreResponse {
             rotated: resolver.rotated(),
             value: held_value(resolver, secrets, &template, is_text).await?,
             versions: &versions,
@@ -175,7 +175,7 @@ fn refused(why: impl std::fmt::Display) -> UserError {
 }
 
 /// Response of the stores about a text with references.
-struct StoreAnswer<'a> {
+struct StoreResponse<'a> {
     rotated: RotatedVersion,
     /// The marker of the value, if the stack is being applied.
     value: Option<Value>,
@@ -209,11 +209,11 @@ async fn held_value(
 fn place(
     secrets: &Secrets,
     known: KnownObject<'_>,
-    StoreAnswer {
+    StoreResponse {
         rotated,
         value,
         versions,
-    }: StoreAnswer<'_>,
+    }: StoreResponse<'_>,
     path: String,
     is_text: bool,
     template: SecretTemplate,

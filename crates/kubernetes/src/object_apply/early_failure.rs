@@ -36,7 +36,7 @@ impl EarlyFailure {
         }
     }
 
-    /// The object does not fail any more.
+    /// Forgets the failure: the object does not fail any more.
     pub(super) fn reset(&mut self) {
         self.blocked_since = None;
     }

@@ -231,7 +231,10 @@ impl Run<'_> {
                 Err(error) => return Err(subject.refusal(&error)),
             }
         }
-        Err(UserError::new(ErrorKind::Kubernetes, "it changes all the time"))
+        Err(UserError::new(
+            ErrorKind::Kubernetes,
+            format!("it changed during each of {TRIES} attempts to suspend it"),
+        ))
     }
 
     async fn patch(&self, change: &Value) -> Result<(), crate::api::error::ApiError> {

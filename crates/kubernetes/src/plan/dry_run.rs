@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::super::{
     FIELD_MANAGER,
     api::{
-        client::{ApiAnswer, ApiRequest},
+        client::{ApiRequest, ApiResponse},
         cluster::Cluster,
         conflict_path::conflict_path,
         discovery::ResourceType,
@@ -63,7 +63,7 @@ pub(crate) async fn send(
     of: &ResourceType,
     request: &ApiRequest,
     needs: &Needs,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     let verdict = |error: &ApiError| {
         if may_pass(error, of, needs) {
             RetryDecision::Retry
@@ -93,8 +93,8 @@ pub(crate) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bo
 
 /// The server's answer, and the request that led to it.
 #[derive(Debug)]
-pub(crate) struct DryRunAnswer {
-    pub answer: ApiAnswer,
+pub(crate) struct DryRunResponse {
+    pub answer: ApiResponse,
     /// True if fields of other managers are taken over.
     pub force: bool,
     /// The object that was sent: without the fields that are left to others.
@@ -109,7 +109,7 @@ pub(crate) struct DryRunAnswer {
 #[derive(Debug)]
 pub(crate) struct RefusedDryRun {
     pub error: ApiError,
-    /// As in [`DryRunAnswer`].
+    /// As in [`DryRunResponse`].
     pub force: bool,
     pub body: Value,
     pub notes: Vec<String>,
@@ -144,7 +144,7 @@ pub(crate) async fn ask(
     mut body: Value,
     ownership: &Ownership<'_>,
     needs: &Needs,
-) -> Result<DryRunAnswer, DryRunRefusal> {
+) -> Result<DryRunResponse, DryRunRefusal> {
     let first = send(
         cluster,
         of,
@@ -154,7 +154,7 @@ pub(crate) async fn ask(
     .await;
     let error = match first {
         Ok(answer) => {
-            return Ok(DryRunAnswer {
+            return Ok(DryRunResponse {
                 answer,
                 force: ownership.adopting,
                 body,
@@ -208,7 +208,7 @@ pub(crate) async fn ask(
     notes.sort();
     let request = request_as(ownership.manager, of, name, &body, true, true);
     match cluster.api.call(&request).await {
-        Ok(answer) => Ok(DryRunAnswer {
+        Ok(answer) => Ok(DryRunResponse {
             answer,
             force: true,
             body,

@@ -33,7 +33,7 @@ pub enum ModuleError {
     #[error("its answer cannot be read: {0}")]
     Garbled(String),
     /// The response is larger than the limit.
-    #[error("it answers more than {0} bytes")]
+    #[error("its response is larger than {0} bytes")]
     TooLarge(usize),
     /// The output is larger than the limit.
     #[error("it prints more than {0} bytes")]

@@ -220,7 +220,7 @@ impl Plugin {
             Err(error) = drain(stdout, setup.limits.output, |_| {}) => Err(error),
             reply = reply => reply,
         }?;
-        // What does not end is killed.
+        // A process that does not end is killed.
         if ends {
             let _ = tokio::time::timeout(ENDING, self.child.wait()).await;
         }

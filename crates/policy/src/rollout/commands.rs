@@ -70,7 +70,7 @@ pub fn command(
         (RolloutCommand::Resume, RolloutPhase::Stopped) => Ok(resumed(record, changed)),
         (RolloutCommand::Resume, _) if record.paused => Ok(RolloutRecord {
             paused: false,
-            // What was asked before the pause is asked again.
+            // An approval from before the pause does not count: the gates ask again.
             planned: Default::default(),
             ..changed
         }),

@@ -276,7 +276,8 @@ impl Evaluation<'_, '_> {
                 Err(error) => {
                     let text = format!("expression '{}' resulted in error: {error}", validation.source);
                     match (policy.fails, error) {
-                        // What is missing here may be what the server fills in, or a limit of this evaluation.
+                        // A value that is missing here may be one that the server fills in, or a limit of this
+                        // evaluation.
                         (FailurePolicy::Ignore, CelError::Other(_)) => found.push((severity, text)),
                         (fails, _) => found.extend(failure(fails, severity, &text)),
                     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    exception::{ExceptedPlace, Exception},
+    exception::{Exception, FindingLocation},
     rule::{NoOutcomes, RuleOutcome},
     set::{PolicySet, is_no_verdict},
 };
@@ -139,7 +139,7 @@ impl PolicySets {
         secrets: &Secrets,
         outcomes: Vec<Result<Vec<RuleOutcome>, NoOutcomes>>,
     ) -> Vec<PolicyFinding> {
-        // What has no outcomes does not pass.
+        // A set without outcomes does not pass.
         let missing = || Err(NoOutcomes::Ended("there is no answer".to_owned()));
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
         let mut findings: Vec<_> = self
@@ -148,7 +148,7 @@ impl PolicySets {
             .flat_map(|(set, outcomes)| set.findings_from(document, secrets, outcomes))
             .map(|finding| {
                 let object = object_of(&finding, document);
-                let of = ExceptedPlace {
+                let of = FindingLocation {
                     folder: &document.stack.folder,
                     object: object.as_deref(),
                 };
@@ -162,7 +162,7 @@ impl PolicySets {
 
 impl PolicySets {
     /// The finding as it is shown, if an exception covers it.
-    fn excuse(&self, mut finding: PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> PolicyFinding {
+    fn excuse(&self, mut finding: PolicyFinding, of: FindingLocation<'_>, now: Timestamp) -> PolicyFinding {
         let mut exceptions = self.exceptions.iter();
         if let Some(exception) = exceptions.find(|exception| exception.covers(&finding, of, now)) {
             return exception.excuse(finding);

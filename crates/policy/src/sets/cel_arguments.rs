@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cel::{ExecutionError, Value as CelValue, objects::Opaque};
 
-pub(super) type CelAnswer = Result<CelValue, ExecutionError>;
+pub(super) type CelResult = Result<CelValue, ExecutionError>;
 
 pub(super) fn error(function: &str, message: &str) -> ExecutionError {
     ExecutionError::function_error(function, message)

@@ -32,7 +32,7 @@ const CLASSES: &str = "\
 pub(super) enum RegexProblem {
     #[error("it is not a regular expression, or too large")]
     NotRegex,
-    #[error("its part `{0}` means something else in Go, or nothing")]
+    #[error("`{0}` in it is invalid in Go, or means something else in Go")]
     NotGo(String),
 }
 

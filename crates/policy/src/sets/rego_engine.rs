@@ -41,7 +41,7 @@ impl RuleEngine {
         engine.set_rego_v0(version == RegoVersion::V0);
         // An error of a function is an error, and not *undefined*: a `deny` would never fire.
         engine.set_strict_builtin_errors(true);
-        // What a rule prints may be a value of a pull request: it must not reach the log, where GitHub reads commands.
+        // A rule may print a value of a pull request: it must not reach the log, where GitHub reads commands.
         engine.set_gather_prints(true);
         engine.set_execution_timer_config(ExecutionTimerConfig {
             limit: RULE_TIME,

@@ -42,7 +42,7 @@ pub(super) fn with_calls(engine: &mut Engine, text: &str) -> Result<String, Stri
     }
     match calls.walk {
         Some(line) => Err(format!(
-            "line {line}: the engine gives no value to a name for `walk`: write `walk(DOCUMENT, [path, value])`"
+            "line {line}: the result of `walk` cannot be assigned to one name: write `walk(DOCUMENT, [path, value])`"
         )),
         None => calls.write(text),
     }

@@ -82,7 +82,7 @@ impl Application<'_> {
         self.bring_up().await?;
         let (runtime, stack) = (self.runtime, &self.scope.stack);
         let earlier = std::mem::take(&mut self.earlier);
-        // What this run did not create may still exist from an earlier run.
+        // An object that this run did not create may still exist from an earlier run.
         let not_made = |book: &mut TerraformState| {
             for (index, ready) in self.prepared.ready.iter().enumerate() {
                 let id = ready.subject.id();
@@ -132,7 +132,7 @@ impl Application<'_> {
                     }
                     None => {}
                 }
-                // What was in flight before stays so until something is known about it.
+                // An operation that was in flight before stays so until something is known about it.
                 let known = book.resources.contains_key(id) && !ready.makes();
                 if progress.mark_started(index) || known {
                     book.in_flight.remove(id);

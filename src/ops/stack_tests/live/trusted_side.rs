@@ -31,10 +31,10 @@ impl TrustedSide {
     ///
     /// # Errors
     /// The event of this job may not run live tests, the branch or the store cannot be read, or no cluster allows tests.
-    pub(super) async fn open(run: &RunContext, power: Option<&CommitId>) -> Result<Self, UserError> {
+    pub(super) async fn open(run: &RunContext, trusted_commit: Option<&CommitId>) -> Result<Self, UserError> {
         run_events::check(run)?;
         let repository = Repository::discover(&run.dir)?;
-        let (branch, commit) = match power {
+        let (branch, commit) = match trusted_commit {
             Some(commit) => ("the default branch".to_owned(), commit.clone()),
             None => {
                 let branch = repository.default_branch()?;

@@ -34,7 +34,7 @@ use crate::{
         precondition::Precondition,
     },
     plan::{
-        dry_run::{self, DryRunAnswer, DryRunRefusal, Ownership},
+        dry_run::{self, DryRunRefusal, DryRunResponse, Ownership},
         rollout_impact,
     },
 };
@@ -153,7 +153,7 @@ impl ObjectPlanner<'_> {
         &self,
         asked: Asked<'_>,
         definition: Option<&Definition>,
-        mut answered: DryRunAnswer,
+        mut answered: DryRunResponse,
     ) -> Result<DraftPlan, UserError> {
         let Asked { subject, live, .. } = asked;
         let answer = &mut answered.answer.value;
@@ -391,7 +391,7 @@ impl ObjectPlanner<'_> {
         sides: &DiffSides<'_>,
         changes: Vec<FieldChange>,
         transfer: Transfer,
-        answered: &DryRunAnswer,
+        answered: &DryRunResponse,
     ) -> DraftPlan {
         let Asked {
             item,
