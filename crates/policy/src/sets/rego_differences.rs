@@ -23,7 +23,7 @@ pub(super) enum RegoDifference {
     Arguments(&'static str),
     #[error("{0} differs from OPA, so it is refused: {1}")]
     Differs(&'static str, &'static str),
-    #[error("the operands must be numbers (`%`: integers; `-`: numbers or sets)")]
+    #[error("operands and arguments must be numbers (`%`: integers; `-`: numbers or sets)")]
     Numbers,
     #[error("division by zero")]
     ByZero,
