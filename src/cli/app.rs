@@ -120,7 +120,7 @@ fn parse(args: &[OsString]) -> Result<(Cli, String), clap::Error> {
     Ok((cli, name))
 }
 
-/// What to type for an option of another tool, if such a one is what is wrong.
+/// Returns a hint for an option of another tool, if the error is about one.
 fn foreign_option(error: &clap::Error, args: &[OsString]) -> Option<&'static str> {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -128,7 +128,7 @@ fn foreign_option(error: &clap::Error, args: &[OsString]) -> Option<&'static str
     if error.kind() != clap::error::ErrorKind::UnknownArgument {
         return None;
     }
-    // Of `-auto-approve` the error names `-a` alone.
+    // The error names `-a` alone for `-auto-approve`.
     let words = args.iter().skip(1).filter_map(|word| word.to_str());
     words
         .filter(|word| word.starts_with(unknown.as_str()))
@@ -368,7 +368,7 @@ fn start_logging(context: &CliContext) {
 /// The form of a logged event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LogForm {
-    /// It may be colored: only a person reads it.
+    /// May be colored: only a person reads it.
     Terminal,
     /// GitHub's runner may read it.
     Lines,

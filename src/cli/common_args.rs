@@ -158,17 +158,17 @@ impl Stacks {
     }
 }
 
-/// For a command that selects all stacks by default.
+/// Sets the help of the names for a command that selects all stacks by default.
 pub(super) fn every_by_default(names: clap::Arg) -> clap::Arg {
     names.help("Stacks, by identity, folder, project or glob (`storefront/*`); default: every one")
 }
 
-/// For the same: `--all` would repeat the default.
+/// Hides `--all` of such a command: it would repeat the default.
 pub(super) fn all_by_default(all: clap::Arg) -> clap::Arg {
     all.hide(true)
 }
 
-/// For a command that always queries the live infrastructure: `--live` would repeat the default, or deny it.
+/// Hides `--live` of a command that always queries the live infrastructure: it would repeat the default, or deny it.
 pub(super) fn live_by_default(live: clap::Arg) -> clap::Arg {
     let always = |text: &str| match text {
         "auto" => Ok(LiveArg::Auto),
@@ -191,7 +191,7 @@ pub(super) struct Revisions {
     pub worktree: bool,
 }
 
-/// For a command that reads the change from HEAD by default, not from the working tree.
+/// Sets the help of `--head` for a command that reads the change from HEAD by default, not from the working tree.
 pub(super) fn head_by_default(head: clap::Arg) -> clap::Arg {
     head.help("The revision that holds the change; default: HEAD")
 }

@@ -31,7 +31,7 @@ use konverge_run::{
     redact,
 };
 
-/// What the person confirms, and what `--yes` means.
+/// Action that the person confirms. It decides what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConfirmedAction {
     /// An apply: the policies for manual applies hold, and a person at a terminal may override them.
@@ -243,7 +243,7 @@ impl Approver for ConfirmShownPlan {
     }
 }
 
-/// What was shown of an approved stack.
+/// Actions that were shown of an approved stack.
 struct ShownActions(BTreeMap<ResourceId, Action>);
 
 #[async_trait]

@@ -46,7 +46,7 @@ pub struct CliContext {
     pub writes: Arc<AtomicBool>,
     /// The current folder at the start.
     pub current_dir: PathBuf,
-    /// What is drawn on the terminal; hidden while anything is printed.
+    /// The spinner on the terminal; hidden while anything is printed.
     pub spinner: SharedSpinner,
     /// The notes of the plan that was shown: the progress does not repeat them.
     pub shown_notes: ShownNotes,
@@ -58,7 +58,7 @@ pub struct CliContext {
 /// question is open.
 pub(super) type SharedSpinner = Arc<Mutex<Weak<Spinner>>>;
 
-/// What is drawn in place, until the last run ends.
+/// A spinner, drawn in place until the last run ends.
 pub struct Spinner(pub(super) ProgressBar);
 
 impl Drop for Spinner {

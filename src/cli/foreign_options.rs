@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// What a hint shows is known, and what it stands for is not: otherwise the hint would never be seen.
+    /// A hint names an option that exists here, for one that does not: otherwise the hint would never be seen.
     #[test]
     fn hints_name_what_exists() {
         for (option, typed) in [

@@ -202,9 +202,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     for sentence in &report.found {
         context.note(&format!("found: {sentence}"));
     }
-    for (command, told) in &report.tried {
-        match told {
-            Ok(told) => context.note(&format!("tried: `{command}`: {told}")),
+    for (command, result) in &report.tried {
+        match result {
+            Ok(result) => context.note(&format!("tried: `{command}`: {result}")),
             Err(failure) => {
                 context.note(&format!("tried: `{command}`: {}", failure.message));
                 for hint in &failure.hints {
@@ -240,7 +240,7 @@ fn nothing_compiles(cores: &CoreTrials) -> UserError {
     .hint("the guide docs/guides/migrate.md has what changed between cores, and what code of KCL 0.4 has to become")
 }
 
-/// What each core compiled, as a table.
+/// Prints the results of each core, as a table.
 fn show_cores(cores: &CoreTrials, context: &CliContext) {
     if !cores.rows.is_empty() {
         let which = if cores.stacks < cores.all_stacks {

@@ -76,7 +76,7 @@ impl<'a> ListedStack<'a> {
 }
 
 impl Args {
-    /// Whether stdout carries JSON.
+    /// Returns true if stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         self.output == Output::Json
     }

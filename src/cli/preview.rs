@@ -159,7 +159,7 @@ fn exit_code(plan: &Plan, config: &Config, changes_count: bool) -> u8 {
     }
 }
 
-/// What a change does besides its plan.
+/// Effects of a change besides its plan.
 #[derive(Default)]
 struct Effects {
     models: Vec<ModelChange>,

@@ -20,7 +20,7 @@ use konverge_run::{Notes, RunContext};
 /// The interval of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What the spinner says before the first step.
+/// Text of the spinner before the first step.
 const AT_FIRST: &str = "Reading";
 
 /// Prints events and notes to stderr.

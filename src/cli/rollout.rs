@@ -62,7 +62,7 @@ impl From<&FormArgs> for RolloutForm {
 }
 
 impl Args {
-    /// Whether stdout carries JSON.
+    /// Returns true if stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         match &self.action {
             Action::List(form) | Action::Status { form, .. } => form.output == TextOrJson::Json,

@@ -196,9 +196,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if let (Err(refusal), Some(forge), Some(commit), SetRequest::Keep(drift)) =
         (&prepared, &forge, &commit, &request)
     {
-        let told = set::tell_drift_issue(&run, forge.as_ref(), &repository, commit, drift, refusal).await;
+        let commented =
+            set::tell_drift_issue(&run, forge.as_ref(), &repository, commit, drift, refusal).await;
         // The refusal itself matters more.
-        if let Err(error) = told
+        if let Err(error) = commented
             && !run.cancel.is_cancelled()
         {
             run.warn("the drift issue has no comment about it", error);

@@ -1,4 +1,4 @@
-//! What an apply would do and where, for the question to the person who starts it.
+//! The changes that an apply would make, and where, for the question to the person who starts it.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ pub struct ApplyScope {
     pub changes: Summary,
     /// The stacks with a change.
     pub stacks: Vec<StackId>,
-    /// Where Kubernetes objects change, for people: clusters by name, or the kubeconfig from the command line.
+    /// Names of the clusters where objects change, for people; or the kubeconfig from the command line.
     pub clusters: Vec<String>,
-    /// Whether Terraform resources change.
+    /// True if Terraform resources change.
     pub terraform: bool,
 }
 

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Suggestion {
     /// The word that the shell offers.
     pub word: String,
-    /// What the word stands for, where the shell can show it.
+    /// Explanation of the word, for a shell that can show it.
     pub help: String,
 }
 
@@ -36,7 +36,7 @@ pub async fn stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     offer_stacks(stacks_of_worktree(run).await, typed)
 }
 
-/// As [`stacks`], with those that only the states know.
+/// Suggests the stacks of the working tree, and those that only the states know.
 pub async fn recorded_stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     let mut known = stacks_of_worktree(run).await;
     let recorded = async {

@@ -23,7 +23,7 @@ use konverge_publish::{ArtifactReference, Published, RegistryClient};
 use konverge_report::json;
 use konverge_run::{RunContext, delivery, repository_root, stack_outputs};
 
-/// What each export says of itself.
+/// Name of the file with which an export describes itself.
 const DOCUMENT: &str = "konverge.json";
 
 /// A compiled stack.
@@ -139,7 +139,7 @@ fn write_files(folder: &Path, exported: &Exported) -> io::Result<()> {
     checkout::write(folder, Path::new(DOCUMENT), document.as_bytes(), Existing::Keep).map(drop)
 }
 
-/// Nothing is written through a link of the repository: the author of a change may place one.
+/// Refuses to write through a link of the repository: the author of a change may have placed it.
 fn refuse_links(run: &RunContext, to: &Path) -> Result<(), UserError> {
     let Ok(root) = repository_root(&run.dir) else {
         return Ok(());

@@ -52,7 +52,8 @@ impl MachineKey {
     }
 }
 
-/// Not in the checkout: who knows the key can try out which value a marker stands for.
+/// Returns the path of the key, outside of the checkout: with the key, somebody could try out which value a marker stands
+/// for.
 fn file(run: &RunContext) -> Option<PathBuf> {
     let folder = run.xdg_folder(variables::XDG_STATE_HOME, ".local/state").ok()?;
     run.checkout()

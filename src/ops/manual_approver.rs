@@ -47,7 +47,7 @@ impl Approver for ManualApprover {
     }
 }
 
-/// What holds for the resources of an approved stack.
+/// Policies for the resources of an approved stack that are planned again during its apply.
 struct LatePolicies {
     stack: StackId,
     drift: DriftPolicy,

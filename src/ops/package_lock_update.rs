@@ -16,7 +16,7 @@ use konverge_kcl::{LockUpdate, PackageFetcher, PathEntry};
 use konverge_repo::{git::Repository, konfig::path_packages};
 use konverge_run::{OpenRequest, OpenRevision, RunContext, Selection, compiler::Compilers, package_locks};
 
-/// Which packages are locked.
+/// Packages to lock.
 pub struct LockRequest {
     /// The stacks whose packages are locked.
     pub selection: Selection,
@@ -32,7 +32,7 @@ pub struct LockReport {
     pub changed: Vec<(String, String)>,
     /// The number of packages whose entries are as before.
     pub unchanged: usize,
-    /// What to do if git ignores the file.
+    /// Hint for a file that git ignores.
     pub hint: Option<String>,
 }
 

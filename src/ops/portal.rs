@@ -29,7 +29,7 @@ use konverge_serve::PortalSource;
 pub struct StorePortal {
     run: RunContext,
     backend: StateBackend,
-    /// What the default branch says; `None`: there is none here.
+    /// The configuration of the default branch; `None` if there is none here.
     served: Option<Arc<ServedConfig>>,
     /// The head that was opened last. It is opened again when another commit is checked out.
     head: Arc<Mutex<Option<Arc<Head>>>>,
@@ -46,7 +46,7 @@ impl StorePortal {
         }
     }
 
-    /// What the default branch says now.
+    /// Returns the present configuration of the default branch.
     fn branch(&self) -> Result<Option<Arc<BranchConfig>>, UserError> {
         self.served.as_ref().map(|served| served.branch()).transpose()
     }

@@ -27,7 +27,7 @@ use konverge_run::{
 };
 use konverge_state::StoredRollout;
 
-/// How many times a command is tried while runs move the rollout on.
+/// Maximum number of attempts of a command while runs move the rollout on.
 const TRIES: u32 = 5;
 
 /// One rollout for programs.
@@ -199,7 +199,7 @@ pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<S
     Ok(text)
 }
 
-/// What the gates of a wave ask people for, as the jobs of all environments planned the next wave.
+/// Lists the approvals that the gates of a wave ask for, as the jobs of all environments planned the next wave.
 fn approvals(record: &RolloutRecord, config: &Config) -> String {
     let line = |(gate, asked): (&String, &Option<Digest>)| match asked {
         Some(digest) => format!("  gate {}: approve: {digest}\n", log(gate)),

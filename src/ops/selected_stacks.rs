@@ -18,9 +18,9 @@ pub struct SelectedStacks {
     pub workspace: Arc<OpenRevision>,
     /// The stacks, sorted by folder, without removed ones.
     pub stacks: Vec<Stack>,
-    /// What a change is compared with, where the stacks are those that it affects.
+    /// The base of the comparison, if the stacks are those that a change affects.
     pub base: Option<OpenRevision>,
-    /// What is learned of the files meanwhile. It is saved at the latest when it is dropped.
+    /// The analysis of files so far. It is saved at the latest when it is dropped.
     pub known: Arc<AnalysisCache>,
 }
 

@@ -35,7 +35,7 @@ pub use pull_request::{Proposal, ProposalResult, forge, propose};
 /// The maximum number of characters of a title.
 const TITLE: usize = 120;
 
-/// What is set.
+/// Target of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditTarget {
     /// An attribute, to a literal of KCL.
@@ -49,17 +49,17 @@ pub enum EditTarget {
 pub struct WantedEdit {
     /// The stacks.
     pub stacks: Vec<StackSelector>,
-    /// What is set.
+    /// The attribute or image that is set.
     pub target: EditTarget,
-    /// Where it is set.
+    /// The files in which it is set.
     pub place: EditPlace,
 }
 
 /// The prepared edits of a run.
 pub struct PreparedEdits {
-    /// What is edited: each stack, or project of a base, with each attribute, without the value.
+    /// The edited targets without their values: each stack, or project of a base, with each attribute.
     pub targets: BTreeSet<String>,
-    /// What is done, in one line.
+    /// Summary of the edits in one line.
     pub title: String,
     /// The edits, one for each stack and target.
     pub lines: Vec<EditedLine>,
@@ -84,7 +84,7 @@ impl PreparedEdits {
     }
 }
 
-/// What is asked for.
+/// Request for edits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetRequest {
     /// These edits.
@@ -133,7 +133,7 @@ pub async fn prepare(
     })
 }
 
-/// What an editor was told.
+/// Edits of all stacks, collected before they are written.
 #[derive(Default)]
 struct Edited {
     stacks: BTreeSet<StackId>,
@@ -143,7 +143,7 @@ struct Edited {
 }
 
 impl Edited {
-    /// The same attribute has the same target, whichever words found it.
+    /// Adds an edit. The same attribute has the same target, whichever request led to it.
     fn add(&mut self, stack: &Stack, line: EditedLine) {
         let whose = match line.place {
             EditPlace::Stack => format!("stack {}", stack.id),
@@ -247,6 +247,7 @@ async fn golden_files(
 /// # Errors
 /// A file differs from what was edited, a link is in its place, or it cannot be written.
 pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), UserError> {
+    // All files are compared before one is written: the edit is written as a whole or not at all.
     for file in files {
         let found = checkout::read(root, place(&file.path));
         let found = found.map_err(|error| refused(&file.path, &error.to_string()))?;

@@ -1,4 +1,4 @@
-//! How the Specs of stacks differ between two revisions: without a cluster, a state or a store.
+//! Compares the Specs of stacks of two revisions, without a cluster, a state or a store.
 
 use std::collections::HashMap;
 

@@ -29,7 +29,7 @@ impl<'a> SpecPolicies<'a> {
         }
     }
 
-    /// What the sets say of a Spec whose resources are all created.
+    /// Returns the findings of the sets for a Spec whose resources are all created.
     pub async fn findings(&self, stack: &Stack, spec: &Spec) -> Vec<PolicyFinding> {
         let nothing = Spec::default();
         let specs = ComparedSpecs {

@@ -105,7 +105,7 @@ pub async fn watch(planning: &Planner, targets: &[Target]) -> Result<StatusRepor
     let limit = planning.config.apply.ready_timeout;
     let limit = limit.map_or(WATCHED, config::Span::duration);
     let deadline = tokio::time::Instant::now() + limit;
-    let mut told = HashMap::new();
+    let mut reported = HashMap::new();
     loop {
         // Terraform resources have no rollout.
         let status = fetch_status(planning, targets, &[RuntimeKind::Kubernetes]).await?;
@@ -113,7 +113,7 @@ pub async fn watch(planning: &Planner, targets: &[Target]) -> Result<StatusRepor
         for stack in &status.stacks {
             for object in stack.objects.iter().flatten() {
                 moving += usize::from(object.health == Health::Progressing);
-                write_row(planning, &stack.id, object, &mut told);
+                write_row(planning, &stack.id, object, &mut reported);
             }
         }
         if moving == 0 {
@@ -141,23 +141,23 @@ fn write_row(
     planning: &Planner,
     stack: &StackId,
     object: &ObjectStatus,
-    told: &mut HashMap<(StackId, ResourceId), String>,
+    reported: &mut HashMap<(StackId, ResourceId), String>,
 ) {
     let message = match object.message.as_str() {
         "" => object.health.to_string(),
         why => format!("{}: {why}", object.health),
     };
     let key = (stack.clone(), object.id.clone());
-    let news = told.get(&key) != Some(&message);
+    let news = reported.get(&key) != Some(&message);
     // Objects that are ready from the start are not reported.
-    if news && (object.health != Health::Ready || told.contains_key(&key)) {
+    if news && (object.health != Health::Ready || reported.contains_key(&key)) {
         planning.run.events.event(RunEvent::ResourceProgress {
             stack: stack.clone(),
             id: object.id.clone(),
             message: message.clone(),
         });
     }
-    told.insert(key, message);
+    reported.insert(key, message);
 }
 
 fn freeze_status(freeze: ApplyFreeze) -> Option<FreezeStatus> {
@@ -172,10 +172,10 @@ fn freeze_status(freeze: ApplyFreeze) -> Option<FreezeStatus> {
     })
 }
 
-/// What is recorded now of all stacks.
+/// Recorded facts about all stacks.
 #[derive(Default)]
 struct RecordedStacks {
-    /// Those that `konverge ci` would apply, or `--pending`.
+    /// The stacks that `konverge ci` would apply, or `--pending`.
     pending: BTreeSet<StackId>,
     index: IndexedStates,
 }
@@ -194,7 +194,7 @@ impl RecordedStacks {
         })
     }
 
-    /// How a stack stands, as the portal says it.
+    /// Returns the conditions of a stack, as the portal shows them.
     fn conditions(&self, id: &StackId, prior: Option<&Versioned>, head: HeadFact) -> Vec<StackCondition> {
         let result = |prior: &Versioned| prior.receipt.as_ref().map(|receipt| receipt.result);
         let facts = recorded_facts(&self.index, id, prior.map(|prior| (prior.written, result(prior))));

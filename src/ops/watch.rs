@@ -36,7 +36,7 @@ pub struct Watch<'a> {
     has_failed: bool,
 }
 
-/// What is known between two events.
+/// Opened revisions, which stay open between two events.
 struct Opened {
     revisions: ComparedRevisions,
     /// The commit that was checked out.
@@ -56,7 +56,7 @@ impl<'a> Watch<'a> {
         request: &OpenRequest,
         live: bool,
     ) -> Result<Self, UserError> {
-        // What is saved while the revisions are opened is an event.
+        // A file that is saved while the revisions are opened is an event.
         let files = FileEvents::start(repository.root(), |path: &RepoPath| repository.ignores(path))?;
         let opened = Opened::open(run, repository, request).await?;
         let watch = Self {
@@ -97,7 +97,7 @@ impl<'a> Watch<'a> {
             let written = self.files.wait().await?;
             let (files, affected) = match self.read_again(&written).await {
                 Ok(Some(changed)) => changed,
-                // What was wrong is as before again: the error must not be the last word.
+                // The mistake was undone, so no file differs: the error must not be the last word.
                 Ok(None) if self.has_failed => (Vec::new(), self.opened.revisions.affected()),
                 Ok(None) => continue,
                 Err(failure) => {

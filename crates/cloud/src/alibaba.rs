@@ -20,7 +20,7 @@ const ROLE: &str = variables::ALIBABA_CLOUD_ROLE_ARN;
 const PROVIDER: &str = variables::ALIBABA_CLOUD_OIDC_PROVIDER_ARN;
 const TOKEN_FILE: &str = variables::ALIBABA_CLOUD_OIDC_TOKEN_FILE;
 const ENDPOINT: &str = variables::ALIBABA_CLOUD_STS_ENDPOINT;
-/// How long the keys of a role are asked for.
+/// Time for which the keys of a role are requested.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The keys of an account or of a role.

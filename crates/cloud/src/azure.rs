@@ -20,10 +20,10 @@ const AUDIENCE: &str = "api://AzureADTokenExchange";
 /// The server application of the AKS clusters with managed Entra integration.
 const AKS_SERVER: &str = "6dae42f8-4368-4678-94ff-3960e28e3630";
 const TOKEN_FILE: &str = variables::AZURE_FEDERATED_TOKEN_FILE;
-/// How long a token of GitHub's is valid, if it does not say.
+/// Assumed lifetime of a token of GitHub that does not state one.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
 const SECRET: &str = variables::AZURE_CLIENT_SECRET;
-/// What the provider of Azure logs in to, by the end of Entra's host.
+/// Scopes that the provider of Azure logs in to, by the end of Entra's host.
 const MANAGEMENT: [(&str, &str); 3] = [
     (".us", "https://management.usgovcloudapi.net/.default"),
     (".cn", "https://management.chinacloudapi.cn/.default"),
@@ -42,7 +42,7 @@ const HOSTS: [&str; 4] = [
 #[derive(Debug, Clone)]
 pub struct AzureLogin {
     environment: CloudEnvironment,
-    /// What the users of a login share.
+    /// State that all users of a login share.
     shared: Option<Arc<SharedLogin>>,
 }
 
@@ -50,7 +50,7 @@ pub struct AzureLogin {
 struct SharedLogin {
     /// The token of the job.
     job: SharedCredentials<String>,
-    /// That Entra trades it for the application.
+    /// Set once Entra has accepted the job's token for the application.
     trust: SharedCredentials<()>,
 }
 
@@ -83,8 +83,8 @@ impl AzureLogin {
         self.environment.var(variables::AZURE_CLIENT_ID)
     }
 
-    /// The application, its tenant, and the token of the job that it trusts. The provider trades the token itself; a
-    /// login trades it once before, so that a refusal stops the stack before anything of it is touched.
+    /// The application, its tenant, and the token of the job that it trusts. The provider exchanges the token itself;
+    /// a login exchanges it once before, so that a refusal stops the stack before anything of it is touched.
     ///
     /// # Errors
     /// The environment names no tenant, there is no token, or Entra refuses it.
@@ -100,8 +100,8 @@ impl AzureLogin {
         };
         let token = self.job_token().await?;
         if let Some(shared) = &self.shared {
-            let trade = async || Ok(((), self.token(self.management_scope()).await?.lifetime));
-            shared.trust.get(trade).await?;
+            let exchange = async || Ok(((), self.token(self.management_scope()).await?.lifetime));
+            shared.trust.get(exchange).await?;
         }
         Ok((application, tenant, token))
     }

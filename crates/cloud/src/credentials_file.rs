@@ -24,7 +24,7 @@ pub(super) enum CredentialsFile {
     ServiceAccount(ServiceAccountKey),
 }
 
-/// How the token of another issuer (a GitHub job's, a file's) is traded for a token of Google.
+/// Settings to exchange the token of another issuer (a GitHub job's, a file's) for a token of Google.
 #[derive(Clone, Deserialize)]
 pub(super) struct ExternalAccount {
     pub audience: String,

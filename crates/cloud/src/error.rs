@@ -1,6 +1,6 @@
-//! [`CloudError`]: why there are no credentials.
+//! [`CloudError`]: reasons why there are no credentials.
 
-/// Why there are no credentials. No message contains what was sent.
+/// Reasons why there are no credentials. No message contains anything that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum CloudError {

@@ -21,7 +21,7 @@ use konverge_base::variables;
 
 /// The scope to ask for a service account's token.
 const IMPERSONATION_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// What a GKE cluster needs: access, and the name to which its role bindings refer.
+/// Scopes for a GKE cluster: access, and the name to which its role bindings refer.
 const GKE_SCOPE: &str =
     "https://www.googleapis.com/auth/cloud-platform https://www.googleapis.com/auth/userinfo.email";
 const PROVIDER: &str = variables::GOOGLE_WORKLOAD_IDENTITY_PROVIDER;
@@ -136,7 +136,7 @@ impl GoogleLogin {
         Ok((token.bearer, token.lifetime))
     }
 
-    /// Trades the token that GitHub gives the job.
+    /// Exchanges the token that GitHub gives the job.
     async fn job_exchange(
         &self,
         client: &LoginClient,
@@ -164,13 +164,13 @@ impl GoogleLogin {
     }
 }
 
-/// A trade of another issuer's token.
+/// An exchange of another issuer's token.
 #[derive(Debug, PartialEq, Eq)]
 struct Exchange {
     audience: String,
     subject_token_type: String,
     url: Url,
-    /// Where the traded token asks for a service account's; `None` to use the traded one itself.
+    /// Address at which the exchanged token requests a service account's; `None` to use the exchanged one itself.
     impersonation: Option<Url>,
 }
 
@@ -188,7 +188,7 @@ impl Exchange {
         })
     }
 
-    /// The same trade, for a token of this account instead of the file's.
+    /// Returns the exchange for a token of this account instead of the file's.
     fn acting_as(mut self, account: &str) -> Result<Self, CloudError> {
         let own = impersonation(account)?;
         let url = match self.impersonation.take() {
@@ -202,7 +202,7 @@ impl Exchange {
         Ok(self)
     }
 
-    /// The trade of a job's token at a provider of a workload identity pool.
+    /// The exchange of a job's token at a provider of a workload identity pool.
     fn of_provider(provider: &str, account: Option<&str>) -> Result<Self, CloudError> {
         let impersonation = account.map(impersonation);
         Ok(Self {
@@ -231,12 +231,12 @@ impl Exchange {
         ];
         let what = "a token of Google";
         let request = client.post_form(self.url.clone(), &fields);
-        let traded = access_token(&http_client::json(request, what).await?, what)?;
+        let exchanged = access_token(&http_client::json(request, what).await?, what)?;
         let Some(url) = &self.impersonation else {
-            return Ok(traded);
+            return Ok(exchanged);
         };
         let scopes: Vec<_> = scope.split(' ').collect();
-        let request = client.post(url.clone()).bearer_auth(traded.bearer);
+        let request = client.post(url.clone()).bearer_auth(exchanged.bearer);
         let what = "the service account's token";
         let answer = http_client::json(request.json(&json!({"scope": scopes})), what).await?;
         let end = answer["expireTime"]
@@ -251,7 +251,7 @@ impl Exchange {
     }
 }
 
-/// Where a service account's token is asked for.
+/// Returns the address at which a service account's token is requested.
 fn impersonation(account: &str) -> Result<Url, CloudError> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "@.-".contains(c);
     if !account.chars().all(is_name) {

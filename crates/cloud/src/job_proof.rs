@@ -16,7 +16,7 @@ const WHAT: &str = "the proof of the calling job";
 /// Seconds by which the clocks of two machines may differ.
 const LEEWAY: u64 = 30;
 
-/// What the forge says of the job that a token was made for.
+/// Claims of a token of the forge about the job that it was made for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct JobProof {
     /// The repository that the job runs in, as `owner/name`.
@@ -24,7 +24,7 @@ pub struct JobProof {
     /// The id of the token, which no other token has.
     #[serde(rename = "jti")]
     pub id: String,
-    /// When it expires, in seconds since 1970.
+    /// Time when it expires, in seconds since 1970.
     #[serde(rename = "exp")]
     pub expires: u64,
 }

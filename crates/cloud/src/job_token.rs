@@ -68,7 +68,7 @@ pub(super) async fn request(
     http_client::field(&answer, "value", what).map(|token| Some(Zeroizing::new(token)))
 }
 
-/// What a token says. Nothing rests on it: the service that trusts the issuer checks the signature.
+/// Returns the claims of a token. Their signature is not checked here: the service that trusts the issuer does that.
 pub(super) fn claims(token: &str) -> Option<Value> {
     let payload = token.split('.').nth(1)?;
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()

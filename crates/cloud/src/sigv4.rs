@@ -19,7 +19,7 @@ pub(super) struct PresignedGet<'a> {
     pub host: &'a str,
     pub query: &'a [(&'a str, &'a str)],
     pub headers: &'a [(&'a str, &'a str)],
-    /// How long the signature is valid, in seconds.
+    /// Time for which the signature is valid, in seconds.
     pub expires: u32,
 }
 
@@ -95,7 +95,7 @@ impl SignedJsonPost<'_> {
     }
 }
 
-/// What a signature is valid for: a service in a region on a day.
+/// Scope of a signature: a service in a region on a day.
 struct Scope<'a> {
     service: &'a str,
     region: &'a str,
@@ -156,7 +156,7 @@ pub(super) fn sha256(text: &[u8]) -> String {
     hex::encode(Sha256::digest(text))
 }
 
-/// What RFC 3986 calls unreserved stays.
+/// Characters that are encoded: all but those that RFC 3986 calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

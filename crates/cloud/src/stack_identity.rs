@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::{AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, JobIdentity};
 use konverge_base::variables;
 
-/// How the variables of the clouds begin.
+/// Prefixes of the variables of the clouds.
 const OF_CLOUDS: [&str; 9] = [
     "AWS_",
     "GOOGLE_",
@@ -19,10 +19,10 @@ const OF_CLOUDS: [&str; 9] = [
     "ALICLOUD_",
     "ALIBABA_CLOUD_",
 ];
-/// With these a process could ask for a token of its own, and trade it for any identity that trusts the job.
+/// With these a process could ask for a token of its own, and exchange it for any identity that trusts the job.
 const JOB_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_";
-/// How long the provider of Azure works with the token that it gets for the job's: Entra's shortest lifetime. After that
-/// it would send the token of the job again, which lives for minutes.
+/// Time for which the provider of Azure uses the token that it gets in exchange for the job's: Entra's shortest
+/// lifetime. After that it would send the token of the job again, which is valid only for minutes.
 const AZURE_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Variables with short-lived credentials.
@@ -82,7 +82,7 @@ impl StackIdentity {
             set("GOOGLE_OAUTH_ACCESS_TOKEN", &token.bearer);
         }
         if let Some(azure) = &self.azure {
-            // The provider trades the token itself, and takes no other that is short-lived.
+            // The provider exchanges the token itself, and takes no other that is short-lived.
             let (application, tenant, token) = azure.federated().await?;
             lifetimes.push(AZURE_LIFETIME);
             set("ARM_CLIENT_ID", application);
@@ -127,7 +127,7 @@ impl StackIdentity {
     }
 }
 
-/// Who GitHub says this job is: the `sub` of its token. `None` in a job that may not ask for one.
+/// Returns the identity of this job at GitHub: the `sub` of its token. `None` in a job that may not request one.
 ///
 /// # Errors
 /// GitHub gives no token, or one without a subject.

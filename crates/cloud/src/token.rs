@@ -1,13 +1,13 @@
-//! [`AccessToken`]: a token, and how long it is valid.
+//! [`AccessToken`]: a token and its lifetime.
 
 use std::time::Duration;
 
-/// A token, and how long it is valid.
+/// A token and its lifetime.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessToken {
     /// The token itself.
     pub bearer: String,
-    /// How long it is valid.
+    /// Time for which the token is valid.
     pub lifetime: Duration,
 }
 

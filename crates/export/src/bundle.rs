@@ -27,7 +27,7 @@ use crate::{
     values::{ValueFinder, holds_secret_data},
 };
 
-/// What is left out on request. Each resource is listed.
+/// Resources that are left out on request. Each is listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeaveOut {
     /// The resources of Terraform.
@@ -54,7 +54,7 @@ impl OmittedResource {
     }
 }
 
-/// What a bundle is made of.
+/// Inputs of a bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct BundleRequest<'a> {
     /// The stack.
@@ -63,7 +63,7 @@ pub struct BundleRequest<'a> {
     pub commit: Option<&'a CommitId>,
     /// Its Spec.
     pub spec: &'a Spec,
-    /// What is left out.
+    /// Resources that are left out.
     pub leave_out: LeaveOut,
     /// The places whose copies of data of Secrets are carried as they are: each a resource and a path (RFC 6901), such as
     /// `v1:ConfigMap:shop:web/data/url`.
@@ -107,7 +107,7 @@ impl BundleObject {
         annotations.into_iter().flat_map(Map::keys).map(String::as_str)
     }
 
-    /// The same object with another annotation.
+    /// Returns the body of the object with another annotation.
     pub(crate) fn annotated(&self, name: &str, value: String) -> Map<String, Value> {
         let mut body = self.body.clone();
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -123,7 +123,7 @@ impl BundleObject {
     }
 }
 
-/// Why one object comes before another.
+/// Edge from an object to one that comes after it, with its kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BundleEdge {
     pub(crate) from: ResourceId,
@@ -148,7 +148,7 @@ pub struct Bundle {
     pub(crate) edges: Vec<BundleEdge>,
     /// The edges of what is left out, sorted.
     pub(crate) open_edges: Vec<BundleEdge>,
-    /// What is left out, and why.
+    /// The resources that are left out, with the reason.
     pub left_out: Vec<OmittedResource>,
     /// The places of values that look like secrets, and are carried as the Spec has them.
     pub in_clear: Vec<(ResourceId, String)>,

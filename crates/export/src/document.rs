@@ -15,7 +15,7 @@ pub struct Document {
     pub version: u32,
     /// The identity of the stack.
     pub stack: StackId,
-    /// What the files are for.
+    /// The tool that the files are for.
     pub target: &'static str,
     /// The commit that was compiled. An artifact has none: it depends on the Spec alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,30 +64,30 @@ pub struct ExportedObject {
     pub shared: bool,
 }
 
-/// What a target does before it creates the second object of an edge.
+/// Guarantee of a target before it creates the second object of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holds {
-    /// It waits until the first one is ready.
+    /// The target waits until the first object is ready.
     Ready,
-    /// It creates the first one.
+    /// The target creates the first object before.
     Created,
 }
 
 /// An edge that the target keeps.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct KeptEdge {
-    /// What comes first.
+    /// The resource that comes first.
     pub from: ResourceId,
-    /// What comes after it.
+    /// The resource that comes after it.
     pub to: ResourceId,
-    /// Why.
+    /// Kind of the edge.
     pub edge: &'static str,
-    /// What the target does.
+    /// Guarantee of the target.
     pub holds: Holds,
 }
 
-/// What an edge loses.
+/// Order that an edge loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
@@ -102,13 +102,13 @@ pub enum Loss {
 /// An edge that the target does not keep.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LostEdge {
-    /// What an apply of Konverge does first.
+    /// The resource that an apply of Konverge writes first.
     pub from: ResourceId,
-    /// What it does after that.
+    /// The resource that it writes after that.
     pub to: ResourceId,
-    /// Why.
+    /// Kind of the edge.
     pub edge: &'static str,
-    /// What is lost.
+    /// Part of the order that is lost.
     pub lost: Loss,
 }
 

@@ -51,7 +51,7 @@ const KINDS: [&str; 36] = [
     "APIService",
 ];
 
-/// What Helm 4 adds to the end of the list; in Helm 3 they are among the unknown kinds.
+/// Kinds that Helm 4 adds to the end of the list; in Helm 3 they are among the unknown kinds.
 const WEBHOOKS: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// A tool that sorts by kind.
@@ -111,8 +111,8 @@ const READY_AT_ONCE: [GroupKind<'static>; 14] = [
     GroupKind::STORAGE_CLASS,
 ];
 
-/// What sorting by kind does with an edge from an object of a kind. An edge of kinds needs the order alone; others need
-/// that the object is ready.
+/// Returns the effect of sorting by kind on an edge from an object of a kind. An edge of kinds needs the order alone;
+/// others need that the object is ready.
 pub(crate) fn sorted_by_kind(
     edge: &BundleEdge,
     first: GroupKind<'_>,

@@ -1,4 +1,4 @@
-//! Why a stack cannot be exported. Each reason names the resource, and what to do.
+//! Reasons why a stack cannot be exported. Each names the resource, and what to do.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum ExportError {
     /// The resources of the Spec have no valid order.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// What the target cannot carry.
+    /// The target cannot carry some resources.
     #[error("`{stack}` cannot be exported for {target}: {}", list(.refusals))]
     Refused {
         /// The stack.
@@ -60,11 +60,11 @@ pub enum ExportError {
 pub struct ExportRefusal {
     /// The resource.
     pub id: ResourceId,
-    /// Why.
+    /// Reason why the resource cannot be exported.
     pub why: Why,
 }
 
-/// Why a resource cannot be exported.
+/// Reasons why a resource cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// It is a resource of Terraform.

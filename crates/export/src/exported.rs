@@ -1,4 +1,4 @@
-//! What an export gives, and what targets refuse in the same way.
+//! The result of an export, and the refusals that targets share.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 pub struct Exported {
     /// The files, without `konverge.json`.
     pub files: Files,
-    /// What they hold, keep and leave out.
+    /// Document about the files: their objects, order, and what is left out.
     pub document: Document,
 }
 

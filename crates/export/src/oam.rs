@@ -14,7 +14,7 @@ use crate::{
 
 const TARGET: &str = "oam";
 
-/// What etcd stores of one object, with room for what the controller adds.
+/// Maximum size of an object in bytes: etcd's limit, with room for what the controller adds.
 const MOST: usize = 1_300_000;
 
 pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {

@@ -17,7 +17,7 @@ pub(crate) fn object_text(body: &Map<String, Value>) -> String {
     document_text(&Value::Object(body.clone()))
 }
 
-/// As [`object_text`], of any document.
+/// Writes any document as YAML, as [`object_text`] does for an object.
 pub(crate) fn document_text(document: &Value) -> String {
     let sorted = sorted(document);
     // Blocks are easy to read and compare. Quotes keep what readers of blocks change: tabs, spaces at the ends, line

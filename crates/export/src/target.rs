@@ -1,4 +1,4 @@
-//! What an export is for. Each target only wraps the objects of a bundle.
+//! The targets of an export. Each target only wraps the objects of a bundle.
 
 use crate::{
     argocd,

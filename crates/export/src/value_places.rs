@@ -2,10 +2,10 @@
 
 use konverge_base::model::ResourceId;
 
-/// Which part of a chart's values a value belongs to.
+/// Part of a chart's values that a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValueGroup {
-    /// What a reference stands for.
+    /// Values of references.
     References,
     /// Data of a Secret. A value of `data` is in base64, as in the Secret.
     Secrets,
@@ -28,13 +28,13 @@ pub struct RequiredValue {
     pub group: ValueGroup,
     /// The key: the reference as written, or the place in the Secret.
     pub name: String,
-    /// For a reference to another resource of the Spec: the resource, and the path in it.
+    /// Of a reference to another resource of the Spec, the resource and the path in it.
     pub target: Option<(ResourceId, Vec<String>)>,
-    /// What makes the text of the place of the value.
+    /// Conversion of the value for the text around it.
     pub code: Option<ValueCode>,
 }
 
-/// What makes the text of a place of a value.
+/// Conversion of a value for the text around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueCode {
     /// The value is in base64, and the text is not.
@@ -67,10 +67,10 @@ pub enum ValuePart {
 pub struct ValuePlace {
     /// The place, as a path of RFC 6901.
     pub path: String,
-    /// What stands there in the text of the object. Nothing else in the Spec holds this text: it is made of the digest
-    /// of the whole Spec.
+    /// Text that marks the value in the object. Nothing else in the Spec contains it: it is made from the digest of
+    /// the whole Spec.
     pub token: String,
-    /// What the value is made of. One part that is a value keeps its type.
+    /// Parts of the value. A single part that is a value keeps its type.
     pub parts: Vec<ValuePart>,
     /// The bytes of the value in the Spec, compressed; 0 if the Spec does not know it.
     pub(crate) compressed: usize,

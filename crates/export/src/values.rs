@@ -115,6 +115,7 @@ impl ValueFinder {
                 }
             }
         }
+        // References of later objects read the values that the Spec knows; the exported text has tokens.
         let mut known = whole.clone();
         for place in &places {
             set(&mut known, &place.path, masked_value::unknown());
@@ -193,7 +194,7 @@ impl ValueFinder {
         Ok(Filled::Value(Value::String(texts.collect())))
     }
 
-    /// What stands at a reference; the marker of the unknown if the Spec does not say so.
+    /// Returns the value of a reference; the marker of the unknown if the Spec does not know it.
     fn resolve(&self, text: &str, reference: &Reference) -> Result<Value, String> {
         let one = Map::from_iter([("x".to_owned(), Value::from(&text[reference.place.clone()]))]);
         let lookup = |id: &ResourceId| {

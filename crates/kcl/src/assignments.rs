@@ -1,4 +1,4 @@
-//! Where a file sets which attribute, read from the syntax tree of the core's own parser.
+//! Finds the places where a file sets attributes, in the syntax tree of the core's own parser.
 
 use std::ops::Range;
 
@@ -27,15 +27,15 @@ pub struct Assignment {
     pub path: AttributePath,
     /// The line of the value, from 1.
     pub line: u32,
-    /// What is set.
+    /// The value that is set.
     pub value: AssignedValue,
-    /// Where the value stands in the text, in bytes.
+    /// Range of the value in the text, in bytes.
     pub(super) span: Range<usize>,
-    /// Where the braces of a block stand.
+    /// Range of the braces of a block.
     pub(super) braces: Option<Range<usize>>,
 }
 
-/// What an assignment sets.
+/// Value of an assignment.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssignedValue {
     /// A literal, with its value if that is a text, a number, a truth value or none.

@@ -33,7 +33,7 @@ const REFUSED: &str = "konverge-refused-1";
 /// The first word of the entry of a verdict of the formatter.
 const FORMAT: &str = "konverge-format-1";
 
-/// What the cache knows of a compilation: its value, or why KCL refused the code.
+/// Cached result of a compilation: its value, or the errors with which KCL refused the code.
 pub type Kept = Result<Compiled, Vec<KclDiagnostic>>;
 
 /// An entry that is used again within this time is not touched, which saves a write.
@@ -50,7 +50,7 @@ pub trait SharedCache: Send + Sync {
     async fn remove(&self, key: &Digest) -> Result<(), String>;
 }
 
-/// Whether the cache may be written.
+/// Access to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheAccess {
     /// Reads, and writes missing entries.
@@ -96,12 +96,12 @@ impl Cache {
         }
     }
 
-    /// What is known of a key.
+    /// Returns the cached result of a compilation.
     pub async fn get(&self, key: &Digest) -> Option<Kept> {
         self.read(key, unseal).await
     }
 
-    /// What is known of a file that was formatted.
+    /// Returns the cached verdict about the format of a file.
     pub async fn get_format(&self, key: &Digest) -> Option<FormatVerdict> {
         self.read(key, unseal_format).await
     }
@@ -245,6 +245,7 @@ fn each(folder: &Path, mut seen: impl FnMut(&Path, &std::fs::Metadata) -> io::Re
             match entry.metadata() {
                 Ok(metadata) if metadata.is_file() => seen(&entry.path(), &metadata)?,
                 Ok(_) => {}
+                // Another process prunes the folder, too.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

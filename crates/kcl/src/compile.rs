@@ -15,7 +15,7 @@ use konverge_base::model::{
     text::truncate,
 };
 
-/// What to compile.
+/// Program to compile, with everything that it may read.
 #[derive(Debug, Clone, Default)]
 pub struct CompileRequest {
     /// The stack's identity, for messages.
@@ -42,11 +42,11 @@ pub struct Compiled {
     /// The documents, in order: one, or several from `manifests.yaml_stream`. The order of keys is kept;
     /// integers, floats and strings keep their KCL types.
     pub documents: Vec<Value>,
-    /// What the program printed, line by line.
+    /// Lines that the program printed.
     pub warnings: Vec<String>,
     /// The resources that were generated for all stacks of the project. A program names none.
     pub shared: BTreeSet<ResourceId>,
-    /// What generation says to the developer. A program says nothing here.
+    /// Notes of the generation of a Spec for the developer. A program alone has none.
     pub notes: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ pub struct CoreRange {
     pub since: Option<&'static str>,
     /// The last of them; `None`: the newest that there is.
     pub until: Option<&'static str>,
-    /// What the others refuse, in a few words.
+    /// Short description of the code that the other cores refuse.
     pub what: &'static str,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn range(diagnostic: &KclDiagnostic) -> Option<CoreRange> {
     }
 }
 
-/// What to try if a core of another version would not give this error.
+/// Returns a hint if a core of another version would not give this error.
 pub(super) fn hint(diagnostic: &KclDiagnostic) -> Option<String> {
     let message = &diagnostic.message;
     if message.starts_with("failed to access the file") && message.contains("No such file") {
@@ -168,7 +168,7 @@ fn is_list_comparison(message: &str) -> bool {
     operands.is_some_and(|operands| operands.contains("]' and '["))
 }
 
-/// What to try if a core of another version would not end the compiler so.
+/// Returns a hint if a core of another version would not crash so.
 pub(super) fn hint_of_crash(why: &str) -> Option<String> {
     why.contains("non-unwinding panic").then(|| {
         "the cores from 0.10.0 to 0.11.0 stop like this when a built-in function fails, without a position: try \

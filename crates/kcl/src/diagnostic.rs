@@ -17,7 +17,7 @@ pub struct KclDiagnostic {
     pub code: Option<String>,
     /// `TypeError`, `EvaluationError`, …
     pub name: String,
-    /// What the core says.
+    /// The core's message.
     pub message: String,
     /// The place: a path relative to the repository, line and column from 1.
     pub place: Option<Location>,
@@ -193,7 +193,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     unique
 }
 
-/// What is said of the import of a plugin.
+/// Message for the import of a plugin.
 pub(super) const NO_PLUGINS: &str = "there are no plugins here";
 
 /// Says why a plugin is not there. The core itself suggests a plugin mode, or a package to add.

@@ -104,7 +104,7 @@ pub enum KclError {
     #[error("a KCL worker could not be started: {0}")]
     Start(String),
     /// The files could not be written into the working folder.
-    #[error("the files of `{label}` could not be laid out for the compiler: {why}")]
+    #[error("the files of `{label}` could not be written for the compiler: {why}")]
     Scratch { label: String, why: String },
     /// KCL rejected the code.
     #[error("{}", render(.0))]
@@ -116,7 +116,7 @@ pub enum KclError {
     #[error("compiling `{label}` ended the compiler: {why}")]
     Crash {
         label: String,
-        /// What is known of the cause.
+        /// Known details of the cause.
         why: String,
     },
     /// The core's answer does not follow its protocol.
@@ -124,20 +124,22 @@ pub enum KclError {
     Answer(String),
 }
 
-/// Which cores give an error.
+/// The cores that give an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoreReach {
-    /// These do not.
+    /// All cores but these give the error.
     Range(CoreRange),
-    /// Every core does: the code, a package or a setting must change.
+    /// Every core gives the error: the code, a package or a setting must change.
     Every,
-    /// It is not known.
+    /// It is not known which cores give the error.
     Unknown,
 }
 
 impl KclError {
-    /// Why KCL refused the code, if every machine refuses it so for the same files. A package that another run removes
-    /// meanwhile looks like an import of nothing, so such errors count only without fetched `packages`.
+    /// Returns the errors of the code if every machine would give them for the same files.
+    ///
+    /// A package that another run removes meanwhile looks like a missing import, so such errors count only without
+    /// fetched `packages`.
     pub fn lasting_refusal(&self, packages: &[(String, PathBuf)]) -> Option<&[KclDiagnostic]> {
         let Self::Code(diagnostics) = self else {
             return None;
@@ -157,7 +159,7 @@ impl KclError {
         )
     }
 
-    /// Which cores give the error, one item for each part of it.
+    /// Returns the cores that give the error, one item for each part of it.
     pub fn core_reach(&self) -> Vec<CoreReach> {
         let Self::Code(diagnostics) = self else {
             return vec![match self {

@@ -13,14 +13,14 @@ use super::{
 };
 use konverge_base::model::RepoPath;
 
-/// What the core's formatter makes of a file.
+/// Result of the core's formatter for a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Formatting {
     /// The file is as the formatter prints it.
     Formatted,
     /// The formatter prints this text, which means the same.
     Unformatted(String),
-    /// What the formatter prints is not taken.
+    /// The output of the formatter is not used, for this reason.
     Untrusted(FormatFault),
 }
 
@@ -32,18 +32,18 @@ pub enum FormatVerdict {
     Formatted,
     /// The formatter prints another text, which means the same.
     Unformatted,
-    /// What the formatter prints is not taken.
+    /// The output of the formatter is not used, for this reason.
     Untrusted(FormatFault),
 }
 
-/// Why the output of the formatter is not taken.
+/// Reasons why the output of the formatter is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum FormatFault {
     /// The formatter fails.
     #[error("the core's formatter fails")]
     Fails,
-    /// What it prints does not parse.
+    /// Its output does not parse.
     #[error("what the core's formatter prints is not KCL")]
     NotKcl,
     /// The syntax trees differ.
@@ -113,7 +113,7 @@ impl Pool {
         Ok((again.as_deref() != Some(printed)).then_some(FormatFault::Unstable))
     }
 
-    /// What the formatter prints for a text; `None` if it fails.
+    /// Returns the output of the formatter for a text; `None` if the formatter fails.
     async fn print(&self, path: &RepoPath, text: &str) -> Result<Option<String>, KclError> {
         let request = CompileRequest {
             label: path.to_string(),
@@ -145,7 +145,7 @@ impl Pool {
     }
 }
 
-/// What formatting must not change.
+/// Syntax tree and comments of a file, which formatting must not change.
 struct Meaning {
     tree: Value,
     comments: Vec<String>,

@@ -82,7 +82,7 @@ fn other_type(diagnostic: &KclDiagnostic) -> Option<String> {
         .strip_prefix("expected ")?
         .split_once(", got ")?;
     let variable = assigned_variable(diagnostic.source.as_deref()?)?;
-    // Where the place of a declaration is named, the type was written down.
+    // If the place of a declaration is named, the type was written down.
     if !diagnostic.at_line_start || !diagnostic.related.is_empty() {
         return None;
     }
@@ -162,7 +162,7 @@ fn type_of(text: &str) -> Option<&str> {
     plain.then_some(name)
 }
 
-/// What stands in single quotes after a text, if the message begins with that text.
+/// Returns the name in single quotes that follows `before` at the start of the message.
 fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.split('\'').next()
 }

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Status, message, and the folder of the files.
-type WorkerAnswer = (protocol::WorkerStatus, Vec<u8>, PathBuf);
+type WorkerResponse = (protocol::WorkerStatus, Vec<u8>, PathBuf);
 
 /// Workers that compile. Cheap to clone; dropping the last clone ends them.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl Pool {
         compile::answer(status, &body, &request.label, &root)
     }
 
-    /// As [`Pool::exchange`], for a method whose answer is one message. Returns it with the folder of the files.
+    /// Calls a method whose response is one message. Returns the response with the folder of the files.
     pub(super) async fn call<M: Message, R: Message + Default>(
         &self,
         request: &CompileRequest,
@@ -130,7 +130,7 @@ impl Pool {
         request: &CompileRequest,
         method: &str,
         message: impl Fn(&Path) -> M,
-    ) -> Result<WorkerAnswer, KclError> {
+    ) -> Result<WorkerResponse, KclError> {
         let mut lent = self.acquire_worker().await?;
         let deadline = self.inner.options.deadline;
         let (frame, mut root) = self.prepare(&mut lent, request, method, &message)?;
@@ -211,6 +211,7 @@ impl Pool {
             .acquire()
             .await
             .map_err(|error| KclError::Start(error.to_string()))?;
+        // The lock ends here: a worker takes a while to start.
         let idle = inner.idle().pop();
         let worker = match idle {
             Some(worker) => worker,

@@ -17,13 +17,13 @@ pub struct PoolOptions {
     pub memory_limit: u64,
     /// The deadline of one compilation.
     pub deadline: Duration,
-    /// What to do if a sandbox layer is not available.
+    /// Behaviour if a sandbox layer is not available.
     pub sandbox: SandboxMode,
     /// The folder of fetched packages, which workers may read.
     pub packages: Option<PathBuf>,
     /// A worker is replaced after this many compilations.
     pub serve: u32,
-    /// Whether a worker may make empty files in a folder of its own. Some methods of the core need it.
+    /// True if a worker may make empty files in a folder of its own. Some methods of the core need that.
     pub temporary_files: bool,
 }
 

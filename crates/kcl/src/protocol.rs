@@ -111,7 +111,7 @@ pub struct ExecProgramResult {
     /// JSON documents, one per line.
     #[prost(string, tag = "1")]
     pub json_result: String,
-    /// What `print` wrote.
+    /// Output of `print`.
     #[prost(string, tag = "3")]
     pub log_message: String,
     /// An error during evaluation; empty if there was none.
@@ -164,7 +164,7 @@ pub struct ValidateCodeResult {
     /// True if the data fits its schema.
     #[prost(bool, tag = "1")]
     pub success: bool,
-    /// Why the data does not match, as the errors of a compilation.
+    /// Errors by which the data does not match, in the form of a compilation's errors.
     #[prost(string, tag = "2")]
     pub err_message: String,
 }
@@ -186,7 +186,7 @@ pub struct ParseFileResult {
     /// The syntax tree as JSON.
     #[prost(string, tag = "1")]
     pub ast_json: String,
-    /// What the parser says.
+    /// Messages of the parser.
     #[prost(message, repeated, tag = "3")]
     pub errors: Vec<ParseProblem>,
 }

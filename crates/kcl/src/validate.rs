@@ -37,7 +37,7 @@ impl Pool {
     ) -> Result<Vec<KclDiagnostic>, KclError> {
         let message = |root: &Path| ValidateCodeArgs {
             datafile: root.join(data).display().to_string(),
-            // Of a single file some cores read the whole package of the repository instead.
+            // Some cores read the whole package of the repository instead of a single file.
             file: root.join(schema.folder).display().to_string(),
             schema: schema.name.to_owned(),
             attribute_name: VARIABLE.to_owned(),

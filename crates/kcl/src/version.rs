@@ -6,7 +6,7 @@ pub const DEFAULT_VERSION: &str = "0.13.2";
 /// The oldest supported core.
 pub const OLDEST_VERSION: &str = "0.9.0";
 
-/// Whether a core of this version lacks the call that a worker makes.
+/// Returns true if a core of this version lacks the call that a worker makes.
 pub(super) fn is_too_old(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit()) && numbers(version) < (0, 9)
 }

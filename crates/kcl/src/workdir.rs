@@ -22,7 +22,7 @@ pub struct Workdir {
     laid: BTreeMap<RepoPath, WorkdirEntry>,
 }
 
-/// What is at a path.
+/// Entry at a path of the working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WorkdirEntry {
     File(Arc<[u8]>),

@@ -44,7 +44,7 @@ pub(super) struct Worker {
     pub(super) warning: Option<String>,
 }
 
-/// Why a call has no answer.
+/// Reasons why a call got no response.
 #[derive(Debug)]
 pub(super) enum WorkerLost {
     /// The deadline passed; the worker is being killed.

@@ -35,7 +35,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
 
-/// How many times a kind is looked up that was defined a moment ago.
+/// Maximum number of lookups of a kind that was defined a moment ago.
 const KIND_TRIES: u32 = 20;
 
 /// Applies one resource; every path ends in [`ApplySink::record_result`].
@@ -49,6 +49,7 @@ pub(super) async fn apply(
     let mut result = carry_out(runtime, scope, &planned, sink).await;
     if let Err(failure) = &mut result {
         failure.message = runtime.secrets.mask(&failure.message);
+        // Without this the journal keeps the intent, and the next run takes the object for one that may exist.
         if planned.public.action == Action::Create && nothing_was_made(runtime, scope, &planned).await {
             sink.absent(&id).await?;
         }
@@ -98,6 +99,7 @@ async fn carry_out(
         sink,
     };
     let mut seen = prepared.precondition.clone();
+    // The watch is opened before the write, so that it sees the first changes of the object.
     if let Some(body) = &prepared.body {
         readiness::prepare(task, body).await;
     }
@@ -165,6 +167,7 @@ async fn delete_replaced(
     seen: Precondition,
 ) -> Result<(), UserError> {
     let ApplyTask { subject, sink, .. } = task;
+    // Stored before the deletion: after a kill the next run plans the creation alone.
     sink.replacing(task.id()).await?;
     sink.fence().await?;
     let mut dependents = Dependents::Go;
@@ -197,6 +200,8 @@ async fn become_ready(
     } = task;
     let waits = runtime.options.wait || is_awaited(task);
     if waits && !readiness::is_settled(task, &live).await {
+        // A kill during the wait must leave the object recorded, and as one that is not ready: the next run waits for
+        // it.
         let unready = object_record::mark_unready(recorded.clone(), true);
         task.sink.record_written(task.id(), unready.clone()).await?;
         let limits = WaitLimits::of_object(runtime, subject);
@@ -213,6 +218,7 @@ async fn become_ready(
             }
         }
     }
+    // Objects of the new kind may come next, and the discovery from before does not have it.
     if of.group_kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION {
         subject.cluster.forget_discovery().await;
     }

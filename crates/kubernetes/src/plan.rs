@@ -41,7 +41,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Item, Needs, PlannedResource, StackScope};
 
-/// How many times a kind is looked up that this run defined a moment ago.
+/// Maximum number of lookups of a kind that this run defined a moment ago.
 const TRIES: u32 = 8;
 /// The number of dry-runs prepared at once; the cluster's limit bounds the concurrent requests.
 const AT_ONCE: usize = 64;
@@ -69,6 +69,8 @@ pub(super) async fn plan(
     let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();
     // The guards are queried while the objects are listed.
     let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
+    // Before anything is planned: on another cluster all objects of the stack would seem to be gone, and would be
+    // created again.
     let found = of_the_same_cluster(scope, &items, &looked_up, found).await?;
     let mut health = if scope.only_compares {
         own_health(runtime, &items, &looked_up, &found).await
@@ -85,6 +87,8 @@ pub(super) async fn plan(
         ending: EndingContainers::from_live(&looked_up, &found),
         names: names(scope, &items),
     };
+    // Earlier batches of this plan are not applied yet. The definitions and Namespaces that they change count
+    // already.
     for pending in scope.pending.iter() {
         let cluster = &runtime.cluster(pending.cluster.as_ref())?.api.name;
         planner.define(cluster, &pending.resource.attributes, true);
@@ -92,7 +96,7 @@ pub(super) async fn plan(
             planner.ending.add_created(cluster, &pending.resource.attributes);
         }
     }
-    let mut answers = Answers {
+    let mut results = PlanResults {
         planned: items.iter().map(|_| None).collect(),
         refusals: Vec::new(),
     };
@@ -118,23 +122,24 @@ pub(super) async fn plan(
                     others.push(task);
                 }
             }
-            Err(failure) => answers.planned[place] = Some(Err(failure)),
+            Err(failure) => results.planned[place] = Some(Err(failure)),
         }
     }
     // The plan of a CRD determines how its objects are validated.
     let places: Vec<_> = defining.iter().map(|task| task.place).collect();
-    answers.finish_tasks(&planner, defining).await?;
+    results.finish_tasks(&planner, defining).await?;
     for place in places {
-        if let Some(Ok(planned)) = &answers.planned[place]
+        if let Some(Ok(planned)) = &results.planned[place]
             && let (Some(cluster), Some(desired)) = (&planned.public.cluster, &planned.item.desired)
         {
             let changes = planned.public.action != Action::Unchanged;
             planner.define(cluster, &desired.attributes, changes);
         }
     }
-    answers.finish_tasks(&planner, others).await?;
-    answers.say_once(planner.namespace_notes());
-    let mut planned = answers.finish(scope);
+    results.finish_tasks(&planner, others).await?;
+    results.say_once(planner.namespace_notes());
+    // Only now: a refusal may be about an object whose own plan came later.
+    let mut planned = results.finish(scope);
     for (planned, health) in planned.iter_mut().zip(&mut health) {
         if let Ok(planned) = planned {
             planned.health = health.take();
@@ -161,13 +166,13 @@ fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
 }
 
 /// The results of a call, in the order of its items.
-struct Answers {
+struct PlanResults {
     planned: Vec<Option<Result<PlannedResource, UserError>>>,
     /// The server's refusals that earlier resources of the plan may resolve, by index.
     refusals: Vec<(usize, ServerRefusal)>,
 }
 
-impl Answers {
+impl PlanResults {
     async fn finish_tasks(
         &mut self,
         planner: &ObjectPlanner<'_>,

@@ -16,7 +16,7 @@ const OLD_PACKAGES: [&str; 2] = ["catalog.models.schema.v1", "models.schema.v1"]
 /// The keys of an application.
 const APP_KEYS: [&str; 6] = [SCHEMA, "name", "workload", "accessories", "labels", "annotations"];
 
-/// Those that Kusion reads and uses nowhere.
+/// Keys that Kusion reads and then ignores.
 const WITHOUT_EFFECT: [&str; 2] = ["labels", "annotations"];
 
 /// The applications of a stack, by name.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use konverge_base::secrets::is_secret_name;
 
-/// Which cluster Kusion would use.
+/// Keys by which Kusion chooses the cluster.
 const CLUSTER_KEYS: [&str; 2] = ["KUBECONFIG_CONTENT", "KUBECONFIG_PATH"];
 
 /// Credentials of providers.
@@ -42,7 +42,7 @@ fn is_clear(key: &str, value: &Value) -> bool {
     }
 }
 
-/// What is said about the keys that have no effect here.
+/// Returns notes about the keys that have no effect in Konverge.
 pub(super) fn notes(context: &BTreeMap<String, Value>) -> Vec<String> {
     let ignored = |key: &String| {
         let key = key.as_str();

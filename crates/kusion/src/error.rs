@@ -1,8 +1,8 @@
-//! What is wrong with an application, a workspace or a module.
+//! Errors of an application, a workspace or a module.
 
 use konverge_base::error::{ErrorKind, UserError};
 
-/// Why a stack of AppConfigurations gives no Spec.
+/// Reasons why a stack of AppConfigurations gives no Spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum KusionError {

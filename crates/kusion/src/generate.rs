@@ -160,6 +160,7 @@ fn generate_app(
             resources.push(resource);
         }
     }
+    // Last, because a patch of any module may change the workload, and resources of the others.
     for (place, module, patch) in &patches {
         let author = PatchAuthor {
             app: &app.name,
@@ -228,7 +229,7 @@ impl HealthPolicy {
     }
 }
 
-/// Where a dependency comes from.
+/// Describes the source of a dependency.
 fn source_text(module: &str, dependencies: &[DeclaredDependency]) -> String {
     let declared = dependencies.iter().find(|dependency| dependency.name == module);
     declared.map_or_else(|| "unknown".to_owned(), ToString::to_string)

@@ -27,7 +27,7 @@ use konverge_base::{
 /// A call of a module that is not built in. The texts are YAML, and empty if there is nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignCall {
-    /// Which part of which application it is for.
+    /// The part of an application that the call is for.
     pub part: AppPart,
     /// The name of the dependency, in imports.
     pub module: String,
@@ -52,7 +52,7 @@ pub struct AppPart {
     pub accessory: Option<String>,
 }
 
-/// What a module answered, as YAML.
+/// Response of a module, as YAML.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ForeignAnswer {
     /// The resources as YAML.
@@ -61,12 +61,12 @@ pub struct ForeignAnswer {
     pub patchers: Vec<String>,
 }
 
-/// What an answer holds.
+/// Summary of a response, without its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerSummary {
-    /// The ids.
+    /// Ids of the resources.
     pub resources: Vec<String>,
-    /// How many patchers there are.
+    /// Number of patchers.
     pub patchers: usize,
 }
 

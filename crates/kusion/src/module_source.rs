@@ -1,4 +1,4 @@
-//! Which module a schema belongs to, and whether its rules are built in.
+//! Finds the module that a schema belongs to, and whether its rules are built in.
 
 use super::{KusionError, apps::Part};
 use konverge_repo::konfig::{DeclaredDependency, DependencySource};
@@ -14,12 +14,12 @@ pub(super) struct ModuleRef {
     pub(super) rules: ModuleRules,
 }
 
-/// How a module's resources are made.
+/// Implementation of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModuleRules {
-    /// By rules that are built in.
+    /// Rules that are built in.
     Native(NativeRules),
-    /// By its binary.
+    /// The module's own binary.
     Foreign,
 }
 
@@ -49,7 +49,7 @@ impl NativeRules {
     }
 }
 
-/// Who made the resources of a workload.
+/// Version of the rules that make the resources of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkloadVersion {
     /// Kusion itself, up to 0.12.0: `service` and `job` 0.1, and `kam.v1.workload`. Their resources go where the
@@ -59,7 +59,7 @@ pub(super) enum WorkloadVersion {
     Module,
 }
 
-/// Where a part of an application stands, for messages.
+/// Names a part of an application for messages.
 pub(super) fn place(key: Option<&str>) -> String {
     match key {
         Some(key) => format!("the accessory `{}`", key.escape_debug()),

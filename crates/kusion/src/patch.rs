@@ -18,7 +18,7 @@ pub(super) struct Patch {
     json: Vec<(String, JsonPatch)>,
 }
 
-/// Where a workload has its pods.
+/// Paths of the pod template in a workload.
 const POD_TEMPLATES: [&str; 2] = ["/spec/template", "/spec/jobTemplate/spec/template"];
 
 impl Patch {
@@ -154,7 +154,7 @@ impl Patch {
     }
 }
 
-/// Who patches what, for messages.
+/// Application, part and module that a patch comes from, for messages.
 pub(super) struct PatchAuthor<'a> {
     pub(super) app: &'a str,
     pub(super) place: &'a str,

@@ -20,7 +20,7 @@ const NAMES: [&str; 10] = [
     "volumeName",
 ];
 
-/// What Go embeds: its keys belong to the object around it.
+/// Name of a struct that Go embeds: its keys belong to the object around it.
 const EMBEDDED: &str = "localobjectreference";
 
 /// Reads a list of variables.

@@ -21,9 +21,9 @@ pub struct Platform {
     pub file: Option<RepoPath>,
     /// The modules that the stack depends on, by name.
     pub modules: BTreeMap<String, PlatformModule>,
-    /// What the other modules import, by module.
+    /// Resources that the other modules import, by module.
     pub imported: BTreeMap<String, ImportedResources>,
-    /// Of the whole workspace: all its stacks share it.
+    /// The context of the whole workspace, which all its stacks share.
     pub context: Arc<BTreeMap<String, Value>>,
     /// True if the workspace names a secret store.
     pub has_secret_store: bool,
@@ -40,7 +40,7 @@ pub struct PlatformModule {
     pub settings: Map<String, Value>,
     /// Existing resources that the module takes over.
     pub imported_resources: ImportedResources,
-    /// When a workload is healthy; Kusion's rules without.
+    /// Rule for the health of a workload; `None` for Kusion's own rules.
     pub health_policy: Option<HealthPolicy>,
 }
 

@@ -28,12 +28,12 @@ struct Namespace {
     namespace: String,
 }
 
-/// What the extensions of a stack and its project say.
+/// Settings from the extensions of a stack and its project.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProjectExtensions {
     /// The namespace that `stack.yaml` sets, else that of `project.yaml`.
     pub namespace: Option<String>,
-    /// What the developer should know: an extension that has no effect.
+    /// Notes for the developer: an extension that has no effect.
     pub notes: Vec<String>,
 }
 

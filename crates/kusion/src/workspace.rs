@@ -189,7 +189,7 @@ impl Module {
     }
 }
 
-/// What shows that a file is of Kusion 0.10 or 0.11.
+/// Returns the sign that a file is of Kusion 0.10 or 0.11; `None` if it is of a later version.
 fn old_shape(value: &Value) -> Option<String> {
     if let Some(key) = ["runtimes", "backends"]
         .iter()

@@ -1,4 +1,4 @@
-//! What a client says of itself in `initialize`.
+//! The abilities of a client, from `initialize`.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use super::file_uri::path_of;
 
-/// What the client can do.
+/// Abilities of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ClientSupport {
-    /// It opens a file on request.
+    /// True if it opens a file on request.
     pub(crate) shows_documents: bool,
-    /// It asks again for lenses on request.
+    /// True if it asks again for lenses on request.
     pub(crate) refreshes_lenses: bool,
-    /// It reports files that change outside of its buffers.
+    /// True if it reports files that change outside of its buffers.
     pub(crate) watches_files: bool,
 }
 

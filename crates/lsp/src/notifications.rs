@@ -1,4 +1,4 @@
-//! What each notification changes, and what the client is told and shown.
+//! Handles notifications: changes of files, and what the client is sent and shown after them.
 
 use lsp_server::{Notification, RequestId};
 use lsp_types::{

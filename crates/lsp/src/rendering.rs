@@ -21,7 +21,7 @@ use konverge_base::{
 /// The answer to a request.
 pub(crate) type RequestResult = Result<Value, ResponseError>;
 
-/// Why a request is refused.
+/// Makes the error with which a request is refused.
 pub(crate) fn refusal(code: ErrorCode, message: impl Into<String>) -> ResponseError {
     ResponseError {
         code: code as i32,
@@ -92,12 +92,12 @@ pub(crate) fn diagnostic(found: &Diagnostic, text: &str) -> lsp_types::Diagnosti
     }
 }
 
-/// Where the target of a link is looked up when it is clicked.
+/// Data of a link, by which its target is looked up when it is clicked.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LinkData {
     /// The file with the link.
     pub(crate) uri: Url,
-    /// What stands there.
+    /// The text of the link.
     pub(crate) mention: String,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn link(uri: &Url, mention: &ResourceMention, line: &str) -> Document
     }
 }
 
-/// What is said of a resource. It is plain text: names come from the repository.
+/// Renders the hover of a resource. It is plain text: names come from the repository.
 pub(crate) fn hover(resource: &ResourceView) -> Hover {
     let head = [resource.id.to_string(), format!("stack {}", resource.stack)];
     let lines: Vec<_> = head.into_iter().chain(resource.lines.iter().cloned()).collect();

@@ -1,4 +1,4 @@
-//! What each request asks for. An answer that needs a compilation is worked out on another thread.
+//! Handles requests. A response that needs a compilation is computed on another thread.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl LanguageServer {
             return Ok(json!([]));
         };
         let impact = self.workspace.impact(&file).map_err(|error| failed(&error))?;
-        // Of other files only those that a stack is made of are of interest.
+        // Other files have a lens only if a stack is made of them.
         let impact = impact.filter(|impact| impact.stacks > 0 || file.file_name().ends_with(".k"));
         Ok(impact.map_or(json!([]), |impact| as_json(rendering::lenses(uri, &impact))))
     }

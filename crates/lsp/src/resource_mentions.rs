@@ -1,4 +1,5 @@
-//! Where a text mentions resources: ids, as in `dependsOn` and in golden files, and references (`$kusion_path`).
+//! Finds mentions of resources in a text: ids, as in `dependsOn` and in golden files, and references
+//! (`$kusion_path`).
 
 use std::sync::LazyLock;
 
@@ -21,9 +22,9 @@ static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
 pub(crate) struct ResourceMention {
     /// The line, from 0.
     pub(crate) line: u32,
-    /// Where it starts in the line, in bytes.
+    /// Start in the line, in bytes.
     pub(crate) start: usize,
-    /// Where it ends in the line, in bytes.
+    /// End in the line, in bytes.
     pub(crate) end: usize,
     /// The text: an id, or a reference with its mark.
     pub(crate) text: String,

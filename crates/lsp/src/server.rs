@@ -31,7 +31,7 @@ use konverge_base::{
 /// Messages that are read and not handled yet.
 const WAITING: usize = 64;
 
-/// Why the server stops before the client says so.
+/// Reasons why the server stops before the client asks for it.
 #[derive(Debug, thiserror::Error)]
 pub enum LspError {
     /// The stream ends inside a message.
@@ -67,7 +67,7 @@ impl From<LspError> for UserError {
     }
 }
 
-/// How a session ended.
+/// End of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionEnd {
     /// `shutdown`, then `exit`.
@@ -76,7 +76,7 @@ pub enum SessionEnd {
     WithoutShutdown,
 }
 
-/// Where a session is.
+/// Phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionPhase {
     /// Before `initialize`.
@@ -87,7 +87,7 @@ enum SessionPhase {
     ShutDown,
 }
 
-/// What a problem is about.
+/// Source of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ProblemSource {
     /// The repository cannot be read.
@@ -104,7 +104,7 @@ pub(crate) enum FinishedWork {
         result: RequestResult,
         shown: Option<ShownText>,
     },
-    /// What the check with this number found.
+    /// The findings of the check with this number.
     Check {
         number: u64,
         found: Result<Vec<Diagnostic>, UserError>,
@@ -185,7 +185,7 @@ pub async fn serve(
         }
     };
     server.stop_work();
-    // What was answered before the end is written.
+    // The responses from before the end are still written.
     drop(server);
     match writer.await {
         Ok(Err(error)) => Err(LspError::Write(error)),

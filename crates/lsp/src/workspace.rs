@@ -1,4 +1,4 @@
-//! What the server asks of the repository. The implementation compiles and plans; this crate only renders its answers.
+//! The repository as the server needs it. The implementation compiles and plans; this crate only renders its answers.
 
 use std::path::{Path, PathBuf};
 
@@ -9,25 +9,25 @@ use konverge_base::{
     model::{RepoPath, ResourceId, StackId, lint::Diagnostic},
 };
 
-/// How far an edit of a file reaches.
+/// Reach of an edit of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileImpact {
     /// The number of stacks that an edit of the file affects.
     pub stacks: usize,
-    /// How many of them are in production.
+    /// Number of them in production.
     pub production: usize,
-    /// How many of them are checked and shown: the nearest.
+    /// Number of them that are checked and shown: the nearest.
     pub checked: usize,
 }
 
-/// What a command shows.
+/// View that a command shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditorView {
     /// The stacks that an edit of a file affects, with the chain of imports to each.
     Chain,
     /// The compiled Specs of the stacks of a file, masked.
     Spec,
-    /// What an apply of these stacks would change. Nothing is written.
+    /// The changes that an apply of these stacks would make. Nothing is written.
     Preview,
 }
 
@@ -47,7 +47,7 @@ pub struct ResourceView {
     pub id: ResourceId,
     /// The stack whose Spec has it.
     pub stack: StackId,
-    /// What is said of it, line by line: plain text, masked.
+    /// Description of the resource, line by line: plain text, masked.
     pub lines: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ pub trait EditorWorkspace: Send + Sync {
     /// The repository cannot be read. What was read before stays.
     fn refresh(&self) -> Result<bool, UserError>;
 
-    /// How far an edit of a saved file reaches; `None` for a file that git ignores or that does not exist.
+    /// Returns the reach of an edit of a saved file; `None` for a file that git ignores or that does not exist.
     ///
     /// # Errors
     /// The file cannot be analyzed.
@@ -79,13 +79,13 @@ pub trait EditorWorkspace: Send + Sync {
     /// The saved text of a file.
     fn saved_text(&self, file: &RepoPath) -> Option<String>;
 
-    /// What `konverge check` finds for these files and the stacks that are made of them.
+    /// Returns the findings of `konverge check` for these files and the stacks that are made of them.
     ///
     /// # Errors
     /// The core is not available, or the run is interrupted.
     async fn check(&self, files: &[RepoPath]) -> Result<Vec<Diagnostic>, UserError>;
 
-    /// What a command shows for a file.
+    /// Shows a view for a file.
     ///
     /// # Errors
     /// No stack is made of the file, a stack cannot be opened, or the text cannot be written.

@@ -47,8 +47,8 @@ pub fn document(plan: &StackPlan, desired: Vec<DesiredResource>) -> StackDocumen
 
 /// Takes over the plan of a resource whose values are known now: it was planned again before its write.
 pub fn update_document(document: &mut StackDocument, plan: &ResourcePlan) {
-    let place = document.resources.iter_mut().find(|known| known.id == plan.id);
-    let Some(known) = place else {
+    let known = document.resources.iter_mut().find(|known| known.id == plan.id);
+    let Some(known) = known else {
         document.resources.push(changed(plan, None));
         return;
     };
@@ -88,7 +88,7 @@ fn unchanged(wanted: DesiredResource) -> DocumentResource {
 }
 
 fn changed(plan: &ResourcePlan, wanted: Option<DesiredResource>) -> DocumentResource {
-    let (before, after) = both_sides(plan, wanted.as_ref());
+    let (before, after) = before_and_after(plan, wanted.as_ref());
     let known_before_write = wanted.as_ref().is_some_and(|wanted| wanted.known_before_write);
     let kind = wanted.map_or_else(|| kind_of(plan, before.as_ref()), |wanted| wanted.kind);
     let after = after.map(RuleValue::new);
@@ -128,7 +128,7 @@ fn document_change(change: &FieldChange) -> DocumentChange {
 }
 
 /// The resource before and after, with markers.
-fn both_sides(plan: &ResourcePlan, wanted: Option<&DesiredResource>) -> (Option<Value>, Option<Value>) {
+fn before_and_after(plan: &ResourcePlan, wanted: Option<&DesiredResource>) -> (Option<Value>, Option<Value>) {
     if let Some(whole) = plan.changes.iter().find(|change| change.path.is_empty()) {
         let after = whole.to.clone();
         return match plan.action {
@@ -187,10 +187,10 @@ fn set(value: &mut Value, path: &str, new: Option<&Value>) {
         (Value::Object(map), Some(new)) => drop(map.insert(last, new.clone())),
         (Value::Object(map), None) => drop(map.shift_remove(&last)),
         (Value::Array(items), new) => {
-            let place = item_index(items, &last);
-            match (place, new) {
-                (Some(place), Some(new)) => items[place] = new.clone(),
-                (Some(place), None) => drop(items.remove(place)),
+            let index = item_index(items, &last);
+            match (index, new) {
+                (Some(index), Some(new)) => items[index] = new.clone(),
+                (Some(index), None) => drop(items.remove(index)),
                 (None, Some(new)) => items.push(new.clone()),
                 (None, None) => {}
             }
@@ -212,8 +212,7 @@ fn step<'v>(value: &'v mut Value, component: &str, create: bool) -> Option<&'v m
             }
         }
         Value::Array(items) => {
-            let place = item_index(items, component)?;
-            items.get_mut(place)
+            items.get_mut(item_index(items, component)?)
         }
         _ => None,
     }
@@ -417,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_has_both_sides_and_no_marker() {
+    fn an_update_has_both_values_and_no_marker() {
         let changes = vec![
             change(
                 "/spec/containers/name=web/image",

@@ -216,6 +216,7 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
             wanted.push(name.trim_start_matches('@').to_owned());
         }
     }
+    // The owners of an earlier folder are asked only as long as there are any.
     if wanted.is_empty() && rules.owned_folder.is_some() {
         return None;
     }

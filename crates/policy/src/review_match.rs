@@ -24,11 +24,11 @@ pub struct ReviewedUnits {
     needs_more_than_specs: bool,
     /// True if a newer version of a reviewed secret is written as well (`secrets.rotation: write`).
     follows_rotation: bool,
-    /// What stands in the place of each text that reads outputs of other stacks.
+    /// Values of the texts that were unknown at the review because they read outputs of other stacks.
     filled: FilledTexts,
 }
 
-/// Why a unit is not accepted.
+/// Reasons why a unit is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Objection {
     /// No preview showed it.
@@ -47,7 +47,7 @@ pub enum Objection {
 pub struct Unreviewed {
     /// The change that no review shows.
     pub unit: ReviewUnit,
-    /// Why.
+    /// Reason why it is not accepted.
     pub objection: Objection,
 }
 
@@ -116,8 +116,8 @@ impl ReviewedUnits {
     }
 
     fn add(&mut self, unit: ReviewUnit) {
-        let place = (unit.resource.clone(), unit.path.clone());
-        self.by_path.entry(place).or_default().push(unit);
+        let key = (unit.resource.clone(), unit.path.clone());
+        self.by_path.entry(key).or_default().push(unit);
     }
 
     /// The units of a stack's plan that are not accepted; empty if all are.
@@ -168,14 +168,15 @@ impl ReviewedUnits {
         if unit.action == Action::Forget {
             return None;
         }
-        let place = (unit.resource.clone(), unit.path.clone());
-        let seen = self.by_path.get(&place).map(Vec::as_slice).unwrap_or_default();
+        let key = (unit.resource.clone(), unit.path.clone());
+        let seen = self.by_path.get(&key).map(Vec::as_slice).unwrap_or_default();
         let same = |reviewed: &&ReviewUnit| reviewed.digest() == unit.digest() || self.admits(reviewed, unit);
         let reviewed: Vec<_> = seen.iter().filter(same).collect();
         let restores = restores_our_write(unit, plan);
         if reviewed.is_empty() && self.follows_rotation && only_rotates(unit, plan) {
             return None;
         }
+        // No preview shows a restore of our own write, if somebody edited the object later: the policy for drift decides.
         if reviewed.is_empty() {
             return match (restores, drift) {
                 (true, DriftPolicy::Restore) => None,
@@ -191,11 +192,11 @@ impl ReviewedUnits {
         let guarded = !matches!(unit.action, Action::Create | Action::Delete | Action::Run) && !restores;
         // Any reviewed unit of the path is enough: of two merges in a row the second one starts from the
         // result of the first.
-        let seen_ground = seen
+        let seen_base = seen
             .iter()
             .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
-        let known_ground = seen_ground || self.is_our_last_write(unit);
-        (guarded && !known_ground).then_some(Objection::BaseChanged)
+        let known_base = seen_base || self.is_our_last_write(unit);
+        (guarded && !known_base).then_some(Objection::BaseChanged)
     }
 
     /// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any value, but no

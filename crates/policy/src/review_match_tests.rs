@@ -87,8 +87,8 @@ fn what_was_seen_passes_and_what_was_not_stops() {
 
 #[test]
 fn the_ground_must_be_what_the_reviewer_saw() {
-    let ground = objections(&[&image("a", "b")], &image("x", "b"), DriftPolicy::Restore);
-    assert_eq!(ground, [Objection::BaseChanged]);
+    let base = objections(&[&image("a", "b")], &image("x", "b"), DriftPolicy::Restore);
+    assert_eq!(base, [Objection::BaseChanged]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
     let id = seen.resources[0].id.clone();
     let ours = LastWrites::from([(id, Arc::new(written.as_object().unwrap().clone()))]);
     let on_ours = reviewed.clone().with_last_writes(ours.clone());
-    let told = |reviewed: &ReviewedUnits, image: &str, token: &str| -> Vec<_> {
+    let refused = |reviewed: &ReviewedUnits, image: &str, token: &str| -> Vec<_> {
         let now = plan(
             Action::Update,
             vec![
@@ -122,11 +122,11 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
             .collect()
     };
     let moved = |path: &str| (path.to_owned(), Objection::BaseChanged);
-    assert_eq!(told(&reviewed, "b", "ours"), [moved(item), moved("/token")]);
-    assert_eq!(told(&on_ours, "b", "ours"), []);
-    assert_eq!(told(&on_ours, "s", "ours"), [moved(item)]);
-    assert_eq!(told(&on_ours, "b", "theirs"), [moved("/token")]);
-    // A field that neither we nor the live object have is known ground too; one that the object has is not.
+    assert_eq!(refused(&reviewed, "b", "ours"), [moved(item), moved("/token")]);
+    assert_eq!(refused(&on_ours, "b", "ours"), []);
+    assert_eq!(refused(&on_ours, "s", "ours"), [moved(item)]);
+    assert_eq!(refused(&on_ours, "b", "theirs"), [moved("/token")]);
+    // A field that neither we nor the live object have is a known base too; one that the object has is not.
     let on_new = |from: Option<Value>| {
         let mut added = plan(
             Action::Update,
@@ -137,14 +137,17 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
     };
     let reviewed_new = ReviewedUnits::from_records(&seen.id, &[record(&on_new(Some(json!("x"))))])
         .with_last_writes(ours.clone());
-    let ground = |from| reviewed_new.objections(&on_new(from), DriftPolicy::Restore).len();
-    assert_eq!((ground(None), ground(Some(json!("y")))), (0, 1));
+    let moved_base = |from| reviewed_new.objections(&on_new(from), DriftPolicy::Restore).len();
+    assert_eq!((moved_base(None), moved_base(Some(json!("y")))), (0, 1));
     // It accepts nothing that was not reviewed, and nothing of another resource.
     let unseen = ReviewedUnits::default().with_last_writes(ours);
     let unseen = unseen.objections(&image("b", "c"), DriftPolicy::Restore);
     assert_eq!(unseen[0].objection, Objection::Unseen);
     let other = LastWrites::from([("v1:Secret:shop:web".parse().unwrap(), Arc::default())]);
-    assert_eq!(told(&reviewed.with_last_writes(other), "b", "old"), [moved(item)]);
+    assert_eq!(
+        refused(&reviewed.with_last_writes(other), "b", "old"),
+        [moved(item)]
+    );
 }
 
 #[test]
@@ -246,19 +249,19 @@ fn the_first_apply_of_what_was_only_compared_as_specs_needs_an_agreement() {
     };
     let (outside, inside) = (record(&outside), record(&now));
     let first = |records: &[ReviewRecord]| ReviewedUnits::from_unrecorded(&now.id, records);
-    let told = |reviewed: ReviewedUnits| -> Vec<_> {
+    let refused = |reviewed: ReviewedUnits| -> Vec<_> {
         let objections = reviewed.objections(&now, DriftPolicy::Restore);
         objections.into_iter().map(|o| o.objection).collect()
     };
     assert_eq!(
-        told(first(std::slice::from_ref(&outside))),
+        refused(first(std::slice::from_ref(&outside))),
         [Objection::OnlySpecs]
     );
-    assert!(told(first(std::slice::from_ref(&outside)).with_agreed(&now)).is_empty());
-    assert!(told(first(&[outside.clone(), inside])).is_empty());
-    assert_eq!(told(first(&[])), [Objection::Unseen]);
+    assert!(refused(first(std::slice::from_ref(&outside)).with_agreed(&now)).is_empty());
+    assert!(refused(first(&[outside.clone(), inside])).is_empty());
+    assert_eq!(refused(first(&[])), [Objection::Unseen]);
     // Later applies have a state to compare with.
-    assert!(told(ReviewedUnits::from_records(&now.id, [&outside])).is_empty());
+    assert!(refused(ReviewedUnits::from_records(&now.id, [&outside])).is_empty());
 }
 
 #[test]

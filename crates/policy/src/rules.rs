@@ -43,7 +43,7 @@ pub struct Freeze {
     pub reason: String,
 }
 
-/// Whether the findings are only shown or enforced.
+/// Moment of the evaluation: a preview only shows its findings, an apply enforces them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// A preview: the merge and its time are unknown, so findings say what a merge would need.
@@ -79,7 +79,7 @@ pub struct Approval {
     pub own: bool,
 }
 
-/// What is known of the teams in the rules.
+/// The teams that the rules name, as far as the run could read them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Teams {
     /// The members among the people concerned.
@@ -112,7 +112,7 @@ impl Teams {
         (!said.is_empty()).then(|| said.into_iter().collect::<Vec<_>>().join("; "))
     }
 
-    /// What lets a token read teams.
+    /// Hint about the token that can read the members of teams.
     pub const READABLE: &'static str = "teams are read with the token of an App with `members: read`";
 }
 

@@ -24,7 +24,7 @@ use super::{
     secret_refusal::AccessRefusal,
 };
 
-/// Where a Terraform resource has the configuration of its provider.
+/// Path of a Terraform resource below which the configuration of its provider is.
 const PROVIDER_META: &str = "/providerMeta/";
 
 /// The stack whose references are judged.
@@ -36,10 +36,11 @@ pub struct SecretReader<'a> {
     pub folder: &'a RepoPath,
 }
 
-/// Where a reference stands in a resource.
-struct ReferencePlace<'a> {
+/// Location of a reference in a resource.
+struct ReferenceLocation<'a> {
     runtime: RuntimeKind,
-    /// What a Kubernetes object is; `None` where nothing is written into it.
+    /// Kind of the Kubernetes object; `None` in extensions and for Terraform, where nothing is written into an
+    /// object.
     object: Option<ObjectKind<'a>>,
     place: TextPlace<'a>,
 }
@@ -82,7 +83,7 @@ pub fn admit_recorded(
     reader: SecretReader<'_>,
     reference: &SecretReference,
 ) -> Result<SecretReference, UserError> {
-    let place = ReferencePlace {
+    let location = ReferenceLocation {
         runtime: RuntimeKind::Terraform,
         object: None,
         place: TextPlace {
@@ -93,7 +94,7 @@ pub fn admit_recorded(
     };
     let admitted = store_of(config, reference).and_then(|(store, of)| {
         let named = normal_form(reference, store, of.kind)?;
-        check(reader, store, of, &named, &place)?;
+        check(reader, store, of, &named, &location)?;
         Ok(named)
     });
     admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
@@ -123,7 +124,7 @@ pub fn secret_refusals(config: &SecretsConfig, reader: SecretReader<'_>, spec: &
 #[must_use]
 pub fn name_stores(config: &SecretsConfig, mut spec: Spec) -> Spec {
     for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
-        // What cannot be named stays as written.
+        // A reference that cannot be named stays as written.
         let mut copy = resource.clone();
         if rewrite(config, None, &mut copy, &mut BTreeSet::new(), &mut Err).is_ok() {
             *resource = copy;
@@ -168,7 +169,7 @@ fn rewrite(
             };
             // Nothing of the extensions is written into the object.
             let object = (may_be_secret && runtime == RuntimeKind::Kubernetes).then_some(object);
-            let of = ReferencePlace {
+            let of = ReferenceLocation {
                 runtime,
                 object,
                 place,
@@ -190,7 +191,7 @@ fn rewrite(
 fn named(
     config: &SecretsConfig,
     reader: Option<SecretReader<'_>>,
-    of: &ReferencePlace<'_>,
+    of: &ReferenceLocation<'_>,
     text: &str,
     references: &mut BTreeSet<SecretReference>,
 ) -> Result<Option<Vec<u8>>, AccessRefusal> {
@@ -252,11 +253,11 @@ fn check(
     store: &str,
     of: &SecretStoreConfig,
     reference: &SecretReference,
-    ReferencePlace {
+    ReferenceLocation {
         runtime,
         object,
         place,
-    }: &ReferencePlace<'_>,
+    }: &ReferenceLocation<'_>,
 ) -> Result<(), AccessRefusal> {
     let text = || reference.to_string();
     let at = reference.at.as_ref().map(|_| "at".to_owned());

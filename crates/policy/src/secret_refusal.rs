@@ -1,4 +1,4 @@
-//! Why a stack may not use a reference to a secret, and the key of `konverge.yaml` that would change it.
+//! The reasons why a stack may not use a reference to a secret, and the key of `konverge.yaml` that would change it.
 
 use konverge_base::{
     model::{RepoPath, StackId},
@@ -10,7 +10,7 @@ const NEVER: [&str; 8] = [
     "exec", "file", "echo", "envsubst", "httpjson", "tfstate", "s3", "gcs",
 ];
 
-/// Why a reference may not be used.
+/// Reasons why a reference may not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum AccessRefusal {
@@ -75,7 +75,7 @@ pub enum AccessRefusal {
 }
 
 impl AccessRefusal {
-    /// What to do, with the key to write.
+    /// Returns the hint, with the key of `konverge.yaml` to write.
     pub(super) fn hint(&self) -> String {
         let stores = |known: &[String]| match known {
             [] => "there is none yet".to_owned(),

@@ -46,9 +46,9 @@ pub(super) fn paths(paths: &[Vec<Value>]) -> Vec<String> {
 
 /// Determines the origin of an attribute's change.
 pub(super) struct Origins<'a> {
-    /// What the Spec says now.
+    /// Attributes in the Spec now.
     pub(super) desired: &'a Map<String, Value>,
-    /// What the Spec said at the last apply.
+    /// Attributes in the Spec at the last apply.
     pub(super) prior: Option<&'a Map<String, Value>>,
     /// The paths where the live object differs from what Terraform left.
     pub(super) drifted: Vec<String>,

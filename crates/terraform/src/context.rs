@@ -51,7 +51,8 @@ impl Terraform {
         }
     }
 
-    /// The same Terraform for stacks with a login of their own, and for Specs that may set more values of providers.
+    /// Returns a runtime for stacks with a login of their own and Specs that may set more values of providers. It
+    /// shares the installation.
     #[must_use]
     pub fn under(
         &self,
@@ -75,8 +76,8 @@ impl Terraform {
         Ok(&self.toolbox().await?.binary)
     }
 
-    /// What `terraform providers schema -json` prints of an allowed provider, which is installed for this; `None` if the
-    /// provider is not allowed in this version. It gets no credentials.
+    /// Installs an allowed provider and returns its schemas, as `terraform providers schema -json` prints them;
+    /// `None` if the provider is not allowed in this version. The provider gets no credentials.
     ///
     /// # Errors
     /// The provider cannot be installed, or the executable fails.
@@ -104,7 +105,8 @@ impl Terraform {
             .await
     }
 
-    /// What the providers log in with: the login's variables, and those of the job that it does not hide.
+    /// Returns the variables that the providers log in with: those of the login, and those of the job that it does
+    /// not hide.
     pub(super) async fn credentials(&self) -> Result<ProcessCredentials, TerraformError> {
         let of_job = &self.toolbox().await?.credentials;
         let Some(login) = &self.options.login else {
@@ -152,7 +154,7 @@ impl Terraform {
         lock(&self.prepared).remove(token)
     }
 
-    /// What the kept plans of a stack create.
+    /// Lists the resources that the kept plans of a stack create.
     pub(super) fn created_resources(&self, stack: &StackId) -> Vec<CreatedResource> {
         let all = lock(&self.prepared);
         let of_stack = all.values().filter(|prepared| prepared.stack == *stack);

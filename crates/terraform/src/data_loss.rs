@@ -1,5 +1,5 @@
-//! What is lost when a Terraform resource is deleted: a table of the types that hold data or an address, by provider. A
-//! type of a provider without a table is judged by the words of its name.
+//! The data that is lost when a Terraform resource is deleted: a table of the types that hold data or an address, by
+//! provider. A type of a provider without a table is judged by the words of its name.
 
 /// Providers whose resources live in the state alone.
 const NOTHING: [&str; 11] = [
@@ -427,7 +427,7 @@ const WORDS: [&str; 22] = [
     "zone",
 ];
 
-/// What is lost if a resource of this type is deleted; `None` if nothing is.
+/// Describes the loss by a deletion of this type of resource; `None` if nothing is lost.
 pub(super) fn of_type(kind: &str) -> Option<&'static str> {
     let provider = kind.split('_').next().unwrap_or_default();
     if NOTHING.contains(&provider) {

@@ -204,7 +204,7 @@ impl Installation {
         installed.schemas.get_or_try_init(read).await
     }
 
-    /// What the executable prints of the schemas of installed providers.
+    /// Returns the schemas of installed providers, as the executable prints them.
     pub(super) async fn print_schemas(
         &self,
         installed: &Installed,

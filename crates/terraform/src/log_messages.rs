@@ -17,7 +17,7 @@ pub(super) struct LogMessage {
     /// The resource of the message.
     #[serde(default)]
     pub(super) hook: Option<Hook>,
-    /// For `diagnostic`.
+    /// The diagnostic, in a message of the type `diagnostic`.
     #[serde(default)]
     pub(super) diagnostic: Option<TerraformDiagnostic>,
 }

@@ -23,7 +23,7 @@ pub(super) fn mask_object(object: &Value, unknown: &Value, sensitive: &Value, se
     }
 }
 
-/// The same object for rules: a value is secret only if the provider says so.
+/// Returns an object for policy rules: a value is masked only if the provider calls it sensitive.
 pub(super) fn true_object(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
     without_nulls(overlay(object, unknown, sensitive, Some(secrets)))
 }
@@ -55,7 +55,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
             let missing = members(unknown)
                 .map(|(key, _)| key)
                 .filter(|key| !map.contains_key(*key));
-            // What a provider answers holds no marks of ours. For references it stays as it is.
+            // The answer of a provider holds no marks of ours. For references it stays as it is.
             let sign =
                 if secrets.is_some() && (masked_value::is_unknown(value) || masked_value::is_secret(value)) {
                     "$"
@@ -139,7 +139,7 @@ pub(super) fn attributes(
     mask_terraform(secrets, "", &laid).into_owned()
 }
 
-/// The same attributes for rules: masked is only what the provider calls sensitive.
+/// Returns the attributes for policy rules: a value is masked only if the provider calls it sensitive.
 pub(super) fn true_attributes(
     given: &Map<String, Value>,
     sensitive: &Value,

@@ -26,7 +26,7 @@ pub(super) struct ModuleFiles {
     pub(super) configuration: Value,
     /// `terraform.tfstate`.
     pub(super) state: Value,
-    /// Which resources an error of a provider concerns.
+    /// The resources that an error of a provider concerns.
     pub(super) users: ProviderUsers,
     /// The values of its variables.
     pub(super) variables: VariableValues,
@@ -198,6 +198,8 @@ pub(super) fn build(
     if !failed.is_empty() {
         return Err(failed);
     }
+    // Expressions of unknown values refer to this resource: it has no id before the apply, so Terraform calls them
+    // unknown.
     if unknown {
         let placeholder = Address {
             kind: "terraform_data".to_owned(),

@@ -7,7 +7,7 @@ use super::{provider_login::ProviderLogin, state_encryption::StateEncryption};
 use konverge_base::{checkout::Checkout, secrets::Secrets};
 use konverge_engine::runtime::RunNotes;
 
-/// How Terraform is run.
+/// Options of the Terraform runtime.
 #[derive(Debug, Clone)]
 pub struct TerraformOptions {
     /// The executable; `None` looks for `terraform`, then `tofu`, on the `PATH`.
@@ -22,14 +22,14 @@ pub struct TerraformOptions {
     pub provider_addresses: BTreeMap<String, Vec<String>>,
     /// The identities and other values that a Spec may set in a provider's configuration, by the provider's source.
     pub provider_identities: BTreeMap<String, Vec<String>>,
-    /// Who the providers are; `None`: the job's own identity.
+    /// The login of the providers; `None` for the job's own identity.
     pub login: Option<Arc<dyn ProviderLogin>>,
     /// A folder with the layout of Terraform's filesystem mirror; if set, nothing is downloaded.
     pub mirror: Option<PathBuf>,
     /// The cache of downloaded and unpacked providers; shared by concurrent runs. `None`: no cache.
     pub plugin_cache: Option<PathBuf>,
-    /// Where working folders are created (mode 0700, deleted afterwards); `None`: the system's temporary
-    /// folder.
+    /// The folder in which working folders are created (mode 0700, deleted afterwards); `None` for the system's
+    /// temporary folder.
     pub scratch: Option<PathBuf>,
     /// Encrypts the state; without it a stack with sensitive values is refused.
     pub key: Option<Arc<dyn StateEncryption>>,
@@ -46,7 +46,7 @@ pub struct TerraformOptions {
     /// The deadline of each `init`, `plan` and `show`. An apply has no deadline of ours: resources have their
     /// own.
     pub deadline: Duration,
-    /// How long an interrupted apply may take to finish operations in flight before it is killed.
+    /// Maximum time for an interrupted apply to finish operations in flight before it is killed.
     pub grace: Duration,
 }
 

@@ -68,6 +68,8 @@ async fn plan_all(
     let resolver = scope.references.resolver();
     let failed = secret_references::fill_in_versions(resolver, &mut subjects).await;
     take_out(&mut subjects, failed, answers);
+    // All resources are planned in one module, so an error of one would fail them all. A resource that is refused
+    // gets its error and is taken out; the rest is planned again.
     while !subjects.is_empty() {
         let toolbox = runtime.toolbox().await?;
         let used: BTreeMap<ProviderRef, Vec<String>> = providers
@@ -86,6 +88,7 @@ async fn plan_all(
                 continue;
             }
         };
+        // The value of a secret may stand only where Terraform keeps none, which the schemas say.
         if subjects.iter().any(ModuleResource::has_secret_values) {
             let schemas = toolbox.schemas(&installed, options).await?;
             let name = |source: &str| toolbox.binary.source_of(source);
@@ -112,6 +115,7 @@ async fn plan_all(
                 continue;
             }
         };
+        // A provider whose configuration lacks its secret could look elsewhere, so nothing is refreshed then.
         let is_asked = secrets.unasked.is_empty();
         let mode = (!is_asked).then_some("-refresh=false");
         match plan_command::plan(runtime, &installed, &module, mode).await? {

@@ -37,6 +37,8 @@ pub(super) async fn apply(
     planned: Vec<PlannedResource>,
     sink: &dyn ApplySink,
 ) -> Result<(), UserError> {
+    // Several batches of a stack may be applied at once. They share its open state, so that none overwrites what
+    // another has stored.
     runtime.books.enter(runtime.key(), scope).await?;
     let result = apply_all(runtime, scope, planned, sink).await;
     runtime.books.leave(&scope.stack).await;
@@ -184,12 +186,14 @@ impl Application<'_> {
         let toolbox = self.runtime.toolbox().await?;
         self.writes_each_time = toolbox.binary.make == BinaryKind::Terraform;
         let _turn = toolbox.processes.acquire().await;
+        // The lease of the stack is the lock, and the state is a file in memory, of which no backup may be left on a
+        // disk.
         let mut args: Vec<OsString> = ["-json", "-input=false", "-lock=false", "-no-color", "-backup=-"]
             .map(OsString::from)
             .to_vec();
         args.push(format!("-parallelism={}", self.runtime.options.parallelism).into());
         args.push(self.prepared.workspace.plan.path().into_os_string());
-        // Those of the plan may have ended since.
+        // The credentials of the plan may have expired since.
         let credentials = self.runtime.credentials().await?;
         let mut terraform = self
             .prepared
@@ -210,6 +214,7 @@ impl Application<'_> {
                 _ = tick.tick() => {
                     self.sync().await;
                     match self.interrupted {
+                        // Without a place to record results, nothing more may start either.
                         None if self.sink.cancelled() || self.lost.is_some() => {
                             terraform.interrupt();
                             self.interrupted = Some(Instant::now());
@@ -224,6 +229,7 @@ impl Application<'_> {
         if output.code != Some(0) {
             self.expiry_hints = self.runtime.expiry_hints(&credentials).await;
         }
+        // Killed by a signal, it may have left operations running at the provider: these stay in flight.
         if output.code.is_some() {
             self.progress.finish_deposed();
         }

@@ -26,7 +26,7 @@ pub(super) struct SavedPlanFile {
     pub(super) log: Vec<LogMessage>,
 }
 
-/// Why Terraform refused.
+/// Errors with which Terraform refused a plan.
 pub(super) struct PlanRefusal {
     /// The errors in its log.
     pub(super) errors: Vec<TerraformDiagnostic>,
@@ -34,7 +34,7 @@ pub(super) struct PlanRefusal {
     pub(super) refreshed: HashSet<String>,
     /// The start of its standard error.
     pub(super) stderr: String,
-    /// What to say if the credentials expired while it ran.
+    /// Hints about the login, if the credentials expired while Terraform ran.
     pub(super) expiry_hints: Vec<String>,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Segment<'a> {
     pub(super) log: &'a [LogMessage],
     pub(super) book: &'a TerraformState,
     pub(super) secrets: &'a Secrets,
-    /// What earlier parts of the plan create.
+    /// The resources that earlier parts of the plan create.
     pub(super) created: Vec<CreatedResource>,
 }
 
@@ -198,7 +198,7 @@ impl Segment<'_> {
         (subject.wanted_id().as_ref() == Some(&begun.wanted)).then_some(begun)
     }
 
-    /// What rules judge of a resource.
+    /// Returns the values for policy rules of a resource.
     fn truth(
         &self,
         subject: &ModuleResource,
@@ -245,7 +245,7 @@ impl Segment<'_> {
     ) -> Vec<FieldChange> {
         let change = &planned.change;
         let nothing = Value::Null;
-        // What is in clear text elsewhere is masked for display, and is not part of what was reviewed.
+        // A value that is in clear text elsewhere is masked for display, and is not part of what was reviewed.
         let show = |object: &Value, unknown: &Value, sensitive: &Value| {
             masking::mask_object(object, unknown, sensitive, self.secrets)
         };
@@ -350,7 +350,7 @@ impl Segment<'_> {
 }
 
 impl Segment<'_> {
-    /// What an earlier run left of a resource when it was stopped.
+    /// Returns a note about the object that an earlier run left in flight when it was stopped.
     fn left_in_flight(&self, subject: &ModuleResource) -> Option<String> {
         let flight = self.book.in_flight.get(subject.id())?;
         let plain = |text: &str| super::log_messages::plain(self.secrets, text);

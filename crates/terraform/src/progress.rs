@@ -23,7 +23,7 @@ struct ResourceProgress {
     doing: Option<String>,
     /// The completed operations.
     done: Vec<String>,
-    /// When the last operation was completed.
+    /// Time when the last operation was completed.
     complete: Option<Instant>,
     errored: bool,
     /// True if Terraform ended without reporting the result of an operation.
@@ -104,7 +104,7 @@ impl ApplyProgress {
         }
     }
 
-    /// When a resource was reported complete.
+    /// Returns the time when a resource was reported complete.
     pub(super) fn complete(&self, index: usize) -> Option<Instant> {
         self.standings[index].complete
     }

@@ -15,7 +15,7 @@ pub trait ProviderLogin: std::fmt::Debug + Send + Sync {
     /// Returns true for a variable of the job that the providers must not see.
     fn hides(&self, variable: &str) -> bool;
 
-    /// What logs the providers in. The credentials are still valid for some minutes.
+    /// Returns the credentials of the providers. They are still valid for some minutes.
     ///
     /// # Errors
     /// The job has no identity, or a cloud refuses it.
@@ -26,12 +26,12 @@ pub trait ProviderLogin: std::fmt::Debug + Send + Sync {
     async fn expiry_hints(&self) -> Vec<String>;
 }
 
-/// What logs the providers of one process in.
+/// Credentials of the providers of one process.
 #[derive(Clone)]
 pub struct ProviderCredentials {
     /// The variables.
     pub variables: Vec<(String, String)>,
-    /// How long they are valid; `None` if they do not expire.
+    /// Time for which they are valid; `None` if they do not expire.
     pub lifetime: Option<Duration>,
 }
 

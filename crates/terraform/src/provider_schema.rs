@@ -1,4 +1,4 @@
-//! What the schema of a provider says of a place: `terraform providers schema -json`.
+//! Reads the schema of a provider for a path: `terraform providers schema -json`.
 
 use std::collections::HashMap;
 
@@ -55,7 +55,7 @@ struct NestedType {
     attributes: HashMap<String, Attribute>,
 }
 
-/// How the members of a nested object are reached.
+/// Way in which the members of a nested object are reached.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Nesting {
@@ -68,12 +68,12 @@ enum Nesting {
     Single,
 }
 
-/// What Terraform does with the value of an attribute.
+/// Terraform's treatment of the value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Keeping {
-    /// It is given to the provider, and kept nowhere.
+    /// The value is given to the provider, and kept nowhere.
     Nowhere,
-    /// It is in the plan and in the state.
+    /// The value is in the plan and in the state.
     InState {
         /// The attribute beside it that takes the same value and keeps it nowhere.
         write_only: Option<String>,
@@ -86,7 +86,8 @@ impl ProviderSchemas {
         serde_json::from_str(text)
     }
 
-    /// What happens with the value at a path (RFC 6901) of a resource. A place that the schema does not know is kept.
+    /// Returns the treatment of the value at a path (RFC 6901) of a resource. A path that the schema does not know is
+    /// kept.
     pub(super) fn keeping(&self, provider: &str, kind: &str, path: &str) -> Keeping {
         let schema = self.provider_schemas.get(provider);
         let resource = schema.and_then(|schema| schema.resource_schemas.get(kind));

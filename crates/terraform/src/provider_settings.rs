@@ -17,8 +17,8 @@ use konverge_base::{
     secrets::SecretTemplate,
 };
 
-/// What a Spec may choose for a provider with one of these names, at the top of its configuration and with all that is
-/// below. The names are those of the published schemas.
+/// Settings that a Spec may choose for a provider with one of these names, at the top of its configuration and with
+/// all that is below. The names are those of the published schemas.
 const FREE: [(&str, &str); 10] = [
     (
         "aws awscc",
@@ -63,7 +63,7 @@ const FREE: [(&str, &str); 10] = [
     ),
 ];
 
-/// The same for every other provider.
+/// Settings that a Spec may choose for every other provider.
 const FREE_ELSEWHERE: &str = "annotations connect_timeout default_annotations default_labels default_tags ignore_tags \
      labels location max_retries poll_interval project region request_timeout retries tags timeout user_agent zone";
 
@@ -110,13 +110,13 @@ const DESTINATIONS: [&str; 20] = [
     "verif",
 ];
 
-/// The same as whole words.
+/// Words of a setting for a destination that count only as whole words.
 const DESTINATION_WORDS: [&str; 5] = ["ca", "dsn", "ip", "uri", "uris"];
 
 /// Addresses that name a permission, and are never asked for anything.
 const SCOPES: &str = "https://www.googleapis.com/auth/";
 
-/// Who lets a Spec choose a setting.
+/// List that lets a Spec choose a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AllowedBy {
     Nobody,
@@ -126,7 +126,7 @@ enum AllowedBy {
     List,
 }
 
-/// What holds for one provider.
+/// Names and values that the configuration lets a Spec set for one provider.
 struct Rules<'a> {
     names: &'a [String],
     values: Vec<&'a str>,

@@ -103,7 +103,7 @@ fn compare(
     for (key, new) in created {
         let is_name = NAMES.contains(&key.as_str()) || key.ends_with("_name") || key.ends_with("_identifier");
         let is_scope = SCOPES.contains(&key.as_str()) || key.ends_with("_id");
-        // What the provider chooses is not known yet.
+        // A value that the provider chooses is not known yet.
         let is_known = |value: &Value| {
             value.as_str().is_some_and(|text| !text.is_empty()) && !masked_value::is_unknown(value)
         };

@@ -76,7 +76,7 @@ pub(super) fn draft(
     drafts
 }
 
-/// Why a resource is only forgotten, and what may be left of its object.
+/// Returns the reason why a resource is only forgotten, with what may be left of its object.
 fn nothing_held(book: &TerraformState, id: &ResourceId) -> String {
     let nothing = "it is not in Terraform's state";
     let Some(flight) = book.in_flight.get(id) else {

@@ -1,5 +1,5 @@
-//! What is kept of each Terraform resource between runs: its whole entry of Terraform's state (schema
-//! version, private data, deposed objects), and what is needed to destroy it without its Spec.
+//! The record of each Terraform resource between runs: its whole entry of Terraform's state (schema version, private
+//! data, deposed objects), and what is needed to destroy it without its Spec.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

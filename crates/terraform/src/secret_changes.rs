@@ -1,5 +1,5 @@
-//! How references to secrets appear in a planned change. Terraform shows nothing of a write-only attribute, so that
-//! what a reviewer sees of it is added here.
+//! Shows changes of references to secrets in a plan. Terraform shows nothing of a write-only attribute, so the change
+//! that a reviewer sees of it is added here.
 
 use serde_json::Value;
 

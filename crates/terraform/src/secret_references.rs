@@ -25,7 +25,7 @@ use konverge_base::{
     secrets::{SecretResolver, SecretTemplate, TemplatePlace, WrittenReference, WrittenReferences},
 };
 
-/// What the state keeps of a Terraform resource besides its attributes.
+/// Record of a Terraform resource in the state, besides its attributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TerraformRecord {
@@ -58,7 +58,7 @@ struct SecretText {
     place: SecretPlace,
 }
 
-/// Where a text with references stands.
+/// Location of a text with references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SecretPlace {
     Attribute,
@@ -104,7 +104,7 @@ async fn fill_in(
 ) -> Result<(), TerraformError> {
     let id = subject.id().clone();
     let mut written = WrittenReferences::new();
-    // What is deleted has the configuration of its last apply, with the versions of that time.
+    // A resource that is deleted has the configuration of its last apply, with the versions of that time.
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     if let Some(desired) = &mut subject.item.desired {
         let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));

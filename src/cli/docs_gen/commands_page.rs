@@ -33,7 +33,7 @@ pub(super) fn page(mut root: Command) -> String {
     page.text
 }
 
-/// Whether the page describes an option: `--help` and `--version` do what everybody expects.
+/// Returns true if the page describes an option: `--help` and `--version` do what everybody expects.
 fn is_described(arg: &Arg) -> bool {
     !arg.is_hide_set() && arg.get_id() != "help" && arg.get_long() != Some("version")
 }
@@ -95,7 +95,7 @@ impl CommandsPage {
         for arg in command.get_arguments().filter(|arg| is_described(arg)) {
             let text = described(arg);
             match self.described.iter().find(|option| option.text == text) {
-                // What a command gives to those below it is described there once.
+                // Options that a command gives to those below it are described there once.
                 Some(option) if name.starts_with(&option.command) && arg.is_global_set() => {}
                 Some(option) => {
                     let anchor = option.command.replace(' ', "-");

@@ -208,7 +208,7 @@ impl Action {
         }
     }
 
-    /// Whether the key of the hashes may be created.
+    /// Returns the use of the key of the hashes: an import and a rekey may create it.
     fn key(&self) -> KeyUse {
         match self {
             Self::Import { .. } | Self::Rekey { .. } => KeyUse::Make,
@@ -477,7 +477,7 @@ async fn import(
     Ok(())
 }
 
-/// What to type after an import.
+/// Lists the commands to run after an import.
 fn next_steps(imported: &Imported, backend: &StateBackend) -> Vec<String> {
     let stack = &imported.stack;
     let mut steps = Vec::new();

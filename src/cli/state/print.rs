@@ -141,7 +141,7 @@ pub(super) async fn history(
     Ok(())
 }
 
-/// What a stack publishes, one line for each output.
+/// Prints the outputs of a stack, a line each.
 pub(super) fn outputs(found: &StackOutputs, json: bool, context: &CliContext) {
     if json {
         return self::json(found, context);

@@ -1,4 +1,4 @@
-//! Which files the checks of single files look at: all, those of the stacks that were named, or those of a change.
+//! Chooses the files for the checks of single files: all, those of the named stacks, or those of a change.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,15 +10,15 @@ use konverge_base::{
 use konverge_repo::konfig::{Changes, PackageKind};
 use konverge_run::{OpenRevision, compiler::FileContents};
 
-/// Whose files are looked at.
+/// Choice of the checked files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileScope {
-    /// Those of the whole repository.
+    /// The files of the whole repository.
     #[default]
     All,
-    /// Those of the stacks that were named.
+    /// The files of the named stacks.
     Stacks,
-    /// Those that a change touches; all of them where there is nothing to compare with.
+    /// The files that a change touches; all files if there is no base to compare with.
     Change,
 }
 
@@ -29,15 +29,15 @@ pub(super) struct CheckedFiles<'a> {
     scope: FileScope,
     /// Files that are looked at besides.
     also: &'a [RepoPath],
-    /// What differs from the base.
+    /// The files that differ from the base.
     changed: HashSet<RepoPath>,
-    /// What the stacks are made of.
+    /// The files that the stacks are made of.
     compiled: BTreeSet<RepoPath>,
-    /// What the stacks are made of here and were not made of at the base.
+    /// The files that the stacks are made of here and were not made of at the base.
     added: BTreeSet<RepoPath>,
 }
 
-/// What differs between the base and the revision that is checked; nothing where there is no base.
+/// Returns the files that differ between the base and the checked revision; none if there is no base.
 pub(super) fn changed_paths(selected: &SelectedStacks) -> HashSet<RepoPath> {
     let head = &selected.workspace;
     let base = selected.base.as_ref();
@@ -81,12 +81,12 @@ impl<'a> CheckedFiles<'a> {
         Ok(files)
     }
 
-    /// Whether the format and the imports of a KCL file are checked.
+    /// Returns true if the format and the imports of a KCL file are checked.
     pub(super) fn is_edited(&self, path: &RepoPath) -> bool {
         is_kcl(path) && !is_vendored(self.workspace, path) && self.is_in_scope(path)
     }
 
-    /// Whether a file is looked at by itself: for its own sake, whatever reads it.
+    /// Returns true if a file is checked for its own sake, whatever reads it.
     pub(super) fn is_in_scope(&self, path: &RepoPath) -> bool {
         if self.also.contains(path) {
             return true;
@@ -103,7 +103,7 @@ impl<'a> CheckedFiles<'a> {
         }
     }
 
-    /// Whether it is checked that a file makes a Spec depend on the repository alone.
+    /// Returns true if a file is checked for anything that makes a Spec depend on more than the repository.
     pub(super) fn is_judged(&self, path: &RepoPath) -> bool {
         match self.scope {
             FileScope::All | FileScope::Stacks => true,
@@ -111,7 +111,7 @@ impl<'a> CheckedFiles<'a> {
         }
     }
 
-    /// Whether the tests in a folder are run wherever they import nothing that differs.
+    /// Returns true if the tests in a folder run even if they import nothing that differs.
     pub(super) fn runs_tests_in(&self, folder: &RepoPath) -> bool {
         match self.scope {
             FileScope::All => true,
@@ -123,7 +123,7 @@ impl<'a> CheckedFiles<'a> {
         }
     }
 
-    /// What the stacks are made of, and the files that are checked by themselves.
+    /// Returns the content of the files that the stacks are made of, and of those that are checked by themselves.
     pub(super) fn contents(&self) -> Result<FileContents, UserError> {
         let source = &self.workspace.source;
         let files = source.files().iter().filter(|(path, entry)| {
@@ -144,7 +144,7 @@ fn paths(workspace: &OpenRevision, stack: &Stack) -> Result<BTreeSet<RepoPath>, 
     Ok(closure.files.into_iter().map(|file| file.path).collect())
 }
 
-/// Whether a file belongs to a package that others maintain.
+/// Returns true if a file belongs to a package that others maintain.
 pub(super) fn is_vendored(workspace: &OpenRevision, path: &RepoPath) -> bool {
     let mut packages = workspace.layout.packages.iter();
     packages.any(|(folder, kind)| *kind == PackageKind::Vendored && path.is_within(folder))

@@ -1,5 +1,5 @@
-//! What most projects of a repository have and a project lacks: a `tenant`, a file `OWNERS`. Konfig's own checks asked
-//! for both; a repository that has neither follows another convention.
+//! Checks the conventions that most projects of a repository follow: a `tenant`, a file `OWNERS`. Konfig's own checks
+//! asked for both; a repository that has neither follows another convention.
 
 use std::collections::BTreeSet;
 

@@ -143,7 +143,7 @@ impl<'a> SchemaProgram<'a> {
         }))
     }
 
-    /// Whether the program was another one at the base.
+    /// Returns true if the program was another one at the base.
     fn differs_from(&self, base: &OpenRevision, rule: &DataCheckConfig) -> Result<bool, UserError> {
         let digest = |program: &SchemaProgram<'_>| {
             let stack = program.analysis.layout().stacks.first()?;
@@ -257,8 +257,8 @@ impl<'a> SchemaProgram<'a> {
             };
             match pool.validate(&request, schema, path).await {
                 Ok(diagnostics) => {
-                    let told = diagnostics.iter().filter(|one| !is_vague(one, &diagnostics));
-                    found.extend(told.map(|diagnostic| self.finding(path, document, diagnostic)));
+                    let precise = diagnostics.iter().filter(|one| !is_vague(one, &diagnostics));
+                    found.extend(precise.map(|diagnostic| self.finding(path, document, diagnostic)));
                 }
                 Err(error) if error.is_of_the_core() => return Err(error.into()),
                 Err(error) => {
@@ -272,9 +272,9 @@ impl<'a> SchemaProgram<'a> {
         Ok(found)
     }
 
-    /// What the core says of a document. Errors of types have their line of the data, and errors of the schema's own
-    /// program their place. For a check that fails the core names a line near it, or one of the schema: it is where the
-    /// document begins.
+    /// Makes the diagnostic of a document from one of the core. Errors of types have their line of the data, and
+    /// errors of the schema's own program their place. For a check that fails the core names a line near it, or one
+    /// of the schema: so the diagnostic is at the start of the document.
     fn finding(&self, path: &RepoPath, document: &JsonDocument, diagnostic: &KclDiagnostic) -> Diagnostic {
         let place = diagnostic.place.as_ref();
         let file = place.and_then(|place| RepoPath::normalize(&place.file));
@@ -310,7 +310,8 @@ impl<'a> SchemaProgram<'a> {
     }
 }
 
-/// Whether another error says the same with its value. The core repeats an error of a part for the whole, without it.
+/// Returns true if another error has the same message with its value. The core repeats an error of a part for the
+/// whole, without the value.
 fn is_vague(one: &KclDiagnostic, all: &[KclDiagnostic]) -> bool {
     let places = |diagnostic: &KclDiagnostic| -> Vec<_> {
         let related = diagnostic.related.iter();

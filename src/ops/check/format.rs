@@ -19,7 +19,7 @@ use konverge_run::{RunContext, caches, compiler::FileContents};
 /// The most files that a note names.
 const MOST_NAMED: usize = 3;
 
-/// What the formatter makes of the files.
+/// Files that are not formatted, and those that the formatter would break.
 #[derive(Default)]
 struct Found<'a> {
     /// The files that it would change, with their texts.
@@ -40,7 +40,7 @@ async fn find<'a>(
         .iter()
         .filter(|(path, _)| is_kcl(path) && checked.is_edited(path))
     {
-        // What is not KCL fails where it is compiled.
+        // A file that is not KCL fails where it is compiled.
         let Ok(text) = std::str::from_utf8(content) else {
             continue;
         };

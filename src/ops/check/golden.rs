@@ -36,7 +36,7 @@ const FIELDS: usize = 3;
 /// Characters of a value that a message shows.
 const VALUE: usize = 60;
 
-/// Where the golden file of a stack lies.
+/// Returns the path of the golden file of a stack.
 pub(super) fn path_of(stack: &Stack) -> RepoPath {
     stack.folder.child("ci-test").child(FILE)
 }
@@ -49,7 +49,7 @@ pub(super) struct GoldenFiles<'a> {
 }
 
 impl<'a> GoldenFiles<'a> {
-    /// Those of a revision whose files lie below `root`.
+    /// Finds the golden files of a revision whose files are below `root`.
     pub(super) fn new(workspace: &'a OpenRevision, root: &'a Path, secrets: &'a Secrets) -> Self {
         Self {
             workspace,
@@ -186,7 +186,7 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
     found
 }
 
-/// Which resources and which of their fields differ, a line each; secret values are not shown.
+/// Lists the resources and fields that differ, a line each. Secret values are not shown.
 fn describe(golden: &Spec, printed: &Spec, secrets: &Secrets) -> String {
     let find = |spec: &'_ Spec, wanted: &Resource| -> Option<Resource> {
         spec.resources.iter().find(|found| found.id == wanted.id).cloned()

@@ -17,7 +17,7 @@ use konverge_base::{
 };
 use konverge_engine::spec;
 
-/// How a golden file lists its resources.
+/// Layout of the resources in a golden file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     /// A list.
@@ -181,7 +181,7 @@ fn divide_documents(text: &str) -> Parts<Lines> {
     parts
 }
 
-/// Whether a line says nothing to YAML.
+/// Returns true if a line has no meaning in YAML.
 fn is_remark(line: &str) -> bool {
     let line = line.trim();
     line.is_empty() || line.starts_with('#')
@@ -193,7 +193,7 @@ fn divide_items(text: &str, layout: Layout) -> Option<Parts<Lines>> {
     let mut lines = text.split_inclusive('\n').peekable();
     let is_item = |line: &str| line.trim_start().starts_with("- ");
     if layout == Layout::Mapping {
-        // What stands before `resources:` may hold lists of its own.
+        // The text before `resources:` may hold lists of its own.
         for line in lines.by_ref() {
             parts.head.push_str(line);
             if line.trim_end() == "resources:" {
@@ -371,7 +371,7 @@ fn common_lines(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     common
 }
 
-/// What stands before the scalar of a line, and the scalar.
+/// Splits a line into its scalar and what is before it.
 fn split_line(line: &str) -> (&str, &str) {
     let mut rest = line.trim_start_matches(' ');
     while let Some(item) = rest.strip_prefix("- ") {
@@ -381,7 +381,7 @@ fn split_line(line: &str) -> (&str, &str) {
     line.split_at(line.len() - rest.len() + key)
 }
 
-/// The same without quotes.
+/// Splits a line in the same way, without its quotes.
 fn without_quotes(line: &str) -> (String, &str) {
     let (head, scalar) = split_line(line);
     let inner = quote_of(scalar).map(|_| &scalar[1..scalar.len() - 1]);

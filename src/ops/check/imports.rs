@@ -129,7 +129,7 @@ fn uses_of(
     uses.collect::<Result<_, _>>().map(Arc::new)
 }
 
-/// What a file imports, and which names before a dot it has.
+/// Imports of a file, and the names before a dot in it.
 struct ImportUse {
     imports: Vec<Import>,
     names: BTreeSet<String>,

@@ -50,7 +50,7 @@ use konverge_run::{
 /// The number of stacks that are compiled at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;
 
-/// What to check.
+/// Scope of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CheckScope<'a> {
     /// The files to check.
@@ -82,7 +82,7 @@ pub async fn run(
     run_with(run, &compilers, selected, root, scope).await
 }
 
-/// As [`run`], with compilers whose workers may be started already.
+/// Checks as [`run`] does, with compilers whose workers may be started already.
 ///
 /// # Errors
 /// As [`run`].
@@ -145,7 +145,7 @@ pub async fn run_with(
         found.extend(stack_outputs::check(workspace, compilers, &compiled, &run.secrets).await);
     }
     for (stack, spec) in &mut compiled {
-        // What another stack publishes is not known here, and rules say so.
+        // The outputs of other stacks are not known here, and rules say so.
         *spec = konverge_run::stack_outputs::without_values(Some(&stack.reads), std::mem::take(spec));
     }
     found.extend(policy::check(workspace, &compiled, &run.secrets).await);
@@ -154,7 +154,7 @@ pub async fn run_with(
         return Ok(LintReport::new(stacks.len(), found));
     }
     found.extend(secret_references::check(workspace, &compiled));
-    // What does not compile is reported already.
+    // A stack that does not compile is reported already.
     let tested: Vec<Stack> = if scope.skip.contains(&LintRule::Test) {
         Vec::new()
     } else {
@@ -271,7 +271,7 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
     problems.chain(orphans).collect()
 }
 
-/// What KCL said of a stack, each error at its place.
+/// Returns the diagnostics of a stack that does not compile, each at its place.
 fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic> {
     let describe = |place: Option<&Location>, message: &str| {
         let file = place.and_then(|place| RepoPath::normalize(&place.file));

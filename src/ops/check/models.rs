@@ -27,7 +27,7 @@ pub(super) fn check(
     {
         match compare(workspace, entry) {
             Ok(stale) => found.extend(stale),
-            // What cannot be read is an error of the repository, like the others.
+            // A source that cannot be read is an error of the repository, like the others.
             Err(failure) => {
                 let place = failure
                     .location

@@ -28,7 +28,7 @@ struct SchemaVerdict {
 /// All schemas of kinds.
 struct Schemas {
     built_in: BuiltIn,
-    /// Those of all projects: another project may define the kind of a custom resource.
+    /// The schemas of all projects: another project may define the kind of a custom resource.
     repository: CrdSchemas,
     /// The names of kinds without a schema.
     unknown: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! When a Spec and its golden file mean the same.
+//! Compares a Spec with its golden file by meaning.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use konverge_base::model::{
     spec::{Resource, Spec},
 };
 
-/// Whether two Specs mean the same.
+/// Returns true if two Specs mean the same.
 pub(super) fn is_same(one: &Spec, other: &Spec) -> bool {
     let find = |spec: &'_ Spec, resource: &Resource| {
         spec.resources
@@ -19,7 +19,7 @@ pub(super) fn is_same(one: &Spec, other: &Spec) -> bool {
         && one.resources.iter().all(|resource| find(other, resource))
 }
 
-/// Whether two resources mean the same: an empty list, `null` and a missing key are one.
+/// Returns true if two resources mean the same: an empty list, `null` and a missing key are one.
 pub(super) fn is_same_resource(one: &Resource, other: &Resource) -> bool {
     one.id == other.id && diff::same(&comparable(one), &comparable(other))
 }

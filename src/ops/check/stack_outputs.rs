@@ -1,4 +1,5 @@
-//! What stacks publish and read: names that nobody publishes, stacks that do not exist or may not be read, and circles.
+//! Checks the outputs that stacks publish and read: names that nobody publishes, stacks that do not exist or may not
+//! be read, and circles.
 
 use konverge_base::{
     model::{

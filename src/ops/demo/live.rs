@@ -22,7 +22,7 @@ use konverge_run::{
     session,
 };
 
-/// What the stacks of the second half are made of.
+/// Resources of the stacks in the second half.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DemoKind {
     /// `terraform_data`, which lies in the state alone.
@@ -97,7 +97,7 @@ pub struct DemoApply {
 }
 
 impl DemoApply {
-    /// For the repository of a context.
+    /// Makes the demo for the repository of a context.
     pub fn new(run: RunContext) -> Self {
         Self { run }
     }
@@ -138,7 +138,7 @@ impl DemoApply {
         status::run(&session.planning, &session.targets).await
     }
 
-    /// What differs from what was applied.
+    /// Compares the live resources with what was applied.
     ///
     /// # Errors
     /// The stacks cannot be opened.

@@ -8,24 +8,24 @@ use konverge_base::error::UserError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DoctorVerdict {
-    /// It exists and works.
+    /// The part exists and works.
     Ok,
-    /// It is needed, but is missing or does not work.
+    /// The part is needed, but is missing or does not work.
     Missing,
-    /// It is missing, but not needed here.
+    /// The part is missing, but not needed here.
     Unused,
 }
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
-    /// What was checked.
+    /// Name of the checked part.
     pub what: String,
-    /// How it ended.
+    /// Result of the check.
     pub verdict: DoctorVerdict,
-    /// What was found.
+    /// Description of the result.
     pub says: String,
-    /// How to fix it; commands are in backticks.
+    /// Steps that fix it; commands are in backticks.
     pub fix: Vec<String>,
 }
 

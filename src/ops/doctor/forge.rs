@@ -30,7 +30,7 @@ pub(super) async fn findings(run: &RunContext) -> Vec<DoctorFinding> {
     findings
 }
 
-/// What the forge has not, if it lacks anything.
+/// Returns a finding with the features that the forge lacks, if it lacks any.
 fn what_is_missing(run: &RunContext) -> Option<DoctorFinding> {
     let forge = forge::connect(run, run.forge_repository()?).ok()??;
     let parts = [

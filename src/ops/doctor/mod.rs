@@ -90,7 +90,8 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
     findings
 }
 
-/// What a run logs in to. Nothing, if an address is only that of the checkout.
+/// Checks the clusters, stores and logins of a run. It connects to nothing if an address comes only from the
+/// checkout.
 async fn connections(run: &RunContext, config: &Config, repository: &Repository) -> Vec<DoctorFinding> {
     if let Err(error) = checkout_addresses::check(run, Some(repository), &RevisionSpec::Worktree, config) {
         return vec![DoctorFinding::from_result("clusters, stores", Err(error))];

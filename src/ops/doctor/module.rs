@@ -88,7 +88,7 @@ async fn call(binary: &Path, name: &str) -> Result<ModuleRun, UserError> {
     called.map_err(|error| error.into_user_error(name))
 }
 
-/// What the answer holds, by kinds and ids: values may be secret.
+/// Describes the response by kinds and ids alone: values may be secret.
 fn answer(called: &ModuleRun) -> DoctorFinding {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let read = ForeignAnswer {

@@ -11,7 +11,7 @@ use konverge_kubernetes::Kubernetes;
 use konverge_report::plural;
 use konverge_run::{infrastructure::cluster_secrets, secret_stores};
 
-/// How an age identity begins.
+/// Prefix of an age identity.
 const AGE_IDENTITY: &str = "AGE-SECRET-KEY-1";
 
 /// A finding for each store. `clusters` are those that can be connected to.
@@ -58,7 +58,7 @@ pub(super) async fn findings(
     findings
 }
 
-/// What was asked for, and the answer.
+/// Name of a checked secret, and the store's response.
 type Asked = (String, Result<String, SecretProblem>);
 
 fn is_pattern(text: &str) -> bool {

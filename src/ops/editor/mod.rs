@@ -42,10 +42,10 @@ pub struct EditorSession {
     shown: ShownFolder,
 }
 
-/// What is known between two messages.
+/// An opened repository, which stays open between two messages.
 struct OpenedRepository {
     repository: Repository,
-    /// What is written in the working tree; `None` if the system cannot tell, so that all of it is read each time.
+    /// Events of files in the working tree; `None` if the system has none, so that all files are read each time.
     files: Option<FileEvents<'static>>,
     view: SavedState,
     /// By the file that is edited.

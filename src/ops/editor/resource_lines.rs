@@ -1,4 +1,4 @@
-//! What an editor says of a resource that a text mentions, by the compiled Specs of the stacks of the file.
+//! Describes a resource that a text mentions, by the compiled Specs of the stacks of the file.
 
 use konverge_base::{
     error::UserError,

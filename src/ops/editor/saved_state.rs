@@ -1,4 +1,4 @@
-//! What was saved last, with what compiles it.
+//! The last saved state of the files, with the workers that compile it.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -11,7 +11,7 @@ pub(super) struct SavedState {
     pub(super) run: RunContext,
     /// The root of the repository.
     pub(super) root: PathBuf,
-    /// What the revisions are opened with.
+    /// The analysis with which the revisions are opened.
     pub(super) known: Arc<AnalysisCache>,
     /// The working tree at the last save.
     pub(super) head: Arc<OpenRevision>,

@@ -109,7 +109,7 @@ pub(super) async fn specs(saved: &SavedState, reached: &ReachedStacks) -> Result
     Ok(note.unwrap_or_default() + &parts.join("---\n"))
 }
 
-/// What an apply of the nearest stacks would change, as `konverge preview` prints it.
+/// Renders the changes that an apply of the nearest stacks would make, as `konverge preview` prints them.
 pub(super) async fn preview(saved: &SavedState, reached: &ReachedStacks) -> Result<String, UserError> {
     let ids = reached.nearest.iter().map(|stack| &stack.id);
     let named = ids.map(|id| id.as_str().parse::<StackSelector>());

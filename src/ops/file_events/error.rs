@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use konverge_base::error::{ErrorKind, UserError};
 use nix::errno::Errno;
 
-/// Why a working tree cannot be watched.
+/// Reasons why a working tree cannot be watched.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(
     not(target_os = "linux"),
@@ -17,7 +17,7 @@ pub(in crate::ops) enum FileEventError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: Errno,
     },
     /// The folder was removed.

@@ -57,7 +57,7 @@ pub(in crate::ops) struct FileEvents<'a> {
     /// Signals that there are events.
     arrival: Option<Arc<Notify>>,
     folders: HashMap<WatchDescriptor, PathBuf>,
-    /// What was written since it was last taken.
+    /// The paths that were written since they were last taken.
     written: WrittenPaths,
 }
 
@@ -86,7 +86,7 @@ impl<'a> FileEvents<'a> {
         Ok(files)
     }
 
-    /// What was written since the last call. A write that ended before this call is among it.
+    /// Takes the paths that were written since the last call. A write that ended before this call is among them.
     ///
     /// # Errors
     /// The root was removed, or a new folder cannot be watched.
@@ -170,6 +170,7 @@ impl<'a> FileEvents<'a> {
             Some(name) => folder.join(name),
             None => folder.clone(),
         };
+        // The rules of what is ignored have changed, so folders may have to be watched that were not.
         if self.tree.decides(&path) {
             self.written = WrittenPaths::Unknown;
             self.watch(&self.tree.root.clone())?;

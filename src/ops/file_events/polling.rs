@@ -30,24 +30,24 @@ const TICK: Duration = Duration::from_millis(50);
 pub(in crate::ops) struct FileEvents<'a> {
     tree: WatchedTree<'a>,
     known: Listing,
-    /// What was written since it was last taken.
+    /// The paths that were written since they were last taken.
     written: WrittenPaths,
 }
 
-/// What a tree holds.
+/// Entries of a tree, by path.
 type Listing = BTreeMap<PathBuf, Entry>;
 
-/// What tells that an entry was written.
+/// Facts of an entry by which a write of it is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// What is in it has entries of its own.
+    /// A folder. Its content has entries of its own.
     Folder,
     /// A file or a link. `content` is the hash of one that was written so shortly before it was listed that a later write
     /// may look the same.
     File { stamp: Stamp, content: Option<u64> },
 }
 
-/// What a write changes, unless the clock stands still. No program can set `changed` back.
+/// Metadata that a write changes, unless the clock stands still. No program can set `changed` back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -75,7 +75,7 @@ impl<'a> FileEvents<'a> {
         })
     }
 
-    /// What was written since the last call. A write that ended before this call is among it.
+    /// Takes the paths that were written since the last call. A write that ended before this call is among them.
     ///
     /// # Errors
     /// The root was removed.
@@ -148,7 +148,7 @@ fn list(tree: &WatchedTree<'_>) -> Result<Listing, FileEventError> {
     let mut listing = Listing::new();
     let mut waiting = vec![tree.root.clone()];
     while let Some(folder) = waiting.pop() {
-        // What is gone meanwhile is not there.
+        // An entry that is gone meanwhile is not listed.
         for found in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(metadata) = found.metadata() else { continue };
             let (path, is_git) = (found.path(), found.file_name() == ".git");

@@ -8,13 +8,13 @@ use std::{
 
 use konverge_base::model::{RepoPath, file_source::WrittenPaths};
 
-/// How long nothing may be written before an event is reported.
+/// Time without a write after which an event is reported.
 pub(super) const QUIET: Duration = Duration::from_millis(150);
 
 /// The longest time that a stream of writes delays an event.
 pub(super) const MOST: Duration = Duration::from_secs(2);
 
-/// Nothing was written.
+/// Returns the set of no written paths.
 pub(super) fn nothing() -> WrittenPaths {
     WrittenPaths::Known(BTreeSet::new())
 }

@@ -1,4 +1,4 @@
-//! What `init` finds out about stacks of AppConfigurations.
+//! Looks for stacks of AppConfigurations when `init` sets up a repository.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ const OLD_PACKAGE: &str = "catalog";
 /// The stacks of AppConfigurations.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct AppSurvey {
-    /// How many there are.
+    /// Number of them.
     pub stacks: usize,
-    /// How many are of Kusion 0.10.
+    /// Number of them that are of Kusion 0.10.
     pub old: usize,
     /// The workspaces of the repository, by name.
     pub workspaces: BTreeSet<String>,
@@ -94,7 +94,7 @@ impl AppSurvey {
         found
     }
 
-    /// What to do next.
+    /// Returns a hint for stacks without a workspace.
     pub(super) fn hint(&self) -> Option<String> {
         let has_one = |name: &String| {
             self.workspaces.contains("default")

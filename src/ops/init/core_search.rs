@@ -1,5 +1,5 @@
-//! Which core is tried next, and which one fits best. Versions are compared by their place in the list of the versions
-//! that can be used, newest first.
+//! Chooses the core to try next, and the one that fits best. Versions are compared by their place in the list of the
+//! versions that can be used, newest first.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use konverge_kcl::{CoreRange, CoreReach};
 /// Cores that are tried at most: the first, the ones that errors name, one of each minor version, and a bisection.
 const MOST_TRIALS: usize = 10;
 
-/// What a core made of the stacks.
+/// Result of one core for the stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CoreTrial {
     pub version: String,
     /// The stacks that compile.
     pub compiled: usize,
-    /// Which cores give the errors of the other stacks; one list a stack.
+    /// For each other stack, the cores that give each of its errors.
     pub reaches: Vec<Vec<CoreReach>>,
     /// The number of different errors.
     pub errors: usize,
@@ -237,7 +237,7 @@ mod tests {
             trial(2, vec![vec![CoreReach::Every, CoreReach::Unknown]; 26])
         });
         assert_eq!((tried.len(), best.as_str()), (1, "0.13.2"));
-        // Of cores that compile as many, the one that leaves less to change is the best.
+        // Among cores that compile as many stacks, the one that leaves less to change is the best.
         let (tried, best) = searched("0.13.2", |version| {
             if version >= (0, 13, 1) {
                 trial(2, vec![vec![CoreReach::Every, until("0.13.0")]; 26])

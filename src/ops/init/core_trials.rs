@@ -25,7 +25,7 @@ const MOST_STACKS: usize = 120;
 /// The reasons that a row names.
 const NAMED: usize = 2;
 
-/// What was tried, and what was found.
+/// Results of the cores that were tried.
 #[derive(Debug, Clone, Default)]
 pub struct CoreTrials {
     /// Newest first.
@@ -38,20 +38,20 @@ pub struct CoreTrials {
     pub all_stacks: usize,
     /// The core that fits best.
     pub chosen: Option<String>,
-    /// Why stacks do not compile with it, joined.
+    /// Errors of the stacks that do not compile with it, joined.
     pub failures: Vec<UserError>,
 }
 
-/// What one core compiled.
+/// Result of one core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreRow {
     /// Version of the core.
     pub version: String,
-    /// How many stacks it compiled.
+    /// Number of stacks that it compiled.
     pub compiled: usize,
-    /// Why the others failed, with the number of stacks; the most frequent first.
+    /// Errors of the others, with the number of stacks; the most frequent first.
     pub reasons: Vec<(String, usize)>,
-    /// Those of the reasons that other cores do not have, in our own words.
+    /// Errors that other cores do not have, in our own words.
     pub known: BTreeSet<&'static str>,
 }
 
@@ -81,13 +81,13 @@ impl CoreTrials {
     }
 }
 
-/// What may be tried.
+/// Cores that may be tried.
 pub(super) struct TrialScope<'a> {
     /// The core to begin with, if one is named.
     pub wanted: Option<&'a str>,
-    /// Whether others are tried where it does not compile everything.
+    /// True if other cores are tried when the first does not compile everything.
     pub others: bool,
-    /// Whether cores are downloaded.
+    /// True if cores may be downloaded.
     pub install: bool,
 }
 
@@ -156,7 +156,7 @@ struct Cores {
     /// The one to begin with.
     first: String,
     installed: BTreeSet<String>,
-    /// Those that cannot be used, and why.
+    /// Versions that cannot be used.
     missing: BTreeSet<String>,
     why: Option<String>,
 }

@@ -21,7 +21,7 @@ const CONFIG: &str = include_str!("konverge.yaml");
 /// The workflow to write, with a placeholder for the applied branch; the example monorepo has the same.
 pub const WORKFLOW: &str = include_str!("workflow.yml");
 
-/// The same for the jobs of Gitea.
+/// The workflow for the jobs of Gitea.
 pub const GITEA_WORKFLOW: &str = include_str!("gitea-workflow.yml");
 
 /// The jobs of GitLab as a component, with inputs for what differs.

@@ -1,10 +1,10 @@
-//! What `init` says about the locks of packages.
+//! The hints of `init` about the locks of packages.
 
 use konverge_base::model::{package_lock::LOCK_FILE, stack::CompileSetup};
 use konverge_repo::{git::Repository, konfig::Layout};
 use konverge_run::package_locks::IGNORED;
 
-/// What to do so that every package is locked, and the locks are committed.
+/// Returns the hints that lead to a committed lock of every package.
 pub(super) fn hints(repository: &Repository, layout: &Layout) -> Vec<String> {
     let setups = layout
         .stacks

@@ -32,7 +32,7 @@ pub fn kubeconfig_contexts(run: &RunContext) -> Vec<String> {
     survey::contexts(run)
 }
 
-/// What was done and what was found.
+/// Files and findings of a run of `init`.
 pub struct Report {
     /// Each file with its result.
     pub files: Vec<(&'static str, WrittenFile)>,
@@ -42,9 +42,9 @@ pub struct Report {
     pub tried: Vec<(String, Result<String, UserError>)>,
     /// The cores that were tried.
     pub cores: CoreTrials,
-    /// What is missing.
+    /// Hints about missing parts.
     pub hints: Vec<String>,
-    /// What to do next, if the stacks compile; `None` without stacks.
+    /// The next step, if the stacks compile; `None` without stacks.
     pub next: Option<&'static str>,
 }
 
@@ -203,10 +203,10 @@ async fn try_affected(run: &RunContext) -> (String, Result<String, UserError>) {
         ..AffectedRequest::default()
     };
     let answer = affected::run(run, &question).await;
-    let told = answer.map(|answer| match answer.affected.stacks.len() {
+    let result = answer.map(|answer| match answer.affected.stacks.len() {
         0 => "no stack is affected by what is not committed".to_owned(),
         1 => "1 stack is affected by what is not committed".to_owned(),
         count => format!("{count} stacks are affected by what is not committed"),
     });
-    ("konverge affected --worktree".to_owned(), told)
+    ("konverge affected --worktree".to_owned(), result)
 }

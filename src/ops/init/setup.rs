@@ -1,5 +1,5 @@
-//! What a person says about a repository that `init` sets up: where state is kept, which cloud the jobs log in at, which
-//! cluster they apply to.
+//! The answers of a person about a repository that `init` sets up: where its state is kept, which cloud the jobs log
+//! in at, which cluster they apply to.
 
 use std::str::FromStr;
 
@@ -24,7 +24,8 @@ pub enum JobForge {
 /// The step of the workflow that runs Konverge.
 pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
 
-/// What to write besides what the repository itself says. Nothing is asked for: what is not set stays a comment.
+/// Settings to write besides those that the repository itself shows. Nothing asks for them: a setting that is missing
+/// stays a comment.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     /// The forge whose jobs run it.
@@ -37,7 +38,7 @@ pub struct Setup {
     pub cluster: Option<NamedContext>,
     /// The environments that are applied one after the other, each by its own job.
     pub environments: Vec<String>,
-    /// Whether the stacks of the repository run already.
+    /// True if the stacks of the repository run already.
     pub adopt: bool,
 }
 
@@ -80,13 +81,13 @@ pub enum JobCloud {
 
 /// The variables of the jobs that log in at a cloud.
 struct LoginVariables {
-    /// Who trusts the token.
+    /// Service of the cloud that trusts the token.
     trusted_by: &'static str,
-    /// The same for every job: variables of the repository under their own names.
+    /// Variables that are the same for every job: those of the repository have the same names.
     shared: &'static [&'static str],
     /// Names the identity of the job.
     identity: &'static str,
-    /// What such an identity is called: the end of the names of the variables of the repository.
+    /// Word for such an identity: the end of the names of the variables of the repository.
     kind: &'static str,
     /// The guide that makes the identities.
     guide: &'static str,
@@ -156,7 +157,7 @@ impl Setup {
         self.store.as_deref().map_or(Ok(()), check_address)
     }
 
-    /// What is asked for that the jobs of the forge cannot have, and what to do instead.
+    /// Returns a setting that the jobs of the forge cannot have, and the alternative.
     fn lacking(&self) -> Option<(&'static str, &'static str)> {
         let (cloud, environments) = match self.forge {
             JobForge::Github => return None,
@@ -187,7 +188,7 @@ impl Setup {
         (!self.environments.is_empty()).then_some(environments)
     }
 
-    /// What to do with the files, for stacks that compile.
+    /// Returns the next step with the files, for stacks that compile.
     pub(super) fn next_step(&self) -> &'static str {
         match (self.adopt, &self.store, &self.cluster) {
             (true, ..) => {
@@ -246,7 +247,7 @@ impl Setup {
         )
     }
 
-    /// What is left to do outside of the repository.
+    /// Returns a hint about the steps outside of the repository.
     pub(super) fn hint(&self) -> Option<String> {
         let of_bot = match self.forge {
             JobForge::Github => None,

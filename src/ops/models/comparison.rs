@@ -9,15 +9,15 @@ use konverge_base::{
 use konverge_config::ModelSourceConfig;
 use konverge_models::{ModelDifference, ModelFiles, PropertyChange, differences};
 
-/// The maximum number of differences that are told of one file.
-const MOST_TOLD: usize = 20;
+/// The maximum number of differences that are listed of one file.
+const MOST_LISTED: usize = 20;
 
 /// A file of models that is not what its source gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaleModel {
     /// The file.
     pub file: RepoPath,
-    /// What differs, one sentence each.
+    /// The differences, one sentence each.
     pub differences: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub fn stale_files(
         let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
         let written = content.map(|content| String::from_utf8_lossy(&content).into_owned());
         let wanted = file.relative_to(&folder).and_then(|path| generated.get(path));
-        let told = match (&written, wanted) {
+        let listed = match (&written, wanted) {
             (Some(written), Some(wanted)) if written == wanted => continue,
             (Some(written), Some(wanted)) => {
                 let found = differences(written, wanted);
@@ -75,19 +75,19 @@ pub fn stale_files(
         };
         stale.push(StaleModel {
             file,
-            differences: told,
+            differences: listed,
         });
     }
     Ok(stale)
 }
 
-fn shorten(mut told: Vec<String>) -> Vec<String> {
-    let more = told.len().saturating_sub(MOST_TOLD);
+fn shorten(mut listed: Vec<String>) -> Vec<String> {
+    let more = listed.len().saturating_sub(MOST_LISTED);
     if more > 0 {
-        told.truncate(MOST_TOLD);
-        told.push(format!("{more} more properties differ"));
+        listed.truncate(MOST_LISTED);
+        listed.push(format!("{more} more properties differ"));
     }
-    told
+    listed
 }
 
 /// A difference in words. The old text is the model, the new one what the source gives.

@@ -9,7 +9,7 @@ use konverge_base::{
 use konverge_http::BodyError;
 use konverge_run::RunContext;
 
-/// Where the releases are published.
+/// Address at which the releases are published.
 const ADDRESS: &str = "https://raw.githubusercontent.com/kubernetes/kubernetes";
 /// Another place with the same layout, such as a mirror.
 const VARIABLE: &str = variables::KONVERGE_KUBERNETES_SCHEMAS;

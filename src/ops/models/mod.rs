@@ -21,7 +21,7 @@ pub use comparison::{StaleModel, describe, stale_files};
 pub use provider_record::{RecordRequest, record};
 pub use sources::{SourceContent, read_repository_source};
 
-/// What is imported.
+/// Models to import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelImport {
     /// The sources, as on the command line.
@@ -32,14 +32,14 @@ pub struct ModelImport {
     pub into: Option<String>,
 }
 
-/// What was imported.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelImportReport {
     /// The folder of the models.
     pub folder: RepoPath,
     /// The number of files.
     pub files: usize,
-    /// Why the import is not recorded in `konverge.yaml`.
+    /// Reason why the import is not recorded in `konverge.yaml`.
     pub unrecorded: Option<String>,
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::sources;
 
-/// What is recorded.
+/// Schema of a provider to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordRequest {
     /// `[host/]namespace/name@version`.
@@ -89,7 +89,8 @@ fn is_record(text: &[u8]) -> bool {
     serde_json::from_slice::<Value>(text).is_ok_and(|document| document.get("recorded").is_some())
 }
 
-/// What Terraform prints of the provider, which is installed for this. Only a listed provider runs.
+/// Returns the schemas of the provider as Terraform prints them. The provider is installed for this, and only a
+/// listed one runs.
 async fn printed(run: &RunContext, config: Config, of: &ProviderVersion) -> Result<Value, UserError> {
     let infrastructure = RunBuilder::new(run, config).connect().await?;
     let text = infrastructure

@@ -1,4 +1,4 @@
-//! What models are made from: files of the repository, files outside it, a cluster, a release of Kubernetes.
+//! The sources of models: files of the repository, files outside it, a cluster, a release of Kubernetes.
 
 use std::{
     fmt, fs,
@@ -78,7 +78,7 @@ impl ModelSource {
         })
     }
 
-    /// Why the source cannot be recorded.
+    /// Returns the reason why the source cannot be recorded.
     pub(super) fn unrecorded(&self) -> Option<String> {
         match self {
             Self::Outside(path) => Some(format!("`{}` is not in the repository", path.display())),

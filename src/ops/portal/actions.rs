@@ -1,4 +1,5 @@
-//! What the portal writes: its audit, the end of a lease, the freeze. Nothing else, and nothing outside the store.
+//! The writes of the portal: its audit, the end of a lease, the freeze. There are no others, and none outside the
+//! store.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};

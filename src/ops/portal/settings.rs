@@ -12,16 +12,16 @@ use konverge_config::{Config, PortalConfig};
 use konverge_repo::git::Repository;
 use konverge_run::{RunContext, portal::BranchConfig};
 
-/// How long a file is not read again.
+/// Time for which a file is not read again.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Where the configuration stands.
+/// Location of the configuration.
 enum ConfigPlace {
     File(PathBuf),
     Branch(Box<Repository>),
 }
 
-/// What was read last.
+/// Configuration as it was read last.
 struct LastConfig {
     at: Instant,
     read: Result<ReadConfig, UserError>,

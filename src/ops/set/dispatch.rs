@@ -22,7 +22,7 @@ use super::{EditTarget, PreparedEdits, SetRequest, WantedEdit};
 /// The type of the event, and the purpose of the token.
 const TYPE: &str = "konverge-set";
 
-/// What a job of another repository asks for.
+/// Edit that a job of another repository requests.
 pub struct DispatchedEdit {
     /// The tip of the default branch, which is edited.
     pub commit: CommitId,
@@ -131,6 +131,7 @@ impl DispatchedEdit {
             )
             .hint("set `state.url` in konverge.yaml"));
         }
+        // Last, so that a refused edit does not use the token up.
         let backend = state_backend::open(run, &self.config, Some(repository), KeyUse::Look).await?;
         let mut name = DigestBuilder::new("konverge set token");
         let name = name.part(self.proof.id.as_bytes()).finish().to_string();

@@ -34,6 +34,7 @@ pub async fn find_drift(
     let session = session::open_named(run, &request, KeyUse::Look).await?;
     let mut targets = session.targets;
     if stacks.is_empty() {
+        // The drift checks recorded whose digest it is: comparing every stack would take as long as they did.
         let known = match &session.planning.backend {
             Some(backend) => backend.states.drift_history().await?,
             None => DriftHistory::default(),

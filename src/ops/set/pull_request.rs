@@ -25,14 +25,14 @@ pub struct Proposal<'a> {
     pub auto_merge: bool,
 }
 
-/// What became of a proposal.
+/// Result of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProposalResult {
     /// A pull request was opened.
     Opened(String),
     /// The pull request of an earlier call was updated.
     Updated(String),
-    /// It is open with these files already.
+    /// The pull request is open with these files already.
     Unchanged(String),
     /// Somebody closed it with exactly these files, so it is not opened again.
     Closed(String),
@@ -192,7 +192,8 @@ async fn auto_merge(client: &dyn Forge, pull: &ProposedPullRequest) -> Result<()
     })
 }
 
-/// The same for the same stacks and attributes, whatever the values.
+/// Returns the digest of the stacks and attributes, without their values: a later value updates the same pull
+/// request.
 fn digest(prepared: &PreparedEdits) -> String {
     let mut digest = DigestBuilder::new("konverge set");
     for target in &prepared.targets {

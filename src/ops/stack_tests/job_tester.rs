@@ -34,10 +34,17 @@ impl StackTester for JobTester {
         &self,
         run: &RunContext,
         change: &TestedChange,
-        power: &CommitId,
+        trusted_commit: &CommitId,
     ) -> Result<Vec<StackTestResult>, UserError> {
         // Files that are no tests are results of the offline tests.
         let tests = TestFiles::find(&change.revision, &change.stacks)?.tests;
-        live::run_at(run, &change.revision, tests, &change.compilers, Some(power)).await
+        live::run_at(
+            run,
+            &change.revision,
+            tests,
+            &change.compilers,
+            Some(trusted_commit),
+        )
+        .await
     }
 }

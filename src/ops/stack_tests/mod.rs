@@ -109,7 +109,7 @@ pub async fn run_in(
     Ok(results)
 }
 
-/// What the tests of a revision are judged with.
+/// Run, policies and kinds with which the tests of a revision are judged.
 struct TestJudge<'a> {
     run: &'a RunContext,
     policies: SpecPolicies<'a>,

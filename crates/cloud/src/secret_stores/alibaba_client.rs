@@ -18,13 +18,13 @@ const VERSION: &str = "2016-01-20";
 /// Keys are renewed this long before they end.
 const EARLY: Duration = Duration::from_secs(120);
 
-/// Where KMS is, and how to log in.
+/// Address of KMS, and the login there.
 pub struct AlibabaSettings {
     /// `None`: the run names no region.
     pub region: Option<String>,
     /// `None`: the public address of the region.
     pub address: Option<String>,
-    /// Where its keys come from.
+    /// Login that gives its keys.
     pub login: AlibabaLogin,
 }
 

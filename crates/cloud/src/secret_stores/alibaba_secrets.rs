@@ -13,7 +13,7 @@ use konverge_base::secrets::{SecretValue, Secrets, decode_base64};
 
 /// The version that is in use.
 const CURRENT: &str = "ACSCurrent";
-/// How many versions are on a page.
+/// Number of versions on a page.
 const PAGE: &str = "100";
 /// The maximum number of pages of versions that are read.
 const PAGES: usize = 40;

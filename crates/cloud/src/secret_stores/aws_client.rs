@@ -19,13 +19,13 @@ const EARLY: Duration = Duration::from_secs(120);
 /// A login that failed is not tried again for this long.
 const FAILURE_KEPT: Duration = Duration::from_secs(60);
 
-/// Where a service is, and how to log in.
+/// Address of a service, and the login there.
 pub struct AwsSettings {
     /// `None`: the run names no region.
     pub region: Option<String>,
     /// `None`: the public address of the region.
     pub address: Option<String>,
-    /// Where its keys come from.
+    /// Login that gives its keys.
     pub login: AwsLogin,
     /// The login of previews, if it is another.
     pub preview_login: Option<AwsLogin>,

@@ -84,7 +84,7 @@ impl KeyService for AwsKmsKey {
     }
 }
 
-/// What an ARN begins with: partition, region and account.
+/// Returns the start of an ARN: partition, region and account.
 fn account(arn: &str) -> &str {
     arn.rsplit_once(':').map_or("", |(account, _)| account)
 }

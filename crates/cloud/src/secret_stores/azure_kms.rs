@@ -20,7 +20,7 @@ use konverge_base::secrets::Secrets;
 
 const ALGORITHM: &str = "RSA-OAEP-256";
 
-/// Where an RSA key is.
+/// Address of an RSA key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AzureKeyPlace {
     /// The address of the vault.

@@ -15,7 +15,7 @@ pub struct SecretStoreError {
     pub problem: SecretProblem,
 }
 
-/// What is wrong.
+/// Reasons why a secret cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum SecretProblem {

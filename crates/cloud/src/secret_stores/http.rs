@@ -74,7 +74,7 @@ impl SecretHttpClient {
         self.send_unless(make, |_| false).await
     }
 
-    /// The same for a server that has other ways to say that it is busy.
+    /// Sends a request that may be repeated, to a server that also reports in the body that it is busy.
     ///
     /// # Errors
     /// As [`SecretHttpClient::send`].

@@ -53,7 +53,7 @@ pub use vault::{KvVersion, VaultSettings, VaultStore};
 pub use vault_client::{VaultLogin, VaultServer};
 pub use vault_transit::{TransitKeyPlace, VaultTransitKey};
 
-/// What is read of a store.
+/// Secret to read in a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretQuery {
     /// The path, in the store's normal form.

@@ -1,6 +1,5 @@
-//! Which files of SOPS are copies of each other. A file is not bound to its path. What a copy cannot change is the
-//! wrapped data key, unless somebody wraps it again without reading it (as KMS and Vault let), and the encrypted values
-//! themselves.
+//! Finds files of SOPS that are copies of each other. SOPS does not bind a file to its path. A copy keeps the wrapped
+//! data key, unless somebody wraps it again without reading it (as KMS and Vault allow), and the encrypted values.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use super::sops_file::{SopsDataKey, SopsFile, armoured_bytes};
 
-/// What a file of SOPS has in common with its copies.
+/// Parts of a file of SOPS that its copies have too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SopsFileMark {
     /// The wrapped data keys, as SOPS writes them.
@@ -18,7 +17,7 @@ pub struct SopsFileMark {
     values: BTreeSet<String>,
 }
 
-/// What two files have in common.
+/// Part that two files have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SopsCommon {
     /// The key that encrypts the values.
@@ -49,7 +48,7 @@ impl SopsFileMark {
         })
     }
 
-    /// What the file has in common with another one.
+    /// Returns the part that the file has in common with another one.
     pub fn in_common(&self, other: &SopsText) -> Option<SopsCommon> {
         if self.keys.iter().any(|key| other.text.contains(key)) {
             return Some(SopsCommon::DataKey);

@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 /// The maximum size of a file.
 const LARGEST: usize = 1 << 20;
 
-/// What SOPS hashes first if only encrypted values are in the MAC.
+/// Bytes that SOPS hashes first if only encrypted values are in the MAC.
 const MAC_OF_ENCRYPTED_ONLY: [u8; 32] = [
     0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0x0b, 0x0b,
     0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
@@ -59,7 +59,7 @@ pub(super) enum SopsDataKey {
     },
     /// A ciphertext of Google Cloud KMS in base64.
     GoogleKms { name: String, wrapped: String },
-    /// What a version of a key of a Key Vault wrapped.
+    /// A data key that a version of a key of an Azure Key Vault wrapped.
     AzureKeyVault {
         vault: String,
         name: String,
@@ -194,14 +194,14 @@ impl SopsFile {
                 .as_ref()
                 .is_some_and(|groups| !groups.is_empty())
         {
-            return Err("its data key is split over key groups".to_owned());
+            return Err("its data key is split over key groups, which is not supported".to_owned());
         }
         let by_comment = [
             &metadata.unencrypted_comment_regex,
             &metadata.encrypted_comment_regex,
         ];
         if by_comment.into_iter().any(|regex| !is_unset(regex)) {
-            return Err("comments say what is encrypted in it".to_owned());
+            return Err("its comments decide which values are encrypted, which is not supported".to_owned());
         }
         Ok(Self { values, metadata })
     }
@@ -289,7 +289,7 @@ impl SopsFile {
             .collect();
         match written {
             Clear::Value(Value::String(mac)) if mac == computed => Ok(values),
-            _ => Err("its values are not those that its MAC was made of: it was changed by hand".to_owned()),
+            _ => Err("its MAC does not match its values: it was changed by hand".to_owned()),
         }
     }
 }
@@ -298,7 +298,7 @@ fn is_unset(text: &Option<String>) -> bool {
     text.as_ref().is_none_or(String::is_empty)
 }
 
-/// Which values are encrypted, by the names on their path.
+/// Rules for the values that are encrypted, by the names on their path.
 struct Rules {
     unencrypted_suffix: Option<String>,
     encrypted_suffix: Option<String>,

@@ -13,7 +13,7 @@ use super::{
 };
 use konverge_base::secrets::Secrets;
 
-/// Where the engine is.
+/// Address of the engine.
 pub struct VaultSettings {
     /// The server and its login.
     pub server: VaultServer,

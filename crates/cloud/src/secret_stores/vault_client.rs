@@ -23,17 +23,17 @@ const RENEWAL_AFTER: Duration = Duration::from_secs(30);
 /// A login that failed is not tried again for this long.
 const FAILURE_KEPT: Duration = Duration::from_secs(60);
 
-/// Where the server is, and how to log in.
+/// Address of the server, and the login there.
 pub struct VaultServer {
     /// Such as `https://vault.example.com`.
     pub address: String,
     /// The namespace, for servers that have them.
     pub namespace: Option<String>,
-    /// How to log in.
+    /// The login of the job.
     pub login: VaultLogin,
 }
 
-/// How the job logs in. The credentials are those of its environment.
+/// Login of the job. The credentials are those of its environment.
 pub enum VaultLogin {
     /// With a token as it is.
     Token(Option<Zeroizing<String>>),
@@ -79,9 +79,9 @@ enum Login {
 struct Session {
     token: Zeroizing<String>,
     since: Instant,
-    /// How long the token is valid; `None` if the server does not say.
+    /// Time for which the token is valid; `None` if the server does not say.
     lasts: Option<Duration>,
-    /// How often it may still be used; `None` without a limit.
+    /// Number of further uses of the token; `None` without a limit.
     uses: Option<u64>,
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use konverge_base::secrets::Secrets;
 
-/// Where a key of a transit engine is.
+/// Address of a key of a transit engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransitKeyPlace {
     /// The path of the engine.

@@ -16,7 +16,7 @@ use crate::{
 /// The template. It is the same in each chart.
 const TEMPLATE: &str = include_str!("objects.yaml");
 
-/// What `values.yaml` begins with.
+/// Comment at the start of `values.yaml`.
 const VALUES: &str = "# Every value is required. Those of `references` are what the Spec does not know; those of \
 `secrets` are\n# the data of Secrets: in base64 below `/data/`, as text below `/stringData/`. Do not commit them.\n";
 

@@ -98,7 +98,7 @@ mod tests {
             compute(folder.path()).unwrap(),
             "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM="
         );
-        // What it does not cover is not used.
+        // A file that the checksum does not cover is not used.
         assert!(has_ignored(folder.path()).unwrap());
         remove_ignored(folder.path()).unwrap();
         assert!(!has_ignored(folder.path()).unwrap());

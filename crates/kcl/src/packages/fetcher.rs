@@ -1,4 +1,4 @@
-//! [`PackageFetcher`]: what every step of fetching a package is given.
+//! [`PackageFetcher`]: settings and results that all steps of fetching packages share.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,7 +13,7 @@ use konverge_base::checkout::Checkout;
 /// The folders whose content a run has verified.
 pub type VerifiedPackages = Arc<Mutex<HashSet<PathBuf>>>;
 
-/// What a run has found for sources that nothing pins, by the folder that they would have.
+/// Packages that a run has found for sources that nothing pins, by the folder that they would have.
 pub type UnlockedPackages = Arc<tokio::sync::Mutex<HashMap<PathBuf, ResolvedPackage>>>;
 
 /// Fetches packages and caches them.
@@ -27,7 +27,7 @@ pub struct PackageFetcher {
     pub core: Toolchain,
     /// The `konverge` binary, which sandboxes that interpreter.
     pub executable: PathBuf,
-    /// What to do if a sandbox layer is not available.
+    /// Behaviour if a sandbox layer is not available.
     pub sandbox: SandboxMode,
     /// The limits of one package.
     pub bounds: Bounds,
@@ -35,9 +35,9 @@ pub struct PackageFetcher {
     pub environment: BTreeMap<String, String>,
     /// The folders whose content this run has verified.
     pub whole: VerifiedPackages,
-    /// What this run has found for sources that nothing pins, by the folder that they would have.
+    /// Packages that this run has found for sources that nothing pins.
     pub unlocked: UnlockedPackages,
-    /// How far the requesting code is trusted.
+    /// Trust in the code that requests packages.
     pub asker: PackageTrust,
     /// The checkout; no program is run from it.
     pub checkout: Checkout,

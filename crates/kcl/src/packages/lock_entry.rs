@@ -128,7 +128,7 @@ impl LockEntry {
 }
 
 impl fmt::Display for LockEntry {
-    /// What is pinned: `0.2.0: commit b2297e75…`.
+    /// Writes the pin of the entry: `0.2.0: commit b2297e75…`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let asked = ["git_tag", "branch", "oci_tag"]
             .into_iter()

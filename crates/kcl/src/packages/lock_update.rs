@@ -10,7 +10,7 @@ use super::{
 use crate::KclError;
 use konverge_base::model::{package_lock::PackageLock, stack::RemotePackage};
 
-/// What `kcl.mod.lock` becomes.
+/// New content of `kcl.mod.lock`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockUpdate {
     /// The text of the file.

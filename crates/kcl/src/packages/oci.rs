@@ -71,7 +71,7 @@ enum Proof {
 struct Manifest {
     #[serde(default)]
     layers: Vec<Layer>,
-    /// Of an index.
+    /// The manifests of an index, one for each platform.
     manifests: Option<Vec<IndexEntry>>,
 }
 
@@ -186,7 +186,7 @@ impl Registry {
         Ok(layers)
     }
 
-    /// What is named by its digest: a blob, or a manifest.
+    /// Fetches a blob or a manifest by its digest, and verifies it.
     async fn addressed(&self, kind: &str, digest: &str, proof: &Proof, most: u64) -> Result<Vec<u8>, String> {
         let wanted = digest
             .strip_prefix("sha256:")

@@ -13,7 +13,7 @@ use super::{checksum, fetcher::PackageFetcher, source::PackageSource};
 use crate::CacheUse;
 use konverge_base::model::{digest::DigestBuilder, package_lock::is_whole_commit};
 
-/// What says which content a package has.
+/// Pins that determine the content of a package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Pins {
     pub checksum: Option<String>,

@@ -1,4 +1,4 @@
-//! [`ResolvedPackage`]: where a package is, and what was found if nothing pins it.
+//! [`ResolvedPackage`]: the folder of a package, and the content that was found if nothing pins it.
 
 use std::{fmt, path::PathBuf};
 
@@ -11,7 +11,7 @@ pub struct ResolvedPackage {
     pub name: String,
     /// The folder that holds the package.
     pub folder: PathBuf,
-    /// What this run found, if nothing pins the package.
+    /// Content that this run found, if nothing pins the package.
     pub unlocked: Option<UnlockedPackage>,
 }
 

@@ -19,12 +19,12 @@ use konverge_base::{
     variables,
 };
 
-/// Which entries of a lock are replaced.
+/// Choice of the lock entries that are replaced.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Renewal<'a> {
     /// None: an entry that does not follow `kcl.mod` is an error.
     Nothing,
-    /// Those that do not follow `kcl.mod`, and those of these packages.
+    /// The entries that do not follow `kcl.mod`, and those of these packages.
     Stale(&'a [String]),
 }
 

@@ -64,7 +64,8 @@ impl PackageSource {
         }
     }
 
-    /// What `kcl.mod` asks for and what the lock has instead, if they differ. An entry that pins nothing cannot differ.
+    /// Returns the version that `kcl.mod` asks for and the other one in the lock, if they differ. An entry that pins
+    /// nothing cannot differ.
     pub(super) fn lock_difference(&self, package: &RemotePackage) -> Option<(String, String)> {
         let locked = &package.locked;
         if !locked.is_pinned() {

@@ -48,7 +48,7 @@ const NOBODY: [(&str, &str); 3] = [
     ("GIT_ALLOW_PROTOCOL", "https"),
 ];
 
-/// How far the code that requests packages is trusted.
+/// Trust in the code that requests packages.
 #[derive(Debug, Clone)]
 pub enum PackageTrust {
     /// Code of this repository: what it locks is fetched, with the available credentials.
@@ -111,7 +111,7 @@ impl PackageTrust {
         }
     }
 
-    /// The same for the lock entry of a package, which is its own or a dependency's.
+    /// Returns an error for a lock entry, of a package or of its dependency, that code from outside may not bring.
     pub(super) fn check_locked(&self, name: &str, lock: &PackageLock) -> Result<(), KclError> {
         match self {
             Self::Outside(known) if !known.admits_lock(name, lock) => {

@@ -45,7 +45,7 @@ pub(crate) struct ApiRequest {
 
 /// A successful answer.
 #[derive(Debug, Clone)]
-pub(crate) struct ApiAnswer {
+pub(crate) struct ApiResponse {
     pub value: Value,
     /// The `Warning` headers: deprecations, duplicate keys.
     pub warnings: Vec<String>,
@@ -145,7 +145,7 @@ impl Api {
     }
 
     /// Sends a request, with retries.
-    pub(crate) async fn call(&self, request: &ApiRequest) -> Result<ApiAnswer, ApiError> {
+    pub(crate) async fn call(&self, request: &ApiRequest) -> Result<ApiResponse, ApiError> {
         let verdict = |error: &ApiError| {
             if request.bound && error.is_code(409) {
                 retry::RetryDecision::GiveUp
@@ -156,10 +156,10 @@ impl Api {
         let answer = self.policy.run(verdict, || self.send_once(request));
         let (text, warnings) = self.interrupt.unless_silent(answer).await??;
         let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.to_string()))?;
-        Ok(ApiAnswer { value, warnings })
+        Ok(ApiResponse { value, warnings })
     }
 
-    /// As [`Api::call`], but the answer is not parsed.
+    /// Sends a request and returns the body of the response unparsed.
     pub(crate) async fn fetch(&self, request: &ApiRequest) -> Result<Bytes, ApiError> {
         let answer = self.policy.run(ApiError::verdict, || self.send_once(request));
         let (text, _) = self.interrupt.unless_silent(answer).await??;

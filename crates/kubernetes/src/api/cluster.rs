@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
     pub api: Api,
     /// The address of the server.
     server: String,
-    /// Whether another login may be another identity there.
+    /// True if the login may depend on the job: a credentials plugin logs in, or Konverge in its place.
     pub by_plugin: bool,
     /// Receives notes on the cluster as a whole.
     pub notes: RunNotes,
@@ -40,7 +40,7 @@ pub(crate) struct Cluster {
     pub watches: Watches,
 }
 
-/// What influences the server's answers besides the object itself.
+/// Facts that influence the server's answers besides the object itself.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterEnvironment {
     /// The version of the server, such as `v1.34.2`.

@@ -16,7 +16,7 @@ use konverge_cloud::{
 /// A token with less than this left is renewed.
 const MARGIN: Duration = Duration::from_secs(120);
 
-/// How to log in at a cluster without a credentials plugin.
+/// Login at a cluster without a credentials plugin.
 #[derive(Debug, Clone)]
 pub(crate) enum ClusterLogin {
     Eks(EksLogin),
@@ -186,7 +186,7 @@ pub(crate) enum ForeignIdentity {
 }
 
 impl ForeignIdentity {
-    /// What to do about it.
+    /// Returns the hint for a person.
     pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::Arguments { .. } => {

@@ -18,7 +18,7 @@ use konverge_base::{
 };
 use konverge_cloud::StackIdentity;
 
-/// What a cluster says about a Secret.
+/// Response of a cluster to the question for a Secret.
 pub enum SecretData {
     /// Its `data`, decoded.
     Found(BTreeMap<String, SecretValue>),
@@ -44,7 +44,7 @@ async fn connect(
 pub struct Kubernetes {
     /// A cluster with unusable credentials fails when it is used, and does not affect the others.
     clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,
-    /// What they were connected by.
+    /// The settings of the connections, to connect again with another login.
     accesses: Arc<Vec<ClusterAccess>>,
     pub(crate) options: Options,
     pub(crate) secrets: Secrets,
@@ -67,8 +67,8 @@ impl Kubernetes {
         }
     }
 
-    /// The same clusters for stacks with a login of their own. A connection whose credentials are in the kubeconfig
-    /// itself serves them too.
+    /// Returns the clusters for stacks with a login of their own. A connection whose credentials are in the
+    /// kubeconfig itself serves them too.
     #[must_use]
     pub async fn under(&self, identity: Arc<StackIdentity>) -> Self {
         let options = Options {
@@ -92,8 +92,8 @@ impl Kubernetes {
         }
     }
 
-    /// The same clusters for a stack whose objects another field manager applies: a plan computes what that one would
-    /// write. It takes fields from others, as the controllers do.
+    /// Returns the clusters for a stack whose objects another field manager applies: a plan computes what that
+    /// manager would write. It takes fields from others, as the controllers do.
     #[must_use]
     pub fn managed_by(&self, field_manager: &'static str) -> Self {
         let mut other = self.clone();
@@ -131,7 +131,7 @@ impl Kubernetes {
         }
     }
 
-    /// How long a wait for readiness may take.
+    /// Returns the maximum time of a wait for readiness.
     pub fn ready_timeout(&self) -> Duration {
         self.options.ready_timeout
     }

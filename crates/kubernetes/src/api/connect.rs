@@ -84,7 +84,7 @@ pub(crate) struct ConnectedClient {
     pub client: kube::Client,
     /// The address of its server.
     pub server: String,
-    /// Whether another login may be another identity there.
+    /// True if the login may depend on the job: a credentials plugin logs in, or Konverge in its place.
     pub by_plugin: bool,
 }
 
@@ -281,7 +281,7 @@ fn unusable(error: &KubeconfigError) -> String {
     }
 }
 
-/// How to reach a cluster, and as whom.
+/// Address of a cluster, and the login there.
 struct LoadedConfig {
     config: kube::Config,
     login: Option<ClusterLogin>,

@@ -44,7 +44,7 @@ pub(crate) struct ApiStatus {
     pub message: String,
     /// The causes: reason, message, field.
     pub causes: Vec<StatusCause>,
-    /// When to retry.
+    /// Time after which the server asks to retry.
     pub retry_after: Option<Duration>,
 }
 

@@ -170,8 +170,8 @@ pub(crate) fn refusal(
     }
 }
 
-/// What to do about a refusal that has a cause of its own only in the words of the server: an admission plugin that
-/// answers 403 like the authorizer, a size, a webhook that is down, an API server of an extension.
+/// Returns the hint for a refusal whose cause is only in the words of the server: an admission plugin that answers
+/// 403 like the authorizer, a size, a webhook that is down, an API server of an extension.
 fn other_hint(status: &ApiStatus) -> Option<&'static str> {
     let message = &status.message;
     let says = |words: &str| message.contains(words);

@@ -17,11 +17,11 @@ pub(crate) struct TrustedKubeconfig {
     pub file: Kubeconfig,
     /// The login of the used context, if Konverge takes the place of its credentials plugin.
     pub login: Option<ClusterLogin>,
-    /// Whether the used context logs in by a credentials plugin, or by Konverge in its place.
+    /// True if the used context logs in by a credentials plugin, or by Konverge in its place.
     pub has_plugin: bool,
 }
 
-/// Who logs in at a cluster.
+/// Identity and variables of a login at a cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoginOptions<'a> {
     /// The variables of the job.
@@ -30,7 +30,7 @@ pub(crate) struct LoginOptions<'a> {
     pub identity: Option<&'a StackIdentity>,
 }
 
-/// What [`Untrusted`] calls the kubeconfig itself, unlike the files that it names.
+/// Name of the kubeconfig itself in an [`Untrusted`], unlike the files that it names.
 pub(super) const ITSELF: &str = "the kubeconfig";
 
 /// A kubeconfig that is refused or invalid.
@@ -39,13 +39,13 @@ pub(crate) enum ReadError {
     /// It, or what it names, could come from a branch.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
-    /// It means another identity than the stack's.
+    /// The kubeconfig means another identity than the stack's.
     #[error(transparent)]
     Foreign(#[from] ForeignIdentity),
-    /// It cannot be read.
+    /// The kubeconfig cannot be read.
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
-    /// It does not have the context.
+    /// The kubeconfig does not have the context.
     #[error(transparent)]
     NoContext(#[from] MissingContext),
 }

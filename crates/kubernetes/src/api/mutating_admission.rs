@@ -178,7 +178,7 @@ impl Rule {
     }
 }
 
-/// How a webhook or a policy selects objects.
+/// Selectors and conditions by which a webhook or a policy chooses objects.
 struct Selects {
     by_namespace: bool,
     by_labels: bool,

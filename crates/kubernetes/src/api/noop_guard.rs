@@ -47,7 +47,7 @@ impl Guard {
         }))
     }
 
-    /// As [`Guard::for_object`], for an unparsed object.
+    /// Returns the guard of one object that is not parsed.
     pub(crate) fn of_node(&self, live: &JsonRef<'_>) -> Cow<'_, str> {
         let labels = live.get("metadata").and_then(|metadata| metadata.get("labels"));
         let labels = labels.and_then(JsonRef::as_map);

@@ -9,7 +9,7 @@ use konverge_base::checkout::Checkout;
 use konverge_cloud::{CloudEnvironment, StackIdentity};
 use konverge_engine::runtime::RunNotes;
 
-/// What to do about a field that the Spec sets and that another manager owns.
+/// Policy for a field that the Spec sets and another manager owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Conflicts {
     /// A field that the last apply wrote is restored. For any other field the resource fails, and the error
@@ -31,13 +31,13 @@ pub struct Options {
     pub field_manager: &'static str,
     /// The policy for fields that others own.
     pub conflicts: Conflicts,
-    /// How long one resource may take to become ready, or to be deleted.
+    /// Maximum time for one resource to become ready, or to be deleted.
     pub ready_timeout: Duration,
-    /// How long the Job of a hook may run.
+    /// Maximum time for the Job of a hook to run.
     pub hook_timeout: Duration,
-    /// How long a failure that waiting does not fix must last before the wait ends.
+    /// Time for which a failure that waiting does not fix must last before the wait ends.
     pub fail_early_after: Duration,
-    /// Whether to wait for readiness at all.
+    /// True if an apply waits for readiness.
     pub wait: bool,
     /// The user's own readiness rules.
     pub rules: HealthRules,

@@ -15,11 +15,11 @@ use super::{
     error::ApiError,
 };
 
-/// How long a write waits for the watch of its object; afterwards it is sent anyway.
+/// Maximum time for which a write waits for the watch of its object; afterwards it is sent anyway.
 const OPENING: Duration = Duration::from_secs(5);
 
-/// How long a watch that ended is left before it is opened again. It doubles while the server refuses, up to the
-/// second.
+/// Time between the end of a watch and the next attempt to open it. It doubles while the server refuses, up to the
+/// second value.
 const REOPEN_AFTER: Duration = Duration::from_millis(300);
 const REOPEN_AFTER_AT_MOST: Duration = Duration::from_secs(5);
 
@@ -29,7 +29,7 @@ pub(crate) struct Watches {
     running: Mutex<HashMap<String, Arc<WatchStream>>>,
 }
 
-/// What one watch has seen.
+/// Objects and progress of one watch.
 pub(crate) struct WatchStream {
     pub latest: Mutex<HashMap<String, WatchedObject>>,
     pub seen: watch::Sender<u64>,

@@ -125,7 +125,7 @@ fn reason(view: &ObjectView) -> Option<String> {
     Some(ready.lowercase_words()).filter(|words| !words.is_empty())
 }
 
-/// As [`CelExpression::holds`]; what does not exist yet is false.
+/// Evaluates an expression; false if it reads a field that does not exist yet.
 fn holds_now(expression: &CelExpression, context: &Context) -> Result<bool, String> {
     match expression.holds(context) {
         Err(CelError::Missing(_)) => Ok(false),

@@ -98,9 +98,9 @@ pub struct FailingPod {
 pub enum Log {
     /// None: it never ran.
     None,
-    /// That of the previous run, which crashed.
+    /// The log of the previous run, which crashed.
     Previous,
-    /// That of the current run, or of the last one of a pod that ended.
+    /// The log of the current run, or of the last one of a pod that ended.
     Current,
 }
 
@@ -141,8 +141,8 @@ pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
     Some(of(pod, unready.as_deref().unwrap_or_default(), Log::Current))
 }
 
-/// Why no pod may be created: the newest `FailedCreate` event of the workload or of its replica sets, if the
-/// server refused it.
+/// Returns the failure of a workload for which no pod may be created: the newest `FailedCreate` event of it or of its
+/// replica sets, if the server refused.
 fn refused_by(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     let words = refusal(workload, related)?;
     let weight = refusal_weight(&words);

@@ -6,7 +6,7 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 
-/// How long a new object of a kind with a status may have none before that counts as normal, in seconds.
+/// Time in seconds for which a new object of a kind with a status may have none before that counts as normal.
 const STATUS_WINDOW: i64 = 15;
 
 /// An object that is being deleted, with what blocks the deletion.

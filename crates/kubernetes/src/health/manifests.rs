@@ -30,7 +30,7 @@ pub struct ManifestError {
     pub line: Option<u32>,
     /// The column, from 1, if known.
     pub column: Option<u32>,
-    /// What is wrong with the file.
+    /// The problem with the file.
     pub message: String,
 }
 

@@ -72,7 +72,7 @@ pub fn is_suspended_by_spec(object: &Value, rules: &HealthRules) -> bool {
     is_suspended && promotion::is_of_spec(&view, field, manager)
 }
 
-/// As [`evaluate`], including rules in KCL.
+/// Evaluates an object as [`evaluate`] does, and runs rules in KCL too.
 pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
     let of = view.group_kind();

@@ -8,11 +8,10 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 
-/// How long a pod may be unschedulable before that counts as a failure, in seconds (kstatus:
-/// `ScheduleWindow`).
+/// Time in seconds for which a pod may be unschedulable before that counts as a failure (kstatus: `ScheduleWindow`).
 const SCHEDULE_WINDOW: i64 = 15;
 
-/// Why a pod does not start.
+/// Problem that keeps a pod from starting.
 pub(super) struct PodProblem {
     /// The container, empty if the whole pod is concerned.
     pub container: String,
@@ -26,7 +25,7 @@ pub(super) struct PodProblem {
 }
 
 impl PodProblem {
-    /// How a wait should treat the failure.
+    /// Returns the way in which a wait treats the problem.
     pub(super) fn weight(&self) -> WaitPolicy {
         if self.heals {
             WaitPolicy::Transient
@@ -64,7 +63,7 @@ fn running(pod: &ObjectView) -> HealthVerdict {
     }
 }
 
-/// What a pod that is neither ready nor failing waits for.
+/// Describes the reason why a pod is neither ready nor failing.
 fn waiting_for(pod: &ObjectView) -> String {
     if let Some(unready) = unready_container(pod) {
         return unready.words;
@@ -80,7 +79,7 @@ fn waiting_for(pod: &ObjectView) -> String {
     }
 }
 
-/// How a failed pod ended.
+/// Describes the end of a failed pod.
 fn end_of(pod: &ObjectView) -> String {
     let status = ObjectView(pod.0);
     let message = status.text("/status/message");
@@ -121,7 +120,7 @@ fn termination(container: &ObjectView, at: &str) -> Option<String> {
     Some(words)
 }
 
-/// What keeps a pod from starting, unless it is only slow. `None` for pods that are being deleted.
+/// Returns the problem that keeps a pod from starting; `None` if it is only slow or is being deleted.
 pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodProblem> {
     if pod.at("/metadata/deletionTimestamp").is_some() {
         return None;
@@ -203,7 +202,7 @@ pub(super) fn unready_container(pod: &ObjectView) -> Option<Unready> {
     })
 }
 
-/// What a probe checks: `GET :8080/healthz`, `TCP :5432`, `gRPC :9090`, `exec pg_isready`.
+/// Describes the check of a probe: `GET :8080/healthz`, `TCP :5432`, `gRPC :9090`, `exec pg_isready`.
 fn probe_words(probe: &ObjectView) -> String {
     let port = |at: &str| match probe.at(at) {
         Some(Value::String(name)) => name.clone(),
@@ -236,7 +235,7 @@ pub(super) struct Ended {
     pub words: String,
 }
 
-/// How a pod failed, or how a container of it ended last.
+/// Returns the failure of a pod, or the last failure of one of its containers.
 pub(super) fn bad_end(pod: &ObjectView) -> Option<Ended> {
     let of = |at: &'static str| {
         containers(pod).find_map(move |container| {
@@ -254,7 +253,7 @@ pub(super) fn bad_end(pod: &ObjectView) -> Option<Ended> {
     })
 }
 
-/// As [`end_of`], with the reason: the message of an eviction does not say that it was one.
+/// Describes the end of a failed pod, with its reason: the message of an eviction does not say that it was one.
 fn reasoned_end_of(pod: &ObjectView) -> String {
     let (reason, words) = (pod.text("/status/reason"), end_of(pod));
     if reason.is_empty() || words.contains(reason) {

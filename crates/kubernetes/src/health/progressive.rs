@@ -347,7 +347,7 @@ mod tests {
             let timed = rollout(steps(json!({"duration": duration})), status.clone());
             assert_eq!(waiting(&timed), expected, "{duration}");
         }
-        // What cannot be read ends by nobody knows when.
+        // A duration that cannot be read has no known end.
         for duration in [
             json!("1 day"),
             json!("h"),

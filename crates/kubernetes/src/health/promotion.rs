@@ -1,4 +1,5 @@
-//! What the rules for rollouts share: the verdict of one that waits for promotion, and whether the Spec itself pauses it.
+//! Functions that the rules for rollouts share: the verdict of a rollout that waits for promotion, and whether the
+//! Spec itself pauses it.
 
 use super::{
     object_view::ObjectView,
@@ -7,7 +8,7 @@ use super::{
 use crate::FIELD_MANAGER;
 use konverge_base::model::apply_result::{WaitReason, Waiting};
 
-/// It waits until somebody promotes it.
+/// Returns the verdict of a rollout that waits until somebody promotes it.
 pub(super) fn waits(why: &str) -> HealthVerdict {
     let why = match why {
         "" => String::new(),

@@ -93,7 +93,7 @@ pub struct HealthRules {
     own: Option<Arc<HealthRule>>,
     /// Runs the rules in KCL.
     core: Option<Arc<dyn Evaluate>>,
-    /// Who applies the Spec: what it pauses does not wait for promotion.
+    /// The field manager that applies the Spec: what it pauses does not wait for promotion.
     field_manager: &'static str,
 }
 
@@ -199,7 +199,7 @@ impl HealthRules {
         }
     }
 
-    /// The same rules for objects whose Spec another field manager applies.
+    /// Returns the same rules for objects whose Spec another field manager applies.
     #[must_use]
     pub(crate) fn with_field_manager(self, field_manager: &'static str) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use konverge_base::model::{apply_result::Waiting, health::Health};
 
-/// How a wait should treat a verdict.
+/// Treatment of a verdict by a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitPolicy {
     /// Final: a failure is the final result of the controller.
@@ -14,10 +14,10 @@ pub enum WaitPolicy {
     Transient,
     /// Only shown; a wait ignores it.
     Advisory,
-    /// It is about a change of another object, such as the target of a Canary: a wait for this object ignores it, and a status
-    /// has it.
+    /// The verdict is about a change of another object, such as the target of a Canary: a wait for this object
+    /// ignores it, and a status shows it.
     Indirect,
-    /// It waits for something outside of the cluster's own work: a wait ends without it being ready.
+    /// The object waits for something outside of the cluster's own work: a wait ends without it being ready.
     Waiting(Waiting),
 }
 
@@ -28,7 +28,7 @@ pub struct HealthVerdict {
     pub health: Health,
     /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
     pub message: String,
-    /// How a wait should treat it.
+    /// The way in which a wait treats it.
     pub weight: WaitPolicy,
 }
 

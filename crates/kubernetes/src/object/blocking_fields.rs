@@ -18,15 +18,15 @@ use konverge_base::model::{
 /// A field outside the Spec beside which the server refuses the Spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockingField {
-    /// As in a plan.
+    /// Path of the field, as in a plan.
     pub path: String,
-    /// Who has it.
+    /// Manager that owns the field.
     pub holder: Holder,
-    /// It is an item of the Spec under another key.
+    /// True if the field is an item of the Spec under another key.
     pub is_rekeyed: bool,
 }
 
-/// Who owns a field, or something below it, besides us.
+/// Owner of a field, or of something below it, other than us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// Nobody: the server has filled it in.
@@ -124,7 +124,7 @@ pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &st
         .collect()
 }
 
-/// Where a value is: the name of the list that it may be, and its path.
+/// Location of a value: the name of the field that it is in, and its path.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     list: &'a str,

@@ -16,7 +16,7 @@ pub(crate) fn owner(object: &Value, path: &str, own: &str) -> Option<String> {
     last_write(object, path, own).map(|(manager, _)| manager.to_owned())
 }
 
-/// That manager and the time of its last write (empty if unknown).
+/// Returns the manager of [`owner`], and the time of its last write (empty if unknown).
 fn last_write<'o>(object: &'o Value, path: &str, own: &str) -> Option<(&'o str, &'o str)> {
     managed_fields::entries(object)
         .filter(|entry| entry.manager != own && entry.subresource != "status")
@@ -25,7 +25,8 @@ fn last_write<'o>(object: &'o Value, path: &str, own: &str) -> Option<(&'o str, 
         .map(|entry| (entry.manager, entry.time))
 }
 
-/// Who changed what since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at TIME`.
+/// Returns notes about who changed fields since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at
+/// TIME`.
 pub(crate) fn blame_notes(live: &Value, changes: &[FieldChange], own: &str) -> Vec<String> {
     let mut writes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for change in changes

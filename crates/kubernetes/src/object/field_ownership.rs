@@ -22,7 +22,7 @@ use konverge_base::model::{
 /// The number of fields that a note names; the others are counted.
 const NAMED: usize = 3;
 
-/// How an apply would change the ownership of fields, besides their values.
+/// Changes of the ownership of fields by an apply, besides their values.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Transfer {
     /// Fields that become ours.
@@ -31,7 +31,7 @@ pub(crate) struct Transfer {
     pub released: Vec<(String, Option<String>)>,
     /// Fields that updating managers lose, by manager.
     pub from: BTreeMap<String, Vec<String>>,
-    /// What those managers must release before the apply.
+    /// Fields that those managers must release before the apply, as in `managedFields`.
     pub claim: Map<String, Value>,
     /// Our entry has another API version.
     other_version: bool,

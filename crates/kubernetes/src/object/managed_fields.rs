@@ -184,7 +184,7 @@ pub(crate) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
 /// The field set of a list, with parsed item names.
 pub(crate) struct Items<'a>(Vec<(ItemName, &'a Map<String, Value>)>);
 
-/// How a field set names an item of a list.
+/// Name of a list item in a field set.
 pub(crate) enum ItemName {
     /// `k:{…}`: the keys of the item.
     Keys(Map<String, Value>),

@@ -49,7 +49,7 @@ impl AppliedFingerprint {
         })
     }
 
-    /// As [`AppliedFingerprint::from_apply`], from an object with its secrets in clear text.
+    /// Returns the echo of an apply from an object whose secrets are in clear text: it masks them first.
     pub(crate) fn from_masked_apply(
         secrets: &Secrets,
         places: &SecretPlaces,
@@ -75,7 +75,7 @@ pub(crate) fn structural(desired: &Map<String, Value>, live: &JsonRef<'_>) -> bo
         .is_some_and(|owned| object_holds(desired, owned, live, FingerprintPath::Root))
 }
 
-/// As [`managed_fields::own_fields`].
+/// Returns the fields of our own entry, if there is exactly one and it has that version.
 fn owned_members<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<'a>> {
     let entries = live.get("metadata")?.get("managedFields")?.as_list();
     let mut mine = entries

@@ -23,7 +23,7 @@ pub(crate) struct DiffSides<'a> {
     pub live: &'a Value,
     /// The expected object.
     pub becomes: &'a Value,
-    /// The same for display: what others wrote holds no marks ([`masked_value::escape_marks`]).
+    /// The expected object for display: what others wrote in it holds no marks ([`masked_value::escape_marks`]).
     pub shown: &'a Value,
     /// True if admission may mutate objects of this kind.
     pub admission: bool,
@@ -44,7 +44,7 @@ pub(crate) fn mask_for_display(object: &Value, secrets: &Secrets, places: &Secre
     Value::Object(mask_object_at(secrets, &map, places).into_owned())
 }
 
-/// The same object for rules: only the data of a Secret is masked.
+/// Returns the object for policy rules: only the data of a Secret is masked, and the server's own fields are removed.
 pub(crate) fn mask_for_rules(object: &Value, secrets: &Secrets, places: &SecretPlaces) -> Value {
     let Some(map) = object.as_object() else {
         return object.clone();

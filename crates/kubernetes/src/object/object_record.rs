@@ -1,4 +1,4 @@
-//! What the state keeps of a Kubernetes object besides its attributes: by this an object is recognized later.
+//! The record of a Kubernetes object in the state, besides its attributes. By it, a later run recognizes the object.
 
 use std::sync::Arc;
 
@@ -42,9 +42,9 @@ pub(crate) struct ObjectRecord {
 /// The run of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HookRun {
-    /// What it ran for.
+    /// The stamp for which the hook ran.
     pub stamp: String,
-    /// How it ended; `None` while that is not known.
+    /// True if the run succeeded, false if it failed; `None` while that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<bool>,
 }
@@ -100,7 +100,8 @@ pub(crate) fn mark_unready(mut recorded: Recorded, unready: bool) -> Recorded {
     recorded
 }
 
-/// What an apply needs of a planned object besides what is shown. Not masked: never printed, never stored.
+/// Inputs of the apply of a planned object that a plan does not show. They are not masked, so they are never printed
+/// or stored.
 #[derive(Clone, Default)]
 pub(crate) struct PreparedWrite {
     /// The object to send. `None` if nothing is sent.

@@ -48,7 +48,7 @@ pub(crate) struct PlanItem {
     pub places: SecretPlaces,
 }
 
-/// Why the kind of an item is not known.
+/// Reasons why the kind of an item is not known.
 pub(crate) enum ResolveError {
     /// The cluster of the item is not configured, or cannot be used: items of other clusters are not affected.
     NoCluster(UserError),
@@ -123,7 +123,8 @@ impl PlanItem {
         })
     }
 
-    /// The same item with the `healthPolicy` that the Spec gives it: an object that stays as it is has no desired one.
+    /// Returns the item with the recorded `healthPolicy`. An object that stays as it is has no desired resource to
+    /// take it from.
     #[must_use]
     pub(crate) fn with_policy_of(mut self, recorded: Option<&Recorded>) -> Self {
         if let Some(recorded) = recorded {
@@ -149,8 +150,8 @@ impl PlanItem {
         }
     }
 
-    /// As [`PlanItem::resolve`]. A kind or a version that this run defined appears in discovery with a delay,
-    /// so it is looked up again until `stop` returns true.
+    /// Looks up the kind of an item until the cluster serves it or `stop` returns true. A kind or a version that this
+    /// run defined appears in discovery with a delay.
     pub(crate) async fn awaited(
         runtime: &Kubernetes,
         item: &Item,
@@ -196,7 +197,7 @@ impl PlanItem {
         error_classify::refusal(error, &self.cluster.api.name, &self.title())
     }
 
-    /// As [`PlanItem::refusal`] of what was sent: a hint says whose each field is that the server names.
+    /// Converts a refusal of `sent` for a person: the hints say who set each field that the server names.
     pub(crate) fn refusal_of(&self, error: &ApiError, sent: &Value, live: Option<&Value>) -> UserError {
         let mut failure = self.refusal(error);
         let is_invalid = error_classify::cause(error) == RefusalCause::Invalid;

@@ -11,10 +11,10 @@ use konverge_base::{
     model::StackId,
 };
 
-/// How many times a write is retried after a concurrent write.
+/// Maximum number of retries after concurrent writes.
 pub(crate) const TRIES: u32 = 10;
 
-/// What a write is bound to.
+/// Object to which a write is bound: its UID, its version, and its marks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Precondition {
     pub uid: String,
@@ -30,7 +30,7 @@ const MARKS: [&str; 3] = [OWNER, PROTECT, KEEP];
 pub(crate) enum WriteKind<'a> {
     /// Makes the object this stack's: an earlier attempt, whose answer was lost, may have done so.
     WritingFor(&'a str),
-    /// As `WritingFor`, for an object that the stacks of a project share: another one of them may own it by now.
+    /// Writes an object that the stacks of a project share: another one of them may own it by now.
     WritingShared(&'a StackId),
     Deleting,
 }
@@ -64,7 +64,7 @@ impl Precondition {
         self.check_current(&object, subject, doing).map(Some)
     }
 
-    /// As [`Precondition::refetch`], for an object that was already read.
+    /// Checks that a write to an object is still allowed, from the object as it was just read.
     pub(crate) fn check_current(
         &self,
         object: &Value,

@@ -32,9 +32,9 @@ const MISSING: [&str; 3] = ["Required value", "must be specified", "missing requ
 /// An object that the server refused.
 pub(crate) struct RefusedObject<'a> {
     pub of: &'a ResourceType,
-    /// What was sent.
+    /// The object in the request.
     pub sent: &'a Value,
-    /// What is there.
+    /// The object in the cluster; `None` if there is none.
     pub live: Option<&'a Value>,
 }
 

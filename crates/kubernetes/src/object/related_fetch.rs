@@ -27,7 +27,7 @@ const LOG_DEADLINE: Duration = Duration::from_secs(10);
 /// The maximum size of a log in bytes.
 const LOG: usize = 16 * 1024;
 
-/// What is known without a request: whether the kind has a status.
+/// Returns the related facts that need no request: whether the kind has a status.
 pub(crate) fn known_related(of: &ResourceType) -> Related {
     let mut related = Related::default();
     if of.reports_status {
@@ -215,7 +215,7 @@ async fn log(cluster: &Cluster, culprit: &FailingPod) -> String {
                 }
             }
         };
-        // What was read by then is shown.
+        // The lines that were read by then are shown.
         let read = cluster
             .api
             .interrupt

@@ -25,7 +25,7 @@ use konverge_base::{
 /// The keys of a Secret whose value the server parses as JSON.
 const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
 
-/// What replaces a text with secret references during planning.
+/// Replacement of a text with secret references during planning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PlannedText {
     /// The live value, which is as it was written.
@@ -43,9 +43,9 @@ pub(crate) struct ReferencePlace {
     is_text: bool,
     template: SecretTemplate,
     standing: PlannedText,
-    /// What the object has at the path: encoded in `data`.
+    /// Text of the object at the path: encoded in `data`.
     leaf: String,
-    /// Why it changes, if it is not a change of the Spec.
+    /// Origin of the change, if the Spec did not cause it.
     origin: Option<ChangeOrigin>,
     written: WrittenReference,
     note: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct PlannedReferences {
     places: Vec<ReferencePlace>,
 }
 
-/// What the state and the cluster know of the object.
+/// The object as the state and the cluster know it.
 #[derive(Clone, Copy)]
 pub(crate) struct KnownObject<'a> {
     /// As last applied; its references by path.
@@ -94,6 +94,7 @@ pub(crate) async fn stand_in(
     if !may_refer(&desired.attributes) {
         return Ok(None);
     }
+    // A place has the path of the written object, in which `stringData` is already `data`.
     let mut attributes = desired.attributes.clone();
     normalize(&mut attributes);
     let (id, mut found) = (&desired.id, Vec::new());
@@ -143,7 +144,7 @@ pub(crate) async fn stand_in(
     let mut places = Vec::with_capacity(found.len());
     for (path, is_text, template) in found {
         let versions = template.versions(resolver).await?;
-        let now = StoreAnswer {
+        let now = StoreResponse {
             rotated: resolver.rotated(),
             value: held_value(resolver, secrets, &template, is_text).await?,
             versions: &versions,
@@ -154,6 +155,7 @@ pub(crate) async fn stand_in(
         }
         places.push(place);
     }
+    // Only now, when no place can fail any more: after an error the object still has its references.
     let mut whole = Value::Object(attributes);
     for place in &places {
         if let Some(leaf) = whole.pointer_mut(&place.path) {
@@ -172,8 +174,8 @@ fn refused(why: impl std::fmt::Display) -> UserError {
     UserError::new(ErrorKind::Secret, why.to_string())
 }
 
-/// What the stores say of a text with references.
-struct StoreAnswer<'a> {
+/// Response of the stores about a text with references.
+struct StoreResponse<'a> {
     rotated: RotatedVersion,
     /// The marker of the value, if the stack is being applied.
     value: Option<Value>,
@@ -207,11 +209,11 @@ async fn held_value(
 fn place(
     secrets: &Secrets,
     known: KnownObject<'_>,
-    StoreAnswer {
+    StoreResponse {
         rotated,
         value,
         versions,
-    }: StoreAnswer<'_>,
+    }: StoreResponse<'_>,
     path: String,
     is_text: bool,
     template: SecretTemplate,

@@ -52,14 +52,14 @@ pub(crate) fn patch(live: &Value, becomes: &Value) -> Value {
     Value::Array(steps)
 }
 
-/// Who owns a value, or something below it.
+/// Owners of a value, or of something below it.
 #[derive(Clone, Copy)]
 struct Owners<'a> {
     ours: Option<&'a Map<String, Value>>,
     others: Option<&'a Map<String, Value>>,
 }
 
-/// How the server merges a list.
+/// The server's way to merge a list.
 enum ListKind {
     /// Item by item, by these keys.
     Keyed(Vec<String>),

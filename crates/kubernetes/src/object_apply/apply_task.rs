@@ -7,7 +7,7 @@ use super::super::{
 use konverge_base::model::ResourceId;
 use konverge_engine::runtime::{ApplySink, PlannedResource, StackScope};
 
-/// What each step of applying one object needs.
+/// Arguments that every step of applying one object shares.
 #[derive(Clone, Copy)]
 pub(super) struct ApplyTask<'a> {
     pub runtime: &'a Kubernetes,

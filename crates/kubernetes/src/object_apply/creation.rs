@@ -26,7 +26,7 @@ pub(crate) fn only_create(body: &mut Value) {
 
 /// The existing object, and how to continue.
 pub(crate) enum ExistingObject {
-    /// It was deleted since: create again.
+    /// The object was deleted since: create it again.
     Nothing,
     /// Write to it: an earlier attempt of this write created it, or it has no owner. Conflicts with other
     /// managers are refused.

@@ -16,14 +16,14 @@ use super::super::{
 use super::apply_task::ApplyTask;
 use konverge_base::error::{ErrorKind, UserError};
 
-/// What happens to the dependents of a deleted object.
+/// Treatment of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// They are deleted too.
+    /// The server deletes them too, in the background.
     Go,
-    /// They are deleted too, and the object only after them.
+    /// The server deletes them first, and the object only after them.
     GoFirst,
-    /// They are kept.
+    /// The server keeps them.
     Stay,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct EarlyFailure {
 }
 
 impl EarlyFailure {
-    /// For the wait for one object, which may be blocked for so long.
+    /// Makes the measure for the wait for one object. A failure ends the wait once it has lasted for `allowed`.
     pub(super) fn new(allowed: Duration) -> Self {
         Self {
             allowed,
@@ -36,7 +36,7 @@ impl EarlyFailure {
         }
     }
 
-    /// The object does not fail any more.
+    /// Forgets the failure: the object does not fail any more.
     pub(super) fn reset(&mut self) {
         self.blocked_since = None;
     }

@@ -15,7 +15,7 @@ use super::super::{
 };
 use konverge_base::error::UserError;
 
-/// What becomes ours before an apply.
+/// Fields that become ours before an apply.
 #[derive(Clone, Copy)]
 pub(crate) struct Claim<'a> {
     /// Fields of managers that update, as in `managedFields`.
@@ -44,6 +44,7 @@ pub(crate) async fn take_over(
         let Some(entries) = transferred(&live, claim, &of.api_version()) else {
             return Ok(now);
         };
+        // The patch replaces all entries, so it is bound to the object and the version that they were read from.
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": now.uid},
             {"op": "add", "path": "/metadata/managedFields", "value": entries},
@@ -121,7 +122,7 @@ fn blocking_fields(live: &Value, paths: &[String]) -> Map<String, Value> {
     fields.fold(Map::new(), |all, field| managed_fields::union(&all, &field))
 }
 
-/// What updating managers lose: the claimed fields, and everything at the blocking ones.
+/// Returns the fields that updating managers lose: the claimed ones, and everything at the blocking ones.
 fn claimed_of_updates(live: &Value, claim: Claim<'_>) -> Map<String, Value> {
     let mut fields = claim.fields.clone();
     for entry in managed_fields::entries(live).filter(FieldsEntry::is_update) {

@@ -33,7 +33,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::AppliedResource;
 
-/// How many times the end of a Job is decided again because it changed meanwhile.
+/// Maximum number of attempts to suspend a Job that changes meanwhile.
 const TRIES: u32 = 5;
 
 /// Runs the hook, or waits for the run that an earlier apply began.
@@ -61,16 +61,20 @@ pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<A
     if let Some(live) = &found {
         run.check_owner(live)?;
     }
+    // An earlier apply created this Job and was stopped before it saw the end.
     if let Some(live) = found.take_if(|live| run.is_this_run(live)) {
         let recorded = run.record(Some(&live))?;
         return run.to_its_end(live, recorded).await;
     }
+    // That apply recorded the run, and there is no Job of it: it may have done its work. So it does not run a second
+    // time in silence.
     if let Some((last, _)) = &run.last
         && last.succeeded.is_none()
         && hook.is_stamp(&last.stamp)
     {
         return Err(run.lost(last).await?);
     }
+    // The Job of an earlier run has the name. A Job cannot be changed, so it is recreated.
     if let Some(live) = found {
         task.sink.fence().await?;
         run.delete(&live).await?;
@@ -160,6 +164,7 @@ impl Run<'_> {
         let stamp = object_ref::annotation(&live, HOOK_STAMP)
             .unwrap_or_default()
             .to_owned();
+        // With the UID of the Job: a run after a kill then knows whether it has seen the end of this one.
         self.note(&mut recorded, stamp.clone(), None).await?;
         let limits = WaitLimits::of_hook(self.task.runtime);
         let waited = readiness::until_ready(self.task, &limits, live.clone());
@@ -198,10 +203,12 @@ impl Run<'_> {
         )
     }
 
-    /// How a Job ended that was waited for in vain: the Job if it has completed, `None` if it has failed or is gone. One
-    /// that still runs is suspended, so that nothing of it runs on.
+    /// Returns the Job if it has completed after all; `None` if it has failed, is gone, or was still running. A running
+    /// Job is suspended, so that none of its pods runs on.
     async fn how_it_ended(&self, live: &Value) -> Result<Option<Value>, UserError> {
         let ApplyTask { subject, of, .. } = self.task;
+        // The Job may complete between the read and the write: only once it is suspended its run can be called
+        // failed.
         for _ in 0..TRIES {
             let now = fetch::get(&subject.cluster, of, &subject.name).await?;
             let Some(now) = now.filter(|now| now["metadata"]["uid"] == live["metadata"]["uid"]) else {
@@ -224,7 +231,10 @@ impl Run<'_> {
                 Err(error) => return Err(subject.refusal(&error)),
             }
         }
-        Err(UserError::new(ErrorKind::Kubernetes, "it changes all the time"))
+        Err(UserError::new(
+            ErrorKind::Kubernetes,
+            format!("it changed during each of {TRIES} attempts to suspend it"),
+        ))
     }
 
     async fn patch(&self, change: &Value) -> Result<(), crate::api::error::ApiError> {

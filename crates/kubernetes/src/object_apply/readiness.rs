@@ -23,7 +23,7 @@ use konverge_base::{
 /// lost an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// How often the related objects of an unready object are read.
+/// Time between two reads of the related objects of an unready object.
 const LOOK_AROUND: Duration = Duration::from_secs(3);
 
 /// Returns true if the watch event predates our write: the watch was opened before the write, and earlier
@@ -58,14 +58,14 @@ pub(super) async fn prepare(task: ApplyTask<'_>, body: &Value) {
     }
 }
 
-/// How a wait ended, with the object as it was seen last.
+/// Result of a wait, with the object as it was seen last.
 pub(crate) enum WaitEnd {
     Ready(Value),
-    /// It is not ready, and waiting longer does not help. What it waits for, and its own words.
+    /// The object is not ready, and waiting longer does not help: the reason, and the object's own words.
     Waiting(Value, Waiting, String),
 }
 
-/// How long to wait, and for what.
+/// Limits and rules of a wait.
 pub(crate) struct WaitLimits {
     timeout: Duration,
     rules: HealthRules,
@@ -74,7 +74,7 @@ pub(crate) struct WaitLimits {
 }
 
 impl WaitLimits {
-    /// Those of an object of the stack.
+    /// Returns the limits for an object of the stack.
     pub(crate) fn of_object(runtime: &Kubernetes, subject: &PlanItem) -> Self {
         Self {
             timeout: runtime.options.ready_timeout,
@@ -83,7 +83,7 @@ impl WaitLimits {
         }
     }
 
-    /// Those of the Job of a hook. No rule of a user says when it has ended.
+    /// Returns the limits for the Job of a hook. No rule of a user decides when the Job has ended.
     pub(crate) fn of_hook(runtime: &Kubernetes) -> Self {
         Self {
             timeout: runtime.options.hook_timeout,
@@ -131,6 +131,7 @@ async fn watch_until_ready(
     let rules = &limits.rules;
     let mut early_failure = EarlyFailure::new(task.runtime.options.fail_early_after);
     loop {
+        // Pods and events say why an object is not ready. Nobody watches them, so they are read from time to time.
         if looked_around.elapsed() >= LOOK_AROUND {
             related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
             looked_around = Instant::now();
@@ -175,7 +176,10 @@ async fn watch_until_ready(
             .get(&subject.name.name)
             .cloned();
         if let Some(WatchedObject { object: latest, gone }) = latest {
+            // Whether the object is there again after a deletion, only a read can tell.
             look |= gone;
+            // The watch serves all objects of the collection. What it reported before our write, or of a recreated
+            // object, is not about this wait.
             if latest["metadata"]["uid"] == uid && latest != object && !is_older(&latest, &object) {
                 object = with_type(latest, of);
                 if !gone {
@@ -187,6 +191,7 @@ async fn watch_until_ready(
             (look, looked) = (false, Instant::now());
             match fetch::get(&subject.cluster, of, &subject.name).await? {
                 Some(found) => {
+                    // The event of the deletion is used up: otherwise it would lead to this read again.
                     object = found;
                     feed.latest
                         .lock()
@@ -194,6 +199,7 @@ async fn watch_until_ready(
                         .remove(&subject.name.name);
                     continue;
                 }
+                // A completed Job may be gone by its own time to live.
                 None if completed_jobs::has_completed(&object) => return Ok(WaitEnd::Ready(object)),
                 None => return Err(deleted_error(subject, &object)),
             }

@@ -54,6 +54,7 @@ pub(super) async fn write_and_record(
         secret: filled.paths(),
     };
     let prepared = filled.prepared;
+    // The server may quote these values in its refusal.
     let values = subject.places.texts(&copy.body);
     let written = write(task, prepared, copy, seen).await;
     let live = written.map_err(|failure| without_texts(failure, &values))?;
@@ -154,12 +155,15 @@ async fn write(
         RetryDecision::GiveUp if dry_run::may_pass(error, of, &item.needs) => RetryDecision::Retry,
         _ => RetryDecision::GiveUp,
     };
+    // A conflict says that somebody wrote the object since it was read. It is read and written again, unless it is
+    // another object or has another owner by now.
     let mut bound = seen.clone();
     for attempt in 1.. {
         match &bound {
             Some(seen) => {
                 body["metadata"]["uid"] = json!(seen.uid);
                 body["metadata"]["resourceVersion"] = json!(seen.version);
+                // Another stack of the project may have come first: a shared object keeps its owner.
                 if let Some(owner) = seen
                     .owner()
                     .filter(|owner| item.is_shared() && stack.is_sibling_of(owner))

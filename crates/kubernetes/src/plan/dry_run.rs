@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::super::{
     FIELD_MANAGER,
     api::{
-        client::{ApiAnswer, ApiRequest},
+        client::{ApiRequest, ApiResponse},
         cluster::Cluster,
         conflict_path::conflict_path,
         discovery::ResourceType,
@@ -33,7 +33,7 @@ pub(crate) fn request(
     request_as(FIELD_MANAGER, of, name, body, force, dry)
 }
 
-/// The same request of a field manager.
+/// Builds the request of a field manager.
 fn request_as(
     manager: &str,
     of: &ResourceType,
@@ -63,7 +63,7 @@ pub(crate) async fn send(
     of: &ResourceType,
     request: &ApiRequest,
     needs: &Needs,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     let verdict = |error: &ApiError| {
         if may_pass(error, of, needs) {
             RetryDecision::Retry
@@ -93,11 +93,11 @@ pub(crate) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bo
 
 /// The server's answer, and the request that led to it.
 #[derive(Debug)]
-pub(crate) struct DryRunAnswer {
-    pub answer: ApiAnswer,
+pub(crate) struct DryRunResponse {
+    pub answer: ApiResponse,
     /// True if fields of other managers are taken over.
     pub force: bool,
-    /// What is sent: without the fields that are left to others.
+    /// The object that was sent: without the fields that are left to others.
     pub body: Value,
     /// Notes for the reader.
     pub notes: Vec<String>,
@@ -109,13 +109,13 @@ pub(crate) struct DryRunAnswer {
 #[derive(Debug)]
 pub(crate) struct RefusedDryRun {
     pub error: ApiError,
-    /// As in [`DryRunAnswer`].
+    /// As in [`DryRunResponse`].
     pub force: bool,
     pub body: Value,
     pub notes: Vec<String>,
 }
 
-/// Why a dry-run failed.
+/// Reasons why a dry-run failed.
 #[derive(Debug)]
 pub(crate) enum DryRunRefusal {
     /// Fields that others own, and the policy is stop: (path, owner).
@@ -124,9 +124,9 @@ pub(crate) enum DryRunRefusal {
     Api(Box<RefusedDryRun>),
 }
 
-/// What decides about fields that others own.
+/// Rules for fields that others own.
 pub(crate) struct Ownership<'a> {
-    /// Who applies.
+    /// The field manager that applies.
     pub manager: &'a str,
     /// As last applied: its fields were ours.
     pub prior: Option<&'a Map<String, Value>>,
@@ -144,7 +144,7 @@ pub(crate) async fn ask(
     mut body: Value,
     ownership: &Ownership<'_>,
     needs: &Needs,
-) -> Result<DryRunAnswer, DryRunRefusal> {
+) -> Result<DryRunResponse, DryRunRefusal> {
     let first = send(
         cluster,
         of,
@@ -154,7 +154,7 @@ pub(crate) async fn ask(
     .await;
     let error = match first {
         Ok(answer) => {
-            return Ok(DryRunAnswer {
+            return Ok(DryRunResponse {
                 answer,
                 force: ownership.adopting,
                 body,
@@ -173,6 +173,8 @@ pub(crate) async fn ask(
             notes: Vec::new(),
         })));
     }
+    // The server names the fields that other managers own. The policy decides about each of them, and the request is
+    // sent once more.
     let mut stopped = Vec::new();
     let mut notes = Vec::new();
     for cause in &conflicts {
@@ -206,7 +208,7 @@ pub(crate) async fn ask(
     notes.sort();
     let request = request_as(ownership.manager, of, name, &body, true, true);
     match cluster.api.call(&request).await {
-        Ok(answer) => Ok(DryRunAnswer {
+        Ok(answer) => Ok(DryRunResponse {
             answer,
             force: true,
             body,

@@ -11,12 +11,12 @@ use super::super::{
 };
 use konverge_base::model::{ClusterName, GroupKind};
 
-/// What is being deleted with everything inside.
+/// Containers that are being deleted with everything inside.
 #[derive(Default)]
 pub(super) struct EndingContainers {
     ending: HashSet<Container>,
-    /// What an earlier batch of the plan creates. An object that is already inside is one of an earlier container,
-    /// which is still being deleted.
+    /// Containers that an earlier batch of the plan creates. An object that is already inside one belongs to an
+    /// earlier container of that name, which is still being deleted.
     created: HashSet<Container>,
 }
 
@@ -50,7 +50,7 @@ impl EndingContainers {
         self.created.extend(definition.or(namespace));
     }
 
-    /// What holds an object and is being deleted, as a word for a message.
+    /// Returns the kind of the container that is being deleted around an object, as a word for a message.
     pub(super) fn around(&self, subject: &PlanItem, is_there: bool) -> Option<&'static str> {
         if self.ending.is_empty() && self.created.is_empty() {
             return None;

@@ -34,7 +34,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Foreign, Item, Needs, PlannedResource, Preparation, StackScope, TrueValues};
 
-/// What all items of a call share.
+/// Inputs and results that all items of a call share.
 pub(super) struct ObjectPlanner<'a> {
     pub runtime: &'a Kubernetes,
     pub scope: &'a StackScope,
@@ -45,7 +45,7 @@ pub(super) struct ObjectPlanner<'a> {
     /// Namespaces that do not exist yet, by cluster: those of this plan, and those that the server reported
     /// as missing.
     pub absent: Mutex<BTreeSet<(ClusterName, String)>>,
-    /// What is being deleted with everything inside.
+    /// The containers that are being deleted with everything inside.
     pub ending: EndingContainers,
     /// The names of the desired objects, including earlier batches.
     pub names: HashMap<ResourceId, Named>,
@@ -117,7 +117,7 @@ impl DraftPlan {
     }
 }
 
-/// What rules judge of a desired object; `None` if nothing is desired, or if it is exactly as recorded.
+/// Desired object for policy rules; `None` if nothing is desired, or if it is exactly as recorded.
 pub(super) type TrueDesired = Option<Map<String, Value>>;
 
 /// The plan of an unchanged object.
@@ -258,13 +258,13 @@ impl ObjectPlanner<'_> {
         item.is_shared() && object_ref::annotation(live, OWNER).is_some_and(is_beside)
     }
 
-    /// What is sent: as desired, with its owner, without what only the server writes.
+    /// Returns the object to send: as desired, with its owner, without what only the server writes.
     pub(super) fn body(&self, item: &Item, owner: &str) -> Map<String, Value> {
         let desired = item.desired.as_ref().map(|d| d.attributes.clone());
         sent(desired.unwrap_or_default(), owner)
     }
 
-    /// What is sent for an object that belongs to this stack only.
+    /// Returns the object to send, with this stack as its owner.
     pub(super) fn sent(&self, body: Map<String, Value>) -> Map<String, Value> {
         sent(body, self.scope.stack.as_str())
     }
@@ -279,7 +279,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// What rules judge of the desired object.
+    /// Returns the desired object for policy rules.
     pub(super) fn true_desired(
         &self,
         item: &Item,
@@ -319,7 +319,7 @@ pub(super) fn with_owner(mut object: Map<String, Value>, owner: &str) -> Map<Str
     object
 }
 
-/// What is sent, without its owner.
+/// Returns the object without the owner annotation that Konverge added.
 pub(super) fn without_owner(body: &Map<String, Value>, had_annotations: bool) -> Map<String, Value> {
     let mut attributes = body.clone();
     object_ref::remove_owner(&mut attributes, had_annotations);

@@ -37,6 +37,8 @@ impl ObjectPlanner<'_> {
         &self,
         task: PlanTask,
     ) -> Result<(PlannedResource, Option<ServerRefusal>), UserError> {
+        // The server quotes the live object in its refusals and warnings. The value of a secret in a plain place may
+        // be known from there alone, so it is removed by its text.
         let live = match (task.subject.places.is_empty(), &task.raw) {
             (false, Some(raw)) => Some(raw.read(&task.subject.cluster)?),
             _ => None,
@@ -65,6 +67,7 @@ impl ObjectPlanner<'_> {
         } = task;
         let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
         let never_ours = live.as_ref().is_some_and(|live| was_never_ours(&item, live));
+        // The record was only an intent, and somebody else made the object: it is planned and shown as an adoption.
         if never_ours && item.desired.is_some() {
             item.prior = None;
         }
@@ -87,11 +90,14 @@ impl ObjectPlanner<'_> {
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
             return Err(unreadable_error(&subject, silent));
         }
+        // The recorded runs decide whether a hook runs, not its live Job: that may have ended, or be gone.
         if let (Some(task), Some(_)) = (self.scope.hooks.get(&item.id), &item.desired) {
             let mut draft = self.hook(&mut item, &subject, live.as_ref(), task).await?;
             let refusal = draft.refusal.take();
             return Ok((self.finish(item, &subject, draft), refusal));
         }
+        // An object in a Namespace or definition that is being deleted goes with it, though it still looks untouched:
+        // it is planned as a creation.
         let holder = self.ending.around(&subject, live.is_some());
         let mut draft = match (&item.desired, live) {
             (None, None) => DraftPlan::new(Action::Forget),
@@ -116,6 +122,7 @@ impl ObjectPlanner<'_> {
             }
             (Some(_), None) => self.create(&item, &subject).await?,
             (Some(_), Some(live)) => {
+                // An object of another stack is planned too. The engine asks later whether that stack gives it up.
                 let foreign = self.foreign(&item, &subject, &live);
                 let mut draft =
                     self.update(&item, &subject, &live)

@@ -126,6 +126,8 @@ impl ObjectPlanner<'_> {
     }
 
     fn prove(&self, mut task: PlanTask, guards: &Guards) -> Result<Proof, UserError> {
+        // The fields of a live object prove nothing about a hook, which is planned by its runs, nor about an object
+        // that goes with its Namespace or definition.
         let is_hook = self.scope.hooks.contains_key(&task.item.id);
         let is_ending = || self.ending.around(&task.subject, task.raw.is_some()).is_some();
         if is_hook || is_ending() || self.may_be_refused(&task)? {
@@ -135,6 +137,8 @@ impl ObjectPlanner<'_> {
             return Ok(Proof::Open(Box::new(task)));
         };
         let mut draft = unchanged(Some(recorded), truth);
+        // Not all objects of a large stack may be in memory as values: only those that others read, and Secrets, are
+        // parsed.
         let is_read =
             self.scope.read.contains(&task.item.id) || task.subject.name.group_kind() == GroupKind::SECRET;
         if let Some(raw) = task.raw.filter(|_| is_read) {
@@ -193,6 +197,7 @@ impl ObjectPlanner<'_> {
             return Ok(None);
         };
         let had_annotations = object_ref::has_annotations(&desired.attributes);
+        // An object that is as recorded, which is the usual case, needs no masked copy and no hash below.
         let as_recorded = *prior.attributes == desired.attributes && self.scope.ignore.is_empty();
         let mut body = self.sent(std::mem::take(&mut desired.attributes));
         let sent = if self.scope.ignore.is_empty() && !controller_values::may_be_filled(&body) {
@@ -203,6 +208,7 @@ impl ObjectPlanner<'_> {
             Cow::Owned(self.keep_ignored_paths(sent, &live))
         };
         let (secrets, places) = (&self.runtime.secrets, &subject.places);
+        // The structural proof needs no copy of the live object, so it comes first.
         let holds = noop_detection::structural(&sent, &live) || {
             let live = raw.read(&subject.cluster)?;
             AppliedFingerprint::from_masked_apply(secrets, places, &sent, &live, &same).as_ref()
@@ -228,6 +234,7 @@ impl ObjectPlanner<'_> {
             };
             return Ok(Some((recorded, truth)));
         }
+        // The desired object was taken apart for the proof. The server gets it as it was.
         let sent = sent.into_owned();
         object_ref::remove_owner(&mut body, had_annotations);
         desired.attributes = body;

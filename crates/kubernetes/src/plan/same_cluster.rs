@@ -80,7 +80,7 @@ pub(crate) async fn check<'a>(
             Some(now) if now.uid == before.uid => {}
             Some(now) => return Err(another_cluster(scope, name, &before, now)),
             None if is_read => return Err(unknown_cluster(scope, name, &before)),
-            // That it could not be read stops the stack.
+            // The error of the read itself stops the stack.
             None => {}
         }
     }

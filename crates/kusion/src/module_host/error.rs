@@ -1,14 +1,14 @@
-//! Why a module gave no answer.
+//! Reasons why a module gave no response.
 
 use std::time::Duration;
 
 use konverge_base::error::{ErrorKind, UserError};
 
-/// Why a module gave no answer.
+/// Reasons why a module gave no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ModuleError {
-    /// It could not be started.
+    /// The module could not be started.
     #[error("it could not be started: {0}")]
     Start(String),
     /// The sandbox is incomplete.
@@ -17,28 +17,28 @@ pub enum ModuleError {
     /// Its first line of output is something else than the handshake.
     #[error("its first line of output is `{0}` and not the handshake of go-plugin")]
     NoHandshake(String),
-    /// It exited before the handshake.
+    /// The module exited before the handshake.
     #[error("it exited before the handshake ({status}){}", after_colon(.said))]
     EndedEarly { status: String, said: String },
-    /// It serves in a way that Konverge does not accept.
+    /// The handshake names a protocol or an address that Konverge does not accept.
     #[error("its handshake names {0}")]
     Handshake(String),
-    /// It ended, or closed the connection, before it answered.
+    /// The module ended, or closed the connection, before it answered.
     #[error("it ended without an answer{}", after_colon(.0))]
     Lost(String),
-    /// It refused the request.
+    /// The module refused the request.
     #[error("it answers: {message} (gRPC status {code})")]
     Refused { code: u32, message: String },
-    /// It speaks the protocol wrongly.
+    /// The module's response breaks the protocol.
     #[error("its answer cannot be read: {0}")]
     Garbled(String),
-    /// It answers more than the limit.
-    #[error("it answers more than {0} bytes")]
+    /// The response is larger than the limit.
+    #[error("its response is larger than {0} bytes")]
     TooLarge(usize),
-    /// It prints more than the limit.
+    /// The output is larger than the limit.
     #[error("it prints more than {0} bytes")]
     TooMuchOutput(usize),
-    /// It did not answer in time.
+    /// The module did not answer in time.
     #[error("it did not answer within {} s", .0.as_secs())]
     Deadline(Duration),
 }

@@ -74,7 +74,7 @@ impl GrpcCall<'_> {
             if read.len() + part.len() > self.most + PREFIX {
                 return Err(ModuleError::TooLarge(self.most));
             }
-            // What is read makes room for what follows.
+            // The part that was read makes room for the next one.
             let _ = body.flow_control().release_capacity(part.len());
             read.extend_from_slice(&part);
         }

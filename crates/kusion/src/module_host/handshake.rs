@@ -14,7 +14,7 @@ const CORE: &str = "1";
 /// The version of Kusion's module protocol.
 pub(super) const APPLICATION: &str = "1";
 
-/// Where a module serves.
+/// Address at which a module serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ModuleAddress {
     Unix(PathBuf),

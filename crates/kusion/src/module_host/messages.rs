@@ -1,6 +1,6 @@
 //! The messages of Kusion's module protocol. Their service `Module` is in no package.
 
-/// What a module is asked for. All parts are YAML; what is absent is empty.
+/// Request to a module. All parts are YAML; a missing one is empty.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ModuleRequest {
     /// Name of the project.
@@ -29,7 +29,7 @@ pub struct ModuleRequest {
     pub secret_store: Vec<u8>,
 }
 
-/// What a module answers, as YAML.
+/// Response of a module, as YAML.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ModuleReply {
     /// The resources as YAML.

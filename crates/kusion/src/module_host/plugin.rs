@@ -32,7 +32,7 @@ use super::{
 use konverge_base::{process::die_with_parent, variables};
 use konverge_sandbox::{MISSING, SandboxLayers, SandboxMode, SandboxProfile};
 
-/// How long a module may take to end by itself after its answer.
+/// Maximum time for a module to end by itself after its response.
 const ENDING: Duration = Duration::from_secs(2);
 /// The status of gRPC for a method that the server does not have.
 const UNIMPLEMENTED: u32 = 12;
@@ -46,7 +46,7 @@ const FILE_SIZE: u64 = 64 << 20;
 /// The bounds of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModuleLimits {
-    /// How long the module may take in all.
+    /// Maximum time of the whole call.
     pub time: Duration,
     /// The address space in bytes.
     pub memory: u64,
@@ -80,13 +80,13 @@ pub struct ModuleSetup {
     pub files: PathBuf,
     /// The folder in it where the module starts.
     pub work_dir: PathBuf,
-    /// What it may read besides.
+    /// Other paths that the module may read.
     pub readable: Vec<PathBuf>,
     /// Variables of its environment, beside those of the protocol.
     pub environment: BTreeMap<String, String>,
-    /// It may use the network.
+    /// True if the module may use the network.
     pub network: bool,
-    /// What to do if a layer of the sandbox is not available.
+    /// Behaviour if a layer of the sandbox is not available.
     pub sandbox: SandboxMode,
     /// The limits of the process.
     pub limits: ModuleLimits,
@@ -220,7 +220,7 @@ impl Plugin {
             Err(error) = drain(stdout, setup.limits.output, |_| {}) => Err(error),
             reply = reply => reply,
         }?;
-        // What does not end is killed.
+        // A process that does not end is killed.
         if ends {
             let _ = tokio::time::timeout(ENDING, self.child.wait()).await;
         }

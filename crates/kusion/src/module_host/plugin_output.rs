@@ -1,4 +1,4 @@
-//! What a module prints: bounded, and kept only where it explains an error.
+//! The output of a module: bounded, and kept only for errors.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,13 +7,14 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::ModuleError;
 use konverge_base::secrets::without_secrets;
 
-/// What is kept of the end of standard error. The line that names a defect stands before every stack of the program.
+/// Bytes that are kept of the end of standard error. The line that names a defect stands before every stack of the
+/// program.
 const KEPT: usize = 1 << 20;
 
-/// How many lines of it an error shows.
+/// Number of lines of it that an error shows.
 const SHOWN: usize = 5;
 
-/// How a Go program, or Python, starts to say why it ends.
+/// Starts of the line by which a Go program, or Python, explains why it ends.
 const DEFECTS: [&str; 3] = ["panic: ", "fatal error: ", "runtime: out of memory"];
 
 /// The end of what a module said on standard error.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::KusionError;
 use konverge_base::{model::spec::Resource, secrets::without_secrets};
 
-/// What a module is called with.
+/// Arguments of a call of a built-in module.
 pub(crate) struct ModuleCall<'a> {
     pub(crate) project: &'a str,
     pub(crate) stack: &'a str,
@@ -19,9 +19,9 @@ pub(crate) struct ModuleCall<'a> {
     pub(crate) namespace: &'a str,
     /// The order of the variables of a container.
     pub(crate) env_order: EnvOrder,
-    /// What the developer wrote.
+    /// The developer's settings.
     pub(crate) developer: &'a Value,
-    /// What the platform set.
+    /// The platform's settings.
     pub(crate) platform: &'a Map<String, Value>,
     /// The workload of the application, as the developer wrote it.
     pub(crate) workload: Option<&'a Value>,
@@ -36,14 +36,14 @@ pub(crate) enum EnvOrder {
     Natural,
 }
 
-/// What a module answers.
+/// Result of a built-in module.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleOutput {
     /// The workload of the application, if the module makes it.
     pub(crate) workload: Option<Resource>,
     /// The other resources.
     pub(crate) resources: Vec<Resource>,
-    /// What the developer should know.
+    /// Notes for the developer.
     pub(crate) notes: Vec<String>,
 }
 

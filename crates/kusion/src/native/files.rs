@@ -22,7 +22,7 @@ pub(super) struct FileConfig {
     mode: String,
 }
 
-/// What a pod mounts.
+/// Volumes that a pod mounts, with their ConfigMaps.
 #[derive(Default)]
 pub(super) struct PodFiles {
     pub(super) volumes: Vec<Value>,

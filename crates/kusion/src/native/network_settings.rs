@@ -1,11 +1,11 @@
-//! The settings of the module `network`: what a developer writes, and what the platform sets.
+//! The settings of the module `network`, by the developer and by the platform.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a developer writes.
+/// Settings of the developer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NetworkConfig {
@@ -36,7 +36,7 @@ pub(super) enum Protocol {
     Udp,
 }
 
-/// What the platform sets.
+/// Settings of the platform.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct PlatformNetwork {
@@ -44,7 +44,7 @@ pub(super) struct PlatformNetwork {
     pub port: Option<Value>,
 }
 
-/// What it sets for public ports.
+/// Settings of the platform for public ports.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlatformPort {

@@ -27,7 +27,7 @@ pub(super) struct ProbeConfig {
     failure_threshold: i32,
 }
 
-/// What a probe or a hook does; the name of its schema says which.
+/// Action of a probe or a hook; the name of its schema says which one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct HandlerConfig {
@@ -144,7 +144,7 @@ impl HandlerConfig {
     }
 }
 
-/// Whether a path is written in a URL. A parsed URL always has one.
+/// Returns true if a path is written in a URL. A parsed URL always has one.
 fn has_path(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['?', '#'])

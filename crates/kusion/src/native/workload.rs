@@ -1,4 +1,4 @@
-//! What `service` and `job` have in common: what the developer writes, what the platform adds, and the pods.
+//! The parts that `service` and `job` share: the settings of the developer and of the platform, and the pods.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 use konverge_base::model::spec::Resource;
 
-/// What a developer writes for a workload.
+/// Settings of the developer for a workload.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct WorkloadConfig {
@@ -25,7 +25,7 @@ pub(super) struct WorkloadConfig {
     /// Read one by one, so that errors name the container.
     containers: BTreeMap<String, Value>,
     pub(super) replicas: Option<i32>,
-    /// They are generated independently of the modules.
+    /// Secrets, which are generated independently of the modules.
     #[serde(rename = "secrets")]
     _secrets: Value,
     labels: BTreeMap<String, String>,
@@ -34,11 +34,11 @@ pub(super) struct WorkloadConfig {
     /// The kind of the workload of a `service`.
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
-    /// When a `job` runs.
+    /// Schedule of a `job`.
     pub(super) schedule: Option<String>,
 }
 
-/// What the platform sets for a workload.
+/// Settings of the platform for a workload.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct PlatformWorkload {

@@ -1,28 +1,28 @@
-//! What a person may do to a rollout: pause, resume, abort.
+//! The commands of a person to a rollout: pause, resume, abort.
 
 use konverge_base::model::rollout::{ClockReading, RolloutPhase, RolloutRecord};
 
-/// What a person does to a rollout.
+/// Command of a person to a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutCommand {
-    /// Nothing continues until it is resumed.
+    /// Stops the rollout where it is until it is resumed.
     Pause,
-    /// It continues: after a pause where it was, after a stop with the wave that failed.
+    /// Continues a paused rollout where it was, and a stopped one with the wave that failed.
     Resume,
-    /// It ends here. Its commit is held.
+    /// Ends the rollout, and holds its commit: no later rollout brings the same contents.
     Abort,
 }
 
-/// Why a rollout cannot be changed so.
+/// Reasons why a rollout does not accept a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RolloutCommandError {
-    /// It has ended.
+    /// The rollout has ended.
     #[error("it has ended")]
     Over,
-    /// It is paused already.
+    /// The rollout is paused already.
     #[error("it is paused already")]
     Paused,
-    /// It neither stopped nor is it paused.
+    /// The rollout neither stopped nor is it paused.
     #[error("it is not paused and has not stopped")]
     Running,
     /// A rollback runs.
@@ -30,7 +30,7 @@ pub enum RolloutCommandError {
     RollingBack,
 }
 
-/// The record after a command of a person.
+/// Returns the record after a command of a person.
 ///
 /// # Errors
 /// The command makes no sense for the rollout as it is.
@@ -70,7 +70,7 @@ pub fn command(
         (RolloutCommand::Resume, RolloutPhase::Stopped) => Ok(resumed(record, changed)),
         (RolloutCommand::Resume, _) if record.paused => Ok(RolloutRecord {
             paused: false,
-            // What was asked before the pause is asked again.
+            // An approval from before the pause does not count: the gates ask again.
             planned: Default::default(),
             ..changed
         }),

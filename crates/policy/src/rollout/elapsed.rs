@@ -1,21 +1,22 @@
-//! How long a phase lasts already. No clock is trusted alone: two must agree, or this process has watched the time pass.
+//! The time since a phase of a rollout began. No clock is trusted alone: two must agree, or this process has watched
+//! the time pass.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use konverge_base::model::rollout::ClockReading;
 
-/// How long a phase lasts already.
+/// Time since a phase began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElapsedTime {
-    /// At least this long.
+    /// At least this much time has passed.
     AtLeast(Duration),
     /// A clock was set back, or one of the two readings has no second clock: the phase must begin again.
     Unknown,
 }
 
-/// The time from one reading to another. `watched` is the time that this process has seen pass by its monotonic clock since
-/// it wrote the first reading.
+/// Returns the time from one reading to another. `watched` is the time that this process has seen pass by its
+/// monotonic clock since it wrote the first reading.
 pub fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duration>) -> ElapsedTime {
     let watched_time = ElapsedTime::AtLeast(watched.unwrap_or(Duration::ZERO));
     let Some(server_now) = now.server else {
@@ -32,7 +33,8 @@ pub fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duratio
     }
 }
 
-/// As [`between`]. GitHub says whole seconds, so that its clock seems to go back by less than one from one answer to the next.
+/// Returns the time between two answers of GitHub. Its clock has whole seconds, so the later answer may seem to be
+/// earlier by less than a second: that counts as no time.
 fn between_answers(from: Timestamp, to: Timestamp) -> Option<Duration> {
     match between(to, from) {
         Some(back) if back < Duration::from_secs(1) => Some(Duration::ZERO),
@@ -40,7 +42,7 @@ fn between_answers(from: Timestamp, to: Timestamp) -> Option<Duration> {
     }
 }
 
-/// `None` if it goes backwards.
+/// Returns the time between two timestamps; `None` if it goes backwards.
 fn between(from: Timestamp, to: Timestamp) -> Option<Duration> {
     to.duration_since(from).try_into().ok()
 }

@@ -1,4 +1,4 @@
-//! What the numbers of a gate mean: it passes, it fails, or it does not say.
+//! Reads the numbers of a gate: it passes, it fails, or it is unclear.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,13 @@ use super::step::GateReading;
 /// A number of a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GateNumber {
-    /// It is this.
+    /// The query gave this number.
     Is(f64),
-    /// There is none, and why.
+    /// The query gave no number, for this reason.
     Missing(String),
 }
 
-/// Reads a gate from its numbers by name. Whatever is not certain is unclear, never a
-/// pass.
+/// Reads a gate from its numbers by name. Whatever is not certain is unclear, never a pass.
 pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> GateReading {
     let mut known = BTreeMap::new();
     for name in gate.queries().into_keys() {

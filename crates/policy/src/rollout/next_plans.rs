@@ -1,4 +1,5 @@
-//! What an approval stands for: the plans of the next wave. The jobs of several environments make them, each its own.
+//! The plans of the next wave, which an approval stands for. The jobs of several environments make them, each its
+//! own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +35,10 @@ impl NextPlans {
         plans
     }
 
-    /// What somebody approves: the plans of the next wave, for this gate of this wave of this rollout with this commit, since
-    /// the gate asks. A pause, a resume or a phase that begins again makes another digest. `None`: a plan is missing.
+    /// Returns the digest that somebody approves; `None` if a plan is missing.
+    ///
+    /// It covers the plans of the next wave, the gate, the wave, the rollout, the commit, and the time since when the
+    /// gate asks. So an approval does not outlive a pause, a resume or a phase that begins again.
     pub fn approval(&self, record: &RolloutRecord, gate: &str) -> Option<Digest> {
         if !self.missing.is_empty() {
             return None;
@@ -54,7 +57,7 @@ impl NextPlans {
         Some(digest.finish())
     }
 
-    /// The stacks whose plan is another one than in a record.
+    /// Lists the stacks whose plan is not the one in the record.
     pub(super) fn changed<'a>(&'a self, record: &'a RolloutRecord) -> impl Iterator<Item = &'a StackId> {
         let is_other = |(id, digest): &(&StackId, &Digest)| {
             record.planned.get(*id).is_some_and(|planned| planned != *digest)

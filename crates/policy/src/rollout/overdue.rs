@@ -1,4 +1,5 @@
-//! Whether a rollout should have gone on long ago. A trigger that does not come cannot say so: every run does.
+//! Decides whether a rollout should have gone on long ago. A trigger that does not come cannot report that, so every
+//! run does.
 
 use std::time::Duration;
 
@@ -7,19 +8,19 @@ use konverge_base::model::rollout::{RolloutPhase, RolloutRecord};
 
 use super::rules::RolloutRules;
 
-/// How long after the end of a bake or of a deadline a rollout is overdue.
+/// Time after the end of a bake or of a deadline from which a rollout is overdue.
 const GRACE: Duration = Duration::from_secs(3600);
 
-/// The time at which the bake of the current wave ends, by the clock of the machine that wrote the record. `None`: it does
-/// not bake.
+/// Returns the time at which the bake of the current wave ends, by the clock of the machine that wrote the record;
+/// `None` if the rollout does not bake.
 pub fn bakes_until(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {
     let wave = rules.waves.get(record.wave)?;
     let bakes = record.phase == RolloutPhase::Baking && !record.paused && rules.digest == record.rules;
     bakes.then(|| record.since.local.checked_add(wave.bake).ok())?
 }
 
-/// The time from which a rollout is overdue, by the clock of the machine that wrote the record. `None`: it has ended, or it
-/// waits for a person.
+/// Returns the time from which a rollout is overdue, by the clock of the machine that wrote the record; `None` if it
+/// has ended or waits for a person.
 pub fn overdue_from(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {
     let wave = rules.waves.get(record.wave)?;
     let takes = match record.phase {

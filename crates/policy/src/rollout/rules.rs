@@ -1,4 +1,4 @@
-//! What a rollout's configuration says of its waves.
+//! The rules of a rollout and its waves, from the configuration.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,16 +12,16 @@ pub struct RolloutRules {
     pub digest: Digest,
     /// The waves in their order.
     pub waves: Vec<WaveRules>,
-    /// A wave that fails gets what it had before.
+    /// True if the stacks of a wave that fails get what they had before.
     pub rolls_back: bool,
 }
 
 /// The rules of one wave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WaveRules {
-    /// How many of its stacks are applied at the same time; `None`: all.
+    /// Maximum number of its stacks that are applied at the same time; `None` for all.
     pub at_once: Option<AtOnce>,
-    /// How long its stacks must stay ready.
+    /// Time for which its stacks must stay ready.
     pub bake: Duration,
     /// The gates before the next wave.
     pub gates: Vec<GateRules>,
@@ -30,9 +30,9 @@ pub struct WaveRules {
 /// The rules of one gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateRules {
-    /// Its name.
+    /// Name of the gate.
     pub name: String,
-    /// How long it may be unclear; `None`: as long as it takes.
+    /// Maximum time for which the gate may be unclear; `None` for no limit.
     pub deadline: Option<Duration>,
 }
 

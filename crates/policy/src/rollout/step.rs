@@ -1,4 +1,4 @@
-//! The next step of a rollout: apply, wait, write that it is further, roll back, or nothing.
+//! The next step of a rollout: apply, wait, record that it has advanced, roll back, or nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,55 +19,56 @@ use super::{
     rules::{RolloutRules, WaveRules},
 };
 
-/// How long a stack of a wave may be seen unready after the bake. Then the rollout stops.
+/// Maximum time for which a stack of a wave may be seen unready after the bake. Then the rollout stops.
 const READY_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// What is seen of a rollout.
+/// Facts about a rollout that this run has looked up.
 #[derive(Debug, Clone)]
 pub struct RolloutFacts<'a> {
-    /// The rules of today; `None`: the rollout is configured no longer.
+    /// The rules of today; `None` if the rollout is no longer configured.
     pub rules: Option<&'a RolloutRules>,
-    /// Its stacks that do not have its commit; while it rolls back those that do not have what they had before.
+    /// Its stacks that do not have its commit yet; during a rollback, those that do not have their earlier content
+    /// again.
     pub pending: &'a BTreeSet<StackId>,
-    /// Its stacks that this run tried, and that failed.
+    /// Its stacks whose apply failed in this run, with the reason.
     pub failed: &'a BTreeMap<StackId, String>,
-    /// Its stacks whose plan is not the approved one: this run applied nothing of them.
+    /// Its stacks whose plan is not the approved one. This run applied nothing of them.
     pub changed: &'a BTreeSet<StackId>,
-    /// Whether the stacks of the current wave are ready; `None`: nobody looked yet. This run cannot see one that is missing
-    /// here: the job of its environment does.
+    /// Readiness of the stacks of the current wave; `None` if nobody looked yet. A stack that is missing here cannot
+    /// be seen by this run: the job of its environment sees it.
     pub health: Option<&'a BTreeMap<StackId, StackReadiness>>,
-    /// What the gates of the current wave say. One that is missing here was not asked.
+    /// Readings of the gates of the current wave. A gate that is missing here was not asked.
     pub gates: &'a BTreeMap<String, GateReading>,
     /// The plans of the next wave that this run made; `None`: no gate asked for its approval. The jobs of other environments
     /// make the others.
     pub planned: Option<&'a BTreeMap<StackId, Digest>>,
     /// The clocks.
     pub now: ClockReading,
-    /// How long this process has seen the phase last, if it wrote the record itself.
+    /// Time for which this process has watched the phase, if it wrote the record itself.
     pub watched: Option<Duration>,
 }
 
-/// Whether the objects of a stack are ready.
+/// Readiness of the objects of a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StackReadiness {
-    /// All are.
+    /// All objects are ready.
     Ready,
-    /// Some are not, or it is unknown.
+    /// Some objects are not ready, or it is unknown.
     Unready(String),
-    /// Some failed.
+    /// Some objects failed.
     Failed(String),
 }
 
-/// What a gate says.
+/// Answer of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateReading {
-    /// It passes.
+    /// The gate passes.
     Pass(String),
     /// Somebody approved with this digest, which stands for the plans of the next wave.
     Approved(Digest),
-    /// It does not pass.
+    /// The gate does not pass.
     Fail(String),
-    /// It does not say: no number, too little traffic, no answer.
+    /// The gate gives no certain answer: no number, too little traffic, or no response.
     Unclear(String),
     /// Nobody has approved yet.
     Unapproved(String),
@@ -78,31 +79,31 @@ pub enum GateReading {
 pub enum RolloutStep {
     /// Apply stacks of the current wave.
     Apply {
-        /// Those that do not have the commit.
+        /// The stacks of the wave that do not have the commit.
         stacks: BTreeSet<StackId>,
-        /// How many of them at the same time, in the order of `after`.
+        /// Maximum number of them that are applied at the same time, in the order of `after`.
         at_once: usize,
     },
     /// Give these stacks what they had before.
     RollBack(BTreeSet<StackId>),
-    /// Write this record. Only then it is so.
+    /// Write this record: until it is written, the rollout has not advanced.
     Advance(Box<RolloutRecord>),
     /// Wait.
     Wait {
-        /// What for.
+        /// Reason of the wait.
         reason: WaitReason,
-        /// When it ends by itself, if that is known.
+        /// Time at which the wait ends by itself, if that is known.
         until: Option<Timestamp>,
-        /// In words.
+        /// The reason for people.
         why: String,
     },
-    /// Nothing continues by itself.
+    /// Nothing continues until a person resumes or aborts the rollout.
     Hold,
-    /// It has ended.
+    /// The rollout has ended.
     End,
 }
 
-/// The next step of a rollout.
+/// Decides the next step of a rollout.
 pub fn step(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     match record.phase {
         RolloutPhase::Done | RolloutPhase::Aborted => return RolloutStep::End,
@@ -136,7 +137,7 @@ pub fn step(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     }
 }
 
-/// Why a rollout stops whose rules are not those that it began with.
+/// Reason of the stop if the rules are not those that the rollout began with.
 const EDITED: &str = "konverge.yaml has other rules for this rollout than at its start";
 
 fn wait(reason: WaitReason, until: Option<Timestamp>, why: String) -> RolloutStep {
@@ -162,7 +163,7 @@ fn stop(record: &RolloutRecord, seen: &RolloutFacts<'_>, rolls_back: bool, why: 
     })
 }
 
-/// What the gates said, if they were asked.
+/// Returns the readings of the gates as text, if they were asked.
 fn measured(seen: &RolloutFacts<'_>) -> BTreeMap<String, String> {
     let said = seen.gates.iter().map(|(name, reading)| {
         let said = match reading {
@@ -200,11 +201,11 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     }
 }
 
-/// Why a wave is not known to be ready.
+/// Reasons why a wave is not known to be ready.
 enum Unready {
-    /// This run sees it.
+    /// This run sees a stack unready.
     Seen(String),
-    /// Only another job sees it.
+    /// Only another job can see a stack of the wave.
     Unseen(String),
 }
 
@@ -376,7 +377,7 @@ impl RunningWave<'_> {
         self.record.current().filter(|id| self.seen.pending.contains(*id))
     }
 
-    /// A stack lost the commit again, or its objects failed.
+    /// Returns the step back if a stack lost the commit again or its objects failed.
     fn regression(&self) -> Option<RolloutStep> {
         if self.todo().next().is_some() {
             return Some(self.enter(
@@ -392,7 +393,7 @@ impl RunningWave<'_> {
             })
     }
 
-    /// Why the wave is not known to be ready.
+    /// Returns the reason why the wave is not known to be ready; `None` if all its stacks are.
     fn unready(&self) -> Option<Unready> {
         let Some(health) = self.seen.health else {
             let id = self.record.current().next()?;
@@ -423,7 +424,8 @@ impl RunningWave<'_> {
         self.record.current().filter(is_ready).cloned().collect()
     }
 
-    /// Since when stacks are seen unready: a look that sees one unready begins the time, and one that sees it ready ends it.
+    /// Returns the times since when stacks are unready. A look that sees a stack unready starts its time, and one
+    /// that sees it ready ends it.
     fn unready_since(&self) -> BTreeMap<StackId, ClockReading> {
         let mut since = BTreeMap::new();
         for id in self.record.current() {
@@ -475,7 +477,8 @@ impl RunningWave<'_> {
         })
     }
 
-    /// A plan is not the approved one. Nothing failed, and nothing more is applied: the gate before the wave asks again.
+    /// Returns the step back to the gate before the wave if a plan is not the approved one. Nothing failed, but
+    /// nothing more is applied.
     fn ask_again(&self) -> Option<RolloutStep> {
         let before = self.record.wave.checked_sub(1)?;
         let changed = names(self.record.current().filter(|id| self.seen.changed.contains(*id)));

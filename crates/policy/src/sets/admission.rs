@@ -127,7 +127,7 @@ impl AdmissionPolicies {
         outcomes
     }
 
-    /// Whether a policy decides about a request by its binding.
+    /// Decides whether a policy applies to a request by its binding.
     fn applicability<'s>(
         &'s self,
         policy: &AdmissionPolicy,
@@ -218,26 +218,26 @@ impl AdmissionPolicies {
     }
 }
 
-/// Whether a policy decides about a request.
+/// Whether a policy applies to a request.
 enum Applicability<'s> {
     NotAbout,
-    /// It decides with each of these parameters.
+    /// The policy decides with each of these parameters.
     Decided(Vec<&'s Value>),
-    /// Whether it selects the request is unknown.
+    /// It is unknown whether the policy selects the request.
     Undecided,
-    /// It may read unknown values. What else it says with these parameters is certain.
+    /// The policy may read unknown values. Denials with these parameters that read none of them are certain.
     Open(Vec<&'s Value>),
-    /// It is decided without its expressions, or cannot be.
+    /// The outcome is clear without the expressions: the policy cannot be evaluated, or passes with a warning.
     Found(Severity, String),
 }
 
-/// Why a binding has no parameters.
+/// Reasons why a binding has no parameters.
 enum ParamError {
-    /// As the API server would say it.
+    /// The API server would refuse the binding, with this message.
     Configuration(String),
-    /// They may be in the cluster.
+    /// The parameters may be in the cluster.
     Unknown(String),
-    /// They may be missing.
+    /// The parameters are missing, and the binding allows that.
     Allowed(String),
 }
 

@@ -14,7 +14,7 @@ use cel::{
 };
 use ipnet::IpNet;
 
-use super::cel_arguments::{CelAnswer, error, opaque, text};
+use super::cel_arguments::{CelResult, error, opaque, text};
 
 type AddressTest = fn(IpAddr) -> bool;
 
@@ -130,22 +130,22 @@ pub(super) fn declare(env: &mut Env) {
 
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
-    function!(context, "isIP", |value: CelValue| -> CelAnswer {
+    function!(context, "isIP", |value: CelValue| -> CelResult {
         Ok(CelValue::Bool(parse_address(&text("isIP", &value)?).is_some()))
     });
-    function!(context, "ip.isCanonical", |value: CelValue| -> CelAnswer {
+    function!(context, "ip.isCanonical", |value: CelValue| -> CelResult {
         let text = text("ip.isCanonical", &value)?;
         let address = parse_address(&text).ok_or_else(|| error("ip.isCanonical", "it is not an address"))?;
         Ok(CelValue::Bool(address.to_string() == *text))
     });
-    function!(context, "family", |This(this): This<CelValue>| -> CelAnswer {
+    function!(context, "family", |This(this): This<CelValue>| -> CelResult {
         Ok(CelValue::Int(if address("family", &this)?.is_ipv4() {
             4
         } else {
             6
         }))
     });
-    function!(context, "isLoopback", |This(this): This<CelValue>| -> CelAnswer {
+    function!(context, "isLoopback", |This(this): This<CelValue>| -> CelResult {
         Ok(CelValue::Bool(address("isLoopback", &this)?.is_loopback()))
     });
     let kinds: [(&'static str, AddressTest); 4] = [
@@ -162,14 +162,14 @@ pub(super) fn add(context: &mut Context) {
         }),
     ];
     for (name, is) in kinds {
-        function!(context, name, move |This(this): This<CelValue>| -> CelAnswer {
+        function!(context, name, move |This(this): This<CelValue>| -> CelResult {
             Ok(CelValue::Bool(is(address(name, &this)?)))
         });
     }
-    function!(context, "isCIDR", |value: CelValue| -> CelAnswer {
+    function!(context, "isCIDR", |value: CelValue| -> CelResult {
         Ok(CelValue::Bool(parse_network(&text("isCIDR", &value)?).is_some()))
     });
-    function!(context, "cidr", |value: CelValue| -> CelAnswer {
+    function!(context, "cidr", |value: CelValue| -> CelResult {
         let parsed = parse_network(&text("cidr", &value)?);
         let parsed = parsed.ok_or_else(|| error("cidr", "it is not a network"))?;
         Ok(CelValue::Opaque(Arc::new(parsed)))
@@ -180,13 +180,13 @@ pub(super) fn add(context: &mut Context) {
     };
     function!(context, "containsIP", move |This(this): This<CelValue>,
                                            other: CelValue|
-          -> CelAnswer {
+          -> CelResult {
         let network = network("containsIP", &this)?;
         Ok(CelValue::Bool(network.contains(&address("containsIP", &other)?)))
     });
     function!(context, "containsCIDR", move |This(this): This<CelValue>,
                                              other: CelValue|
-          -> CelAnswer {
+          -> CelResult {
         let outer = network("containsCIDR", &this)?;
         let inner = match &other {
             CelValue::String(text) => parse_network(text).map(|Network(network)| network),
@@ -199,7 +199,7 @@ pub(super) fn add(context: &mut Context) {
     function!(
         context,
         "masked",
-        move |This(this): This<CelValue>| -> CelAnswer {
+        move |This(this): This<CelValue>| -> CelResult {
             Ok(CelValue::Opaque(Arc::new(Network(
                 network("masked", &this)?.trunc(),
             ))))
@@ -208,7 +208,7 @@ pub(super) fn add(context: &mut Context) {
     function!(
         context,
         "prefixLength",
-        move |This(this): This<CelValue>| -> CelAnswer {
+        move |This(this): This<CelValue>| -> CelResult {
             Ok(CelValue::Int(i64::from(
                 network("prefixLength", &this)?.prefix_len(),
             )))

@@ -25,7 +25,7 @@ use konverge_cel::{
 /// The longest text of a messageExpression, as in Kubernetes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// What an error of an expression means.
+/// Meaning of an error in an expression: the request is denied, or the error is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub(super) enum FailurePolicy {
     #[default]
@@ -76,7 +76,7 @@ pub(super) struct AdmissionText {
 pub(super) struct AdmissionCode {
     pub fails: FailurePolicy,
     conditions: Vec<(String, CelExpression)>,
-    /// What the conditions may read.
+    /// Words of the match conditions, which say what they may read.
     condition_mentions: Mentions,
     variables: Vec<(String, CelExpression)>,
     validations: Vec<Validation>,
@@ -154,7 +154,8 @@ impl AdmissionCode {
     }
 }
 
-/// What each variable may read, with the variables before it that it names. A name counts wherever the word is.
+/// Returns the words of each variable, with those of the variables before it that it names. A name counts wherever
+/// the word is.
 fn variable_mentions(variables: &[NamedText]) -> Vec<(String, Mentions)> {
     let mut found: Vec<(String, Mentions)> = Vec::new();
     for variable in variables {
@@ -275,7 +276,8 @@ impl Evaluation<'_, '_> {
                 Err(error) => {
                     let text = format!("expression '{}' resulted in error: {error}", validation.source);
                     match (policy.fails, error) {
-                        // What is missing here may be what the server fills in, or a limit of this evaluation.
+                        // A value that is missing here may be one that the server fills in, or a limit of this
+                        // evaluation.
                         (FailurePolicy::Ignore, CelError::Other(_)) => found.push((severity, text)),
                         (fails, _) => found.extend(failure(fails, severity, &text)),
                     }
@@ -295,7 +297,7 @@ impl Evaluation<'_, '_> {
         found
     }
 
-    /// The denials by what reads no unknown value. An error is none: it is told when the value is known.
+    /// Returns the denials that read no unknown value. An error counts only later, when all values are known.
     fn judge_certain(
         mut self,
         policy: &AdmissionCode,

@@ -151,7 +151,7 @@ fn an_expression_that_fails_is_told_by_the_failure_policy() {
 
 #[test]
 fn an_annotation_is_a_text_or_null_whatever_the_binding_does() {
-    let told = |source: &str, why: &str| format!("valueExpression '{source}' resulted in error: {why}");
+    let message = |source: &str, why: &str| format!("valueExpression '{source}' resulted in error: {why}");
     for (source, why) in [
         ("'text'", None),
         ("null", None),
@@ -160,7 +160,7 @@ fn an_annotation_is_a_text_or_null_whatever_the_binding_does() {
         ("object.nowhere", Some("")),
     ] {
         let spec = json!({"auditAnnotations": [{"key": "k", "valueExpression": source}]});
-        let expected: Vec<_> = why.into_iter().map(|why| told(source, why)).collect();
+        let expected: Vec<_> = why.into_iter().map(|why| message(source, why)).collect();
         let denied: Vec<_> = expected
             .iter()
             .map(|text| (Severity::Deny, text.as_str()))

@@ -13,7 +13,7 @@ use regex::Regex;
 
 use super::{
     admission_urls::Url,
-    cel_arguments::{CelAnswer, error, opaque, string},
+    cel_arguments::{CelResult, error, opaque, string},
 };
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -50,15 +50,15 @@ impl Opaque for Format {
 pub(super) fn add(context: &mut Context) {
     let made = |name: &'static str| CelValue::Opaque(Arc::new(Format(name)));
     for name in NAMES {
-        let _ = context.add_function(&format!("format.{name}"), move || -> CelAnswer { Ok(made(name)) });
+        let _ = context.add_function(&format!("format.{name}"), move || -> CelResult { Ok(made(name)) });
     }
-    let _ = context.add_function("format.named", move |name: Arc<String>| -> CelAnswer {
+    let _ = context.add_function("format.named", move |name: Arc<String>| -> CelResult {
         let known = NAMES.into_iter().find(|known| **known == **name);
         Ok(optional(known.map(made)))
     });
     let _ = context.add_function(
         "validate",
-        |This(this): This<CelValue>, text: Arc<String>| -> CelAnswer {
+        |This(this): This<CelValue>, text: Arc<String>| -> CelResult {
             let format = opaque::<Format>(&this).ok_or_else(|| error("validate", "it needs a format"))?;
             let wrong = (!format.fits(&text)?).then(|| {
                 let said = format!("it does not have the format {}", format.0);

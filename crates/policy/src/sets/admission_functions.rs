@@ -19,7 +19,7 @@ use super::{
     admission_addresses, admission_formats,
     admission_libraries::{self, Version},
     admission_urls,
-    cel_arguments::{CelAnswer, error, opaque, text},
+    cel_arguments::{CelResult, error, opaque, text},
     cel_pairs, cel_regex,
 };
 use konverge_base::model::quantity::{Quantity, UNIT};
@@ -212,30 +212,30 @@ fn declare_lists(env: &mut Env) {
 }
 
 type Sum = fn(i128, i128) -> Option<i128>;
-type OrderAnswer = fn(Ordering) -> CelValue;
+type OrderResult = fn(Ordering) -> CelValue;
 
 fn quantities(context: &mut Context) {
     let make = |value: CelQuantity| CelValue::Opaque(Arc::new(value));
-    function!(context, "isQuantity", |value: CelValue| -> CelAnswer {
+    function!(context, "isQuantity", |value: CelValue| -> CelResult {
         Ok(CelValue::Bool(
             parse_quantity(&text("isQuantity", &value)?).is_some(),
         ))
     });
-    function!(context, "quantity", move |value: CelValue| -> CelAnswer {
+    function!(context, "quantity", move |value: CelValue| -> CelResult {
         let parsed = parse_quantity(&text("quantity", &value)?);
         parsed
             .map(make)
             .ok_or_else(|| error("quantity", "it is not a quantity"))
     });
-    function!(context, "sign", |This(this): This<CelValue>| -> CelAnswer {
+    function!(context, "sign", |This(this): This<CelValue>| -> CelResult {
         let sign = quantity("sign", &this)?.value.signum();
         Ok(CelValue::Int(i64::try_from(sign).unwrap_or_default()))
     });
-    function!(context, "isInteger", |This(this): This<CelValue>| -> CelAnswer {
+    function!(context, "isInteger", |This(this): This<CelValue>| -> CelResult {
         let CelQuantity { value, whole } = quantity("isInteger", &this)?;
         Ok(CelValue::Bool(whole && i64::try_from(value / UNIT).is_ok()))
     });
-    function!(context, "asInteger", |This(this): This<CelValue>| -> CelAnswer {
+    function!(context, "asInteger", |This(this): This<CelValue>| -> CelResult {
         let CelQuantity { value, whole } = quantity("asInteger", &this)?;
         match i64::try_from(value / UNIT) {
             Ok(number) if whole => Ok(CelValue::Int(number)),
@@ -256,7 +256,7 @@ fn quantities(context: &mut Context) {
     function!(
         context,
         "asApproximateFloat",
-        |This(this): This<CelValue>| -> CelAnswer {
+        |This(this): This<CelValue>| -> CelResult {
             let CelQuantity { value, .. } = quantity("asApproximateFloat", &this)?;
             Ok(CelValue::Float(value as f64 / UNIT as f64))
         }
@@ -265,7 +265,7 @@ fn quantities(context: &mut Context) {
     for (name, sum) in sums {
         function!(context, name, move |This(this): This<CelValue>,
                                        other: CelValue|
-              -> CelAnswer {
+              -> CelResult {
             let (one, two) = both(name, &this, &other)?;
             let whole = one.whole && two.whole;
             sum(one.value, two.value)
@@ -273,7 +273,7 @@ fn quantities(context: &mut Context) {
                 .ok_or_else(|| error(name, "the quantity is too large"))
         });
     }
-    let orders: [(&'static str, OrderAnswer); 3] = [
+    let orders: [(&'static str, OrderResult); 3] = [
         ("isGreaterThan", |order| CelValue::Bool(order.is_gt())),
         ("isLessThan", |order| CelValue::Bool(order.is_lt())),
         ("compareTo", |order| CelValue::Int(order as i64)),
@@ -281,7 +281,7 @@ fn quantities(context: &mut Context) {
     for (name, answer) in orders {
         function!(context, name, move |This(this): This<CelValue>,
                                        other: CelValue|
-              -> CelAnswer {
+              -> CelResult {
             order(name, &this, &other).map(answer)
         });
     }

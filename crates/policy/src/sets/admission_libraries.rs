@@ -13,7 +13,7 @@ use cel::{
     objects::Opaque,
 };
 
-use super::cel_arguments::{CelAnswer, error, opaque, text};
+use super::cel_arguments::{CelResult, error, opaque, text};
 use konverge_cel::cel_value::shared_list;
 
 /// Functions that expressions may call: sets, semantic versions, URLs, regular expressions, optional values, and the crate's
@@ -185,15 +185,15 @@ fn version(function: &str, arguments: &[CelValue]) -> Result<Option<Version>, Ex
 }
 
 fn versions(context: &mut Context) {
-    let _ = context.add_function("isSemver", |Arguments(all): Arguments| -> CelAnswer {
+    let _ = context.add_function("isSemver", |Arguments(all): Arguments| -> CelResult {
         Ok(CelValue::Bool(version("isSemver", &all)?.is_some()))
     });
-    let _ = context.add_function("semver", |Arguments(all): Arguments| -> CelAnswer {
+    let _ = context.add_function("semver", |Arguments(all): Arguments| -> CelResult {
         let found = version("semver", &all)?.ok_or_else(|| error("semver", "it is not a version"))?;
         Ok(CelValue::Opaque(Arc::new(found)))
     });
     for (at, name) in ["major", "minor", "patch"].into_iter().enumerate() {
-        let part = move |This(this): This<CelValue>| -> CelAnswer {
+        let part = move |This(this): This<CelValue>| -> CelResult {
             let Version(version) =
                 Version::from_cel(&this).ok_or_else(|| error(name, "it needs a version"))?;
             let number = i64::try_from([version.major, version.minor, version.patch][at])

@@ -1,5 +1,5 @@
-//! Which requests a policy or a binding selects, as an API server decides it. What is not known before the apply
-//! (the labels of a Namespace, the name of a kind) gives no answer: then nothing passes.
+//! Selects the requests of a policy or a binding as an API server does. Facts that are unknown before the apply (the
+//! labels of a Namespace, the name of a kind) give no decision: then nothing passes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::admission_request::{AdmissionRequest, Namespaces, Operation};
 
-/// Whether a request is selected.
+/// Whether a policy or a binding selects a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Selected {
     Yes,

@@ -125,9 +125,9 @@ fn word(selected: Selected) -> &'static str {
     }
 }
 
-fn selected(matches: &Value, id: &str, action: Action, sides: [Option<Value>; 2]) -> &'static str {
+fn selected(matches: &Value, id: &str, action: Action, before_and_after: [Option<Value>; 2]) -> &'static str {
     let matches: MatchResources = serde_json::from_value(matches.clone()).unwrap();
-    let document = document(vec![resource(id, action, sides)]);
+    let document = document(vec![resource(id, action, before_and_after)]);
     let known = Namespaces::from([
         ("shop".to_owned(), labelled(&json!({"env": "prod"}))),
         ("test".to_owned(), labelled(&json!({"env": "dev"}))),
@@ -237,7 +237,7 @@ fn a_kind_without_a_definition_is_selected_by_a_star_only() {
 fn namespaces_are_selected_by_what_is_known_of_them() {
     let by_env = json!({"namespaceSelector": {"matchLabels": {"env": "prod"}}});
     let labels = |env: &str| Some(labelled(&json!({"env": env})));
-    for (id, action, sides, expected) in [
+    for (id, action, before_and_after, expected) in [
         (SERVICE, Action::Create, [None, labels("dev")], "yes"),
         ("v1:Service:test:a", Action::Create, [None, labels("prod")], "no"),
         (
@@ -253,7 +253,7 @@ fn namespaces_are_selected_by_what_is_known_of_them() {
         ("v1:Namespace:shop", Action::Delete, [labels("dev"), None], "yes"),
         ("v1:Namespace:test", Action::Delete, [labels("prod"), None], "no"),
     ] {
-        assert_eq!(selected(&by_env, id, action, sides), expected, "{id}");
+        assert_eq!(selected(&by_env, id, action, before_and_after), expected, "{id}");
     }
     let all = json!({"namespaceSelector": {}});
     assert_eq!(created(&all, "v1:Service:other:a"), "yes");

@@ -107,9 +107,9 @@ fn policy_and_binding_must_select() {
         assert_eq!(!found.is_empty(), selects, "{of_policy} {of_binding}");
     }
     let by_team = json!({"namespaceSelector": {"matchLabels": {"team": "a"}}});
-    let told = "p:b warns: it is not known whether the policy selects this resource: it selects by the labels of Namespace shop, which is not part of the stack";
+    let message = "p:b warns: it is not known whether the policy selects this resource: it selects by the labels of Namespace shop, which is not part of the stack";
     let binding = json!({"matchResources": by_team, "validationActions": ["Warn"]});
-    assert_eq!(said(&json!({}), &binding, SERVICE), [told]);
+    assert_eq!(said(&json!({}), &binding, SERVICE), [message]);
 }
 
 #[test]
@@ -148,17 +148,18 @@ fn what_only_the_api_server_knows_denies() {
             "authorizer",
         ),
     ] {
-        let told = format!("p:b denies: the policy reads `{word}`, which only the API server knows");
-        assert_eq!(said(&expression(text), &json!({}), SERVICE), [told]);
+        let message = format!("p:b denies: the policy reads `{word}`, which only the API server knows");
+        assert_eq!(said(&expression(text), &json!({}), SERVICE), [message]);
     }
     let by_namespace = expression("namespaceObject == null");
-    let told = "p:b denies: the policy reads `namespaceObject`, and the Namespace is not part of the stack";
+    let message =
+        "p:b denies: the policy reads `namespaceObject`, and the Namespace is not part of the stack";
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     let mut other = namespace.clone();
     other["apiVersion"] = json!("x.io/v1");
     let mut secret = namespace.clone();
     secret["kind"] = json!("Secret");
-    for (object, expected) in [(namespace, "p:b denies: m"), (other, told), (secret, told)] {
+    for (object, expected) in [(namespace, "p:b denies: m"), (other, message), (secret, message)] {
         let objects = [policy(&by_namespace), binding(&json!({})), object];
         assert_eq!(said_of(&objects, created(SERVICE)), [expected]);
     }
@@ -264,8 +265,12 @@ fn a_binding_without_its_parameters_is_told() {
             none,
         ),
     ] {
-        let told = format!("p:b denies: failed to configure binding: {why}");
-        assert_eq!(with_params("Fail", &maps, &reference, id), [told], "{reference}");
+        let message = format!("p:b denies: failed to configure binding: {why}");
+        assert_eq!(
+            with_params("Fail", &maps, &reference, id),
+            [message],
+            "{reference}"
+        );
         assert!(
             with_params("Ignore", &maps, &reference, id).is_empty(),
             "{reference}"
@@ -273,7 +278,7 @@ fn a_binding_without_its_parameters_is_told() {
     }
     // They may be in the cluster, or nowhere.
     let missing = "the parameters of the binding (ConfigMap) are not among the files of the set";
-    for (reference, told) in [
+    for (reference, message) in [
         (json!({"name": "x"}), format!("p:b denies: {missing}")),
         (
             json!({"name": "x", "parameterNotFoundAction": "Allow"}),
@@ -283,7 +288,7 @@ fn a_binding_without_its_parameters_is_told() {
         for fails in ["Fail", "Ignore"] {
             assert_eq!(
                 with_params(fails, &maps, &reference, SERVICE),
-                std::slice::from_ref(&told),
+                std::slice::from_ref(&message),
                 "{reference}"
             );
         }

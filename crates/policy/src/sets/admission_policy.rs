@@ -14,7 +14,7 @@ use super::{
     rule::Severity,
 };
 
-/// What only the API server knows.
+/// Words of an expression for values that only the API server knows.
 const UNKNOWN_WORDS: [&str; 4] = ["authorizer", "userInfo", "options", "dryRun"];
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ struct BindingSpec {
     validation_actions: Vec<Action>,
 }
 
-/// Which parameters a binding uses.
+/// Reference of a binding to its parameters.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ParamRef {
@@ -68,7 +68,7 @@ pub(super) struct ParamRef {
     pub parameter_not_found_action: Option<NotFound>,
 }
 
-/// What it means that there are no parameters.
+/// Effect of missing parameters on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum NotFound {
     Allow,

@@ -11,7 +11,7 @@ use konverge_base::model::{
     spec::RuntimeKind,
 };
 
-/// What is asked of the API server.
+/// Operation of a request to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Create,

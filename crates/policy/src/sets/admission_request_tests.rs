@@ -69,8 +69,8 @@ fn an_action_asks_for_operations_with_their_objects() {
         (Action::Forget, vec![]),
         (Action::Unchanged, vec![]),
     ] {
-        let sides = [Some(before.clone()), Some(after.clone())];
-        let document = document(vec![resource("v1:Service:shop:a", action, sides)]);
+        let before_and_after = [Some(before.clone()), Some(after.clone())];
+        let document = document(vec![resource("v1:Service:shop:a", action, before_and_after)]);
         let requests = requests(&document, &Plurals::new());
         let name = |object: Option<&'_ Value>| object.map(|object| object["metadata"]["name"].clone());
         let found: Vec<_> = requests

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use cel::{Context, ExecutionError, Value as CelValue, extractors::This, objects::Opaque};
 
-use super::cel_arguments::{CelAnswer, error, opaque, string, text};
+use super::cel_arguments::{CelResult, error, opaque, string, text};
 
 type UrlPart = fn(&Url) -> String;
 
@@ -75,12 +75,12 @@ impl Url {
 
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
-    let _ = context.add_function("isURL", |value: CelValue| -> CelAnswer {
+    let _ = context.add_function("isURL", |value: CelValue| -> CelResult {
         Ok(CelValue::Bool(
             Url::parse("isURL", &text("isURL", &value)?)?.is_some(),
         ))
     });
-    let _ = context.add_function("url", |value: CelValue| -> CelAnswer {
+    let _ = context.add_function("url", |value: CelValue| -> CelResult {
         let url = Url::parse("url", &text("url", &value)?)?;
         let url = url.ok_or_else(|| error("url", "it is not a URL"))?;
         Ok(CelValue::Opaque(Arc::new(url)))
@@ -103,10 +103,10 @@ pub(super) fn add(context: &mut Context) {
         opaque::<Url>(value).ok_or_else(|| error(function, "it needs a URL"))
     };
     for (name, part) in parts {
-        let get = move |This(this): This<CelValue>| -> CelAnswer { Ok(string(part(&of(name, &this)?))) };
+        let get = move |This(this): This<CelValue>| -> CelResult { Ok(string(part(&of(name, &this)?))) };
         let _ = context.add_function(name, get);
     }
-    let _ = context.add_function("getQuery", move |This(this): This<CelValue>| -> CelAnswer {
+    let _ = context.add_function("getQuery", move |This(this): This<CelValue>| -> CelResult {
         let url = of("getQuery", &this)?;
         let mut found: HashMap<String, Vec<CelValue>> = HashMap::new();
         for (key, value) in url::form_urlencoded::parse(url.query.as_bytes()) {

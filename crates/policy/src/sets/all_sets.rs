@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    exception::{ExceptedPlace, Exception},
+    exception::{Exception, FindingLocation},
     rule::{NoOutcomes, RuleOutcome},
     set::{PolicySet, is_no_verdict},
 };
@@ -62,7 +62,8 @@ impl PolicySets {
         }
     }
 
-    /// The same sets, with the other names of stacks that count no longer.
+    /// Returns the same sets without the earlier names of stacks that these lines end: rules no longer apply by such
+    /// a name.
     #[must_use]
     pub fn ending_names(self, lines: &[EndedNameConfig]) -> Self {
         let mut digest = DigestBuilder::new("policy-sets-ending");
@@ -89,7 +90,7 @@ impl PolicySets {
         self.sets.iter()
     }
 
-    /// Who may override a finding; empty: nobody.
+    /// Lists who may override a finding; empty if nobody may.
     pub fn overriders_of(&self, finding: &PolicyFinding) -> &[String] {
         let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
         let place = finding.place.as_ref();
@@ -138,7 +139,7 @@ impl PolicySets {
         secrets: &Secrets,
         outcomes: Vec<Result<Vec<RuleOutcome>, NoOutcomes>>,
     ) -> Vec<PolicyFinding> {
-        // What has no outcomes does not pass.
+        // A set without outcomes does not pass.
         let missing = || Err(NoOutcomes::Ended("there is no answer".to_owned()));
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
         let mut findings: Vec<_> = self
@@ -147,7 +148,7 @@ impl PolicySets {
             .flat_map(|(set, outcomes)| set.findings_from(document, secrets, outcomes))
             .map(|finding| {
                 let object = object_of(&finding, document);
-                let of = ExceptedPlace {
+                let of = FindingLocation {
                     folder: &document.stack.folder,
                     object: object.as_deref(),
                 };
@@ -161,7 +162,7 @@ impl PolicySets {
 
 impl PolicySets {
     /// The finding as it is shown, if an exception covers it.
-    fn excuse(&self, mut finding: PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> PolicyFinding {
+    fn excuse(&self, mut finding: PolicyFinding, of: FindingLocation<'_>, now: Timestamp) -> PolicyFinding {
         let mut exceptions = self.exceptions.iter();
         if let Some(exception) = exceptions.find(|exception| exception.covers(&finding, of, now)) {
             return exception.excuse(finding);
@@ -182,8 +183,8 @@ impl PolicySets {
     }
 }
 
-/// What the Kubernetes resource of a finding is by its object, if its id says something else. An object without a
-/// namespace is where its id says.
+/// Returns the id that the object of a finding's Kubernetes resource would have, if its own id is another one. An
+/// object without a namespace has the one of its id.
 fn object_of(finding: &PolicyFinding, document: &StackDocument) -> Option<String> {
     let id = finding.place.as_ref()?.resource.as_ref()?;
     let mut resources = document.resources.iter();

@@ -1,10 +1,10 @@
-//! What the functions of Kubernetes' CEL have in common: their arguments, answers and errors.
+//! Arguments, results and errors that the functions of Kubernetes' CEL share.
 
 use std::sync::Arc;
 
 use cel::{ExecutionError, Value as CelValue, objects::Opaque};
 
-pub(super) type CelAnswer = Result<CelValue, ExecutionError>;
+pub(super) type CelResult = Result<CelValue, ExecutionError>;
 
 pub(super) fn error(function: &str, message: &str) -> ExecutionError {
     ExecutionError::function_error(function, message)

@@ -20,7 +20,7 @@ use konverge_cel::cel_value::{shared_list, shared_map};
 const PAIR: &str = "@pair";
 const RESULT: &str = "@result";
 
-type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type PairResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 type Helper<'h, 'p> = &'h mut MacroExprHelper<'p>;
 type Expanded = Result<Option<IdedExpr>, ParseError>;
 
@@ -192,7 +192,7 @@ fn error(message: &str) -> ExecutionError {
 }
 
 /// The pairs of a list or a map.
-fn pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
     let [range] = arguments.as_slice() else {
         return Err(error("it needs one list or map"));
     };
@@ -231,7 +231,7 @@ fn key<'v>(value: Box<dyn Val + 'v>) -> Result<CelMapKey<'v>, ExecutionError> {
 }
 
 /// The map of a list of pairs.
-fn map_of_pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn map_of_pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
     let mut entries = HashMap::new();
     for pair in items(&arguments)? {
         let pair = pair.downcast_ref::<CelList>().map(CelList::inner);
@@ -244,7 +244,7 @@ fn map_of_pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
 }
 
 /// One map of several. A key in two of them is an error.
-fn merged<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn merged<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
     let mut entries = HashMap::new();
     for map in items(&arguments)? {
         let map = map

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{
-    cel_arguments::{CelAnswer, string, text},
+    cel_arguments::{CelResult, string, text},
     go_regex::{self, GoRegexes},
 };
 use cel::{
@@ -19,7 +19,8 @@ use cel::{
 };
 use konverge_cel::cel_expression::CelFunction;
 
-/// What calls of `matches` become. The crate's own function compiles its expression for each call.
+/// Name of the function that calls of `matches` are compiled to. The `cel` crate's own one compiles its expression at
+/// each call.
 const MATCHES: &str = "@matches";
 
 /// Compiles `matches` to a function that keeps its expressions.
@@ -68,37 +69,37 @@ pub(super) fn add(context: &mut Context) {
             let text = value.downcast_ref::<CelString>();
             text.ok_or_else(|| error("it needs a string"))
         });
-        let (Some(subject), Some(expression)) = (texts.next(), texts.next()) else {
+        let (Some(haystack), Some(expression)) = (texts.next(), texts.next()) else {
             return Err(error("it needs a string and an expression"));
         };
-        let found = get(&known, expression?.inner())?.is_match(subject?.inner());
+        let found = get(&known, expression?.inner())?.is_match(haystack?.inner());
         Ok(CowVal::owned(CelBool::from(found)))
     });
     let _ = context.add_function::<CelFunction, _>(MATCHES, matches);
     let known = compiled.clone();
     let _ = context.add_function(
         "find",
-        move |This(this): This<CelValue>, expression: CelValue| -> CelAnswer {
-            let (subject, expression) = (
+        move |This(this): This<CelValue>, expression: CelValue| -> CelResult {
+            let (haystack, expression) = (
                 text("matches", &this)?,
                 get(&known, &text("matches", &expression)?)?,
             );
             Ok(string(
-                expression.find(&subject).map_or("", |found| found.as_str()),
+                expression.find(&haystack).map_or("", |found| found.as_str()),
             ))
         },
     );
     let _ = context.add_function(
         "findAll",
-        move |This(this): This<CelValue>, Arguments(all): Arguments| -> CelAnswer {
-            let subject = text("matches", &this)?;
+        move |This(this): This<CelValue>, Arguments(all): Arguments| -> CelResult {
+            let haystack = text("matches", &this)?;
             let most = match all[..] {
                 [_] => usize::MAX,
                 [_, CelValue::Int(most)] => usize::try_from(most).unwrap_or(usize::MAX),
                 _ => return Err(error("it needs an expression, and a number")),
             };
             let expression = get(&compiled, &text("matches", &all[0])?)?;
-            let found = expression.find_iter(&subject).take(most);
+            let found = expression.find_iter(&haystack).take(most);
             Ok(CelValue::List(Arc::new(
                 found.map(|found| string(found.as_str())).collect(),
             )))

@@ -43,8 +43,8 @@ fn values_of_the_libraries_have_the_types_of_kubernetes() {
         ("quantity('1')", "kubernetes.Quantity"),
         ("format.uuid()", "kubernetes.NamedFormat"),
     ] {
-        let told = CelError::Other(format!("it returns {type_of}, not true or false"));
-        assert_eq!(holds(expression, &Value::Null), Err(told), "{expression}");
+        let message = CelError::Other(format!("it returns {type_of}, not true or false"));
+        assert_eq!(holds(expression, &Value::Null), Err(message), "{expression}");
     }
 }
 

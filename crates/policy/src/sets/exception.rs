@@ -21,12 +21,13 @@ pub(super) struct Exception {
     reason: String,
 }
 
-/// Where a finding is.
+/// Location of a finding.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ExceptedPlace<'a> {
+pub(super) struct FindingLocation<'a> {
     /// The folder of the stack.
     pub folder: &'a RepoPath,
-    /// What the resource is, if that is not its id: a program chooses ids, so that both have to be covered.
+    /// The id by the resource's object, if its own id is another one. A program chooses ids, so an exception must
+    /// cover both.
     pub object: Option<&'a str>,
 }
 
@@ -54,7 +55,7 @@ impl Exception {
 
     /// Returns true if a finding is covered at this time, in a stack of this folder. A stack's identity does not count:
     /// the files of a pull request choose it.
-    pub(super) fn covers(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+    pub(super) fn covers(&self, finding: &PolicyFinding, of: FindingLocation<'_>, now: Timestamp) -> bool {
         self.is_about(finding, of, now)
             && self
                 .stacks
@@ -66,7 +67,7 @@ impl Exception {
     pub(super) fn names_identity(
         &self,
         finding: &PolicyFinding,
-        of: ExceptedPlace<'_>,
+        of: FindingLocation<'_>,
         now: Timestamp,
     ) -> bool {
         let is_named = |glob: &StackGlob| {
@@ -78,7 +79,7 @@ impl Exception {
         self.is_about(finding, of, now) && self.stacks.as_ref().is_some_and(is_named)
     }
 
-    fn is_about(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+    fn is_about(&self, finding: &PolicyFinding, of: FindingLocation<'_>, now: Timestamp) -> bool {
         let Some(place) = &finding.place else {
             return false;
         };

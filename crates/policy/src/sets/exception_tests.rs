@@ -69,8 +69,8 @@ fn an_exception_holds_for_its_resource_until_its_end() {
         let passes = findings.iter().any(|f| f.verdict == Enforcement::Pass);
         assert_eq!(passes, covered, "{glob}");
         let mut hints = findings.iter().filter_map(|finding| finding.hint.as_ref());
-        let told = hints.any(|hint| hint.contains("write its folder (`appops/shop/dev`)"));
-        assert_eq!(told, glob.starts_with("shop/"), "{glob}");
+        let is_hinted = hints.any(|hint| hint.contains("write its folder (`appops/shop/dev`)"));
+        assert_eq!(is_hinted, glob.starts_with("shop/"), "{glob}");
     }
     assert_eq!(denied("2027-01-31T00:00:00Z"), 2);
     let excused = sets.findings(&document, "2027-01-01T00:00:00Z".parse().unwrap(), &secrets());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::rule::{RuleFinding, shorten};
 use konverge_base::secrets::Secrets;
 
-/// What replaces a hidden text.
+/// Replacement of a hidden text.
 const MASK: &str = "***";
 
 /// The secrets that a finding must not show.

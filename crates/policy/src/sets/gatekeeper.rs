@@ -24,9 +24,9 @@ use konverge_base::model::plan_document::StackDocument;
 
 const TEMPLATES: &str = "templates.gatekeeper.sh/";
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/";
-/// The webhook of Gatekeeper, which is what is played here.
+/// Name of Gatekeeper's webhook: constraints apply here as they do at this enforcement point.
 const WEBHOOK: &str = "validation.gatekeeper.sh";
-/// What only the cluster knows.
+/// Words of a rule for values that only the cluster knows.
 const UNKNOWN_WORDS: [&str; 7] = [
     "authorizer",
     "inventory",
@@ -87,9 +87,9 @@ struct Constraint {
     severity: Severity,
     mentions: Mentions,
     reads: ClusterReads,
-    /// For Rego.
+    /// Parameters for templates in Rego.
     parameters: RegoValue,
-    /// For CEL: the whole constraint.
+    /// The whole constraint, for templates in CEL.
     object: Value,
 }
 
@@ -229,13 +229,13 @@ impl GatekeeperRules {
     }
 }
 
-/// Whether a constraint decides about a request.
+/// Whether a constraint applies to a request.
 enum Applicability {
     NotAbout,
     Decided,
-    /// It may read unknown values.
+    /// The constraint may read unknown values.
     Undecided,
-    /// It denies, because of what only the cluster knows.
+    /// The constraint denies, because it needs facts that only the cluster knows.
     Refused(String),
 }
 

@@ -1,5 +1,5 @@
-//! Which objects a constraint of Gatekeeper selects: `spec.match`. Each key that is set must select the object as it
-//! will be, or all of them the object as it was.
+//! Selects the objects of a constraint of Gatekeeper by its `spec.match`. All keys that are set must select the
+//! object as it will be, or all of them the object as it was.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,7 +30,8 @@ struct Kinds {
     kinds: Vec<String>,
 }
 
-/// Where an object comes from. Gatekeeper makes others from it, such as the Pods of a Deployment; not here.
+/// Origin of an object. Gatekeeper also judges objects that a controller would generate, such as the Pods of a
+/// Deployment; this check does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 enum Source {
     #[default]

@@ -142,7 +142,7 @@ fn a_namespace_is_selected_by_its_labels() {
 fn an_object_is_selected_as_it_was_or_as_it_will_be() {
     let by_env = json!({"labelSelector": {"matchLabels": {"env": "prod"}}});
     let (prod, dev) = (|| Some(labelled("prod")), || Some(labelled("dev")));
-    for (sides, expected) in [
+    for (before_and_after, expected) in [
         ([dev(), prod()], "yes"),
         ([prod(), dev()], "yes"),
         ([dev(), dev()], "no"),
@@ -150,7 +150,7 @@ fn an_object_is_selected_as_it_was_or_as_it_will_be() {
         ([dev(), None], "no"),
         ([None, None], "no"),
     ] {
-        assert_eq!(selected(&by_env, SERVICE, sides), expected);
+        assert_eq!(selected(&by_env, SERVICE, before_and_after), expected);
     }
 }
 

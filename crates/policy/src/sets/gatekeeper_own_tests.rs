@@ -94,10 +94,10 @@ fn a_constraint_does_what_it_says_at_the_webhook() {
         match expected {
             Some(expected) => assert_eq!(said_of(&objects, created(SERVICE)), [expected], "{spec}"),
             None => {
-                let told = load(&objects).err().unwrap();
+                let message = load(&objects).err().unwrap();
                 assert!(
-                    told.starts_with("it has no constraint that the webhook"),
-                    "{spec}: {told}"
+                    message.starts_with("it has no constraint that the webhook"),
+                    "{spec}: {message}"
                 );
             }
         }
@@ -140,30 +140,34 @@ fn a_constraint_that_does_not_select_says_nothing() {
         ["T:c denies: m"]
     );
     assert!(said("msg := \"m\"", &kinds("Pod"), SERVICE).is_empty());
-    let told = "T:c warns: it is not known whether the constraint selects this resource: it selects by the labels of Namespace shop, which is not part of the stack";
-    assert_eq!(said("msg := \"m\"", &by_team, SERVICE), [told]);
+    let message = "T:c warns: it is not known whether the constraint selects this resource: it selects by the labels of Namespace shop, which is not part of the stack";
+    assert_eq!(said("msg := \"m\"", &by_team, SERVICE), [message]);
 }
 
 #[test]
 fn what_only_the_cluster_knows_denies() {
     for word in ["userInfo", "options", "dryRun", "uid"] {
-        let told = format!("T:c denies: the template reads `{word}`, which only the cluster knows");
+        let message = format!("T:c denies: the template reads `{word}`, which only the cluster knows");
         let body = format!("msg := input.review.{word}");
-        assert_eq!(said(&body, &json!({}), SERVICE), [told]);
+        assert_eq!(said(&body, &json!({}), SERVICE), [message]);
     }
     // A parameter may be such a word.
     let spec = json!({"parameters": {"key": "userInfo"}});
     let mut open = template("msg := input.review[input.parameters.key]");
     open["apiVersion"] = json!("templates.gatekeeper.sh/v1beta1");
-    let told = "T:c denies: the template reads `userInfo`, which only the cluster knows";
-    assert_eq!(said_of(&[open, constraint("T", &spec)], created(SERVICE)), [told]);
+    let message = "T:c denies: the template reads `userInfo`, which only the cluster knows";
+    assert_eq!(
+        said_of(&[open, constraint("T", &spec)], created(SERVICE)),
+        [message]
+    );
 }
 
 #[test]
 fn a_template_reads_the_namespace_that_is_known() {
     let body =
         "found := object.get(input.review, \"namespaceObject\", {\"kind\": \"none\"}); msg := found.kind";
-    let told = "T:c denies: the template reads `namespaceObject`, and the Namespace is not part of the stack";
+    let message =
+        "T:c denies: the template reads `namespaceObject`, and the Namespace is not part of the stack";
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     let mut other = namespace.clone();
     other["apiVersion"] = json!("x.io/v1");
@@ -171,8 +175,8 @@ fn a_template_reads_the_namespace_that_is_known() {
     secret["kind"] = json!("Secret");
     for (object, expected) in [
         (namespace.clone(), "T:c denies: Namespace"),
-        (other, told),
-        (secret, told),
+        (other, message),
+        (secret, message),
     ] {
         let objects = [template(body), constraint("T", &json!({})), object];
         assert_eq!(said_of(&objects, created(SERVICE)), [expected]);
@@ -189,7 +193,7 @@ fn a_template_reads_the_namespace_that_is_known() {
 fn a_review_has_the_object_that_is_deleted() {
     let body = "old := [n | n := input.review.oldObject.n]; msg := sprintf(\"%v %v %v\", [input.review.operation, input.review.object.n, old])";
     let side = |n: u32| Some(json!({"n": n}));
-    for (action, sides, expected) in [
+    for (action, before_and_after, expected) in [
         (Planned::Create, [None, side(2)], vec!["T:c denies: CREATE 2 []"]),
         (
             Planned::Update,
@@ -204,7 +208,10 @@ fn a_review_has_the_object_that_is_deleted() {
         ),
     ] {
         let objects = [template(body), constraint("T", &json!({}))];
-        assert_eq!(said_of(&objects, resource(SERVICE, action, sides)), expected);
+        assert_eq!(
+            said_of(&objects, resource(SERVICE, action, before_and_after)),
+            expected
+        );
     }
 }
 
@@ -283,17 +290,17 @@ fn a_constraint_has_the_template_of_its_kind() {
             "p/a.yaml: c: the schema of the template has no `parameters.x`",
         ),
     ] {
-        let told = load(&objects).err().unwrap();
-        assert!(told.starts_with(why), "{told}");
+        let message = load(&objects).err().unwrap();
+        assert!(message.starts_with(why), "{message}");
     }
 }
 
 #[test]
 fn a_template_that_cannot_be_evaluated_denies() {
     let warned = json!({"enforcementAction": "warn"});
-    let told = said("msg := 7", &warned, SERVICE);
+    let message = said("msg := 7", &warned, SERVICE);
     let why = "T:c denies: the rule could not be evaluated: a violation has no text `msg`";
-    assert_eq!(told, [why]);
+    assert_eq!(message, [why]);
 }
 
 /// What the author of an object may try with a template that is not theirs.

@@ -209,7 +209,7 @@ fn compile_rego(source: &RegoSource, mentions: &mut Mentions) -> Result<Template
         package.get_or_insert(found);
     }
     let rule = format!("{}.violation", package.unwrap_or_default());
-    // Whatever is wrong with the names in it is told now, and not for each object. The clones of the engine keep the order
+    // An unknown name in it is an error now, and not for each object. The clones of the engine keep the order
     // of statements that it finds for its first evaluation.
     engine.set_input(RegoValue::from(json!({"review": {}, "parameters": {}})));
     let names = ["not a valid rule path", "could not find function", "undefined"];
@@ -250,7 +250,7 @@ fn compile_cel(source: CelSource, env: &Env) -> Result<AdmissionCode, String> {
     AdmissionCode::compile(text, env)
 }
 
-/// What a template found: its texts, or why it cannot be evaluated.
+/// Violations that a template found: each its message, or the reason why it could not be evaluated.
 pub(super) type Violations = Vec<(Severity, Result<String, String>)>;
 
 /// Evaluates Rego for an input.

@@ -76,8 +76,8 @@ fn a_field_that_the_schema_lacks_is_refused() {
         (json!({"bound": {"x": 1}}), "parameters.bound.x"),
         (json!({"word": {"x": 1}}), "parameters.word.x"),
     ] {
-        let told = format!("the schema of the template has no `{path}`");
-        assert_eq!(template.parameters(&given), Err(told), "{given}");
+        let message = format!("the schema of the template has no `{path}`");
+        assert_eq!(template.parameters(&given), Err(message), "{given}");
     }
     // Who keeps the legacy schema takes any field, as an older version does.
     let given = json!({"words": 1});
@@ -179,8 +179,8 @@ fn a_template_has_its_code_in_one_place() {
             "could not find function",
         ),
     ] {
-        let told = load(&template_of(json!({}), target.clone())).err().unwrap();
-        assert!(told.contains(why), "{target}: {told}");
+        let message = load(&template_of(json!({}), target.clone())).err().unwrap();
+        assert!(message.contains(why), "{target}: {message}");
     }
     let mut nameless = template_of(json!({}), json!({"rego": REGO}));
     nameless["spec"]["crd"]["spec"]["names"]["kind"] = json!("");
@@ -243,6 +243,6 @@ fn a_violation_is_an_object_with_a_text() {
     assert_eq!(many(MOST_FINDINGS).len(), MOST_FINDINGS);
     let found = many(MOST_FINDINGS + 1);
     assert_eq!(found.len(), MOST_FINDINGS + 1);
-    let told = "it has more than 200 findings for one input".to_owned();
-    assert_eq!(found.last(), Some(&(Severity::Deny, Err(told))));
+    let message = "it has more than 200 findings for one input".to_owned();
+    assert_eq!(found.last(), Some(&(Severity::Deny, Err(message))));
 }

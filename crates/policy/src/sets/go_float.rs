@@ -32,7 +32,8 @@ impl GoFloat {
         Self::rounded(number < 0, size, 1, 0)
     }
 
-    /// What OPA reads where this number is written as its shortest text. `None` if it is too large or too small.
+    /// Returns the number that OPA reads from the shortest decimal text of `number`; `None` if it is too large or too
+    /// small.
     pub(super) fn decimal(number: f64) -> Option<Self> {
         let text = format!("{:e}", number.abs());
         let (digits, power) = text.split_once('e')?;

@@ -27,12 +27,12 @@ const CLASSES: &str = "\
     Any Arabic Armenian Bengali Common Cyrillic Devanagari Georgian Greek Han Hangul Hebrew Hiragana \
     Katakana Latin Tamil Thai Tibetan";
 
-/// Why an expression is not read.
+/// Reasons why an expression is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RegexProblem {
     #[error("it is not a regular expression, or too large")]
     NotRegex,
-    #[error("its part `{0}` means something else in Go, or nothing")]
+    #[error("`{0}` in it is invalid in Go, or means something else in Go")]
     NotGo(String),
 }
 
@@ -68,7 +68,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, RegexProblem> {
     regex.map_err(|_| RegexProblem::NotRegex)
 }
 
-/// Whether Go reads an expression.
+/// Returns true if Go accepts an expression.
 ///
 /// # Errors
 /// It is not known.

@@ -81,9 +81,9 @@ fn no_rule_reads_what_is_outside() {
             format!("package main\ndeny contains \"m\" if not {call}\n"),
         ] {
             let said = error_of(&text);
-            let told = said.contains(name) || said.contains("random");
+            let is_named = said.contains(name) || said.contains("random");
             assert!(
-                told && said.contains("the rule could not be evaluated"),
+                is_named && said.contains("the rule could not be evaluated"),
                 "{call}: {said}"
             );
         }

@@ -58,10 +58,10 @@ fn plan_resource(resource: &DocumentResource) -> RegoValue {
             to: None,
             origin: change.origin.clone(),
         };
-        let sides = [("from", &change.from), ("to", &change.to)];
+        let values = [("from", &change.from), ("to", &change.to)];
         with_fields(
             &rest,
-            sides
+            values
                 .into_iter()
                 .filter_map(|(name, value)| Some((name, shared(value.as_ref()?)))),
         )
@@ -146,8 +146,8 @@ pub(super) fn without_nulls(document: &StackDocument) -> Option<StackDocument> {
         .iter_mut()
         .filter(|resource| is_object(resource))
     {
-        let sides = [&mut object.before, &mut object.after];
-        sides.into_iter().flatten().for_each(drop_nulls);
+        let objects = [&mut object.before, &mut object.after];
+        objects.into_iter().flatten().for_each(drop_nulls);
     }
     Some(without)
 }

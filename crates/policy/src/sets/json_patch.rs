@@ -53,8 +53,8 @@ fn steps(path: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// A place in a list: a number without a sign and without zeros before it.
-fn index(key: &str) -> Option<usize> {
+/// Parses an index of a list: a number without a sign and without zeros before it.
+fn list_index(key: &str) -> Option<usize> {
     let is_plain = key == "0" || key.starts_with(|c: char| ('1'..='9').contains(&c));
     key.parse().ok().filter(|_| is_plain)
 }
@@ -64,7 +64,7 @@ fn find<'v>(document: &'v mut Value, path: &[String]) -> Result<&'v mut Value, S
     for key in path {
         let next = match at {
             Value::Object(fields) => fields.get_mut(key),
-            Value::Array(items) => index(key).and_then(|place| items.get_mut(place)),
+            Value::Array(items) => list_index(key).and_then(|index| items.get_mut(index)),
             _ => None,
         };
         at = next.ok_or_else(|| format!("there is no `{key}`"))?;
@@ -80,15 +80,22 @@ fn add(document: &mut Value, path: &[String], value: Value) -> Result<(), String
     match find(document, parents)? {
         Value::Object(fields) => drop(fields.insert(last.clone(), value)),
         Value::Array(items) => {
-            let place = if last == "-" {
+            let index = if last == "-" {
                 Some(items.len())
             } else {
-                index(last)
+                list_index(last)
             };
-            let place = place.filter(|place| *place <= items.len());
-            items.insert(place.ok_or_else(|| format!("there is no place `{last}`"))?, value);
+            let index = index.filter(|index| *index <= items.len());
+            items.insert(
+                index.ok_or_else(|| format!("`{last}` is not an index of the list"))?,
+                value,
+            );
         }
-        _ => return Err(format!("there is no place `{last}`")),
+        _ => {
+            return Err(format!(
+                "`{last}` cannot be added to a value that is neither an object nor a list"
+            ));
+        }
     }
     Ok(())
 }
@@ -98,8 +105,8 @@ fn remove(document: &mut Value, path: &[String]) -> Result<Value, String> {
     let removed = match find(document, parents)? {
         Value::Object(fields) => fields.shift_remove(last),
         Value::Array(items) => {
-            let place = index(last).filter(|place| *place < items.len());
-            place.map(|place| items.remove(place))
+            let index = list_index(last).filter(|index| *index < items.len());
+            index.map(|index| items.remove(index))
         }
         _ => None,
     };

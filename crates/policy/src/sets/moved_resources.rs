@@ -1,5 +1,5 @@
-//! Resources that move from a stack of a set to a stack that the set does not match: its rules hold for them no longer.
-//! That is told, because the pull request chooses the stack.
+//! Resources that move from a stack of a set to a stack that the set does not match: its rules no longer apply to
+//! them. The pull request chooses the stack, so such a move is a finding.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use konverge_base::model::{
 
 type ResourceKey = (ResourceId, Option<ClusterName>);
 
-/// What leaves stacks and what comes into stacks, of all plans of a preview.
+/// Resources that leave stacks or come into stacks, of all plans of a preview.
 #[derive(Debug, Default)]
 pub struct MovedResources {
     /// The stacks, without their resources.
     stacks: Vec<StackDocument>,
-    /// With the index of the stack.
+    /// The resources that leave, with the index of their stack.
     left: BTreeMap<ResourceKey, usize>,
     came: BTreeMap<ResourceKey, usize>,
 }
@@ -53,7 +53,7 @@ impl MovedResources {
         let of_set = |(id, from, to): (&ResourceId, &StackDocument, &StackDocument)| {
             let stays = |set: &&PolicySet| sets.about(to).any(|other| other.name() == set.name());
             let leaves = sets.about(from).filter(|set| !stays(set));
-            let told = leaves.map(|set| PolicyFinding {
+            let findings = leaves.map(|set| PolicyFinding {
                 verdict: Enforcement::Warn,
                 rule: format!("{}/stacks", set.name()),
                 stack: Some(to.stack.id.clone()),
@@ -67,7 +67,7 @@ impl MovedResources {
                 )),
                 place: None,
             });
-            told.collect::<Vec<_>>()
+            findings.collect::<Vec<_>>()
         };
         moved.flat_map(of_set).collect()
     }
@@ -89,7 +89,7 @@ mod tests {
             document.resources[0].action = action;
             document
         };
-        let told = |stacks: &str, from: Action, to: Action| {
+        let findings = |stacks: &str, from: Action, to: Action| {
             let set = rego(
                 &format!("input: objects, stacks: '{stacks}'"),
                 "package main\ndeny contains \"m\" if false\n",
@@ -101,20 +101,20 @@ mod tests {
         };
         for (from, to) in [(Action::Forget, Action::Adopt), (Action::Delete, Action::Create)] {
             for stacks in ["appops/*/prod", "shop/prod"] {
-                let found = told(stacks, from, to);
+                let found = findings(stacks, from, to);
                 assert_eq!(found.len(), 1, "{stacks} {from:?}");
                 assert_eq!(found[0].verdict, Enforcement::Warn);
                 assert_eq!(found[0].stack.as_ref().unwrap().as_str(), "play/dev");
                 let message = &found[0].message;
                 assert!(message.contains("moves here from `shop/prod`"), "{message}");
             }
-            assert!(told("appops/*/*", from, to).is_empty(), "it stays in the set");
+            assert!(findings("appops/*/*", from, to).is_empty(), "it stays in the set");
             assert!(
-                told("appops/play/*", from, to).is_empty(),
+                findings("appops/play/*", from, to).is_empty(),
                 "it comes into the set"
             );
         }
-        assert!(told("appops/*/prod", Action::Update, Action::Create).is_empty());
-        assert!(told("appops/*/prod", Action::Delete, Action::Unchanged).is_empty());
+        assert!(findings("appops/*/prod", Action::Update, Action::Create).is_empty());
+        assert!(findings("appops/*/prod", Action::Delete, Action::Unchanged).is_empty());
     }
 }

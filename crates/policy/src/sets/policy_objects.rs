@@ -1,4 +1,4 @@
-//! What the sets that hold objects of Kubernetes have in common: admission policies with their bindings, and Gatekeeper's
+//! Objects that the sets of Kubernetes policies share: admission policies with their bindings, and Gatekeeper's
 //! templates with their constraints.
 
 use std::fmt::Display;
@@ -66,7 +66,7 @@ fn objects_of(mut document: Value) -> Vec<Value> {
     }
 }
 
-/// What a set says of the cluster.
+/// Facts about the cluster that the files of a set state.
 #[derive(Default)]
 pub(super) struct KnownCluster {
     pub namespaces: Namespaces,
@@ -83,7 +83,8 @@ impl KnownCluster {
     }
 }
 
-/// What a rule reads that only the cluster knows, by the words in its source. They are looked for once.
+/// Values that a rule reads and only the cluster knows, by the words in its source. The search runs once for each
+/// rule.
 pub(super) struct ClusterReads {
     word: Option<&'static str>,
     reads_namespace: bool,
@@ -99,7 +100,8 @@ impl ClusterReads {
         }
     }
 
-    /// Why a request is not decided here: who reads it, and who knows it.
+    /// Returns the reason why a request cannot be decided here; `None` if it can. `reader` and `knower` are words for
+    /// the message.
     pub(super) fn missing(
         &self,
         reader: &str,

@@ -1,4 +1,4 @@
-//! Which unknown values a rule may read, from the words in its source.
+//! Finds the unknown values that a rule may read, from the words in its source.
 //!
 //! A rule that reads a value mentions its key or a parent key, or goes through a whole value ([`reads_whole`]).
 //! So a rule whose source has neither of the two keys does not read the value. The other way round a rule may
@@ -21,7 +21,7 @@ const READ_ALL: [&str; 6] = [
     "reachable_paths",
     "changes",
 ];
-/// The same for what is not one word: the keys of an object, and values two levels below a name.
+/// Texts of more than one word with the same effect: the keys of an object, and values two levels below a name.
 const READ_ALL_TEXTS: [&str; 2] = ["object.keys", "[_][_]"];
 
 /// Names of whole values.
@@ -175,7 +175,7 @@ struct Reference<'s> {
 /// The tokens of a source.
 struct Source<'s> {
     tokens: Vec<Token<'s>>,
-    /// Where the bracket that opens at a token closes.
+    /// For each token that opens a bracket, the index of the token that closes it.
     closes: Vec<usize>,
 }
 
@@ -299,7 +299,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Whether each token is an argument of a function that takes whole values.
+    /// Returns for each token whether it is an argument of a function that takes whole values.
     fn taken(&self, references: &[Reference<'s>]) -> Vec<bool> {
         let mut changes = vec![0_i32; self.tokens.len() + 1];
         for one in references {
@@ -366,7 +366,7 @@ fn is_root(step: &Step<'_>) -> bool {
     matches!(step, Step::Name(name) if ROOTS.contains(name))
 }
 
-/// Where the text that begins here ends.
+/// Returns the offset of the quote that closes the text at the start of `rest`.
 fn text_end(rest: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {

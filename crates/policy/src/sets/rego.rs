@@ -37,7 +37,7 @@ struct RegoRule {
     path: String,
     /// The name in findings, such as `main.deny_latest`.
     name: String,
-    /// What an exception names: `latest`, or nothing.
+    /// Suffix by which a rule `exception` names the rule: `latest`, or empty.
     suffix: String,
     severity: Severity,
     /// The path of the `exception` rule of its package, if there is one.
@@ -57,12 +57,12 @@ impl RegoRules {
     ) -> Result<Self, String> {
         let mut engine = RuleEngine::new(version, &sources(files));
         let mut mentions = Mentions::default();
-        let mut places = Vec::new();
+        let mut loaded = Vec::new();
         let rules_files: Vec<_> = files.iter().filter(|file| is_rules(&file.path)).collect();
         for file in &rules_files {
             let package = engine.add_file(&file.path, &file.text)?;
             mentions.add(&without_comments(&file.text));
-            places.push(package);
+            loaded.push(package);
         }
         for file in data {
             mentions.add(&file.text);
@@ -70,7 +70,7 @@ impl RegoRules {
         engine.add_data(data)?;
         let names = rule_names(&mut engine);
         let mut found: BTreeMap<String, RegoRule> = BTreeMap::new();
-        for (package, names) in places.iter().zip(names) {
+        for (package, names) in loaded.iter().zip(names) {
             let short = package.strip_prefix("data.").unwrap_or(package);
             if !packages.is_empty() && !packages.iter().any(|glob| glob.is_match(short)) {
                 continue;
@@ -85,7 +85,7 @@ impl RegoRules {
             return Err("it has no rule `deny`, `violation` or `warn`".to_owned());
         }
         let mut rules: Vec<_> = found.into_values().collect();
-        let exceptions = exception_rules(&places, rule_names(&mut engine));
+        let exceptions = exception_rules(&loaded, rule_names(&mut engine));
         for rule in &mut rules {
             let package = rule.path.rsplit_once('.').map_or("", |(package, _)| package);
             rule.exception = exceptions
@@ -155,10 +155,10 @@ pub(super) fn failed_tests(
         why,
     };
     let mut engine = RuleEngine::new(version, &sources(files));
-    let mut places = Vec::new();
+    let mut loaded = Vec::new();
     for file in files {
         match engine.add_file(&file.path, &file.text) {
-            Ok(package) => places.push(package),
+            Ok(package) => loaded.push(package),
             Err(why) => return vec![failed(&file.path, "parse", why)],
         }
     }
@@ -167,7 +167,7 @@ pub(super) fn failed_tests(
     }
     let mut found = Vec::new();
     let names = rule_names(&mut engine);
-    for ((file, package), names) in files.iter().zip(&places).zip(names) {
+    for ((file, package), names) in files.iter().zip(&loaded).zip(names) {
         let is_test = |name: &&String| file.path.ends_with(TESTS) && name.starts_with("test_");
         for name in names.iter().filter(is_test) {
             let why = match engine.evaluate(&format!("{package}.{name}")) {
@@ -185,7 +185,7 @@ pub(super) fn failed_tests(
 pub(super) struct RegoSession<'r> {
     /// Or why no rule can be evaluated.
     engine: Result<LentEngine<'r>, String>,
-    /// What `data.conftest` holds.
+    /// Value of `data.conftest`: the file of the input.
     file: Option<RegoValue>,
     definitions: Option<&'r Definitions>,
     /// The engine of the definitions, once an input has an unknown value.
@@ -334,8 +334,8 @@ fn rule_name(rule: &Rule) -> Option<String> {
 }
 
 /// The packages with a rule `exception`.
-fn exception_rules(places: &[String], names: Vec<BTreeSet<String>>) -> BTreeSet<String> {
-    let of_files = places.iter().zip(names);
+fn exception_rules(packages: &[String], names: Vec<BTreeSet<String>>) -> BTreeSet<String> {
+    let of_files = packages.iter().zip(names);
     let with = of_files.filter(|(_, names)| names.contains("exception"));
     with.map(|(package, _)| package.clone()).collect()
 }
@@ -400,7 +400,8 @@ fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
     }
 }
 
-/// What an object says besides: conftest's metadata of a finding. A value that is not a string is written as JSON.
+/// Returns the other fields of a finding's object: conftest's metadata. A value that is not a string is written as
+/// JSON.
 fn details(entry: &RegoValue) -> BTreeMap<String, String> {
     let RegoValue::Object(fields) = entry else {
         return BTreeMap::new();

@@ -147,7 +147,10 @@ fn yaml_of(name: &'static str, arguments: &[RegoValue]) -> Result<Value, RegoDif
     }
     // Go's reader refuses a half of a surrogate pair.
     if ["\\x", "\\u", "\\U"].iter().any(|escape| text.contains(escape)) {
-        return Err(NoValue(name, "it has a character by its number".to_owned()));
+        return Err(NoValue(
+            name,
+            "it has an escape by code point (`\\x41`): write the character itself".to_owned(),
+        ));
     }
     let read = konverge_base::yaml::documents(text);
     let documents = read.map_err(|error| NoValue(name, error.to_string()))?;
@@ -176,7 +179,7 @@ struct SignedToken<'t> {
     header: Value,
     payload: Value,
     signature: Vec<u8>,
-    /// What the signature is of.
+    /// The part of the token that the signature covers.
     signed: &'t str,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Definitions {
     pub engine: PreparedEngine,
     /// By the path of the rule.
     pub by_rule: BTreeMap<String, Vec<RegoDefinition>>,
-    /// What the rules `exception` may read, by their path.
+    /// Words of the rules `exception`, by their path.
     pub exceptions: BTreeMap<String, Mentions>,
 }
 
@@ -91,9 +91,12 @@ impl Definitions {
                 let (from, to) = (span.start as usize, span.end as usize);
                 let parts = (read.text.get(from..start), read.text.get(end..to));
                 let ((Some(before), Some(after)), true) = (parts, is_part) else {
+                    // A definition of another form cannot be told apart: its rule is only judged as a whole.
                     whole.insert(path);
                     continue;
                 };
+                // The definition is also written as a rule of its own, under a name that no source has: its value is
+                // what this definition alone finds.
                 let of_rule = by_rule.entry(path).or_default();
                 let own = format!("{NAME}{}_{name}", of_rule.len());
                 text += &format!("\n{before}{own}{after}\n");

@@ -6,9 +6,9 @@ use regorus::{Engine, Value as RegoValue};
 use super::go_regex::{self, GoRegexes};
 use konverge_config::RegoVersion;
 
-pub(super) type RegoAnswer = Result<RegoValue, RegoDifference>;
+pub(super) type RegoResult = Result<RegoValue, RegoDifference>;
 
-/// Why a function gives no value.
+/// Reasons why a function gives no value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegoDifference {
     #[error("{0}: {1}")]
@@ -19,13 +19,13 @@ pub(super) enum RegoDifference {
         pattern: String,
         why: String,
     },
-    #[error("{0} needs texts, and whole numbers")]
+    #[error("{0}: its arguments must be strings and integers")]
     Arguments(&'static str),
     #[error("{0} differs from OPA, so it is refused: {1}")]
     Differs(&'static str, &'static str),
-    #[error("an operator or a function needs numbers: `%` whole ones, `-` numbers or sets")]
+    #[error("operands and arguments must be numbers (`%`: integers; `-`: numbers or sets)")]
     Numbers,
-    #[error("a division by zero")]
+    #[error("division by zero")]
     ByZero,
     #[error(
         "OPA computes with more digits than this engine, and they may decide here: compute with whole numbers, such as thousandths"
@@ -117,7 +117,7 @@ pub(super) fn extend(
     engine: &mut Engine,
     name: &str,
     arity: u8,
-    function: impl Fn(&[RegoValue]) -> RegoAnswer + Clone + Send + Sync + 'static,
+    function: impl Fn(&[RegoValue]) -> RegoResult + Clone + Send + Sync + 'static,
 ) {
     let call = move |arguments: Vec<RegoValue>| Ok(function(&arguments)?);
     // It is the first extension of this name, which is the only way in which this fails.
@@ -164,7 +164,7 @@ fn cased<I: Iterator<Item = char>>(
     name: &'static str,
     arguments: &[RegoValue],
     case: impl Fn(char) -> I,
-) -> RegoAnswer {
+) -> RegoResult {
     let [text] = texts(name, arguments)?;
     let mut mapped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -182,7 +182,7 @@ fn cased<I: Iterator<Item = char>>(
     Ok(RegoValue::from(mapped))
 }
 
-/// Whether OPA calls a text a version: one of Semantic Versioning 2, which may begin with `v`.
+/// Returns true if OPA accepts a text as a version: Semantic Versioning 2, which may begin with `v`.
 fn is_version(text: &str) -> bool {
     let version = semver::Version::parse(text.strip_prefix('v').unwrap_or(text));
     version.is_ok_and(|of| {
@@ -248,7 +248,7 @@ mod tests {
                 "differs from OPA",
             ),
             (r#"regex.match("[a&&b]", "a")"#, "means something else in Go"),
-            (r#"regex.match("a", 1)"#, "needs texts"),
+            (r#"regex.match("a", 1)"#, "must be strings"),
             ("walk([1])", "write `walk(DOCUMENT, [path, value])`"),
             ("3 * 1.1 != 3.3", "more digits than this engine"),
             ("product([2, 0.5])", "fewer digits than `*`"),

@@ -41,7 +41,7 @@ impl RuleEngine {
         engine.set_rego_v0(version == RegoVersion::V0);
         // An error of a function is an error, and not *undefined*: a `deny` would never fire.
         engine.set_strict_builtin_errors(true);
-        // What a rule prints may be a value of a pull request: it must not reach the log, where GitHub reads commands.
+        // A rule may print a value of a pull request: it must not reach the log, where GitHub reads commands.
         engine.set_gather_prints(true);
         engine.set_execution_timer_config(ExecutionTimerConfig {
             limit: RULE_TIME,
@@ -102,7 +102,7 @@ impl RuleEngine {
         self.engine.get_modules()
     }
 
-    /// What rules see as `input`.
+    /// Sets the `input` of the rules.
     pub(super) fn set_input(&mut self, input: RegoValue) {
         self.engine.set_input(input);
     }
@@ -164,10 +164,10 @@ pub(super) struct PreparedEngine {
 /// A copy of such an engine, for one stack.
 pub(super) struct LentEngine<'e> {
     of: &'e PreparedEngine,
-    /// None after an error.
+    /// `None` after an error: the next evaluation takes a new copy.
     engine: Option<RuleEngine>,
     input: RegoValue,
-    /// What this stack has below `data` besides.
+    /// Values below `data` that only this stack has.
     data: Option<RegoValue>,
 }
 
@@ -218,7 +218,7 @@ impl PreparedEngine {
 }
 
 impl LentEngine<'_> {
-    /// What rules see as `input`.
+    /// Sets the `input` of the rules.
     pub(super) fn set_input(&mut self, input: RegoValue) {
         if let Some(engine) = &mut self.engine {
             engine.set_input(input.clone());

@@ -3,9 +3,9 @@
 
 use regorus::{Engine, Value as RegoValue};
 
-/// Why a function gives no value here.
+/// Error of a function whose value would differ at each evaluation.
 #[derive(Debug, thiserror::Error)]
-#[error("a rule gives the same answer each time, so there are no random numbers")]
+#[error("random numbers are not available: a rule must give the same result each time")]
 struct Random;
 
 /// The items of a set or a list.

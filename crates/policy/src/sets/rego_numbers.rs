@@ -16,7 +16,7 @@ use regorus::{
 
 use super::{
     go_float::{GoFloat, GoNumber},
-    rego_differences::{RegoAnswer, RegoDifference, extend},
+    rego_differences::{RegoDifference, RegoResult, extend},
     rego_functions::items,
 };
 
@@ -126,7 +126,7 @@ impl InexactNumbers {
         self.by_thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far a number may be from OPA's; 0 for one that was not computed.
+    /// Returns the maximum difference of a number from OPA's; 0 for one that was not computed.
     fn distance(&self, number: f64) -> f64 {
         let by_thread = self.by_thread();
         let own = by_thread.get(&thread::current().id());
@@ -140,7 +140,7 @@ impl InexactNumbers {
 
     /// A number that may be so far from OPA's. It is moved away from one that somebody may have written, such as 1 or 0.1:
     /// numbers with its bits count as inexact.
-    fn inexact(&self, mut number: f64, mut distance: f64) -> RegoAnswer {
+    fn inexact(&self, mut number: f64, mut distance: f64) -> RegoResult {
         let digits = format!("{number:e}");
         if digits.split('e').next().is_some_and(|digits| digits.len() <= 16) {
             let away = 2.0 * distance.max(step(number));
@@ -157,7 +157,7 @@ impl InexactNumbers {
         Ok(RegoValue::from(number))
     }
 
-    fn compute(&self, operator: &ArithOp, a: &RegoValue, b: &RegoValue) -> RegoAnswer {
+    fn compute(&self, operator: &ArithOp, a: &RegoValue, b: &RegoValue) -> RegoResult {
         let (x, y) = (float(a)?, float(b)?);
         if matches!(operator, ArithOp::Div | ArithOp::Mod) && y == 0.0 {
             return Err(RegoDifference::ByZero);
@@ -202,7 +202,7 @@ impl InexactNumbers {
     }
 
     /// Adds or multiplies the items of a set or a list.
-    fn fold(&self, arguments: &[RegoValue], operator: &ArithOp, start: u64) -> RegoAnswer {
+    fn fold(&self, arguments: &[RegoValue], operator: &ArithOp, start: u64) -> RegoResult {
         let items = arguments.first().and_then(items);
         let mut items = items.ok_or(RegoDifference::Numbers)?;
         items.try_fold(RegoValue::from(start), |before, item| {
@@ -211,7 +211,7 @@ impl InexactNumbers {
     }
 
     /// Rounds a number to a whole one.
-    fn round(&self, number: &RegoValue, rounded: fn(f64) -> f64) -> RegoAnswer {
+    fn round(&self, number: &RegoValue, rounded: fn(f64) -> f64) -> RegoResult {
         let near = float(number)?;
         let distance = self.distance(near);
         if near.fract() == 0.0 && distance == 0.0 {
@@ -301,7 +301,7 @@ fn float(value: &RegoValue) -> Result<f64, RegoDifference> {
     near.map_err(|_| RegoDifference::TooManyDigits)
 }
 
-/// How far the next number of 53 bits is, at most.
+/// Returns the maximum distance to the next number of 53 bits.
 fn step(number: f64) -> f64 {
     number.abs() * f64::EPSILON
 }
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(compare(&numbers, &third, &BoolOp::Gt, 0.3), Some(true));
         assert_eq!(compare(&numbers, &third, &BoolOp::Eq, 0.5), Some(false));
         assert_eq!(compare(&numbers, &third, &BoolOp::Le, 1.0 / 3.0), None);
-        // What is computed from it is not better.
+        // A number that is computed from it is no better.
         let one = numbers
             .compute(&ArithOp::Mul, &third, &RegoValue::from(3_u64))
             .unwrap();

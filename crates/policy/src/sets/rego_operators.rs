@@ -22,7 +22,7 @@ struct OperatorCall {
     sign: &'static str,
 }
 
-/// What is written at a place instead of so many bytes.
+/// Replacement of `length` bytes at an offset of the source.
 struct SourceChange {
     at: usize,
     /// One place may have the end of a call and an operator behind it, or the starts of several, the outer one first.
@@ -42,7 +42,7 @@ pub(super) fn with_calls(engine: &mut Engine, text: &str) -> Result<String, Stri
     }
     match calls.walk {
         Some(line) => Err(format!(
-            "line {line}: the engine gives no value to a name for `walk`: write `walk(DOCUMENT, [path, value])`"
+            "line {line}: the result of `walk` cannot be assigned to one name: write `walk(DOCUMENT, [path, value])`"
         )),
         None => calls.write(text),
     }
@@ -284,12 +284,12 @@ impl OperatorCalls {
     }
 }
 
-/// Where an expression starts: the engine has the place behind the quote of a text.
+/// Returns the start of an expression. The engine reports the offset after the opening quote of a text.
 fn with_quote_before(text: &str, start: usize) -> usize {
     start - usize::from(text[..start].ends_with(['"', '`']))
 }
 
-/// Where an expression ends: the engine has the place before the quote of a text.
+/// Returns the end of an expression. The engine reports the offset before the closing quote of a text.
 fn with_quote_behind(text: &str, end: usize) -> usize {
     end + usize::from(text[end..].starts_with(['"', '`']))
 }

@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for PlainVisitor {
     }
 }
 
-/// What serializes as a map, with these fields in place of its own.
+/// Returns the map that `base` serializes to, with these fields in place of its own.
 pub(super) fn with_fields<'f>(
     base: &impl Serialize,
     fields: impl IntoIterator<Item = (&'f str, RegoValue)>,

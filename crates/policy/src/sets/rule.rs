@@ -1,4 +1,4 @@
-//! What the languages of rules have in common.
+//! Files, findings and outcomes that the languages of rules share.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +15,7 @@ pub(super) const UNREADABLE: &str = "load";
 pub(super) const ENDED: &str = "limits";
 /// The maximum length of a message in characters, when it leaves.
 const LONGEST_MESSAGE: usize = 1_000;
-/// The same before it is masked: what is cut in two would not be recognized.
+/// The maximum length of a message before it is masked: a secret that is cut in two would not be recognized.
 const LONGEST_UNMASKED: usize = 4 * LONGEST_MESSAGE;
 /// The maximum number of details of a finding.
 pub(super) const MOST_DETAILS: usize = 20;
@@ -42,7 +42,7 @@ pub struct FailedTest {
     pub why: String,
 }
 
-/// What a rule demands, before the set says whether that is enforced.
+/// Severity that a rule gives its findings. The set decides whether it is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     Deny,
@@ -60,7 +60,7 @@ pub struct RuleFinding {
     pub resource: Option<String>,
     /// The path that the rule names.
     pub path: Option<String>,
-    /// What else the rule says.
+    /// Other fields of the finding, by name.
     pub details: BTreeMap<String, String>,
 }
 
@@ -73,7 +73,7 @@ pub enum RuleOutcome {
     Unknown {
         /// Name of the rule.
         rule: String,
-        /// How much a finding of it would weigh.
+        /// Severity of a finding of the rule.
         severity: Severity,
         /// The resource that it was evaluated on.
         resource: ResourceId,
@@ -84,7 +84,7 @@ pub enum RuleOutcome {
     },
 }
 
-/// Why a set has no outcomes for a stack. Both deny, and are overridden by nobody.
+/// Reasons why a set has no outcomes for a stack. Both deny, and nobody can override them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoOutcomes {
     /// The set cannot be read.
@@ -112,7 +112,7 @@ impl RuleOutcome {
 }
 
 impl RuleFinding {
-    /// What a rule says of a resource.
+    /// Makes a finding about a resource.
     pub(super) fn about(
         resource: &DocumentResource,
         rule: String,

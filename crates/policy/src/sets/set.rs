@@ -31,10 +31,10 @@ const LARGEST_SET: usize = 8 * 1024 * 1024;
 pub struct PolicySet {
     name: String,
     enforce: PolicyEnforcement,
-    /// Who may override a denial; empty: nobody.
+    /// Users and teams who may override a denial; empty if nobody may.
     overriders: Vec<String>,
     stacks: Option<StackGlob>,
-    /// What its rules are made of, or why there are none.
+    /// Settings and files of the rules, or the reason why they could not be read.
     source: Result<Arc<SetSource>, String>,
     /// The rules, once they were parsed in this process.
     parsed: OnceLock<Result<SetRules, String>>,
@@ -87,7 +87,7 @@ impl PolicySet {
         }
     }
 
-    /// What its rules are made of.
+    /// Returns the settings and files of the rules.
     ///
     /// # Errors
     /// The files could not be found or read.
@@ -129,7 +129,7 @@ impl PolicySet {
         &self.name
     }
 
-    /// Who may override a denial of the set; empty: nobody.
+    /// Lists who may override a denial of the set; empty if nobody may.
     pub fn overriders(&self) -> &[String] {
         &self.overriders
     }
@@ -152,7 +152,7 @@ impl PolicySet {
         self.findings_from(document, secrets, self.outcomes(document))
     }
 
-    /// What the rules find, in this process and without limits.
+    /// Returns the outcomes of the rules, evaluated in this process and without limits.
     pub(super) fn outcomes(&self, document: &StackDocument) -> Result<Vec<RuleOutcome>, NoOutcomes> {
         let parsed = self.parsed();
         let parsed = parsed.map_err(|why| NoOutcomes::Unreadable(why.clone()))?;
@@ -180,6 +180,7 @@ impl PolicySet {
             NoOutcomes::Unreadable(why) => none(UNREADABLE, "the set cannot be read", why),
             NoOutcomes::Ended(why) => none(ENDED, "the set was not evaluated to its end", why),
         });
+        // Objects are judged with and without their null fields, so most findings come twice.
         let findings: BTreeSet<_> = outcomes
             .into_iter()
             .map(|outcome| self.finding(document, outcome, mask))

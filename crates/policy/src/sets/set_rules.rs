@@ -33,7 +33,7 @@ pub struct SetSource {
     pub(super) data: Vec<PolicyFile>,
 }
 
-/// Why the rules of a set cannot be read: the file and what is wrong with it.
+/// Reason why the rules of a set cannot be read: the file and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnreadableSet(pub String);
@@ -77,7 +77,7 @@ impl SetSource {
         self.config.language == PolicyLanguage::Rego && self.config.input() == PolicyInput::Plan
     }
 
-    /// The same settings with only one of the files.
+    /// Returns the same settings with only one of the files.
     #[must_use]
     pub fn only(&self, path: &str) -> Self {
         let files = self.files.iter().filter(|file| file.path == path);
@@ -99,7 +99,7 @@ impl SetSource {
 }
 
 impl SetRules {
-    /// What the rules find in the plan of a stack.
+    /// Evaluates the rules on the plan of a stack.
     pub fn outcomes(&self, document: &StackDocument) -> Vec<RuleOutcome> {
         match &self.rules {
             Rules::Rego(rules) if self.input == PolicyInput::Objects => rego_objects(rules, document),
@@ -219,6 +219,8 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
         .filter(|(_, unknown)| !unknown.is_empty())
         .collect();
     if !open.is_empty() {
+        // An unknown value is absent from the input, and a rule may deny because of that. Only what holds without
+        // these resources too is certain.
         let without: Vec<_> = open.iter().map(|(resource, _)| *resource).collect();
         let certain: BTreeSet<_> = session.findings(input(&without)).into_iter().collect();
         findings.retain(|finding| certain.contains(finding));

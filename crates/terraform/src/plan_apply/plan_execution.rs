@@ -23,17 +23,17 @@ pub(super) struct Application<'a> {
     pub(super) asked: HashSet<ResourceId>,
     pub(super) ended: HashSet<usize>,
     pub(super) kept: LastWritten,
-    /// What an earlier run left in flight of the resources that this one creates.
+    /// Operations that an earlier run left in flight, of the resources that this one creates.
     pub(super) earlier: BTreeMap<ResourceId, InFlight>,
     /// True if the state is written after each resource (Terraform), false if periodically (OpenTofu).
     pub(super) writes_each_time: bool,
-    /// When Terraform was asked to stop.
+    /// Time when Terraform was asked to stop.
     pub(super) interrupted: Option<Instant>,
-    /// Why nothing can be recorded any more.
+    /// Reason why nothing can be recorded any more.
     pub(super) lost: Option<UserError>,
-    /// Why the store lacks the last results of Terraform.
+    /// Reason why the store lacks the last results of Terraform.
     pub(super) unstored: Option<UserError>,
-    /// What to say if the credentials expired while Terraform ran.
+    /// Hints about the login, if the credentials expired while Terraform ran.
     pub(super) expiry_hints: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Application<'a> {
     }
 }
 
-/// What was written last.
+/// The last write of the state to the store.
 pub(super) struct LastWritten {
     pub(super) written: Instant,
     /// The stamp of the Terraform state in it.

@@ -82,7 +82,7 @@ impl Application<'_> {
         self.bring_up().await?;
         let (runtime, stack) = (self.runtime, &self.scope.stack);
         let earlier = std::mem::take(&mut self.earlier);
-        // What this run did not create may still exist from an earlier run.
+        // An object that this run did not create may still exist from an earlier run.
         let not_made = |book: &mut TerraformState| {
             for (index, ready) in self.prepared.ready.iter().enumerate() {
                 let id = ready.subject.id();
@@ -112,6 +112,7 @@ impl Application<'_> {
         let mut entries = None;
         if self.kept.stamp != Some(stamp) {
             let text = self.prepared.workspace.state.read().map_err(files)?;
+            // Terraform may be writing: an incomplete text is no state, and is read again at the next tick.
             entries = resource_state::read_document(&text);
             if entries.is_some() {
                 self.kept.stamp = Some(stamp);
@@ -131,7 +132,7 @@ impl Application<'_> {
                     }
                     None => {}
                 }
-                // What was in flight before stays so until something is known about it.
+                // An operation that was in flight before stays so until something is known about it.
                 let known = book.resources.contains_key(id) && !ready.makes();
                 if progress.mark_started(index) || known {
                     book.in_flight.remove(id);

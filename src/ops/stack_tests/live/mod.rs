@@ -45,8 +45,8 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
     Ok(StackTestReport::new(selected.stacks.len(), results))
 }
 
-/// Runs those of some tests of a revision that are live. `power` is the commit of the default branch whose store, clusters
-/// and rules hold; `None`: the one that this clone has.
+/// Runs the live ones among some tests of a revision. `trusted_commit` is the commit of the default branch whose store,
+/// clusters and rules hold; `None` for the one that this clone has.
 ///
 /// # Errors
 /// As [`run`].
@@ -55,9 +55,9 @@ pub(super) async fn run_at(
     workspace: &OpenRevision,
     mut tests: Vec<FoundTest<'_>>,
     compilers: &Compilers,
-    power: Option<&CommitId>,
+    trusted_commit: Option<&CommitId>,
 ) -> Result<Vec<StackTestResult>, UserError> {
-    let trusted = TrustedSide::open(run, power).await?;
+    let trusted = TrustedSide::open(run, trusted_commit).await?;
     tests.retain(|found| matches!(found.test.body, TestBody::Live(_)));
     if tests.is_empty() {
         run.notes

@@ -1,5 +1,5 @@
-//! Which jobs of GitHub may run live tests: those that run code of the repository itself. A pull request from outside
-//! runs offline tests alone.
+//! The events of GitHub whose jobs may run live tests: those that run code of the repository itself. A pull request
+//! from outside runs offline tests alone.
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_forge::JobEvent;

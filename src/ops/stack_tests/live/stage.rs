@@ -30,7 +30,7 @@ use konverge_testing::{
 /// The pause between two looks of a `wait`.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What all tests of a run need.
+/// Inputs that all tests of a run share.
 pub(super) struct TestStage<'a> {
     pub(super) trusted: &'a TrustedSide,
     /// The revision with the tests.
@@ -196,7 +196,7 @@ fn moved_spec(spec: &Spec, found: &FoundTest<'_>, name: &str) -> Result<MovedSpe
     moved.map_err(|refusals| refused(&refusals))
 }
 
-/// Why a Spec cannot be moved.
+/// Makes the error for a Spec that cannot be moved.
 fn refused(refusals: &[MoveRefusal]) -> UserError {
     let said: Vec<String> = refusals
         .iter()

@@ -176,6 +176,7 @@ impl TestRun {
             Ok(Some(why)) => Some(UserError::new(ErrorKind::Kubernetes, why)),
             Err(error) => Some(error),
         };
+        // Released also if something is left: a sweep would wait for its end.
         let released = self.lease.release().await;
         if let Some(left) = left {
             return Err(left);

@@ -14,7 +14,7 @@ use konverge_run::{
 /// The number of tests that run or are cleaned up at once.
 pub(super) const AT_ONCE: usize = 4;
 
-/// What live tests need of the default branch.
+/// Parts of the default branch that live tests need.
 pub(super) struct TrustedSide {
     pub(super) run: RunContext,
     pub(super) repository: Repository,
@@ -31,10 +31,10 @@ impl TrustedSide {
     ///
     /// # Errors
     /// The event of this job may not run live tests, the branch or the store cannot be read, or no cluster allows tests.
-    pub(super) async fn open(run: &RunContext, power: Option<&CommitId>) -> Result<Self, UserError> {
+    pub(super) async fn open(run: &RunContext, trusted_commit: Option<&CommitId>) -> Result<Self, UserError> {
         run_events::check(run)?;
         let repository = Repository::discover(&run.dir)?;
-        let (branch, commit) = match power {
+        let (branch, commit) = match trusted_commit {
             Some(commit) => ("the default branch".to_owned(), commit.clone()),
             None => {
                 let branch = repository.default_branch()?;

@@ -45,7 +45,7 @@ impl ObjectPlanner<'_> {
         })
     }
 
-    /// As [`ObjectPlanner::definition`], if it accepts the object.
+    /// Returns the plan's definition of the item's kind, if there is one and it accepts the object.
     ///
     /// # Errors
     /// It rejects the object; or the cluster serves the kind in other versions only, and the plan does not

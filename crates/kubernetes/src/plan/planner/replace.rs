@@ -45,6 +45,7 @@ impl ObjectPlanner<'_> {
             name.name = scratch_name(&asked);
             let mut trial = asked.clone();
             trial["metadata"]["name"] = json!(name.name);
+            // The live object still holds its ports and addresses, and no second one may have them.
             server_generated::give_up_held(&mut trial, live);
             let request = dry_run::request(of, &name, &trial, false, true);
             match dry_run::send(&subject.cluster, of, &request, &item.needs).await {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::{
-        client::{ApiAnswer, ApiRequest},
+        client::{ApiRequest, ApiResponse},
         error::ApiError,
         error_classify::{self, RefusalCause},
         options::Conflicts,
@@ -25,14 +25,14 @@ use crate::{
         plan_item::PlanItem,
         server_merge,
     },
-    plan::dry_run::{DryRunAnswer, RefusedDryRun},
+    plan::dry_run::{DryRunResponse, RefusedDryRun},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::FieldPath,
 };
 
-/// How often the fields that a refusal names are added to those before.
+/// Maximum number of refusals in a row whose named fields are added to the tried ones.
 const ROUNDS: usize = 6;
 /// The most fields that are tried: each costs a request.
 const MOST: usize = 40;
@@ -40,8 +40,8 @@ const MOST: usize = 40;
 /// The end of the search for blocking fields.
 pub(super) enum Unblocked {
     /// The server accepts the Spec without them.
-    Accepted(Box<DryRunAnswer>),
-    /// It refuses the Spec in any case.
+    Accepted(Box<DryRunResponse>),
+    /// The server refuses the Spec in any case.
     Refused(ApiError),
 }
 
@@ -58,6 +58,7 @@ impl ObjectPlanner<'_> {
         let mut error = refused.error.clone();
         let mut paths = BTreeSet::new();
         let mut answer = None;
+        // A refusal may name some of the fields alone: without these the server names the next.
         for _ in 0..ROUNDS {
             let suspects = self.suspects(asked, &refused.body, &error);
             let known = paths.len();
@@ -82,7 +83,7 @@ impl ObjectPlanner<'_> {
             .iter()
             .map(|path| BlockingField::new(asked.live, path, manager))
             .collect();
-        // What the server accepts beside the Spec stays, first of all what others apply.
+        // A field that the server accepts beside the Spec stays, first of all one that others apply.
         fields.sort_by_key(|field| match field.holder {
             Holder::Applies(_) => 0,
             Holder::Updates(_) => 1,
@@ -99,7 +100,7 @@ impl ObjectPlanner<'_> {
         }
         fields.retain(|field| paths.contains(&field.path));
         self.check_allowed(asked, &fields, &refused.error)?;
-        Ok(Unblocked::Accepted(Box::new(DryRunAnswer {
+        Ok(Unblocked::Accepted(Box::new(DryRunResponse {
             answer,
             force: refused.force,
             body: refused.body,
@@ -112,8 +113,8 @@ impl ObjectPlanner<'_> {
     pub(super) async fn without_rekeyed(
         &self,
         asked: &Asked<'_>,
-        answered: DryRunAnswer,
-    ) -> Result<DryRunAnswer, UserError> {
+        answered: DryRunResponse,
+    ) -> Result<DryRunResponse, UserError> {
         let restores = matches!(
             self.runtime.options.conflicts,
             Conflicts::Restore | Conflicts::Write
@@ -130,7 +131,7 @@ impl ObjectPlanner<'_> {
         }
         let paths = rekeyed.iter().map(|field| field.path.clone()).collect();
         match self.ask_without(asked, &answered.body, &paths).await {
-            Ok(answer) => Ok(DryRunAnswer {
+            Ok(answer) => Ok(DryRunResponse {
                 answer,
                 blocking: rekeyed,
                 ..answered
@@ -157,7 +158,7 @@ impl ObjectPlanner<'_> {
         asked: &Asked<'_>,
         body: &Value,
         paths: &BTreeSet<String>,
-    ) -> Result<ApiAnswer, ApiError> {
+    ) -> Result<ApiResponse, ApiError> {
         let Asked {
             subject, of, live, ..
         } = *asked;
@@ -176,7 +177,8 @@ impl ObjectPlanner<'_> {
             .body("application/json-patch+json", &patch);
         request.method = Method::PATCH;
         let mut answer = subject.cluster.api.call(&request).await?;
-        // Of a patch the server notes an update. What the apply will own shows only after the fields are taken over.
+        // The server notes a patch as an update. The fields that the apply will own show only after they are taken
+        // over.
         let mut entries = live["metadata"]["managedFields"].clone();
         if let Some(entries) = entries.as_array_mut() {
             entries.retain(|entry| !managed_fields::is_applied_by(entry, manager));
@@ -211,7 +213,7 @@ impl ObjectPlanner<'_> {
                 _ if asked.adopting => false,
                 Conflicts::Write => false,
                 Conflicts::Stop | Conflicts::Leave => true,
-                // What it stands in was ours: it is restored.
+                // The field is in something that was ours: it is restored.
                 Conflicts::Restore => {
                     let around = path.rsplit_once('/').map_or("", |(around, _)| around);
                     prior

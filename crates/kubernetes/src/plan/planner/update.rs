@@ -34,7 +34,7 @@ use crate::{
         precondition::Precondition,
     },
     plan::{
-        dry_run::{self, DryRunAnswer, DryRunRefusal, Ownership},
+        dry_run::{self, DryRunRefusal, DryRunResponse, Ownership},
         rollout_impact,
     },
 };
@@ -73,6 +73,7 @@ impl ObjectPlanner<'_> {
         body: Map<String, Value>,
     ) -> Result<DraftPlan, UserError> {
         let definition = self.plan_planned_kind(subject, &body, Some(live))?;
+        // The server cannot be asked about a value that is not known yet.
         if body.values().any(masked_value::holds_unknown) {
             return Ok(self.plan_without_server(item, subject, &body, live));
         }
@@ -110,6 +111,7 @@ impl ObjectPlanner<'_> {
         };
         let refused = match answered {
             Ok(answered) => {
+                // The server may accept the Spec beside an item whose key somebody changed; then both would be there.
                 let answered = self.without_rekeyed(&asked, answered).await?;
                 return self.use_dry_run(asked, definition, answered).await;
             }
@@ -118,6 +120,8 @@ impl ObjectPlanner<'_> {
             }
             Err(DryRunRefusal::Api(refused)) => refused,
         };
+        // An apply removes only what its manager applied before. A field of somebody else may be in the way, and go
+        // with this change.
         let error = match error_classify::cause(&refused.error) {
             RefusalCause::Invalid => match self.unblock(&asked, *refused).await {
                 Ok(Unblocked::Accepted(answered)) => {
@@ -149,7 +153,7 @@ impl ObjectPlanner<'_> {
         &self,
         asked: Asked<'_>,
         definition: Option<&Definition>,
-        mut answered: DryRunAnswer,
+        mut answered: DryRunResponse,
     ) -> Result<DraftPlan, UserError> {
         let Asked { subject, live, .. } = asked;
         let answer = &mut answered.answer.value;
@@ -181,6 +185,8 @@ impl ObjectPlanner<'_> {
         let mut draft = match definition.filter(|_| !unchanged) {
             None => self.use_answer(&asked, &sides, changes, transfer, &answered),
             Some(definition) => {
+                // The server answered by the schema that it has now. That of the plan may fill in other defaults, and
+                // the object is planned again once it is applied.
                 let [defaulted, shown] = [&becomes, shown].map(|object| {
                     let mut object = object.clone();
                     definition.set_defaults(&mut object);
@@ -247,7 +253,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// What is sent, without the number of replicas if the autoscaler set it last: a Spec with the same
+    /// Returns the object to send, without the number of replicas if the autoscaler set it last: a Spec with the same
     /// number does not take it over.
     fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
         let mut sent = Value::Object(body.clone());
@@ -333,7 +339,7 @@ impl ObjectPlanner<'_> {
         Ok(environment.may_mutate(&of.group, &of.plural))
     }
 
-    /// What rules judge of an object that changes.
+    /// Returns the values for policy rules of an object that changes.
     pub(super) fn truth(&self, item: &Item, subject: &PlanItem, sides: &DiffSides<'_>) -> TrueValues {
         let judged =
             |object: &Value| object_diff::mask_for_rules(object, &self.runtime.secrets, sides.places);
@@ -388,7 +394,7 @@ impl ObjectPlanner<'_> {
         sides: &DiffSides<'_>,
         changes: Vec<FieldChange>,
         transfer: Transfer,
-        answered: &DryRunAnswer,
+        answered: &DryRunResponse,
     ) -> DraftPlan {
         let Asked {
             item,
@@ -446,7 +452,7 @@ impl ObjectPlanner<'_> {
         self.undecided_by(item, subject, body, live, &|_| {})
     }
 
-    /// As [`ObjectPlanner::plan_without_server`]; `fill_in` adds what the server will add.
+    /// Plans without the server, as [`ObjectPlanner::plan_without_server`]; `fill_in` adds what the server will add.
     pub(super) fn undecided_by(
         &self,
         item: &Item,
@@ -502,7 +508,7 @@ impl ObjectPlanner<'_> {
     }
 }
 
-/// What others wrote, for display; `None` if it needs no escape.
+/// Returns the foreign object for display, with its marks escaped; `None` if it has no marks.
 pub(super) fn shown(foreign: &Value) -> Option<Value> {
     match masked_value::escape_marks(foreign) {
         Cow::Borrowed(_) => None,
