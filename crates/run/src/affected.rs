@@ -22,7 +22,7 @@ use konverge_repo::{
     konfig::Layout,
 };
 
-/// What to compare.
+/// The revisions to compare, and how.
 #[derive(Debug, Clone, Default)]
 pub struct AffectedRequest {
     /// The revision to compare with; `None`: the merge base with the default branch.
@@ -33,11 +33,11 @@ pub struct AffectedRequest {
     pub worktree: bool,
     /// Select every stack, as if nothing existed before.
     pub all: bool,
-    /// Compile affected stacks on both sides and compare their Specs.
+    /// Compile the affected stacks of both revisions and compare their Specs.
     pub exact: bool,
 }
 
-/// The answer, with the opened revisions.
+/// The affected stacks, with the opened revisions.
 pub struct AffectedAnswer {
     /// The affected stacks and why.
     pub affected: Affected,
@@ -51,15 +51,15 @@ pub struct AffectedAnswer {
 }
 
 impl AffectedAnswer {
-    /// Ends the answer together with the process. What the next run needs is written. Everything else is
-    /// leaked, because freeing some hundred thousand allocations takes a tenth of the time.
+    /// Waits until the caches are written, then leaks everything else: freeing some hundred thousand allocations takes
+    /// a tenth of the time. Call it before the process ends.
     pub fn finish_leaking(self) {
         self.known.wait_until_saved();
         std::mem::forget(self);
     }
 }
 
-/// Answers the request.
+/// Compares the two revisions of a request.
 ///
 /// # Errors
 /// A revision cannot be found or read, `konverge.yaml` at the head is invalid, or there is no `kcl.mod`.
@@ -155,7 +155,7 @@ async fn default_base(
 /// The hint for comparing with the last commit.
 pub const BEFORE: &str = "`--base HEAD~1` compares with the commit before";
 
-/// The explanation if a commit contains no change.
+/// Says that a commit is part of a branch, so that there is no change to show.
 pub fn is_part(head: &CommitId, branch: &str) -> String {
     format!("{} is part of {branch}", head.short())
 }
@@ -181,7 +181,7 @@ fn open_base(
     }
 }
 
-/// Sets [`SpecChange`] of every modified stack by compiling both sides.
+/// Sets [`SpecChange`] of every modified stack by compiling both revisions.
 async fn compare_specs(
     run: &RunContext,
     base: &OpenRevision,
@@ -238,7 +238,7 @@ async fn compare_specs(
     Ok(())
 }
 
-/// A stack whose own Spec stays changes too if one changes whose outputs it reads.
+/// Marks each stack as changed that reads outputs of a changed stack, even if its own Spec stays the same.
 fn mark_readers(head: &OpenRevision, affected: &mut Affected) {
     let changes = |stack: &AffectedStack| match stack.change {
         InputChange::Modified => matches!(stack.spec, SpecChange::Changed | SpecChange::Error),

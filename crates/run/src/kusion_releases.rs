@@ -1,4 +1,5 @@
-//! Working with Kusion alternately: whether Kusion released since, its lock, and the release of an apply.
+//! Applies a stack alternately with Kusion: checks for newer releases of Kusion, holds its lock, and writes the release
+//! of an apply.
 
 use crate::RunContext;
 use konverge_base::{
@@ -27,7 +28,7 @@ pub(crate) struct ReleaseTurn {
     left: Option<String>,
 }
 
-/// What the releases of a stack say, before it is planned; `None` if none are written for it.
+/// Reads the releases of a stack before it is planned; `None` if none are written for it.
 ///
 /// # Errors
 /// An operation of Kusion is in progress, or it released since; the backend does not answer.

@@ -1,4 +1,4 @@
-//! While another run holds a stack's lease: shows the holder, and asks the forge whether that run is over.
+//! While another run holds a stack's lease: shows the holder, and asks the forge whether that run has ended.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},
@@ -17,7 +17,7 @@ const SAY: Duration = Duration::from_secs(30);
 /// The interval of queries to the forge; the first one is sent at once. Most answers are *not modified*, which
 /// do not count against the limit.
 const ASK: Duration = Duration::from_secs(15);
-/// The maximum wait for the forge's answer: in the meantime this run does not read the lease.
+/// The deadline of the forge's answer: in the meantime this run does not read the lease.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Watches the holder of one stack's lease.
@@ -28,7 +28,7 @@ pub struct HolderWatch {
     told: Mutex<WaitTimes>,
 }
 
-/// The times of the last actions, on the clock of the wait.
+/// The times of the last actions, as time since the wait began.
 #[derive(Default)]
 struct WaitTimes {
     said: Option<Duration>,
@@ -37,7 +37,7 @@ struct WaitTimes {
 }
 
 impl HolderWatch {
-    /// For a run that waits for a stack's lease.
+    /// Creates a watch for a run that waits for a stack's lease.
     pub fn new(run: &RunContext, stack: &StackId) -> Self {
         Self {
             run: run.clone(),
@@ -55,7 +55,7 @@ impl HolderWatch {
         self.run.notes.say(Note::info(text).of(&self.stack));
     }
 
-    /// Returns the forge that says that the holder's run is over. If that is unknown, nothing is taken over.
+    /// Returns the forge if it says that the holder's run has ended. If nobody knows, the lease is not taken over.
     async fn says_over(&self, holder: &Holder) -> Option<ForgeKind> {
         let forge = self
             .forge

@@ -1,5 +1,4 @@
-//! What a change does to the generated models of `models.sources`: which properties come and go, and which stacks
-//! import them.
+//! Changes of the generated models of `models.sources`: which properties come and go, and which stacks import them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +22,8 @@ struct Records {
     head: Option<ModelSourceConfig>,
 }
 
-/// The changes by folder; nothing without a base. What cannot be read does not stop a preview: it is noted.
+/// Returns the changes by folder; nothing without a base. A file that cannot be read gets a note; it does not stop the
+/// preview.
 pub fn find(
     run: &RunContext,
     base: Option<&OpenRevision>,
@@ -164,7 +164,8 @@ fn has_kcl_file(source: &dyn Source, package: &RepoPath) -> bool {
         .any(|(file, _)| file.parent().as_ref() == Some(package) && file.as_str().ends_with(".k"))
 }
 
-/// The files at the base and at the head, each side as one text. A file counts if an import wrote it on one side.
+/// Returns the generated files at the base and at the head, each revision as one text. A file counts if an import wrote
+/// it in one of them.
 fn generated_texts(
     base: &dyn Source,
     head: &dyn Source,
@@ -188,7 +189,7 @@ fn text(source: &dyn Source, file: &RepoPath) -> Result<String, SourceError> {
     Ok(text.unwrap_or_default())
 }
 
-/// What differs between two texts. The properties of a schema that is new or gone are not listed.
+/// Returns the differences between two texts. The properties of a schema that is new or gone are not listed.
 fn property_changes(was: &str, is: &str) -> Vec<ModelPropertyChange> {
     let found = differences(was, is);
     let whole: BTreeSet<&str> = found
@@ -219,7 +220,8 @@ fn property_change(found: &ModelDifference) -> ModelPropertyChange {
     }
 }
 
-/// The changed files that each affected stack imports. An added or removed stack has no reasons: its imports are looked up.
+/// Returns the changed files that each affected stack imports. For an added or removed stack, which has no reasons, its
+/// imports are looked up.
 fn imported_files(
     base: &OpenRevision,
     head: &OpenRevision,

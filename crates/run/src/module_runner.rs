@@ -31,7 +31,7 @@ use konverge_kusion::{
 };
 use konverge_repo::konfig::{DeclaredDependency, DependencySource};
 
-/// Whose code asks for a module.
+/// The trust in the code that asks for a module.
 #[derive(Debug, Clone)]
 pub enum ModuleTrust {
     /// Code of this repository.
@@ -44,7 +44,7 @@ pub enum ModuleTrust {
 pub struct ModuleRunner {
     /// The program of Konverge, which starts the module.
     pub executable: PathBuf,
-    /// What to do if a layer of the sandbox is not available.
+    /// The mode of the sandbox: what happens if a layer of it is not available.
     pub sandbox: SandboxMode,
     /// The binaries that may run.
     pub trust: ModuleTrust,
@@ -76,13 +76,13 @@ pub struct CallContext<'a> {
 struct FoundBinary {
     file: String,
     content: Arc<[u8]>,
-    /// `kcl.mod.lock` pins it with its whole package, or git has it.
+    /// True if `kcl.mod.lock` pins it with its whole package, or git has it.
     is_pinned: bool,
-    /// Code from outside cannot have chosen it.
+    /// True if code from outside cannot have chosen it.
     is_checked: bool,
 }
 
-/// Where the platform sets what a module may have asked for, or has to.
+/// Returns the hint that names the settings which a module may need from the platform.
 fn settings_hint(call: &ForeignCall, context: &CallContext<'_>) -> String {
     let (file, module) = (&context.workspace, &call.module);
     if !call.platform_config.is_empty() {
@@ -133,7 +133,7 @@ impl ModuleRunner {
         })
     }
 
-    /// Answers the calls of a stack one after the other. Returns what the user should know, too.
+    /// Answers the calls of a stack one after the other. Returns notes for the user, too.
     pub async fn answer(
         &self,
         calls: &[ForeignCall],

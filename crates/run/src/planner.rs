@@ -42,14 +42,14 @@ use konverge_engine::{
 use konverge_kubernetes::Kubernetes;
 use konverge_state::{IndexedStates, Proven, Versioned};
 
-/// What a plan starts from.
+/// The recorded state from which a plan starts.
 #[derive(Clone, Copy)]
 pub struct PlanStart<'a> {
     /// The recorded state.
     pub state: &'a StackState,
     /// Its serial, if it is the one of the store.
     pub serial: Option<u64>,
-    /// The secrets of the stack, if their values may be had.
+    /// The secrets of the stack, if the plan may have their values.
     pub secrets: Option<&'a StackSecrets>,
 }
 
@@ -76,11 +76,11 @@ pub struct Planner {
     pub backend: Option<StateBackend>,
     /// The live infrastructure.
     pub(crate) runtimes: StackRuntimes,
-    /// Who each stack is there.
+    /// The identities of the stacks at the live infrastructure.
     pub(crate) logins: Logins,
     /// The references to secrets.
     pub references: Arc<SecretReferences>,
-    /// Whether it is queried.
+    /// The choice whether the live infrastructure is queried.
     pub live: Live,
     /// A cluster from the command line.
     pub given: GivenCluster,
@@ -153,8 +153,8 @@ impl Planner {
         }
     }
 
-    /// The Spec of the base to compare with. One that does not compile is taken as empty, and a note says so: a change may
-    /// repair it.
+    /// Compiles the Spec of the base to compare with. One that does not compile counts as empty, with a note: the
+    /// change may repair it.
     async fn compared(&self, target: &Target) -> Result<(Spec, Option<String>), UserError> {
         let failure = match self.spec_before(target).await {
             Ok(before) => return Ok((before, None)),
@@ -226,7 +226,7 @@ impl Planner {
         }))
     }
 
-    /// What the outputs are taken from that a Spec reads.
+    /// Returns the sources of the outputs that a Spec reads.
     fn outputs(&self) -> OutputSources<'_> {
         OutputSources {
             config: &self.config,
@@ -236,10 +236,10 @@ impl Planner {
         }
     }
 
-    /// As [`Planner::plan`], from a given state, to be applied.
+    /// Plans a target from a given state, to apply the plan.
     ///
     /// # Errors
-    /// As [`Planner::plan`].
+    /// See [`Planner::plan`].
     pub async fn plan_from(
         &self,
         target: &Target,
@@ -249,10 +249,11 @@ impl Planner {
         self.plan_for(PlanPurpose::Apply, target, wanted, start).await
     }
 
-    /// As [`Planner::plan_from`], with the identity of previews: nothing is applied.
+    /// Compares a target with the live infrastructure from a given state, with the identity of previews. The plan is
+    /// never applied.
     ///
     /// # Errors
-    /// As [`Planner::plan`], and the login of the stack has no identity for previews.
+    /// See [`Planner::plan`]; also if the login of the stack has no identity for previews.
     pub async fn compare_with(
         &self,
         target: &Target,
@@ -263,17 +264,17 @@ impl Planner {
         self.plan_for(PlanPurpose::Drift, target, wanted, start).await
     }
 
-    /// The rules of a target. For its login and its environment the folder counts.
+    /// Returns the rules of a target. The folder decides about its login and its environment.
     fn rules(&self, target: &Target) -> EffectiveStack {
         self.config.for_place(&target.id, target.folder())
     }
 
-    /// Returns true if a controller applies the objects of a target that the repository has.
+    /// Returns true if a controller applies the objects of a target. A removed stack has none.
     pub(crate) fn is_delivered(&self, target: &Target) -> bool {
         target.head.is_some() && self.rules(target).deliver.is_some()
     }
 
-    /// Who a target is.
+    /// Returns the identity of a target.
     fn login(&self, target: &Target, usage: LoginUse) -> Result<StackLoginChoice, UserError> {
         match self.live {
             Live::Never => Ok(StackLoginChoice::Job),
@@ -304,7 +305,7 @@ impl Planner {
         Ok(self.runtimes_as(target, &login).await?.1)
     }
 
-    /// The runtimes of a target with a login. A refusal of the cloud stops the stack before anything is asked.
+    /// Returns the runtimes of a target with a login. If the cloud refuses the login, no request is sent.
     async fn runtimes_as(
         &self,
         target: &Target,
@@ -517,7 +518,7 @@ impl Planner {
         }))
     }
 
-    /// What the hooks of a target may do.
+    /// Returns the rules for the hooks of a target.
     fn hook_rules(&self, target: &Target, serial: Option<u64>) -> HookRules {
         let hooks = &self.config.apply.hooks;
         HookRules {
@@ -533,7 +534,7 @@ impl Planner {
         }
     }
 
-    /// Looks up the claims of other stacks for one plan.
+    /// Creates the lookup of other stacks' claims for one plan.
     fn ownership<'a>(&'a self, purpose: PlanPurpose<'a>) -> OwnershipLookup<'a> {
         OwnershipLookup::new(
             &self.claims,
@@ -547,7 +548,7 @@ impl Planner {
         )
     }
 
-    /// As [`renamed_stacks`](crate::renamed_stacks::renamed_stacks), for the head.
+    /// Returns each stack of the head that continues another recorded identity, with that identity.
     ///
     /// # Errors
     /// Errors of the store.
@@ -576,7 +577,7 @@ impl Planner {
         }
     }
 
-    /// What a target is compared with, as far as its Spec determines it.
+    /// Returns the basis of the comparison, as far as the Spec determines it.
     pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
         let stack = target.rules().filter(|_| has_objects(wanted));
         let cluster =
@@ -606,7 +607,7 @@ impl Planner {
         }
     }
 
-    /// The sources of the Specs so far.
+    /// Returns how many Specs were compiled or cached so far.
     pub fn counts(&self) -> CompileCounts {
         match &self.wanted {
             SpecSource::Compiled { compilers, .. } => compilers.counts(),
@@ -631,8 +632,8 @@ impl Planner {
     }
 }
 
-/// Refuses a stack that only its state knows under another folder than that of the state: logins, policies and approvals
-/// go by the folder.
+/// Refuses a stack that only its state knows under another folder than that of the state: logins, policies and
+/// approvals depend on the folder.
 fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
     if target.rules().is_some() || state.is_blank() || state.folder.or_root() == target.folder() {
         return Ok(());

@@ -29,7 +29,7 @@ use konverge_state::{IndexedStates, Proven};
 pub enum RevisionSpec {
     /// The working tree.
     Worktree,
-    /// What the next commit holds: the index, or another file of that kind (`GIT_INDEX_FILE`).
+    /// The content of the next commit: the index, or another file of that kind (`GIT_INDEX_FILE`).
     Staged(Option<PathBuf>),
     /// A commit.
     Commit(CommitId),
@@ -45,9 +45,9 @@ pub struct OpenRevision {
     pub layout: Arc<Layout>,
     /// The inputs of each stack.
     pub analysis: Arc<Analysis>,
-    /// What stacks of AppConfigurations are generated from.
+    /// The inputs from which stacks of AppConfigurations are generated.
     pub apps: AppStacks,
-    /// What is known of single files by content.
+    /// The scan results of single files, by content.
     pub scans: Arc<ScanCache>,
 }
 
@@ -154,7 +154,7 @@ impl AnalysisCache {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Saves the scan results of single files, as [`AnalysisCache::keep`] does a revision.
+    /// Saves the scan results of single files, as [`AnalysisCache::keep`] saves a revision.
     pub fn keep_learned(&self) {
         let Some((place, _)) = self.places.clone() else {
             return;
@@ -278,8 +278,8 @@ impl OpenRevision {
         Ok(workspace)
     }
 
-    /// Opens a revision with the permissions of another configuration, the default branch's. Its stacks, their identities and
-    /// what its Specs follow from come from its own file, unless that is invalid.
+    /// Opens a revision with the permissions of another configuration, the default branch's. Its stacks, their
+    /// identities and the keys that its Specs depend on come from its own file, unless that is invalid.
     ///
     /// # Errors
     /// The revision cannot be read.
@@ -349,7 +349,7 @@ impl OpenRevision {
         Self::analyze(known, source, Some(self.as_known()), self.config.clone())
     }
 
-    /// This revision as one that another is derived from.
+    /// Returns this revision as a base from which another one is derived.
     fn as_known(&self) -> CachedRevision {
         CachedRevision {
             is_earlier: false,
@@ -389,7 +389,7 @@ impl OpenRevision {
         Ok(revision)
     }
 
-    /// Adds to an analysis what follows from the configuration.
+    /// Completes an analysis with the parts of the configuration that concern its stacks.
     fn from_analysis(
         analysis: Analysis,
         source: Arc<dyn Source>,
@@ -545,7 +545,7 @@ impl OpenRevision {
     }
 }
 
-/// Several stacks have these names, so that none of them has them as identity.
+/// Returns the error for names that several stacks have, so that they are the identity of none.
 fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
     const SHOWN: usize = 3;
     let mut shown: Vec<_> = stacks
@@ -570,7 +570,7 @@ fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
     ))
 }
 
-/// The contents of all files that stacks may consist of.
+/// Returns the contents of all files that stacks may consist of.
 fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
     let loaded = |path: &RepoPath| path.as_str().ends_with(".k") && !path.as_str().ends_with("_test.k");
     let files = source.files().iter();

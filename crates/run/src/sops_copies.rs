@@ -19,7 +19,7 @@ use konverge_cloud::secret_stores::{SopsCommon, SopsFileMark, SopsText};
 use konverge_config::{SecretStoreKind, SecretsConfig};
 use konverge_policy::{self as policy, SecretReader};
 
-/// What every file of SOPS has, whatever its format.
+/// The word that every file of SOPS contains, whatever its format.
 const WORD: &[u8] = b"sops";
 
 /// The files of a revision, and of the commits before it, that SOPS may have encrypted.
@@ -27,7 +27,7 @@ const WORD: &[u8] = b"sops";
 pub(crate) struct SopsCopies {
     source: Option<Arc<dyn Source>>,
     encrypted: OnceLock<Result<Vec<EncryptedFile>, SourceError>>,
-    /// By path: the other files that have a data key or a value of the file.
+    /// The other files that have a data key or a value of a file, by its path.
     copies: Mutex<BTreeMap<RepoPath, Vec<Found>>>,
 }
 
@@ -36,7 +36,7 @@ struct EncryptedFile {
     text: Arc<SopsText>,
 }
 
-/// A file; with a commit, one that is no longer so.
+/// A file; with a commit, a file that has another content by now, or is gone.
 #[derive(Clone)]
 struct Place {
     path: RepoPath,

@@ -22,22 +22,22 @@ pub struct StateBackend {
     pub states: StateStore,
     /// The registry with the store's key.
     pub secrets: Secrets,
-    /// Whether they lie in a store that `konverge.yaml` names, not in a folder of this machine.
+    /// True if they are in a store that `konverge.yaml` names, false if in a folder of this machine.
     pub is_shared: bool,
-    /// Whether whole states are encrypted.
+    /// True if whole states are encrypted.
     pub is_encrypted: bool,
     /// The age recipients of `state.encrypt_to`.
     pub age_recipients: Vec<String>,
 }
 
-/// Whether the key of the hashes may be created.
+/// The permitted use of the key of the hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyUse {
     /// Read only: without a key, hashes are valid within this run only.
     Look,
     /// Create the key on first use.
     Make,
-    /// As `Look`; where nothing decrypts, what needs no key can be seen all the same.
+    /// Read only, as [`KeyUse::Look`], even if no key service answers: documents that need no key can still be read.
     Diagnose,
 }
 
@@ -71,10 +71,10 @@ pub async fn open(
     open_part(run, config, repository, key, None).await
 }
 
-/// As [`open`]; with a folder, the states in this part of the store, which have nothing in common with the others.
+/// Opens the states; with a folder, those in this part of the store, which are independent of the others.
 ///
 /// # Errors
-/// As [`open`].
+/// See [`open`].
 pub async fn open_part(
     run: &RunContext,
     config: &Config,
@@ -157,10 +157,10 @@ pub fn can_mark(run: &RunContext, config: &Config) -> Result<bool, UserError> {
     Ok(sealer.is_some_and(|sealer| sealer.can_mark()))
 }
 
-/// Opens the states of a command, whose `konverge.yaml` is that of the checkout at a revision.
+/// Opens the states for a command whose `konverge.yaml` comes from the checkout at a revision.
 ///
 /// # Errors
-/// As [`open`]; an address that only commits of the checkout name.
+/// See [`open`]; also an address that only commits of the checkout name.
 pub async fn open_of_checkout(
     run: &RunContext,
     config: &Config,
@@ -208,7 +208,7 @@ async fn open_sealer(
     })
 }
 
-/// Says which keys were taken out of the list and open what is written now.
+/// Returns a warning that names the keys which were removed from the list, but still open what is written now.
 pub fn former_services_text(former: &[String]) -> String {
     format!(
         "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` makes a data key without it",

@@ -13,7 +13,7 @@ pub enum Selection {
     Affected,
     /// Every stack.
     All,
-    /// Those that these words mean.
+    /// The stacks that these words select.
     Named(Vec<StackSelector>),
 }
 
@@ -28,11 +28,11 @@ pub struct Target {
     pub head: Option<Stack>,
     /// The stack at the base, if it existed.
     pub base: Option<Stack>,
-    /// What was applied last, if that is wanted and not what the head says.
+    /// The Spec that was applied last, if the run uses it in place of the head's.
     pub recorded: Option<Arc<RecordedSpec>>,
 }
 
-/// What was applied last to a stack.
+/// A Spec that was applied last to a stack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedSpec {
     pub spec: Spec,

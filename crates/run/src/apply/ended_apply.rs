@@ -24,12 +24,12 @@ pub(super) struct EndedApply<'a> {
     pub lease: &'a Lease,
     /// The state before the apply.
     pub recorded: &'a StackState,
-    /// The other names that the plan was judged under.
+    /// The other names of the stack that the policies looked at.
     pub known_as: &'a OtherNames,
     pub secrets: &'a Secrets,
-    /// What the stack publishes, if everything succeeded.
+    /// The outputs that the stack publishes, if everything succeeded.
     pub published: Option<Publication>,
-    /// The values of other stacks that the plan has.
+    /// The outputs of other stacks that are in the plan.
     pub read: &'a [RecordedRead],
     pub input_digest: Option<Digest>,
     pub spec_digest: Digest,
@@ -37,7 +37,8 @@ pub(super) struct EndedApply<'a> {
 }
 
 impl EndedApply<'_> {
-    /// Writes the state and the apply record, if they say something new. A failure to write is the result.
+    /// Writes the state and the apply record, if they say something new. If the write fails, the outcome becomes a
+    /// failure.
     pub(super) async fn record(
         self,
         mut state: StackState,
@@ -93,7 +94,7 @@ impl EndedApply<'_> {
         }
     }
 
-    /// Writes into the state where the stack is, and what of it is applied now.
+    /// Writes the folder, the identity and the applied revision into the state.
     fn describe(&self, state: &mut StackState, well: bool) {
         state.guarded_as.extend(self.known_as);
         let head = self.target.head.as_ref();
@@ -114,8 +115,8 @@ impl EndedApply<'_> {
         }
     }
 
-    /// Writes into the state what the stack publishes and what it read. After a failure the earlier values stay, but for
-    /// those that may not be published any more.
+    /// Writes the outputs that the stack publishes and reads into the state. After a failure the earlier values stay,
+    /// except those that may not be published any more.
     fn describe_outputs(&self, state: &mut StackState, well: bool) {
         let Some(published) = &self.published else { return };
         if !well {

@@ -64,10 +64,11 @@ impl<'a> ApplyJournal<'a> {
     }
 }
 
-/// A runtime's data that the store has not accepted after this time is kept in a file in the meantime.
+/// Data of a runtime that the store has not accepted after this time goes to the rescue file, too.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The error for the runtime. It may try again if only the store failed, and not after the lease is lost.
+/// Converts the error for the runtime. The runtime may try again if only the store failed, but not after the lease is
+/// lost.
 fn unrecorded(error: StateError) -> UserError {
     let store_failed = matches!(
         error,

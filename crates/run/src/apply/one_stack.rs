@@ -38,7 +38,7 @@ use konverge_config::WorkflowTime;
 use konverge_policy::LastWrites;
 use konverge_state::{Lease, LeaseOptions, Versioned};
 
-/// Applies one stack; errors are in its outcome. With it comes what was decided about its plan.
+/// Applies one stack, and returns its outcome with the decisions about its plan. Errors are in the outcome.
 pub(super) async fn apply(
     planning: &Planner,
     target: &Target,
@@ -145,7 +145,7 @@ struct LeasedStack<'a> {
 struct EndedRelease<'a> {
     turn: ReleaseTurn,
     wanted: &'a Spec,
-    /// Whether the apply changed what is recorded.
+    /// True if the apply changed the recorded resources.
     changed: bool,
     result: StackResult,
 }
@@ -362,7 +362,8 @@ impl LeasedStack<'_> {
         Ok(is_superseded.then_some(there.serial))
     }
 
-    /// Ends Kusion's release. An apply that wrote nothing begins one only if it changed what is recorded.
+    /// Ends Kusion's release. If none was begun, it begins one first, but only if the apply changed the recorded
+    /// resources.
     async fn end_release(&self, ended: EndedRelease<'_>, state: &mut StackState) -> Result<(), UserError> {
         let EndedRelease {
             mut turn,
@@ -391,7 +392,7 @@ fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
     }
 }
 
-/// What the state says about the stack, and what was overridden in its last apply.
+/// Reads from the state what an approver needs to know of the past.
 fn prior_state(prior: &StackState, lease: &Lease) -> PriorState {
     let there = lease.prior();
     let receipt = there.and_then(|there| there.receipt.as_ref());

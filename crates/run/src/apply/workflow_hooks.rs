@@ -21,23 +21,23 @@ use konverge_base::{
 use konverge_config::{Config, HookWorkflow, WorkflowTime};
 use konverge_engine::Journal;
 
-/// How long a workflow may run if the configuration does not say so.
+/// The time limit of a workflow without `timeout` in the configuration.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// How long a run is looked for after a start whose outcome is not known, at most. A forge lists a run late.
+/// The maximum search time for a run whose start has an unknown result. A forge may list a new run late.
 pub const SEARCH: Duration = Duration::from_secs(60);
 
-/// The keys of the records begin so.
+/// The prefix of the keys of the records.
 const KEY: &str = "hook-workflow/";
 
-/// What a workflow is told.
+/// The inputs of a workflow.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkflowCall<'a> {
     /// The stack.
     pub stack: &'a StackId,
     /// Its folder.
     pub folder: &'a RepoPath,
-    /// Its other names: their workflows run, too.
+    /// Its other names: the workflows that are configured for them run, too.
     pub known_as: &'a OtherNames,
     /// The commit that is applied.
     pub commit: Option<&'a CommitId>,
@@ -45,21 +45,21 @@ pub struct WorkflowCall<'a> {
     pub digest: Digest,
 }
 
-/// How the start of a workflow ended.
+/// The result of starting a workflow.
 #[derive(Debug)]
 pub enum WorkflowStart {
-    /// It runs, as this run.
+    /// It runs; the value is the id of the run.
     Started(u64),
     /// It was refused, and does not run.
     Refused(UserError),
-    /// It may run or not.
+    /// It may run: the forge did not answer.
     Unknown(UserError),
 }
 
 /// Starts workflows of the default branch, and waits for them.
 #[async_trait]
 pub trait WorkflowStarter: Send + Sync {
-    /// The newest run of a workflow, or 0.
+    /// Returns the id of the newest run of a workflow, or 0.
     ///
     /// # Errors
     /// It is not known.
@@ -68,8 +68,8 @@ pub trait WorkflowStarter: Send + Sync {
     /// Starts a workflow.
     async fn start(&self, workflow: &str, call: WorkflowCall<'_>) -> WorkflowStart;
 
-    /// Looks for the run of an earlier [`Self::start`], for as long as `patience`. It is newer than `after`. `None` does not
-    /// say that there is no such run.
+    /// Looks for the run of an earlier [`Self::start`], whose id is greater than `after`, until `timeout`. `None` does
+    /// not prove that there is no such run.
     ///
     /// # Errors
     /// The forge does not answer, or the apply was interrupted.
@@ -81,7 +81,7 @@ pub trait WorkflowStarter: Send + Sync {
         patience: Duration,
     ) -> Result<Option<u64>, UserError>;
 
-    /// Waits for the end of a run. `Ok` holds why it failed, or nothing.
+    /// Waits for the end of a run. Returns the failure of the run, or `None` if it succeeded.
     ///
     /// # Errors
     /// Its end is not known.
@@ -112,7 +112,7 @@ struct WorkflowRecord {
 }
 
 impl WorkflowHooks<'_> {
-    /// Runs those of a time that are due, one after the other.
+    /// Runs the workflows that are due before or after the apply, one after the other.
     ///
     /// # Errors
     /// One failed, or cannot run here.
@@ -197,7 +197,7 @@ impl WorkflowHooks<'_> {
         }
     }
 
-    /// The error if it is not known whether a workflow runs. To start it again could run it twice.
+    /// Returns the error for a workflow that may or may not run. Starting it again could run it twice.
     fn unknown(&self, hook: &HookWorkflow, patience: Duration, unanswered: Option<UserError>) -> UserError {
         let WorkflowCall { stack, digest, .. } = self.call;
         let commit = self.call.commit.map_or("", CommitId::as_str);
@@ -240,7 +240,7 @@ struct BegunRun {
     after: u64,
     /// `None` if it is not known.
     run: Option<u64>,
-    /// Why the start of this apply has no answer.
+    /// Why the start in this apply has no clear result.
     unanswered: Option<UserError>,
 }
 
@@ -258,7 +258,7 @@ impl BegunRun {
     }
 }
 
-/// Removes the records from the state of a stack that left: it may come back with the same Spec.
+/// Removes the records from the state of a stack that was removed: it may come back with the same Spec.
 pub(super) fn forget(state: &mut StackState) {
     state.runtime.retain(|key, _| !key.starts_with(KEY));
 }

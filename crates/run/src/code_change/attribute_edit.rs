@@ -11,7 +11,7 @@ use konverge_kcl::{AssignedValue, Assignment, AttributePath, Formatting, KclErro
 
 const UNTOUCHED: &str = "nothing was written";
 
-/// What happens to an attribute that no file sets.
+/// The handling of an attribute that no file sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnsetAttribute {
     /// The edit is refused: a name may be misspelled.
@@ -20,7 +20,7 @@ pub(super) enum UnsetAttribute {
     Add,
 }
 
-/// A file of the program with what it sets.
+/// A file of the program with its assignments.
 pub(super) struct ProgramFile {
     pub path: RepoPath,
     text: String,
@@ -44,7 +44,7 @@ impl CodeEditor<'_> {
             .await
     }
 
-    /// As [`CodeEditor::set_attribute`], also for an attribute that no file sets.
+    /// Sets an attribute as [`CodeEditor::set_attribute`] does, and handles one that no file sets as `unset` says.
     pub(super) async fn edit_attribute(
         &mut self,
         stack: &Stack,
@@ -174,7 +174,7 @@ fn matching<'f>(files: &'f [ProgramFile], wanted: impl Fn(&Assignment) -> bool) 
     found
 }
 
-/// The file to which an attribute is added that only the base sets, and its text with it.
+/// Returns the file of the stack to which an attribute is added that only the base sets, with its new text.
 fn add<'f>(
     stack: &Stack,
     own: &'f [ProgramFile],

@@ -16,7 +16,7 @@ use konverge_base::{
     },
 };
 
-/// What stands for a part of a text that is a secret.
+/// The text that masks a secret part of a text.
 const MASK: &str = "***";
 
 impl CodeEditor<'_> {

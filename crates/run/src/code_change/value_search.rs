@@ -28,7 +28,7 @@ struct NoSingleAttribute;
 /// The maximum number of names in a message.
 const MOST_NAMED: usize = 5;
 
-/// What is tried for a field of a stack.
+/// The inputs of the search for the attribute of one field.
 struct Trials<'t> {
     stack: &'t Stack,
     /// The value, as a literal of KCL.
@@ -43,7 +43,7 @@ struct Trials<'t> {
 struct KeptEdit<'a> {
     trial: CodeEditor<'a>,
     line: EditedLine,
-    /// The places of the fields that it gives their values.
+    /// The indices of the fields that get their values.
     changed: Vec<usize>,
 }
 

@@ -15,9 +15,9 @@ use konverge_engine::runtime::{
 
 use super::{progress::DeliveryProgress, runtime::DeliveredObjects};
 
-/// The pause between two looks at the controller: it grows up to the second one.
+/// The first and the longest pause between two looks at the controller.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-/// How long a failure of the controller must last: it tries again by itself.
+/// The time for which a controller must fail before the wait ends: it tries again by itself.
 const FAILURE_LASTS: Duration = Duration::from_secs(30);
 
 /// A wait with a limit.
@@ -66,11 +66,11 @@ impl Patience {
     }
 }
 
-/// What a controller made of a plan.
+/// The result of a delivery, compared with the plan.
 enum Delivered {
     /// The applied objects.
     AsPlanned(Vec<AppliedResource>),
-    /// The first object that is not as planned, and how.
+    /// The first object that differs from the plan, and where.
     Otherwise(String),
 }
 
@@ -115,7 +115,7 @@ impl DeliveredObjects {
         }
     }
 
-    /// Compares what is live with the plan, although the controller is content.
+    /// Compares the live objects with the plan, even though the controller reports that it is healthy.
     async fn compare(&self, scope: &StackScope, planned: &[PlannedResource]) -> Result<Delivered, UserError> {
         let items = planned.iter().map(|one| Item {
             id: one.item.id.clone(),
@@ -186,7 +186,7 @@ impl DeliveredObjects {
     }
 }
 
-/// What a plan would still change, as a text.
+/// Describes the paths that a plan would still change.
 fn difference(plan: &ResourcePlan) -> Option<String> {
     match plan.action {
         Action::Unchanged => None,

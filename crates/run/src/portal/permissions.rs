@@ -1,4 +1,4 @@
-//! Who may do what: each line of konverge.yaml that lets somebody do something, or that stops it.
+//! The permissions: each line of konverge.yaml that lets somebody do something, or stops it.
 
 use super::branch_config::BranchConfig;
 use konverge_config::{Config, FreezeConfig, PolicyEnforcement, PortalRole, StackPolicy, WorkflowTime};
@@ -31,7 +31,7 @@ pub fn permissions(branch: &BranchConfig) -> PermissionsDocument {
 #[derive(Default)]
 struct PermissionLines(Vec<Permission>);
 
-/// Who, and for which stacks; where it is written.
+/// Who, for which stacks, and where it is written.
 struct Line<'a> {
     who: &'a [String],
     stacks: &'a str,

@@ -65,7 +65,7 @@ pub async fn rollback(
     rollback_under(base, stack, serial, given).await
 }
 
-/// What a rollback stands on: today's configuration with its files, and the states.
+/// The base of a rollback: today's configuration with its files, and the states.
 pub struct RollbackBase<'a> {
     /// The run.
     pub run: &'a RunContext,
@@ -84,7 +84,7 @@ pub struct RollbackBase<'a> {
 /// Prepares a rollback under a given configuration.
 ///
 /// # Errors
-/// As [`rollback`].
+/// See [`rollback`].
 pub async fn rollback_under(
     base: RollbackBase<'_>,
     stack: &StackId,
@@ -188,11 +188,11 @@ fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError
 }
 
 impl Rollback {
-    /// Applies the plan, if `approver` approves what it is by then, and returns the result with what the policy sets
-    /// found.
+    /// Applies the plan, if `approver` approves it as it is at that time. Returns the result, with the findings of the
+    /// policy sets.
     ///
     /// # Errors
-    /// As an apply.
+    /// See [`apply::run`].
     pub async fn apply(
         &self,
         approver: Arc<dyn Approver>,
