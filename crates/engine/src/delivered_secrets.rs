@@ -15,12 +15,12 @@ use konverge_base::{
     },
 };
 
-/// The places of planned resources whose values their providers call sensitive.
+/// The paths of planned resources whose values their providers call sensitive.
 #[derive(Default)]
 pub(super) struct SensitivePlaces(HashMap<ResourceId, Value>);
 
 impl SensitivePlaces {
-    /// Keeps the places of a resource that others read.
+    /// Adds the sensitive paths of a resource that others read.
     pub(super) fn learn(&mut self, id: &ResourceId, places: Value) {
         if masked_value::holds_true(&places) {
             self.0.insert(id.clone(), places);

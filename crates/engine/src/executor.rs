@@ -57,12 +57,12 @@ const NOT_CHECKED: &str = "everything was applied, but whether it still exists c
 
 /// The result of an apply.
 pub struct Applied {
-    /// What was done.
+    /// The result of the stack, with those of its resources.
     pub outcome: StackOutcome,
     /// The resources that are not there although everything succeeded: somebody deleted or recreated them since they
     /// were planned or written. Then the outcome is a failure for this reason only, and a new plan puts them back.
     pub missing: Vec<ResourceId>,
-    /// What the stack publishes, if everything succeeded.
+    /// The outputs that the stack publishes, if everything succeeded.
     pub outputs: Option<Publication>,
 }
 
@@ -177,9 +177,9 @@ struct Executor<'a> {
     written: Mutex<HashMap<ResourceId, Recorded>>,
     data: Mutex<BTreeMap<String, Value>>,
     failures: Mutex<BTreeMap<ResourceId, UserError>>,
-    /// What resources that are written wait for.
+    /// The conditions that written resources wait for.
     waits: Mutex<BTreeMap<ResourceId, Waiting>>,
-    /// Why no further change may start.
+    /// The failure because of which no further change may start.
     stopped: Mutex<Option<UserError>>,
 }
 

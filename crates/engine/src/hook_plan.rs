@@ -84,8 +84,8 @@ fn annotation<'a>(recorded: &'a Recorded, key: &str) -> Option<&'a str> {
     annotations.get(key).and_then(Value::as_str)
 }
 
-/// Decides what depends on the whole plan: `failed` hooks are planned only beside a change, and each hook that runs
-/// says why.
+/// Settles the hooks once the whole plan is known: `failed` hooks stay in the plan only beside a change, and each hook
+/// that runs gets a note with the reason.
 pub(super) fn settle(stack: &StackId, tasks: &HookTasks, planned: &mut [Option<PlannedResource>]) {
     if tasks.is_empty() {
         return;
@@ -115,7 +115,7 @@ pub(super) fn settle(stack: &StackId, tasks: &HookTasks, planned: &mut [Option<P
     }
 }
 
-/// Why each hook runs.
+/// Returns the reason why each hook runs.
 pub(super) fn whys(tasks: &HookTasks, plans: &[&ResourcePlan]) -> HashMap<ResourceId, String> {
     let changing: HashMap<_, _> = plans
         .iter()

@@ -37,7 +37,7 @@ const PROMOTION: Waiting = Waiting {
     wave: None,
 };
 
-/// What a run does wrong, and when it is stopped.
+/// The errors that a run makes, and when it is stopped.
 #[derive(Default)]
 pub(super) struct Faults {
     /// These cannot be planned, for a reason that stops the stack.
@@ -76,9 +76,9 @@ pub(super) struct World {
     pub writes: Vec<String>,
     /// The calls that apply something, each with its resources.
     pub batches: Vec<Vec<String>>,
-    /// The pending resources of earlier stages that each plan got, by resource.
+    /// The changes of earlier stages that each plan got, by resource.
     pub pending: BTreeMap<String, Vec<String>>,
-    /// What each applied resource was told that the run changed before it.
+    /// The changed dependencies that each applied resource got.
     pub needs: BTreeMap<String, Needs>,
     pub journal: Vec<JournalEntry>,
     pub journal_ended: bool,

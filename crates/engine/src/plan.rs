@@ -141,10 +141,10 @@ struct Segment {
     members: Vec<usize>,
 }
 
-/// The index of a draft, and the runtime's result.
+/// The index of a draft, and the runtime's result for it.
 type SegmentAnswer = (usize, Result<PlannedResource, UserError>);
 
-/// Where a plan is: it is done, or it has to know the claims of other stacks before it continues.
+/// A step of planning: the plan is complete, or it needs the claims of other stacks to continue.
 pub enum PlanStep<'a> {
     /// The claims of other stacks are needed first.
     Asks(Box<PlanAwaitingClaims<'a>>),
@@ -174,7 +174,7 @@ impl<'a> PlanStep<'a> {
     /// Ends the plan of a stack without other stacks: nobody claims anything, and nobody releases anything.
     ///
     /// # Errors
-    /// As [`plan`].
+    /// See [`plan`].
     pub async fn without_other_stacks(self) -> Result<EnginePlan, UserError> {
         let mut step = self;
         loop {
@@ -199,16 +199,16 @@ impl<'a> PlanStep<'a> {
 }
 
 impl<'a> PlanAwaitingClaims<'a> {
-    /// What has to be known of the other stacks.
+    /// Returns the questions about the other stacks.
     pub fn questions(&self) -> Vec<ClaimQuestion<'_>> {
         questions(&self.answers).collect()
     }
 
-    /// Goes on with the answers, in the order of the questions. An error fails the resource; a question without an
-    /// answer counts as failed.
+    /// Continues with the answers, in the order of the questions. An error fails its resource, and so does a missing
+    /// answer.
     ///
     /// # Errors
-    /// As [`plan`].
+    /// See [`plan`].
     pub async fn answer(
         self: Box<Self>,
         claims: Vec<Result<OwnerClaim, UserError>>,
@@ -301,11 +301,11 @@ struct PlanBuilder<'a> {
     runtimes: &'a RuntimeRegistry,
     targets: Targets,
     planned: Vec<Option<PlannedResource>>,
-    /// The values that references of later stages read, and whether the resource is unchanged.
+    /// The values that references of later stages read, each with true if the resource is unchanged.
     expected: HashMap<ResourceId, (Value, bool)>,
     /// The secrets in those values.
     carried: PropagatedSecrets,
-    /// Where secrets are in resources, also unknown ones.
+    /// The paths of secrets in resources, also of unknown ones.
     sensitive_places: SensitivePlaces,
     failures: PlanFailures,
     stack: StackId,
@@ -354,7 +354,7 @@ impl PlanBuilder<'_> {
         Ok(asked.into_iter().zip(answers).collect())
     }
 
-    /// Keeps the plan of a resource, or why it has none.
+    /// Adds the plan of a resource, or the reason why it has none.
     fn add_planned(&mut self, draft: &DraftNode, member: usize, answer: Result<PlannedResource, UserError>) {
         let id = draft.item.id.clone();
         let mut planned = match answer {

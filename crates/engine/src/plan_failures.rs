@@ -21,7 +21,7 @@ impl PlanFailures {
         self.own.contains_key(id) || self.waiting.contains_key(id)
     }
 
-    /// For each draft the index of a failed draft that it waits for, directly or indirectly.
+    /// Returns, for each draft, the index of a failed draft that it waits for, directly or indirectly.
     pub(crate) fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
         let mut held = vec![None; drafts.len()];
         if self.own.is_empty() {

@@ -1,5 +1,5 @@
-//! What a stack publishes for others: values of its resources, after everything of it was applied. A secret is never
-//! published.
+//! The outputs that a stack publishes for others: values of its resources, after everything of it was applied. A secret
+//! is never published.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,7 +33,7 @@ pub struct PublishedValue {
     pub resources: BTreeSet<ResourceId>,
 }
 
-/// What a stack publishes after an apply.
+/// The outputs that a stack publishes after an apply.
 #[derive(Debug, Clone, Default)]
 pub struct Publication {
     /// The values.
@@ -47,7 +47,7 @@ pub struct Publication {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PublishedOutputs {
     sources: BTreeMap<OutputName, (Value, BTreeSet<ResourceId>)>,
-    /// The resources that they are read from, as they are wanted. They say what is secret in them.
+    /// The resources that they are read from, as desired. They tell which values are secret.
     wanted: HashMap<ResourceId, Resource>,
 }
 
@@ -198,7 +198,7 @@ impl PublishedOutputs {
     }
 }
 
-/// The value of an output, with what the resources that it refers to have.
+/// Returns the value of an output, with the values of the resources that it refers to.
 fn resolve<'v>(
     targets: &Targets,
     template: &Value,
@@ -247,7 +247,7 @@ fn is_masked(secrets: &Secrets, value: &Value) -> bool {
     texts.into_iter().any(|text| secrets.mask(text) != *text)
 }
 
-/// Why a value is no plain data: a reader would take it for a mark or a reference.
+/// Returns why a value cannot be published: a reader would take it for a marker or a reference.
 fn problem(value: &Value) -> Option<&'static str> {
     if masked_value::holds_unknown(value) {
         return Some("is not known although everything was applied");

@@ -13,7 +13,7 @@ use konverge_base::{
     secrets::{Secrets, mask_resource, mask_secret_data},
 };
 
-/// How the resources of a Spec are masked.
+/// The masking of the resources of a Spec.
 #[derive(Clone, Copy)]
 pub struct SpecMask<'a> {
     secrets: &'a Secrets,

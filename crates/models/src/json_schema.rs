@@ -9,7 +9,7 @@ use crate::{
     schema::{ModelObject, ModelProperty, ModelType, ModelValue, Presence},
 };
 
-/// What `$ref` stands for.
+/// Resolves a `$ref`.
 pub(crate) type Resolve<'r, 'a> = &'r dyn Fn(&str) -> Option<ReferenceTarget<'a>>;
 
 /// The target of a reference.
@@ -23,9 +23,9 @@ pub(crate) enum ReferenceTarget<'a> {
 /// Reads schemas. One reader is for one document.
 pub(crate) struct SchemaReader<'r, 'a> {
     resolve: Resolve<'r, 'a>,
-    /// How the server takes the schema.
+    /// The use that the server makes of the schema.
     server: ServerRules,
-    /// Where the reader is, for errors.
+    /// The path of the reader in the document, for errors.
     path: Vec<String>,
     properties: usize,
 }

@@ -110,7 +110,7 @@ fn group_version_kind(schema: &Value) -> Option<(String, &str)> {
     Some((api_version, text("kind")?))
 }
 
-/// What all groups share is not an object of a stack.
+/// Returns true for a definition that all API groups share, such as `ObjectMeta`. It is not an object of a stack.
 fn is_shared(name: &str) -> bool {
     name.starts_with("io.k8s.apimachinery.")
 }

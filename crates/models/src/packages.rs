@@ -12,7 +12,7 @@ use crate::{
     writer::{TypeNames, alias, write_schema},
 };
 
-/// What is generated.
+/// The choice of what to generate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GenerateOptions {
     /// The kinds; empty for all.

@@ -1,5 +1,5 @@
-//! [`TrueValues`]: what policy sets judge of a planned resource. What is shown of it is masked by names and values, which
-//! a pull request chooses; a rule that saw that could be blinded.
+//! [`TrueValues`]: the values of a planned resource that policy sets judge. The shown plan is masked by names and
+//! values, which a pull request chooses, so a rule that judged it could be blinded.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct TrueValues {
 }
 
 impl fmt::Debug for TrueValues {
-    /// Without the values.
+    /// Prints no values: they may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TrueValues(..)")
     }
@@ -40,7 +40,7 @@ impl TrueValues {
         }
     }
 
-    /// The values themselves, to find out what of them is shown nowhere.
+    /// Returns the values themselves, to find those that are shown nowhere.
     pub fn objects(&self) -> impl Iterator<Item = Value> + '_ {
         let desired = self.desired.iter().map(|desired| Value::Object(desired.clone()));
         desired.chain(self.before.iter().chain(&self.after).cloned())

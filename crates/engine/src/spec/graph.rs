@@ -27,7 +27,7 @@ use konverge_base::{
     },
 };
 
-/// Why one resource comes before another.
+/// The reason why one resource comes before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edge {
     /// `dependsOn`.

@@ -52,7 +52,7 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
 /// Parses YAML or JSON text, from `--spec FILE` or a golden file.
 ///
 /// # Errors
-/// As [`read`], or the text of `file` is not YAML.
+/// See [`read`]; also if the text of `file` is not YAML.
 pub fn read_text(text: &str, file: &str) -> Result<Spec, SpecError> {
     let documents = yaml::documents(text).map_err(|error| SpecError::Text {
         file: file.to_owned(),

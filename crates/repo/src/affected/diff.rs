@@ -17,11 +17,11 @@ use konverge_base::model::{
 };
 
 impl Analysis {
-    /// The stacks that the change from `base` to this revision affects.
+    /// Returns the stacks that the change from `base` to this revision affects.
     ///
-    /// Stacks are matched by identity: a stack in another folder is modified, not removed and added. A stack
-    /// whose files cannot be resolved at the head is always affected. If its identity cannot be read at the
-    /// head, it is matched with the stack in the same folder at the base.
+    /// Stacks are matched by identity: a stack in another folder is modified, not removed and added. A stack whose
+    /// files cannot be resolved at the head is always affected. If its identity cannot be read at the head, it is
+    /// matched with the stack in the same folder at the base.
     pub fn compare(&self, base: &Analysis) -> Affected {
         let mut known: HashMap<&StackId, usize> = HashMap::new();
         let mut lying: HashMap<&RepoPath, usize> = HashMap::new();
@@ -100,8 +100,7 @@ impl Analysis {
         }
     }
 
-    /// Adds the stacks that read outputs of affected ones, and those that read theirs. The chain begins at the stack that is
-    /// read.
+    /// Adds the stacks that read outputs of affected ones, directly or not. The chain begins at the stack that is read.
     fn add_readers(&self, stacks: &mut Vec<AffectedStack>) {
         let readers = self.layout.readers();
         if readers.is_empty() {
@@ -139,8 +138,8 @@ impl Analysis {
         }
     }
 
-    /// Why the identity of a stack differs from the base: a stack with the same names was added or removed,
-    /// or konverge.yaml changed.
+    /// Returns why the identity of a stack differs from the base: a stack with the same names was added or removed, or
+    /// konverge.yaml changed.
     fn why_renamed(&self, base: &Analysis, old: &Stack, new: &Stack) -> Vec<InputReason> {
         let same_names = |stack: &&Stack| stack.names == old.names || stack.names == new.names;
         let others = |of: &'_ Analysis, without: &Analysis| -> Vec<RepoPath> {

@@ -39,7 +39,7 @@ pub(super) struct PackageNode {
 pub(super) struct NodeFile {
     pub(super) path: RepoPath,
     pub(super) blob: BlobId,
-    /// Whether it imports a module that reads files, and what it then reads.
+    /// The import of a module that reads files, if there is one, and the files that it then reads.
     pub(super) reader_import: ReaderImport,
     pub(super) reads: RuntimeReads,
 }

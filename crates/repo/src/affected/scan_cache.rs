@@ -31,7 +31,7 @@ pub struct ScanCache {
     /// The file of an earlier run, until it is read.
     unread: Mutex<Option<PathBuf>>,
     grown: AtomicBool,
-    /// What [`ScanCache::learn_beside`] has yet to scan, the next last.
+    /// The contents that [`ScanCache::learn_beside`] has yet to scan, the next last.
     wanted: Mutex<Vec<Vec<BlobId>>>,
     /// Held for reading while a thread scans: the cache can be written once all threads are done.
     learning: RwLock<()>,
@@ -171,7 +171,7 @@ impl ScanCache {
         }
     }
 
-    /// What is unknown even to the file, if reading the file is worth it.
+    /// Returns the contents without a scan result. If they are more than a few, the cache file is read first.
     fn unknown_after_all(&self, blobs: &[BlobId]) -> Vec<BlobId> {
         let unknown = self.unknown(blobs);
         if unknown.len() <= FEW {

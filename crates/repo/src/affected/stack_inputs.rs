@@ -29,7 +29,7 @@ pub(super) struct StackInputs {
     pub(super) options: Digest,
     /// The settings files with their blob ids, to report which one changed.
     pub(super) settings_files: Vec<(RepoPath, BlobId)>,
-    /// Why the files cannot be resolved.
+    /// The error if the files cannot be resolved.
     pub(super) error: Option<SetupError>,
 }
 

@@ -1,4 +1,4 @@
-//! What the files of a revision were before: every content that the history changed, removed or moved.
+//! Earlier files of a revision: every content that the history changed, removed or moved.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -37,7 +37,7 @@ pub(super) fn earlier_files(
     Ok(found.collect())
 }
 
-/// The same of the commit that is checked out and of those before it; nothing where nothing is committed.
+/// Returns the earlier files of the commit that is checked out; nothing in a repository without a commit.
 pub(super) fn earlier_than_head(
     handles: &RepositoryPool,
     now: &FileTree,

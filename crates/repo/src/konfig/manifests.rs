@@ -10,14 +10,14 @@ use konverge_base::yaml::{self, NULLS, Written, YamlError};
 /// A name, which is a text however it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WrittenName {
-    /// As it is written: `1.10`.
+    /// The name as it is written: `1.10`.
     pub(super) text: String,
-    /// What earlier builds took it for, if that differs: `1.1`. States are recorded by it.
+    /// The name as earlier builds read it, if that differs: `1.1`. States are recorded by it.
     pub(super) earlier: Option<String>,
 }
 
 impl WrittenName {
-    /// The name that was taken for this one earlier.
+    /// Returns the name as earlier builds read it.
     pub(super) fn earlier(&self) -> &str {
         self.earlier.as_ref().unwrap_or(&self.text)
     }

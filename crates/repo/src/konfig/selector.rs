@@ -100,7 +100,7 @@ impl StackSelector {
         layout.stacks.iter().filter(is_meant).collect()
     }
 
-    /// Whether a glob or the name of a project means a stack that only its state knows.
+    /// Returns true if a glob or the name of a project selects a stack that only its state knows.
     pub fn matches_recorded(&self, id: &StackId, folder: &RepoPath) -> bool {
         match &self.glob {
             Some(glob) => {

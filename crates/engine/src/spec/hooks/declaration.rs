@@ -1,4 +1,4 @@
-//! What the annotations of an object say about a hook.
+//! Reads the annotations of an object that declare a hook.
 
 use serde_json::{Map, Value};
 
