@@ -20,7 +20,7 @@ pub(super) fn name(stack: &StackId, planned: &mut PlannedResource) {
     let desired = Value::Object(desired.attributes.clone());
     let mut changes = planned.public.changes.clone();
     for change in &mut changes {
-        if let (Some(to), Some(wanted)) = (&mut change.to, at(&desired, &change.path)) {
+        if let (Some(to), Some(wanted)) = (&mut change.to, value_at(&desired, &change.path)) {
             name_in(to, wanted);
         }
     }
@@ -28,7 +28,7 @@ pub(super) fn name(stack: &StackId, planned: &mut PlannedResource) {
 }
 
 /// Returns the value at a path of a plan. The path names items of a list by their label or by their index.
-fn at<'a>(desired: &'a Value, path: &str) -> Option<&'a Value> {
+fn value_at<'a>(desired: &'a Value, path: &str) -> Option<&'a Value> {
     diff::at(desired, path).or_else(|| desired.pointer(path))
 }
 

@@ -103,12 +103,14 @@ pub async fn apply(request: ApplyRequest<'_>) -> Applied {
         waits: Mutex::default(),
         stopped: Mutex::default(),
     };
+    // All intents are stored before the first change: after a kill the next run looks up what may exist.
     let mut intents: Vec<_> = may_go
         .filter(|node| !node.provisional)
         .filter_map(|node| walk.intent(&node.planned, &node.depends_on))
         .collect();
-    match walk.places(changing).await {
-        Ok(places) => intents.extend(places),
+    // The identities of the clusters are stored with them: a context that leads to another cluster later is noticed.
+    match walk.cluster_identities(changing).await {
+        Ok(identities) => intents.extend(identities),
         Err(failure) => return Applied::stopped(plan, failure),
     }
     if !intents.is_empty()
@@ -191,6 +193,7 @@ impl<'a> Executor<'a> {
     async fn run(&self) {
         let apply_order::Batches { units, waits } =
             apply_order::group(&self.plan.nodes, &self.plan.scope.hooks);
+        // What could not be planned is skipped with its dependents before anything starts; the rest is applied.
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
@@ -198,6 +201,7 @@ impl<'a> Executor<'a> {
         loop {
             while running.len() < limit && !self.is_cancelled() {
                 let Some(unit) = schedule.start() else { break };
+                // The barrier between the desired resources and the deletions has no members.
                 if units[unit].members.is_empty() {
                     schedule.done(unit);
                     continue;
@@ -225,6 +229,7 @@ impl<'a> Executor<'a> {
         for left in schedule.remaining() {
             self.skip(&units[left].members, why);
         }
+        // `failed` hooks have no place in the order: they run when everything else has ended.
         let unused = self.run_failed_hooks().await;
         self.withdraw(unused).await;
     }
@@ -232,6 +237,7 @@ impl<'a> Executor<'a> {
     /// Withdraws the intents of skipped resources and of `unused` hooks, so that the next run does not assume that they
     /// may exist.
     async fn withdraw(&self, unused: Vec<ResourceId>) {
+        // An object that was to be adopted, and whose turn never came, would be recorded and deleted later.
         let mut ids: Vec<_> = lock(&self.outcomes)
             .values()
             .filter(|outcome| outcome.result == ResourceResult::Skipped)
@@ -365,7 +371,7 @@ impl<'a> Executor<'a> {
     }
 
     /// The cluster identities to record in the state, if anything is changed.
-    async fn places(&self, changing: usize) -> Result<Option<JournalEntry>, UserError> {
+    async fn cluster_identities(&self, changing: usize) -> Result<Option<JournalEntry>, UserError> {
         let clusters = self
             .plan
             .nodes
@@ -376,8 +382,8 @@ impl<'a> Executor<'a> {
             return Ok(None);
         }
         let runtime = self.plan.runtimes.get(RuntimeKind::Kubernetes)?;
-        let place = runtime.to_remember(&self.plan.scope, &clusters).await?;
-        Ok(place.map(|(key, value)| JournalEntry::Runtime { key, value }))
+        let identities = runtime.to_remember(&self.plan.scope, &clusters).await?;
+        Ok(identities.map(|(key, value)| JournalEntry::Runtime { key, value }))
     }
 
     fn stop(&self, failure: UserError) {
@@ -410,6 +416,7 @@ impl<'a> Executor<'a> {
         let waits = self.waits.into_inner().expect("no panic while the lock is held");
         let waiting = waits.into_values().reduce(Waiting::or_later);
         let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
+        // An error of the journal comes first, because it ended the run.
         let failure = stopped.or_else(unplanned);
         let failure = failure.or_else(|| match failures.into_iter().next() {
             Some((id, failure)) => Some(plan_failures::of_resource(&id, failure)),
@@ -419,6 +426,7 @@ impl<'a> Executor<'a> {
             )),
             None => None,
         });
+        // Disappeared resources are the failure only if there is no other: then a new round puts them back.
         let failure = failure.or(lost);
         let ended_well = failure.is_none() && waiting.is_none() && !bad;
         let outputs = ended_well.then_some(published);

@@ -35,8 +35,8 @@ pub(super) fn read(
 ) -> Result<SpecHooks, UserError> {
     let mask = |resource: &Resource| mask_resource(secrets, resource);
     let hooks = order_hooks(resources, graph, rules, &mask);
-    let place = if folder.is_root() { "." } else { folder.as_str() };
-    hooks.map_err(|error| UserError::from(error).at(place, None, None))
+    let path = if folder.is_root() { "." } else { folder.as_str() };
+    hooks.map_err(|error| UserError::from(error).at(path, None, None))
 }
 
 /// Checks that a rollback neither runs nor passes a `pre` hook that is not reversible.

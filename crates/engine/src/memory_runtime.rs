@@ -163,11 +163,11 @@ impl MemoryRuntime {
         if world.faults.without_tool.contains(name.as_str()) {
             return Err(UserError::new(ErrorKind::Terraform, "no executable").caused_by(ToolUnavailable));
         }
-        let told = scope.pending.iter();
-        let told = told
+        let pending = scope.pending.iter();
+        let pending = pending
             .map(|earlier| name_of(&earlier.resource.id).to_owned())
             .collect();
-        world.pending.insert(name.clone(), told);
+        world.pending.insert(name.clone(), pending);
         let live = world.objects.get(item.id.as_str()).cloned();
         if let (Some(task), Some(desired)) = (scope.hooks.get(&item.id), &mut item.desired) {
             desired.attributes["metadata"]["annotations"][HOOK_STAMP] = json!(task.stamp());
@@ -246,7 +246,7 @@ impl MemoryRuntime {
             provisional: false,
             expected,
             sensitive: wanted.as_ref().map(passwords).unwrap_or_default(),
-            sensitive_places: Value::Null,
+            sensitive_paths: Value::Null,
             preparation: Preparation::none(),
             item,
         })
@@ -259,7 +259,7 @@ impl MemoryRuntime {
     ) -> Result<AppliedResource, UserError> {
         let id = &planned.item.id;
         let name = name_of(id);
-        sink.fence().await?;
+        sink.check_lease().await?;
         let fails = |why: &str| UserError::new(ErrorKind::Kubernetes, format!("{name} {why}"));
         if self.world().faults.broken.contains(name) {
             return Err(fails("cannot be written"));
@@ -430,7 +430,7 @@ impl Journal for MemoryRuntime {
         self.intend(vec![entry]).await
     }
 
-    async fn fence(&self) -> Result<(), UserError> {
+    async fn check_lease(&self) -> Result<(), UserError> {
         let world = self.world();
         if world.journal_ended || world.faults.lease_lost {
             Err(UserError::new(ErrorKind::Store, "the lease is lost"))

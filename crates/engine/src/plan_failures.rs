@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_is_told_in_full_and_others_are_counted() {
+    fn one_failure_is_shown_in_full_and_others_are_counted() {
         let failure = |name: &str| {
             let id: ResourceId = format!("v1:ConfigMap:ns:{name}").parse().expect("an id");
             (id, UserError::new(ErrorKind::Spec, name.to_owned()))

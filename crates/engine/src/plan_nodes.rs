@@ -71,6 +71,8 @@ pub(super) fn wanted_drafts(
                 .collect(),
             item: Item {
                 id: resource.id.clone(),
+                // A new version of a kind is the same object. Otherwise it would be adopted under its new id, and then
+                // deleted under the old one.
                 prior: recorded
                     .get(&resource.id)
                     .or_else(|| recorded.get(old_id))

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::{Map, Value};
 
 use super::{
-    delivered_secrets::SensitivePlaces, normalize::NormalizedResources, secret_masking::PropagatedSecrets,
+    delivered_secrets::SensitivePaths, normalize::NormalizedResources, secret_masking::PropagatedSecrets,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -105,7 +105,7 @@ impl PublishedOutputs {
     /// The first such output.
     pub(super) fn check(
         &self,
-        places: &SensitivePlaces,
+        sensitive: &SensitivePaths,
         targets: &Targets,
         secrets: &Secrets,
     ) -> Result<(), UserError> {
@@ -120,7 +120,7 @@ impl PublishedOutputs {
             let reads = texts
                 .into_iter()
                 .flat_map(|text| targets.scan(text).unwrap_or_default());
-            if let Some(read) = reads.into_iter().find(|read| places.hold(read)) {
+            if let Some(read) = reads.into_iter().find(|read| sensitive.hold(read)) {
                 return Err(secret(name, Some(&read.target)));
             }
             let lookup = |id: &ResourceId| masked.get(id).map_or(KnownValue::Nothing, KnownValue::Expected);

@@ -94,8 +94,9 @@ pub async fn released(
     backend: &StateBackend,
     affected: &[Target],
 ) -> Result<Vec<Target>, UserError> {
-    let has_file = |side: &OpenRevision| {
-        side.source
+    let has_file = |revision: &OpenRevision| {
+        revision
+            .source
             .files()
             .contains_key(&RepoPath::root().child(FILE_NAME))
     };

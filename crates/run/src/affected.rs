@@ -38,7 +38,7 @@ pub struct AffectedRequest {
 }
 
 /// The affected stacks, with the opened revisions.
-pub struct AffectedAnswer {
+pub struct AffectedReport {
     /// The affected stacks and why.
     pub affected: Affected,
     /// The opened base; `None` with [`AffectedRequest::all`].
@@ -50,7 +50,7 @@ pub struct AffectedAnswer {
     known: AnalysisCache,
 }
 
-impl AffectedAnswer {
+impl AffectedReport {
     /// Waits until the caches are written, then leaks everything else: freeing some hundred thousand allocations takes
     /// a tenth of the time. Call it before the process ends.
     pub fn finish_leaking(self) {
@@ -63,19 +63,17 @@ impl AffectedAnswer {
 ///
 /// # Errors
 /// A revision cannot be found or read, `konverge.yaml` at the head is invalid, or there is no `kcl.mod`.
-pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<AffectedAnswer, UserError> {
+pub async fn run(run: &RunContext, request: &AffectedRequest) -> Result<AffectedReport, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let credentials = run.clone_credentials();
-    let head_name = question.head.as_deref().unwrap_or("HEAD");
+    let head_name = request.head.as_deref().unwrap_or("HEAD");
     let head_commit = find(&repository, head_name, credentials.as_ref()).await?;
-    let base_commit = match (&question.base, question.all) {
+    let base_commit = match (&request.base, request.all) {
         (_, true) => None,
         (Some(name), _) => Some(find(&repository, name, credentials.as_ref()).await?),
-        (None, _) => {
-            Some(default_base(run, &repository, &head_commit, question, credentials.as_ref()).await?)
-        }
+        (None, _) => Some(default_base(run, &repository, &head_commit, request, credentials.as_ref()).await?),
     };
-    let at = if question.worktree {
+    let at = if request.worktree {
         RevisionSpec::Worktree
     } else {
         RevisionSpec::Commit(head_commit)
@@ -83,15 +81,15 @@ pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<Affecte
     let known = AnalysisCache::open(run, &repository);
     // The base first: it is saved for the next run in parallel with the work on the head.
     let base = base_commit.map(|commit| open_base(run, &known, &repository, commit, &at));
-    let base = base.transpose()?.inspect(|base| known.keep(base));
+    let base = base.transpose()?.inspect(|base| known.save(base));
     let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
     head.note_layout(run);
-    known.keep_learned();
+    known.save_scans();
     let mut affected = match &base {
         Some(base) => head.analysis.compare(&base.analysis),
         None => {
-            known.keep(&head);
+            known.save(&head);
             let nothing: Arc<dyn Source> = Arc::new(EmptySource::default());
             let empty = Analysis::new(
                 nothing,
@@ -102,12 +100,12 @@ pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<Affecte
             head.analysis.compare(&empty)
         }
     };
-    if question.exact
+    if request.exact
         && let Some(base) = &base
     {
         compare_specs(run, base, &head, &mut affected).await?;
     }
-    Ok(AffectedAnswer {
+    Ok(AffectedReport {
         affected,
         problems: head.layout.problems.clone(),
         base,
@@ -127,7 +125,7 @@ pub async fn find(
     }
     match repository.resolve(name) {
         Err(GitError::UnknownRevision(_)) if repository.is_shallow()? => {
-            Err(GitError::Shallow(format!("it does not hold the revision `{}`", name.escape_debug())).into())
+            Err(GitError::Shallow(format!("the revision `{}` is missing", name.escape_debug())).into())
         }
         found => Ok(found?),
     }
@@ -137,13 +135,13 @@ async fn default_base(
     run: &RunContext,
     repository: &Repository,
     head: &CommitId,
-    question: &AffectedRequest,
+    request: &AffectedRequest,
     credentials: Option<&GitCredentials>,
 ) -> Result<CommitId, UserError> {
     let branch = repository.default_branch()?;
     let tip = repository.resolve(&branch)?;
     let base = repository.merge_base_fetching(&tip, head, credentials).await?;
-    if base == *head && !question.worktree {
+    if base == *head && !request.worktree {
         run.notes.info(&format!(
             "{}: there is nothing to compare. {BEFORE}, `--worktree` looks at what is not committed",
             is_part(head, &branch)
@@ -220,8 +218,8 @@ async fn compare_specs(
             (Ok(was), Ok(is)) if was.digest() == is.digest() => SpecChange::Same,
             (Ok(_), Ok(_)) => SpecChange::Changed,
             (was, is) => {
-                let sides = [(&old.id, was.err()), (&new.id, is.err())];
-                failures.extend(sides.into_iter().filter_map(|(id, failure)| Some((id, failure?))));
+                let both = [(&old.id, was.err()), (&new.id, is.err())];
+                failures.extend(both.into_iter().filter_map(|(id, failure)| Some((id, failure?))));
                 SpecChange::Error
             }
         };

@@ -76,7 +76,8 @@ impl<'a> AppliedSpec<'a> {
             return Err(removed(&target.id));
         }
         let state = self.planning.prior(target).await?;
-        let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.place.clone()));
+        let state =
+            state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
         // A head that does not compile is no reason not to restore.
         let head = self.planning.spec(target).await.ok();
         let spec = self.spec(&target.id, head.as_ref(), &state).await?;

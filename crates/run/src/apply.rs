@@ -135,6 +135,7 @@ pub async fn run(
                 outcomes.push(outcome);
             }
             None if waiting.is_empty() => break,
+            // Stacks wait, and nothing runs that they could wait for. Their second attempt says what stops them.
             None => awaited.give_up(),
         }
     }

@@ -65,7 +65,7 @@ impl ComparedRevisions {
         let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
         // Of a working tree, the commit that is checked out is saved already.
         if self.head.commit().is_some() {
-            self.known.keep(&base);
+            self.known.save(&base);
         }
         self.base = Some(base);
         Ok(self)
@@ -97,8 +97,8 @@ impl ComparedRevisions {
 
     /// Saves the head for the next run, if it is a commit. If there is a base, the base or the commit that is checked
     /// out is saved already.
-    pub fn keep_head(&self) {
-        self.known.keep(&self.head);
+    pub fn save_head(&self) {
+        self.known.save(&self.head);
     }
 
     /// Compares the stacks of both revisions; nothing without a base.
@@ -131,9 +131,9 @@ impl ComparedRevisions {
 
     /// Returns true if only the head has a `konverge.yaml`. Without a base nobody knows.
     pub fn introduces_config(&self) -> bool {
-        let has_config = |side: &OpenRevision| {
+        let has_config = |revision: &OpenRevision| {
             let file = RepoPath::root().child(FILE_NAME);
-            side.source.files().contains_key(&file)
+            revision.source.files().contains_key(&file)
         };
         has_config(&self.head) && self.base.as_ref().is_some_and(|base| !has_config(base))
     }

@@ -255,6 +255,7 @@ async fn check_drift(
     planning.take_up_rescue(&mut state)?;
     // A missing object counts as missing even if an earlier run started to replace it.
     state.begun.clear();
+    // Compared with the Spec that was applied last: a pending change of the code neither counts as drift nor hides drift.
     let head = planning.spec(target).await?;
     let applied = last_applied.spec(&target.id, Some(&head), &state).await;
     let is_applied = applied.is_ok() || state.spec_digest == Some(head.digest());

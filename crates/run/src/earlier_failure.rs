@@ -51,8 +51,8 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
 /// Returns true if both revisions ask for the same core, and read settings files in the same order. A change of these
 /// may cause the failure.
 fn is_same_language(base: &dyn Source, head: &dyn Source) -> bool {
-    let language = |side: &dyn Source| {
-        let config = Config::load(side).ok()?;
+    let language = |revision: &dyn Source| {
+        let config = Config::load(revision).ok()?;
         Some((config.kcl.core().to_owned(), config.kcl.settings))
     };
     let before = language(base);

@@ -25,7 +25,7 @@ pub struct HolderWatch {
     run: RunContext,
     stack: StackId,
     forge: OnceLock<Option<Arc<dyn Forge>>>,
-    told: Mutex<WaitTimes>,
+    last_actions: Mutex<WaitTimes>,
 }
 
 /// The times of the last actions, as time since the wait began.
@@ -43,12 +43,12 @@ impl HolderWatch {
             run: run.clone(),
             stack: stack.clone(),
             forge: OnceLock::new(),
-            told: Mutex::default(),
+            last_actions: Mutex::default(),
         }
     }
 
     fn lock_times(&self) -> std::sync::MutexGuard<'_, WaitTimes> {
-        self.told.lock().expect("no panic while the lock is held")
+        self.last_actions.lock().expect("no panic while the lock is held")
     }
 
     fn note(&self, text: &str) {
@@ -102,10 +102,10 @@ impl LeaseWatch for HolderWatch {
             return WaitVerdict::GiveUp;
         }
         let (say, ask) = {
-            let mut told = self.lock_times();
+            let mut times = self.lock_times();
             (
-                is_due(&mut told.said, waited, SAY),
-                is_due(&mut told.asked, waited, ASK),
+                is_due(&mut times.said, waited, SAY),
+                is_due(&mut times.asked, waited, ASK),
             )
         };
         if say {

@@ -85,7 +85,7 @@ fn compare(
 
 /// Every recorded folder of both revisions. A configuration that cannot be read records nothing.
 fn records(base: &dyn Source, head: &dyn Source) -> BTreeMap<RepoPath, Records> {
-    let sources = |side: &dyn Source| Config::load(side).unwrap_or_default().models.sources;
+    let sources = |revision: &dyn Source| Config::load(revision).unwrap_or_default().models.sources;
     let mut records: BTreeMap<RepoPath, Records> = BTreeMap::new();
     for entry in sources(base) {
         if let Some(folder) = entry.folder() {
@@ -138,7 +138,7 @@ fn package_change(
     files: &BTreeSet<RepoPath>,
 ) -> Result<Option<ModelPackageChange>, SourceError> {
     let (was, is) = generated_texts(base, head, files)?;
-    let has_any = |side: &dyn Source| has_kcl_file(side, package);
+    let has_any = |revision: &dyn Source| has_kcl_file(revision, package);
     let change = match (was.is_empty(), is.is_empty()) {
         (true, true) => return Ok(None),
         (true, false) if !has_any(base) => InputChange::Added,
@@ -173,10 +173,10 @@ fn generated_texts(
 ) -> Result<(String, String), SourceError> {
     let (mut was, mut is) = (String::new(), String::new());
     for file in files {
-        let sides = [text(base, file)?, text(head, file)?];
-        if sides.iter().any(|text| text.starts_with(HEAD)) {
-            let _ = writeln!(was, "{}", sides[0]);
-            let _ = writeln!(is, "{}", sides[1]);
+        let texts = [text(base, file)?, text(head, file)?];
+        if texts.iter().any(|text| text.starts_with(HEAD)) {
+            let _ = writeln!(was, "{}", texts[0]);
+            let _ = writeln!(is, "{}", texts[1]);
         }
     }
     Ok((was.trim_end().to_owned(), is.trim_end().to_owned()))
@@ -228,11 +228,11 @@ fn imported_files(
     affected: &Affected,
     changed: &BTreeSet<&RepoPath>,
 ) -> Vec<(StackId, BTreeSet<RepoPath>)> {
-    let imported = |side: &OpenRevision, stack: &AffectedStack| {
-        let closure = side
+    let imported = |revision: &OpenRevision, stack: &AffectedStack| {
+        let closure = revision
             .layout
             .stack_near(&stack.stack, &stack.id)
-            .map(|stack| side.analysis.closure(stack));
+            .map(|stack| revision.analysis.closure(stack));
         // A stack that cannot be resolved fails in the plan.
         let files = closure.and_then(Result::ok).unwrap_or_default().files;
         files.into_iter().map(|file| file.path).collect::<Vec<_>>()

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_that_failed_already_is_told_too() {
+    fn a_stack_that_failed_already_gets_the_error_too() {
         let web = "apps/v1:Deployment:shop:web";
         let mut failed = stack("a/dev", "east", web, Action::Create);
         let first =

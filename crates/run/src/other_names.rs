@@ -77,12 +77,12 @@ impl NameLookup<'_> {
 
     /// Returns the recorded stacks whose folder is or was that of the target. Removed stacks are among them.
     fn of_folder(&self, known: &IndexedStates) -> BTreeSet<StackId> {
-        let place = &self.target.place;
-        let Some(folder) = place.path() else {
+        let stack_folder = &self.target.stack_folder;
+        let Some(folder) = stack_folder.path() else {
             return BTreeSet::new();
         };
         let stood_here =
-            |entry: &IndexEntry| entry.folder == *place || entry.guarded_as.folders.contains(folder);
+            |entry: &IndexEntry| entry.folder == *stack_folder || entry.guarded_as.folders.contains(folder);
         let entries = known.entries.iter();
         let here = entries.filter(|(_, entry)| stood_here(entry));
         here.map(|(id, _)| id.clone()).collect()

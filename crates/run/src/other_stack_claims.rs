@@ -302,6 +302,7 @@ impl<'a> OwnershipLookup<'a> {
             Ok::<_, UserError>(Inhabitants::from_index(known))
         });
         let inhabitants = inhabitants.await?;
+        // An imported record may name no cluster: its objects may be in this container.
         let cluster = item.cluster.as_ref();
         let marks = [container.mark(cluster), container.mark(None)];
         let hits = marks.iter().filter_map(|mark| inhabitants.by_container.get(mark));
@@ -472,12 +473,13 @@ impl<'a> OwnershipLookup<'a> {
     }
 
     /// The claims of a stack at a revision; `None` if the stack does not exist there.
-    async fn wants(&self, side: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
-        let (SpecSource::Compiled { compilers, .. }, Some(stack)) = (self.wanted, side.layout.stack(stack))
+    async fn wants(&self, revision: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
+        let (SpecSource::Compiled { compilers, .. }, Some(stack)) =
+            (self.wanted, revision.layout.stack(stack))
         else {
             return Ok(None);
         };
-        let spec = compilers.for_revision(side).spec(stack).await?;
+        let spec = compilers.for_revision(revision).spec(stack).await?;
         Ok(Some(SpecClaims::from_spec(&spec, (self.cluster)(stack).as_ref())))
     }
 
@@ -564,6 +566,7 @@ impl<'a> OwnershipLookup<'a> {
             if stays {
                 return Ok(Some(other));
             }
+            // Stacks are destroyed in the order of their names, so the last of them deletes the Namespace.
             if other > *stack {
                 keeper = Some(other);
             }

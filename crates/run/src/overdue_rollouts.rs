@@ -31,7 +31,7 @@ pub fn overdue_records(
             .filter_map(|stored| overdue(config, stored))
             .collect(),
         Err(failure) => vec![format!(
-            "how far the rollouts are is unknown: {}",
+            "could not read the rollouts: {}",
             escape::log(&failure.message)
         )],
     }

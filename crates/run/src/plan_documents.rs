@@ -69,7 +69,7 @@ pub fn for_rules(truth: TruePlan) -> StackDocument {
 }
 
 fn masked_plan(plan: &StackPlan, secrets: &Secrets) -> StackPlan {
-    let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(value));
+    let masked = |value: &Option<Value>| value.as_ref().map(|value| secrets.mask_value(value));
     let change = |change: &FieldChange| FieldChange {
         from: masked(&change.from),
         to: masked(&change.to),

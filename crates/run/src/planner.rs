@@ -55,7 +55,7 @@ pub struct PlanStart<'a> {
 
 impl<'a> PlanStart<'a> {
     /// A state whose serial does not matter, without values of secrets.
-    fn of(state: &'a StackState) -> Self {
+    fn from_state(state: &'a StackState) -> Self {
         Self {
             state,
             serial: None,
@@ -135,7 +135,7 @@ impl Planner {
         }
         match &self.wanted {
             SpecSource::Compiled { compilers, head, .. } => {
-                compile_side(compilers.for_revision(head), target.head.as_ref()).await
+                compile_stack(compilers.for_revision(head), target.head.as_ref()).await
             }
             SpecSource::File(spec) => Ok(spec.clone()),
         }
@@ -148,7 +148,7 @@ impl Planner {
                 compilers,
                 base: Some(base),
                 ..
-            } => compile_side(compilers.for_revision(base), target.base.as_ref()).await,
+            } => compile_stack(compilers.for_revision(base), target.base.as_ref()).await,
             _ => Ok(Spec::default()),
         }
     }
@@ -184,14 +184,15 @@ impl Planner {
         leaving: &BTreeSet<StackId>,
     ) -> Result<TargetPlan, UserError> {
         let state = self.prior(target).await?;
-        let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.place.clone()));
+        let mut state =
+            state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
         self.take_up_rescue(&mut state)?;
         if let Err(refusal) = kusion_releases::open_turn(&self.run, &self.config, &state).await {
             let what = format!("an apply of {} would stop", target.id);
             self.run.warn(&what, refusal);
         }
         let purpose = PlanPurpose::Show { leaving };
-        self.plan_for(purpose, target, wanted, PlanStart::of(&state))
+        self.plan_for(purpose, target, wanted, PlanStart::from_state(&state))
             .await
     }
 
@@ -260,7 +261,7 @@ impl Planner {
         wanted: Spec,
         state: &StackState,
     ) -> Result<TargetPlan, UserError> {
-        let start = PlanStart::of(state);
+        let start = PlanStart::from_state(state);
         self.plan_for(PlanPurpose::Drift, target, wanted, start).await
     }
 
@@ -370,6 +371,7 @@ impl Planner {
         check_folder(target, state)?;
         let (backend, specs) = (self.backend.as_ref(), &self.wanted);
         stack_outputs::check_removal(backend, specs, &self.claims, target, purpose).await?;
+        // Before anybody logs in: a Spec must not choose the identity or the address.
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
@@ -436,6 +438,7 @@ impl Planner {
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
         }
+        // The login comes first: a refusal of the cloud stops the stack before anything is asked or written.
         let (runtimes, kubernetes) = self.runtimes_as(target, &login).await?;
         // A controller is in the place of the Kubernetes runtime if one delivers the stack.
         let delivery = DeliveryChoice {
@@ -451,6 +454,7 @@ impl Planner {
             named: delivery::named_cluster(&wanted),
         };
         let runtimes = delivery.runtimes(runtimes, kubernetes).await?;
+        // Before the engine plans, so that runtimes, secrets and rules see plain values.
         let FilledSpec {
             spec: wanted,
             outputs,
@@ -461,7 +465,7 @@ impl Planner {
             self.outputs(),
             target,
             wanted,
-            OutputUse::of(purpose, target, self.rolls_back),
+            OutputUse::for_plan(purpose, target, self.rolls_back),
             &state.reads,
         )
         .await?;
@@ -487,6 +491,7 @@ impl Planner {
             only_compares: matches!(purpose, PlanPurpose::Drift),
         })
         .await?;
+        // The engine knows no other stacks: it stops with its questions about them.
         let mut ownership = self.ownership(purpose);
         loop {
             step = match step {
@@ -639,7 +644,7 @@ fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
         return Ok(());
     }
     let what = format!(
-        "`{}` was applied from `{}`, and what named it says `{}`",
+        "`{}` was applied from the folder `{}`, but the index has it in `{}`",
         target.id,
         state.folder,
         target.folder()
@@ -652,12 +657,12 @@ fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
 fn no_identity(target: &Target, why: &str) -> UserError {
     UserError::new(
         ErrorKind::Config,
-        format!("`{}` cannot be compared with what is live: {why}", target.id),
+        format!("cannot compare `{}` with the live infrastructure: {why}", target.id),
     )
-    .hint("name one in konverge.yaml under `logins`, which reads and writes nothing: an apply alone gets `role`")
+    .hint("give the login an identity for previews, under `logins` in konverge.yaml: it only needs to read. `role` is for applies alone")
 }
 
-async fn compile_side(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<Spec, UserError> {
+async fn compile_stack(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<Spec, UserError> {
     match stack {
         Some(stack) => compiler.spec(stack).await,
         None => Ok(Spec::default()),

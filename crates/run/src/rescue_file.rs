@@ -163,12 +163,12 @@ impl Unstored {
         let value = value.clone();
         self.lacking.insert(key.to_owned(), RescueFile { follows, value });
         if self.file {
-            self.keep();
+            self.write_file();
         }
     }
 
     /// Writes the file, because storing takes long or failed.
-    pub(crate) fn keep(&mut self) {
+    pub(crate) fn write_file(&mut self) {
         self.trouble = match &self.rescue {
             None => Some("neither XDG_STATE_HOME nor HOME is set".to_owned()),
             Some(rescue) => rescue.write(&self.lacking).err().map(|error| error.to_string()),
@@ -249,7 +249,7 @@ mod tests {
         assert!(!rescue.path().exists() && unstored.hint().is_none());
         for value in ["two", "three"] {
             unstored.begin_store(KEY, &json!(value));
-            unstored.keep();
+            unstored.write_file();
         }
         assert!(unstored.hint().unwrap().contains("stack.json"));
     }

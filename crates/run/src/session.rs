@@ -168,6 +168,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         None => RevisionSpec::Worktree,
     };
     let mut revisions = ComparedRevisions::open(run, &repository, &at, None)?;
+    // Pending changes are those that the states lack, whatever the base is.
     let base = if request.pending {
         None
     } else {
@@ -175,7 +176,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     };
     match base {
         Some(commit) => revisions = revisions.with_base(&repository, commit)?,
-        None => revisions.keep_head(),
+        None => revisions.save_head(),
     }
     let affected = revisions.affected();
     let introduces = request.introduction
@@ -353,7 +354,7 @@ pub async fn open_file(
     Ok(Session {
         planning,
         targets: vec![Target {
-            place: StackFolder::none(),
+            stack_folder: StackFolder::none(),
             ..Target::new(&stack, None)
         }],
         affected: nothing_compared(),

@@ -69,7 +69,7 @@ pub(crate) enum OutputUse {
 
 impl OutputUse {
     /// Returns the use for a plan of a target.
-    pub(crate) fn of(purpose: PlanPurpose<'_>, target: &Target, rolls_back: bool) -> Self {
+    pub(crate) fn for_plan(purpose: PlanPurpose<'_>, target: &Target, rolls_back: bool) -> Self {
         match purpose {
             PlanPurpose::Show { .. } => Self::Show,
             PlanPurpose::Drift => Self::Recorded,
@@ -152,9 +152,11 @@ pub(crate) async fn fill(
     for (writer, names) in &by_writer(&wanted) {
         lookup.find(writer, names, &mut found).await?;
     }
+    // No value is made up: what a reviewer approves must be what is applied.
     if usage.needs_values() && !found.awaited.is_empty() {
         return Err(held_back(&found.awaited));
     }
+    // A value that moved is no drift, so a restore does not bring it.
     let moved = moved_since(&found.read, applied_with);
     if usage == OutputUse::Restore && !moved.is_empty() {
         return Err(moved_error(&moved));
@@ -319,7 +321,7 @@ fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTree
     for resource in &spec.resources {
         let beside = resource.extensions.values().any(stack_output::holds_mark);
         if beside || resource.depends_on.iter().any(|id| id.as_str().contains(MARK)) {
-            let why = "an output of another stack stands in `attributes` alone: it chooses no provider and no order";
+            let why = "an output of another stack can be read only in `attributes`, not in `extensions` or `dependsOn`";
             return Err(misplaced(stack, &resource.id, &why));
         }
         if !resource.attributes.values().any(stack_output::holds_mark)
@@ -330,12 +332,12 @@ fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTree
         // A mark is no secret by itself, so a plain text is put into its places.
         let plain = resource.with(plain_map(&resource.attributes));
         let masked = mask_resource(secrets, &plain).attributes;
-        let mut places = MarkPlaces {
+        let mut marks = MarkCollector {
             resource,
             reads: &stack.reads,
             wanted: &mut wanted,
         };
-        places
+        marks
             .in_map(&resource.attributes, Some(&masked), "")
             .map_err(|why| misplaced(stack, &resource.id, &why))?;
     }
@@ -361,13 +363,13 @@ fn plain_map(map: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Collects the marks of a resource, and refuses those at a path that may have none.
-struct MarkPlaces<'a> {
+struct MarkCollector<'a> {
     resource: &'a Resource,
     reads: &'a StackReads,
     wanted: &'a mut BTreeSet<OutputId>,
 }
 
-impl MarkPlaces<'_> {
+impl MarkCollector<'_> {
     fn in_map(
         &mut self,
         map: &Map<String, Value>,
@@ -557,6 +559,7 @@ impl OutputLookup<'_> {
                 return Ok(false);
             };
             let state = &prior.state;
+            // Other inputs may still compile to the applied Spec.
             if state.input_digest != Some(head.analysis.input_digest(stack)?) {
                 let spec = compilers.for_revision(head).spec(stack).await?;
                 if state.spec_digest != Some(spec.digest()) {

@@ -113,7 +113,7 @@ pub async fn open_part(
     let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;
     if accepts && scope == SealScope::Documents {
         run.notes.note(
-            "`state.accept_unmarked_until`: documents decide although nobody who holds a key may have written them",
+            "`state.accept_unmarked_until` is set: documents without a mark are accepted, whoever wrote them",
         );
     }
     if accepts {

@@ -185,7 +185,7 @@ pub struct PlannedResource {
     pub sensitive: Vec<String>,
     /// The places in `expected` whose values the provider calls sensitive, also before they are known: `true`, or an
     /// object or a list with the places below.
-    pub sensitive_places: Value,
+    pub sensitive_paths: Value,
     /// The runtime's own data for the apply; not masked.
     pub preparation: Preparation,
 }
@@ -208,7 +208,7 @@ impl PlannedResource {
             provisional: false,
             expected: None,
             sensitive: Vec::new(),
-            sensitive_places: Value::Null,
+            sensitive_paths: Value::Null,
             preparation: Preparation::none(),
         }
     }
@@ -326,7 +326,7 @@ pub trait ApplySink: Send + Sync {
     fn cancelled(&self) -> bool;
 
     /// Returns an error if the lease is lost. Call it before every write to the infrastructure.
-    async fn fence(&self) -> Result<(), UserError>;
+    async fn check_lease(&self) -> Result<(), UserError>;
 }
 
 /// Receives a runtime's notes on the whole run, which concern no resource. Drops them without a listener.

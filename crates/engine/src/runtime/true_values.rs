@@ -48,10 +48,10 @@ impl TrueValues {
 
     /// Masking may change the label of a list's item. Then the path leads nowhere, and the whole list is the change.
     fn of_change(&self, shown: &FieldChange) -> FieldChange {
-        let sides = [(&self.before, &shown.from), (&self.after, &shown.to)];
+        let pairs = [(&self.before, &shown.from), (&self.after, &shown.to)];
         let leads_on = |path: &str| {
-            sides.iter().all(|(whole, shown)| match (whole, shown) {
-                (Some(whole), Some(_)) => at(whole, path).is_some(),
+            pairs.iter().all(|(whole, shown)| match (whole, shown) {
+                (Some(whole), Some(_)) => value_at(whole, path).is_some(),
                 _ => true,
             })
         };
@@ -59,12 +59,12 @@ impl TrueValues {
         while !leads_on(path) {
             path = path.rsplit_once('/').map_or("", |(outer, _)| outer);
         }
-        let value = |(whole, shown_side): (&Option<Value>, &Option<Value>)| match whole {
-            Some(whole) if shown_side.is_some() || path != shown.path => at(whole, path).cloned(),
+        let value = |(whole, shown_value): (&Option<Value>, &Option<Value>)| match whole {
+            Some(whole) if shown_value.is_some() || path != shown.path => value_at(whole, path).cloned(),
             // Of an object that is gone only the record is known.
-            _ => shown_side.clone(),
+            _ => shown_value.clone(),
         };
-        let [from, to] = sides.map(value);
+        let [from, to] = pairs.map(value);
         FieldChange {
             path: path.to_owned(),
             from,
@@ -75,7 +75,7 @@ impl TrueValues {
 }
 
 /// The value at the path of a change: items of lists by label or by index.
-fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('/').skip(1).try_fold(value, |value, component| {
         let component = component.replace("~1", "/").replace("~0", "~");
         match value {

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_target_is_told_with_the_nearest() {
+    fn a_wrong_target_is_named_with_the_nearest() {
         let text = json!({"x": "$kusion_path.v1:Service:ns:wbe.spec"});
         let resources = [
             resource("v1:Service:ns:web", &[], json!({})),

@@ -109,6 +109,8 @@ impl Analysis {
                 None => Arc::new(StackInputs::collect(&tree, Arc::make_mut(&mut graph), stack)),
             })
             .collect();
+        // Nodes keep their numbers, so that both graphs can be compared by number. Changed nodes and those of new
+        // stacks are resolved again.
         let mut empty = before.graph.changed_nodes(&changes.paths);
         empty.extend(before.graph.nodes.len()..graph.nodes.len());
         let mut nodes = Arc::clone(&before.nodes);

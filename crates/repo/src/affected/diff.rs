@@ -41,6 +41,7 @@ impl Analysis {
         let mut stacks = Vec::new();
         for (at, stack) in self.layout.stacks.iter().enumerate() {
             let broken = self.inputs[at].error.is_some();
+            // By identity; by folder only if the identity is unknown, or changed without another stack taking the old one.
             let before = known.get(&stack.id).or_else(|| {
                 let same_place = lying.get(&stack.folder)?;
                 let old = &base.layout.stacks[*same_place];
@@ -84,6 +85,7 @@ impl Analysis {
             stacks.push(answer(stack, id, InputChange::Modified, why));
         }
         for (at, stack) in base.layout.stacks.iter().enumerate() {
+            // A folder that is still there, but no longer defines a stack, was not removed.
             let left_out = self.layout.leaves_out(&stack.folder);
             if known.get(&stack.id) == Some(&at) && !met.contains(&at) && !left_out {
                 let why = own_file(stack, InputKind::Stack);

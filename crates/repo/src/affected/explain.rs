@@ -246,6 +246,7 @@ impl<'a> AnalysisDiff<'a> {
                 }
             }
         }
+        // Both revisions: a removed file is reached only at the base, an added one only at the head.
         for (side, entries) in [(&self.after, &new.entries), (&self.before, &old.entries)] {
             for entry in entries {
                 let reach = side.find_chains(*entry, &self.changed);

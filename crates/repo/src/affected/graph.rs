@@ -268,6 +268,7 @@ impl ImportGraph {
             let folder = path.parent().unwrap_or_default();
             for (dots, import) in &facts.imports {
                 let resolution = resolve(tree, rules, &context, &folder, *dots, import);
+                // A missing file is an input, too: adding it changes the digest.
                 if resolution.missing {
                     digest
                         .part(b"missing")

@@ -63,6 +63,7 @@ impl StackInputs {
         match &stack.compile {
             Ok(setup) => inputs.add_setup(tree, graph, setup),
             Err(error) => {
+                // The files that may resolve the error are inputs, so that their change affects the stack.
                 inputs.add(tree, InputKind::Unresolved, &error.file);
                 for name in ["kcl.yaml", "ci-test/settings.yaml", "kcl.mod"] {
                     let file = stack

@@ -66,7 +66,7 @@ fn walk(git: &git2::Repository, tip: git2::Oid, found: &mut Found) -> Result<(),
         if boundary.contains(&id.to_string()) {
             let short: String = id.to_string().chars().take(7).collect();
             return Err(GitError::Shallow(format!(
-                "what came before {short} is not in it"
+                "the commits before {short} are missing"
             )));
         }
         for parent in git.find_commit(id)?.parent_ids() {

@@ -118,7 +118,7 @@ impl Repository {
                 };
                 if !certain {
                     return Err(GitError::Shallow(format!(
-                        "the common ancestor of {} and {} is not in it",
+                        "the common ancestor of {} and {} is missing",
                         a.short(),
                         b.short()
                     )));

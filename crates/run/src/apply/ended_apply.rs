@@ -81,13 +81,15 @@ impl EndedApply<'_> {
                     .count();
                 let failure = UserError::from(error)
                     .context(format!(
-                        "{} done, and the end of the apply is not recorded",
+                        "{} done, but the end of the apply could not be recorded",
                         match done {
                             1 => "1 resource is".to_owned(),
                             count => format!("{count} resources are"),
                         }
                     ))
-                    .hint("what was begun is recorded: the next run looks at it, and continues from there");
+                    .hint(
+                        "the changes that were started are recorded: the next run checks them, and continues",
+                    );
                 outcome.error.get_or_insert_with(|| failure.body());
                 outcome.serial = None;
             }
@@ -98,7 +100,7 @@ impl EndedApply<'_> {
     fn describe(&self, state: &mut StackState, well: bool) {
         state.guarded_as.extend(self.known_as);
         let head = self.target.head.as_ref();
-        state.folder = self.target.place.clone();
+        state.folder = self.target.stack_folder.clone();
         state.named_by = head.map(|stack| stack.named_by).unwrap_or_default();
         if well {
             state.earlier_identities.clear();
@@ -182,8 +184,8 @@ impl EndedApply<'_> {
         let (prior, well) = (self.lease.prior(), has_succeeded(outcome.result));
         // A failure is recorded once, not for each attempt with the same result.
         let record = prior.and_then(|prior| prior.receipt.as_ref());
-        let is_told =
-            record.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
+        let is_same_failure =
+            record.is_some_and(|last| (last.digest, last.result) == (outcome.digest, outcome.result));
         // Destroying a stack that was never applied records nothing.
         let never_there = reason == WriteReason::Destroy && prior.is_none() && state.resources.is_empty();
         // Without changes, another commit with the same desired resources is not recorded.
@@ -200,6 +202,6 @@ impl EndedApply<'_> {
         state.commit = commit;
         // What was restored is recorded, although the state says the same.
         let restored = self.options.restore && outcome.result == StackResult::Applied;
-        (is_same || never_there) && uses_nothing_new && (well || is_told) && !restored
+        (is_same || never_there) && uses_nothing_new && (well || is_same_failure) && !restored
     }
 }

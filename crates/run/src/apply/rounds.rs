@@ -56,6 +56,8 @@ impl ApplyRounds<'_> {
             outputs,
         } = self.carry_out(plan).await;
         self.publish(outputs);
+        // A plan is as old as its reads: an object that it found unchanged may have gone meanwhile, for example with its
+        // Namespace. Without another round, the apply would record an input digest that does not hold.
         for _ in 1..ROUNDS {
             let Some(first) = missing.first() else { break };
             if let Some(error) = &outcome.error {
@@ -87,7 +89,9 @@ impl ApplyRounds<'_> {
         if !self.ends_delivery {
             return Ok(approved);
         }
-        self.journal.fence().await?;
+        // The controller's fields become Konverge's before the first write: a field that leaves the Spec would stay for
+        // ever otherwise.
+        self.journal.check_lease().await?;
         if let Some(clusters) = self.planning.clusters_to_apply(self.target).await? {
             delivery::take_back(&clusters, &self.journal.state().await).await?;
         }
@@ -133,6 +137,7 @@ impl ApplyRounds<'_> {
             if approved.contains(late.shown) {
                 continue;
             }
+            // A recorded resource that is created again was reviewed when it was written first.
             let mut recorded = state.resources.iter();
             let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
             match late.shown.action {

@@ -78,7 +78,7 @@ pub trait WorkflowStarter: Send + Sync {
         workflow: &str,
         call: WorkflowCall<'_>,
         after: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<u64>, UserError>;
 
     /// Waits for the end of a run. Returns the failure of the run, or `None` if it succeeded.
@@ -143,8 +143,9 @@ impl WorkflowHooks<'_> {
         let starter = self.starter.ok_or_else(cannot_start)?;
         let timeout = hook.timeout.or(self.config.apply.hooks.timeout);
         let timeout = timeout.map_or(TIMEOUT, konverge_config::Span::duration);
+        // A run of this digest whose end was not seen is looked for, and never started again.
         let begun = match same.filter(|last| last.succeeded.is_none()) {
-            Some(last) => BegunRun::of(last),
+            Some(last) => BegunRun::from_record(last),
             None => {
                 // A run that was recorded may be missing in a list that is late.
                 let newest = starter.newest_run(&hook.workflow).await?;
@@ -160,9 +161,9 @@ impl WorkflowHooks<'_> {
         let run = match run {
             Some(run) => run,
             None => {
-                let patience = timeout.min(SEARCH);
-                let found = starter.find(&hook.workflow, self.call, after, patience).await?;
-                found.ok_or_else(|| self.unknown(hook, patience, unanswered))?
+                let search = timeout.min(SEARCH);
+                let found = starter.find(&hook.workflow, self.call, after, search).await?;
+                found.ok_or_else(|| self.unknown(hook, search, unanswered))?
             }
         };
         self.record(&key, BegunRun::new(after, Some(run)), None).await?;
@@ -181,8 +182,9 @@ impl WorkflowHooks<'_> {
         starter: &dyn WorkflowStarter,
         after: u64,
     ) -> Result<BegunRun, UserError> {
+        // Recorded before the request: after a kill in between nobody knows whether it took effect.
         self.record(key, BegunRun::new(after, None), None).await?;
-        self.journal.fence().await?;
+        self.journal.check_lease().await?;
         match starter.start(&hook.workflow, self.call).await {
             WorkflowStart::Started(run) => Ok(BegunRun::new(after, Some(run))),
             WorkflowStart::Unknown(failure) => Ok(BegunRun {
@@ -198,7 +200,7 @@ impl WorkflowHooks<'_> {
     }
 
     /// Returns the error for a workflow that may or may not run. Starting it again could run it twice.
-    fn unknown(&self, hook: &HookWorkflow, patience: Duration, unanswered: Option<UserError>) -> UserError {
+    fn unknown(&self, hook: &HookWorkflow, search: Duration, unanswered: Option<UserError>) -> UserError {
         let WorkflowCall { stack, digest, .. } = self.call;
         let commit = self.call.commit.map_or("", CommitId::as_str);
         let cause = match &unanswered {
@@ -207,7 +209,7 @@ impl WorkflowHooks<'_> {
         };
         let what = format!(
             "whether it ran is not known: {cause}; no run with this stack and digest was found in {} s, and it is not started again",
-            patience.as_secs()
+            search.as_secs()
         );
         UserError::new(ErrorKind::Github, what)
             .hint("run the apply again: it looks for the run first, and waits for it")
@@ -253,7 +255,7 @@ impl BegunRun {
         }
     }
 
-    fn of(record: &WorkflowRecord) -> Self {
+    fn from_record(record: &WorkflowRecord) -> Self {
         Self::new(record.after, record.run)
     }
 }

@@ -56,12 +56,12 @@ impl CodeEditor<'_> {
         let value = value.trim();
         let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
-        let paths = files.at(place);
+        let paths = files.editable(place);
         if let Some(link) = ProgramFiles::link(&self.revisions.head, paths) {
             return Err(self.link_refused(pool, link, path).await);
         }
         let edited = self.parse_all(pool, paths).await?;
-        let found = match places(&edited, path).as_slice() {
+        let found = match assignments_of(&edited, path).as_slice() {
             [(file, at)] => Some((*file, *at)),
             [] => None,
             several => return Err(ambiguous(path, several)),
@@ -131,7 +131,7 @@ impl CodeEditor<'_> {
             Some(target) => self.parse_all(pool, &[target]).await.unwrap_or_default(),
             None => Vec::new(),
         };
-        match places(&files, path).first() {
+        match assignments_of(&files, path).first() {
             Some((file, at)) => failure.at(file.path.to_string(), Some(at.line), None),
             None => failure.at(link.to_string(), None, None),
         }
@@ -161,7 +161,7 @@ impl CodeEditor<'_> {
 type EditPoint<'f> = (&'f ProgramFile, &'f Assignment);
 
 /// Every place that sets an attribute.
-fn places<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Vec<EditPoint<'f>> {
+fn assignments_of<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Vec<EditPoint<'f>> {
     matching(files, |found| found.path == *path)
 }
 
@@ -187,7 +187,7 @@ fn add<'f>(
         let parts = matching(files, |found| {
             found.path.keys().len() > keys.len() && found.path.keys().starts_with(keys)
         });
-        if let Some((file, part)) = parts.first().filter(|_| places(files, path).is_empty()) {
+        if let Some((file, part)) = parts.first().filter(|_| assignments_of(files, path).is_empty()) {
             let what = format!(
                 "`{path}` is set in parts, such as `{}`: set these one by one",
                 part.path
@@ -202,7 +202,7 @@ fn add<'f>(
         let what = format!("`{}`, which holds `{path}`, is computed", at.path);
         return Err(refused(what, file, at.line));
     }
-    if unset == UnsetAttribute::Refuse && places(base, path).is_empty() {
+    if unset == UnsetAttribute::Refuse && assignments_of(base, path).is_empty() {
         let failure = UserError::new(ErrorKind::Usage, format!("no file of {} sets `{path}`", stack.id));
         let mut failure = at_block(failure, own, path);
         let known = [own, base].map(|files| matching(files, |found| found.value != AssignedValue::Block));

@@ -26,7 +26,11 @@ impl CodeEditor<'_> {
     /// # Errors
     /// An object was created or deleted by hand, a field was added or removed, a value is a secret, or a field has no
     /// attribute or several.
-    pub async fn keep(&mut self, stack: &Stack, drift: &StackPlan) -> Result<Vec<EditedLine>, UserError> {
+    pub async fn keep_hotfix(
+        &mut self,
+        stack: &Stack,
+        drift: &StackPlan,
+    ) -> Result<Vec<EditedLine>, UserError> {
         let mut wanted = Vec::new();
         for resource in &drift.resources {
             wanted.extend(wanted_fields(resource)?);

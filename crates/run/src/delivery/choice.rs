@@ -89,7 +89,7 @@ impl DeliveryChoice<'_> {
                 self.run.warn(&what, refusal);
             }
             Ok(Some(says)) if !self.is_apply => {
-                let note = format!("{}: the last delivery is not well: {says}", self.stack);
+                let note = format!("{}: the last delivery is not healthy: {says}", self.stack);
                 self.run.notes.warning(&note);
             }
             Ok(_) => {}

@@ -96,7 +96,7 @@ impl DeliveryTarget {
     }
 
     /// Returns the address of one content of the artifact, by its digest.
-    pub(crate) fn at(&self, digest: &str) -> String {
+    pub(crate) fn with_digest(&self, digest: &str) -> String {
         format!("{}:{}@{digest}", self.artifact, self.tag)
     }
 

@@ -46,7 +46,7 @@ impl DeliveryRecord {
     pub(crate) fn settled(target: &DeliveryTarget, digest: String) -> Self {
         Self {
             target: target.clone(),
-            delivered: Some(target.at(&digest)),
+            delivered: Some(target.with_digest(&digest)),
             digests: vec![digest],
         }
     }
@@ -60,7 +60,7 @@ impl DeliveryRecord {
     /// Returns the digest to which the tag certainly points, if the controller was healthy with it.
     pub(crate) fn settled_digest(&self) -> Option<&str> {
         match self.digests.as_slice() {
-            [only] if self.delivered.as_ref() == Some(&self.target.at(only)) => Some(only),
+            [only] if self.delivered.as_ref() == Some(&self.target.with_digest(only)) => Some(only),
             _ => None,
         }
     }

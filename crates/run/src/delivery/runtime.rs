@@ -259,7 +259,7 @@ impl DeliveredObjects {
                 self.target.export_hint(&self.stack)
             )));
         }
-        sink.fence().await?;
+        sink.check_lease().await?;
         // A tag of somebody else is found before anything is changed.
         self.check_tag(&files).await?;
         // Before anything is changed: a run that ends too early is not taken for a delivery.
@@ -267,6 +267,7 @@ impl DeliveredObjects {
         if self.before.as_ref() != Some(&pushing) {
             Self::record(&pushing, sink).await?;
         }
+        // Before the push: otherwise a field that leaves the Spec would stay for ever.
         self.hand_over(&planned).await?;
         self.push(&files).await?;
         self.wait_until_healthy(scope, &digest, &planned, sink).await?;

@@ -21,14 +21,14 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 const FAILURE_LASTS: Duration = Duration::from_secs(30);
 
 /// A wait with a limit.
-struct Patience {
+struct WaitLimit {
     until: Instant,
     pause: Duration,
     failed_since: Option<Instant>,
     interrupt: Interrupt,
 }
 
-impl Patience {
+impl WaitLimit {
     fn new(limit: Duration, interrupt: &Interrupt) -> Self {
         Self {
             until: Instant::now() + limit,
@@ -83,10 +83,11 @@ impl DeliveredObjects {
         planned: &[PlannedResource],
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
-        let mut patience = Patience::new(self.kubernetes.ready_timeout(), &self.interrupt);
+        let mut limit = WaitLimit::new(self.kubernetes.ready_timeout(), &self.interrupt);
         loop {
             let objects = self.objects().await?;
             let (failed, why) = match objects.progress(digest) {
+                // The controller's status alone is not enough: the server says whether the objects are as planned.
                 DeliveryProgress::Healthy => match self.compare(scope, planned).await? {
                     Delivered::AsPlanned(applied) => {
                         for one in applied {
@@ -111,7 +112,7 @@ impl DeliveredObjects {
                     .hint("see what the controller says, and run again: the artifact is pushed, so the run continues with the wait")
                     .hint("a controller looks for new artifacts at its own interval: `apply.ready_timeout` must be longer")
             };
-            patience.wait(failed, sink, stopped).await?;
+            limit.wait(failed, sink, stopped).await?;
         }
     }
 
@@ -149,7 +150,7 @@ impl DeliveredObjects {
         planned: Vec<PlannedResource>,
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
-        let mut patience = Patience::new(self.kubernetes.ready_timeout(), &self.interrupt);
+        let mut limit = WaitLimit::new(self.kubernetes.ready_timeout(), &self.interrupt);
         let mut left = planned;
         while !left.is_empty() {
             let items: Vec<Item> = left.iter().map(|one| one.item.clone()).collect();
@@ -180,7 +181,7 @@ impl DeliveredObjects {
                 UserError::new(ErrorKind::Kubernetes, what)
                     .hint("see whether the controller prunes; or delete the object yourself, and run again")
             };
-            patience.wait(false, sink, stopped).await?;
+            limit.wait(false, sink, stopped).await?;
         }
         Ok(())
     }
@@ -238,7 +239,7 @@ mod tests {
             self.0.is_cancelled()
         }
 
-        async fn fence(&self) -> Result<(), UserError> {
+        async fn check_lease(&self) -> Result<(), UserError> {
             Ok(())
         }
     }
@@ -253,11 +254,11 @@ mod tests {
         tokio::time::timeout(guard, wait).await.expect("it ends early")
     }
 
-    fn patience(limit: Duration, token: &CancellationToken) -> Patience {
-        let patience = Patience::new(limit, &Interrupt::new(token.clone()));
-        Patience {
+    fn wait_limit(limit: Duration, token: &CancellationToken) -> WaitLimit {
+        let limit = WaitLimit::new(limit, &Interrupt::new(token.clone()));
+        WaitLimit {
             pause: Duration::from_secs(600),
-            ..patience
+            ..limit
         }
     }
 
@@ -265,9 +266,9 @@ mod tests {
     async fn a_pause_ends_at_the_limit() {
         let token = CancellationToken::new();
         let sink = Asked(token.clone());
-        let mut patience = patience(Duration::from_millis(20), &token);
-        soon(patience.wait(false, &sink, over)).await.unwrap();
-        let error = soon(patience.wait(false, &sink, over)).await.unwrap_err();
+        let mut limit = wait_limit(Duration::from_millis(20), &token);
+        soon(limit.wait(false, &sink, over)).await.unwrap();
+        let error = soon(limit.wait(false, &sink, over)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Kubernetes);
     }
 
@@ -275,13 +276,13 @@ mod tests {
     async fn a_pause_ends_when_the_run_is_asked_to_stop() {
         let token = CancellationToken::new();
         let sink = Asked(token.clone());
-        let mut patience = patience(Duration::from_secs(600), &token);
+        let mut limit = wait_limit(Duration::from_secs(600), &token);
         // The pause is polled first.
         let (waited, ()) =
-            soon(async { tokio::join!(biased; patience.wait(false, &sink, over), async { token.cancel() }) })
+            soon(async { tokio::join!(biased; limit.wait(false, &sink, over), async { token.cancel() }) })
                 .await;
         waited.unwrap();
-        let error = soon(patience.wait(false, &sink, over)).await.unwrap_err();
+        let error = soon(limit.wait(false, &sink, over)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Interrupted);
     }
 }

@@ -33,14 +33,14 @@ impl BranchConfig {
     /// There is no default branch, its commit cannot be read, or its file is not valid.
     pub fn load(repository: &Repository) -> Result<Self, UserError> {
         let commit = repository.resolve(&repository.default_branch()?)?;
-        Self::at(repository, commit)
+        Self::load_at(repository, commit)
     }
 
     /// Reads it at the tip of the default branch that a job found.
     ///
     /// # Errors
     /// The commit cannot be read, or its file is not valid.
-    pub fn at(repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
+    pub fn load_at(repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
         let config = Config::load(repository.revision(&commit)?.as_ref())?;
         Ok(Self {
             commit: Some(commit),

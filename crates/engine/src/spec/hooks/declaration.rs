@@ -20,7 +20,7 @@ pub(super) struct HookDeclaration {
 
 impl HookDeclaration {
     /// A hook with the default of everything else.
-    pub(super) fn at(time: HookTime) -> Self {
+    pub(super) fn new(time: HookTime) -> Self {
         Self {
             time,
             always: false,

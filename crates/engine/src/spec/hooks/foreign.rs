@@ -273,7 +273,7 @@ pub(super) fn read(
     }
     Some(HookDeclaration {
         keeps_last: !both,
-        ..HookDeclaration::at(time)
+        ..HookDeclaration::new(time)
     })
 }
 
