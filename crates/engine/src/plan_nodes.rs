@@ -145,6 +145,7 @@ pub(super) fn add_deletes(
         .iter()
         .filter(|r| !wanted.contains(&r.id))
         .collect();
+    // The same object in another version of its kind stays: only its record under the old id goes.
     let renamed_to: Vec<Option<ResourceId>> = {
         let claimed = claimed_objects(drafts)?;
         let now = |recorded: &&Recorded| {

@@ -153,6 +153,7 @@ impl PublishedOutputs {
                 UserError::new(ErrorKind::Spec, format!("the output `{name}`: {error}"))
                     .hint("name a path that the applied resource has")
             })?;
+            // If the masked resources give another value, a part of it is secret.
             let is_shown = resolve(targets, template, &of_masked).is_ok_and(|shown| shown == value);
             let is_secret = carried.is_in_value(&value)
                 || is_masked(secrets, &value)

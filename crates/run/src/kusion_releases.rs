@@ -191,6 +191,7 @@ impl ReleaseTurn {
             },
             None => release,
         };
+        // Journaled before Kusion's store is written: after a kill the next run recognizes the release by its mark.
         let entry = JournalEntry::Release {
             release: noted.clone(),
         };

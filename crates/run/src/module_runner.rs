@@ -172,6 +172,7 @@ impl ModuleRunner {
                 work_dir: work_dir.clone(),
                 readable: Vec::new(),
                 environment: call.environment.clone(),
+                // Closed for code from outside, whatever the configuration opens.
                 network: setting.network && matches!(self.trust, ModuleTrust::Own),
                 sandbox: self.sandbox,
                 limits,

@@ -91,6 +91,7 @@ pub async fn open_part(
     if let Some(folder) = folder {
         store = Arc::new(StorePart::new(store, folder));
     }
+    // A store in which two writers can create the same document cannot hold a lease.
     if key == KeyUse::Make && !config.state.unsafe_no_lock {
         store::probe(store.as_ref()).await?;
     }

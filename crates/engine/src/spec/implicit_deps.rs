@@ -79,6 +79,7 @@ pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a R
             }
             _ => {}
         }
+        // A webhook answers only while its pods run, so the workloads behind its service come first, too.
         for (namespace, name) in object.answering_services() {
             let Some(service) = named(GroupKind::SERVICE, namespace, name) else {
                 continue;

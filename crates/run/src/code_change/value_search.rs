@@ -209,6 +209,7 @@ impl<'a> CodeEditor<'a> {
             before: &before,
             fields: &fields,
         };
+        // Several attributes may hold the same literal. Each is tried, and the Specs decide which one sets this field.
         let mut kept = self.try_each(&trials, &tried, UnsetAttribute::Refuse).await?;
         if kept.is_empty() && unset == UnsetAttribute::Add {
             let names = self.unset_attributes(stack, &field.path).await?;

@@ -179,6 +179,7 @@ async fn finish(
     let now = manifest.paths();
     report.files = now.len();
     let gone: BTreeSet<_> = before.paths().difference(&now).cloned().collect();
+    // The manifest is written before anything is deleted, so that the next build deletes what a stopped one left.
     manifest.leftover.clone_from(&gone);
     let is_same = before.version == 1 && report.written == 0 && report.read == 0 && gone.is_empty();
     if !is_same {

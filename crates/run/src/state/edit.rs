@@ -154,6 +154,7 @@ pub async fn move_waiting(
     if from == to {
         return Err(UserError::new(ErrorKind::Usage, "both are the same stack"));
     }
+    // Always in the order of the names: two runs that move in opposite directions must not wait for each other.
     let (first, second) = if from < to { (from, to) } else { (to, from) };
     let first_lease = backend.states.acquire(first, options.clone()).await?;
     let second_lease = match backend
