@@ -162,7 +162,7 @@ fn cause(task: &HookTask, changing: &[&&ResourcePlan]) -> String {
     )
 }
 
-/// ``Deployment `shop/web` ``, from an id.
+/// Formats an id as ``Deployment `shop/web` ``.
 fn title(id: &ResourceId) -> String {
     let mut parts = id.as_str().splitn(3, ':').skip(1);
     match (parts.next(), parts.next()) {

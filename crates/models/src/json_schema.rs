@@ -387,7 +387,8 @@ fn text(fields: &Fields, name: &str) -> String {
         .to_owned()
 }
 
-/// OpenAPI of built-in kinds gives the zero value of Go as the default of many properties, which says nothing.
+/// Returns true for a default that says nothing: OpenAPI of built-in kinds gives the zero value of Go as the default of
+/// many properties.
 fn is_zero(value: &Value, server: ServerRules) -> bool {
     let is_empty = match value {
         Value::String(text) => text.is_empty(),

@@ -62,7 +62,7 @@ pub fn differences(old: &str, new: &str) -> Vec<ModelDifference> {
     all
 }
 
-/// Each attribute and each check of the schemas of a file, with its declaration.
+/// Returns each attribute and each check of the schemas of a file, with its declaration.
 fn properties(text: &str) -> Properties {
     let mut found = Properties::new();
     let mut schema = String::new();

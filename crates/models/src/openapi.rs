@@ -115,7 +115,8 @@ fn is_shared(name: &str) -> bool {
     name.starts_with("io.k8s.apimachinery.")
 }
 
-/// Objects with properties are schemas of KCL. Everything else is written where it is used.
+/// Returns true for an object with properties, which becomes a schema of KCL. Everything else is written where it is
+/// used.
 fn is_named(schema: &Value) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.is_some_and(|properties| !properties.is_empty())

@@ -113,7 +113,7 @@ pub async fn released(
         .collect())
 }
 
-/// Describes, for the preview, that the end of the adoption applies these stacks; `None` if there are none.
+/// Returns the note that the end of the adoption applies these stacks; `None` if there are none.
 pub fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
     let mut stacks: Vec<_> = released.iter().map(|target| target.id.clone()).collect();
     stacks.sort();

@@ -211,7 +211,7 @@ impl StepCounter {
         counter
     }
 
-    /// One stack more is handled.
+    /// Counts one more stack as handled, and reports the progress.
     pub fn advance(&self) {
         self.report(self.done.fetch_add(1, Ordering::SeqCst) + 1);
     }

@@ -152,7 +152,7 @@ impl ReleaseTurn {
         .hint("apply it with one of them; without `state.kusion_releases` Konverge writes no release"))
     }
 
-    /// True if an earlier run of Konverge began a release and did not end it.
+    /// Returns true if an earlier run of Konverge began a release and did not end it.
     pub(crate) fn is_left(&self) -> bool {
         self.left.is_some()
     }

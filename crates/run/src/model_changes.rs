@@ -83,7 +83,7 @@ fn compare(
     Ok(changes)
 }
 
-/// Every recorded folder of both revisions. A configuration that cannot be read records nothing.
+/// Reads the records of both revisions, by folder. A configuration that cannot be read has no records.
 fn records(base: &dyn Source, head: &dyn Source) -> BTreeMap<RepoPath, Records> {
     let sources = |revision: &dyn Source| Config::load(revision).unwrap_or_default().models.sources;
     let mut records: BTreeMap<RepoPath, Records> = BTreeMap::new();

@@ -385,7 +385,7 @@ fn is_of_another_architecture(path: &Path) -> bool {
     is_program && u16::from_le_bytes([start[18], start[19]]) != own
 }
 
-/// `<org>/<name>/<version>/<os>/<arch>/kusion-module-<name>_<version>`.
+/// Returns the path of a module's binary: `<org>/<name>/<version>/<os>/<arch>/kusion-module-<name>_<version>`.
 fn offline_path(folder: &Path, declared: &DeclaredDependency) -> Option<PathBuf> {
     let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
         return None;
@@ -434,7 +434,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// KUSION_MODULE_PATH, or else `modules` of KUSION_HOME.
+/// Returns the folder KUSION_MODULE_PATH, or else `modules` of KUSION_HOME.
 fn offline_folder(run: &RunContext) -> Result<Option<PathBuf>, UserError> {
     let home = || {
         run.var(variables::KUSION_HOME)

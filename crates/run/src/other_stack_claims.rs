@@ -518,8 +518,8 @@ impl<'a> OwnershipLookup<'a> {
         })
     }
 
-    /// Another stack of the project that keeps what this stack is about to delete: a Namespace, which holds the
-    /// objects of the other stack too, or a CRD.
+    /// Returns another stack of the project that keeps an object which this stack is about to delete: a Namespace,
+    /// which holds the objects of the other stack too, or a CRD.
     async fn shares(
         &self,
         stack: &StackId,
@@ -533,8 +533,9 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// Another stack of the project that records a Namespace. Its objects are in there, whatever its Spec says by now:
-    /// only the last stack deletes it. A plan that is shown says so for the last of those that leave.
+    /// Returns another stack of the project that records a Namespace. Its objects are in the Namespace, whatever its
+    /// Spec says by now, so only the last stack deletes it. A plan that is shown has the last of the stacks that leave
+    /// delete it.
     async fn shares_namespace(
         &self,
         stack: &StackId,

@@ -138,8 +138,8 @@ pub(crate) struct Unstored {
 }
 
 impl Unstored {
-    /// At the start of an apply: `stored` is the data in the store; `taken_up` says whether an earlier run's
-    /// file adds to it.
+    /// Creates the tracker at the start of an apply. `stored` is the data in the store; `taken_up` is true if an
+    /// earlier run's file adds to it.
     pub(crate) fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
         Self {
             rescue,

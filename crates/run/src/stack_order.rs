@@ -72,7 +72,7 @@ impl StackOrder {
         Self { before }
     }
 
-    /// All stacks.
+    /// Returns all stacks.
     pub fn stacks(&self) -> impl Iterator<Item = &StackId> {
         self.before.keys()
     }

@@ -457,7 +457,7 @@ struct FoundOutputs {
 }
 
 impl FoundOutputs {
-    /// One sentence for each stack that is read, and for each value that changed.
+    /// Returns one sentence for each stack that is read, and for each value that changed.
     fn notes(&self, moved: &BTreeSet<OutputId>) -> Vec<String> {
         let list = |names: Vec<&OutputName>| {
             let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();

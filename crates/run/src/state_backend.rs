@@ -217,7 +217,7 @@ pub fn former_services_text(former: &[String]) -> String {
     )
 }
 
-/// `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
+/// Returns `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
 fn default_folder(run: &RunContext, id: &RepositoryId) -> Result<String, UserError> {
     let folder = run
         .xdg_folder(variables::XDG_STATE_HOME, ".local/state")?

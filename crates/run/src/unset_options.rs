@@ -31,7 +31,7 @@ pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError)
     ))
 }
 
-/// Each as `` `name` (file:line) ``, in the order of the files.
+/// Formats each unset option as `` `name` (file:line) ``, in the order of the files.
 fn find(workspace: &OpenRevision, stack: &Stack) -> Vec<String> {
     let (Ok(setup), Ok(closure)) = (&stack.compile, workspace.analysis.closure(stack)) else {
         return Vec::new();

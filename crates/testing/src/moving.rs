@@ -317,7 +317,7 @@ impl<'a> Mover<'a> {
         })
     }
 
-    /// Hosts, and names of services in the cluster's DNS, wherever they stand in a text.
+    /// Renames hosts, and names of services in the cluster's DNS, wherever they are in a text.
     fn rename_texts(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.hosts.rename(text, &self.namespaces),

@@ -83,7 +83,7 @@ impl Recorder {
         }
     }
 
-    /// When the recording began.
+    /// Returns when the recording began.
     pub fn begin(&self) -> SystemTime {
         self.0.time
     }

@@ -67,7 +67,7 @@ pub struct StackScope {
 pub struct EarlierChange {
     /// The cluster, for Kubernetes.
     pub cluster: Option<ClusterName>,
-    /// As desired.
+    /// The desired resource.
     pub resource: Resource,
     /// True if it is created or replaced.
     pub creates: bool,
@@ -104,11 +104,11 @@ pub struct Item {
     pub id: ResourceId,
     /// The cluster, for Kubernetes; `None` for Terraform.
     pub cluster: Option<ClusterName>,
-    /// As last applied, from the state.
+    /// The resource as last applied, from the state.
     pub prior: Option<Recorded>,
-    /// As desired. References to other batches are resolved (unknown values are `$unknown`). References
-    /// inside the batch stay text for a runtime that resolves them itself ([`Granularity::Segment`]). `None`
-    /// for a deletion.
+    /// The desired resource; `None` for a deletion. References to other batches are resolved (unknown values are
+    /// `$unknown`). References inside the batch stay text for a runtime that resolves them itself
+    /// ([`Granularity::Segment`]).
     pub desired: Option<Resource>,
     /// Its dependencies.
     pub needs: Needs,
@@ -191,7 +191,7 @@ pub struct PlannedResource {
 }
 
 impl PlannedResource {
-    /// Only the record is removed; the live object stays.
+    /// Plans to remove only the record; the live object stays.
     pub fn forgotten(stack: &StackId, item: Item, kind: RuntimeKind, note: String) -> Self {
         let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
         public.cluster.clone_from(&item.cluster);
@@ -219,7 +219,7 @@ impl PlannedResource {
 pub struct Preparation(Option<Arc<dyn Any + Send + Sync>>);
 
 impl Preparation {
-    /// Nothing was prepared.
+    /// Creates a preparation without data.
     pub fn none() -> Self {
         Self::default()
     }
@@ -229,7 +229,7 @@ impl Preparation {
         Self(Some(Arc::new(prepared)))
     }
 
-    /// True if nothing was prepared.
+    /// Returns true if nothing was prepared.
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
@@ -311,7 +311,7 @@ pub trait ApplySink: Send + Sync {
         Ok(())
     }
 
-    /// One resource is finished.
+    /// Records the result of a resource that is finished.
     async fn record_result(
         &self,
         id: &ResourceId,
@@ -370,7 +370,7 @@ pub trait Runtime: Send + Sync {
     /// The kind of resources that it handles.
     fn kind(&self) -> RuntimeKind;
 
-    /// How it applies resources.
+    /// Returns how the runtime applies resources.
     fn granularity(&self) -> Granularity;
 
     /// Normalizes and validates desired resources before the graph is built: adds a missing namespace,

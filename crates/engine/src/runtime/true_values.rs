@@ -14,11 +14,11 @@ use konverge_base::model::{
 /// Never print or store them.
 #[derive(Clone, Default)]
 pub struct TrueValues {
-    /// As desired; `None` if it is exactly as recorded.
+    /// The desired attributes; `None` if they are exactly as recorded.
     pub desired: Option<Map<String, Value>>,
-    /// The object of which the changes show one side; `None` if there is none, or nothing changes.
+    /// The object before the changes; `None` if there is none, or nothing changes.
     pub before: Option<Value>,
-    /// The object of which the changes show the other side.
+    /// The object after the changes; `None` if there is none, or nothing changes.
     pub after: Option<Value>,
 }
 
@@ -46,7 +46,8 @@ impl TrueValues {
         desired.chain(self.before.iter().chain(&self.after).cloned())
     }
 
-    /// Masking may change the label of a list's item. Then the path leads nowhere, and the whole list is the change.
+    /// Returns the change with its true values. Masking may change the label of a list's item: then the path leads
+    /// nowhere, and the whole list becomes the change.
     fn of_change(&self, shown: &FieldChange) -> FieldChange {
         let pairs = [(&self.before, &shown.from), (&self.after, &shown.to)];
         let leads_on = |path: &str| {

@@ -168,12 +168,12 @@ impl ResourceGraph {
         self.cycle().map_or(Ok(()), |cycle| Err(GraphError::Cycle(cycle)))
     }
 
-    /// Everything that comes before a resource.
+    /// Returns every resource that comes before a resource.
     pub(super) fn ancestors(&self, id: &ResourceId) -> BTreeSet<&ResourceId> {
         self.reached(id, Direction::Incoming)
     }
 
-    /// Everything that comes after a resource.
+    /// Returns every resource that comes after a resource.
     pub(super) fn descendants(&self, id: &ResourceId) -> BTreeSet<&ResourceId> {
         self.reached(id, Direction::Outgoing)
     }
@@ -223,7 +223,7 @@ impl ResourceGraph {
         self.neighbours(id, Direction::Outgoing)
     }
 
-    /// All resources in topological order; otherwise in the given order.
+    /// Returns all resources in topological order; otherwise in the given order.
     pub fn order(&self) -> Vec<&ResourceId> {
         let mut waiting: Vec<usize> = self
             .graph

@@ -129,7 +129,7 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// For a workload: the `metadata` and `spec` of its pod template as one value.
+    /// Returns the pod template of a workload: its `metadata` and `spec` as one value.
     fn template(&self) -> Option<&'a Value> {
         let path: &[&str] = match self.kind {
             GroupKind::DEPLOYMENT

@@ -270,7 +270,7 @@ fn depends_on(map: &Map<String, Value>, path: &str) -> Result<Vec<ResourceId>, S
     items.iter().enumerate().map(read).collect()
 }
 
-/// Kusion's id of a Kubernetes object: `apiVersion:Kind[:namespace]:name`.
+/// Returns Kusion's id of a Kubernetes object: `apiVersion:Kind[:namespace]:name`.
 fn object_id(object: &Map<String, Value>, path: &str) -> Result<ResourceId, SpecError> {
     let who = match object.get("kind").and_then(Value::as_str) {
         Some(kind) => format!("the `{}`", kind.escape_debug()),

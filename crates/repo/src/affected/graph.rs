@@ -307,7 +307,7 @@ impl ImportGraph {
         node.local = digest.finish();
     }
 
-    /// All nodes reachable from some nodes, including those; sorted.
+    /// Returns all nodes that are reachable from some nodes, including those; sorted.
     pub(super) fn reachable(&self, from: impl IntoIterator<Item = NodeId>) -> BTreeSet<NodeId> {
         let mut queue: Vec<NodeId> = from.into_iter().collect();
         let mut seen: BTreeSet<NodeId> = queue.iter().copied().collect();

@@ -90,7 +90,7 @@ fn document(text: &str) -> Result<Document, YamlError> {
     Ok(document.unwrap_or_default())
 }
 
-/// Kusion reads a name as the text that is written, whatever else it could be, and nothing as no name.
+/// Reads a name as Kusion does: the text that is written, whatever else it could be. A null is no name.
 fn name(written: &Written, text: &str) -> Result<Option<WrittenName>, YamlError> {
     let Some(value) = written.by_kubectl() else {
         return Err(written.error("a name is one word"));

@@ -136,7 +136,7 @@ impl StackSelector {
         layout.stacks.iter().filter(is_meant).collect()
     }
 
-    /// `project` or `tenant/project`.
+    /// Returns true if the word is `project` or `tenant/project` of a stack.
     fn is_project_of(&self, id: &StackId) -> bool {
         let (whole, _) = id.as_str().rsplit_once('/').unwrap_or_default();
         self.text == id.project() || self.text == whole

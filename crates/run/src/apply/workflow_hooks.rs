@@ -105,7 +105,7 @@ struct WorkflowRecord {
     digest: Digest,
     /// The newest run before it was started.
     after: u64,
-    /// Its run; `None` if it may have started or not.
+    /// The id of its run; `None` if nobody knows whether it started.
     run: Option<u64>,
     /// How it ended; `None` if that was not seen.
     succeeded: Option<bool>,

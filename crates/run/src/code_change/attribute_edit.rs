@@ -160,7 +160,7 @@ impl CodeEditor<'_> {
 
 type EditPoint<'f> = (&'f ProgramFile, &'f Assignment);
 
-/// Every place that sets an attribute.
+/// Returns every assignment of an attribute.
 fn assignments_of<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Vec<EditPoint<'f>> {
     matching(files, |found| found.path == *path)
 }

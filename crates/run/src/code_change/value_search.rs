@@ -39,7 +39,7 @@ struct Trials<'t> {
     fields: &'t [SpecField],
 }
 
-/// An edit that does what is wanted.
+/// An edit that sets the wanted field, and changes nothing beside the wanted ones.
 struct KeptEdit<'a> {
     trial: CodeEditor<'a>,
     line: EditedLine,

@@ -105,7 +105,7 @@ impl DeliveryTarget {
         field_manager(self.tool)
     }
 
-    /// `Application \`argocd/shop-prod\``, for messages.
+    /// Names the object for messages: ``Application `argocd/shop-prod` ``.
     pub(crate) fn title(&self) -> String {
         let kind = match self.tool {
             DeliveryTool::Argocd => "Application",

@@ -38,7 +38,8 @@ impl WaitLimit {
         }
     }
 
-    /// Pauses; an error if the time is over, the run is to stop, or the controller failed for long enough.
+    /// Pauses. Returns an error if the time is over, the run was asked to stop, or the controller has failed for long
+    /// enough.
     async fn wait(
         &mut self,
         failed: bool,

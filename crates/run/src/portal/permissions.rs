@@ -49,7 +49,7 @@ impl PermissionLines {
         });
     }
 
-    /// Approvals, actors, freezes and limits: of all stacks, then of rules.
+    /// Adds approvals, actors, freezes and limits: those of all stacks, then those of rules.
     fn policies(&mut self, config: &Config) {
         let policy = &config.policy;
         let of_all = StackPolicy {

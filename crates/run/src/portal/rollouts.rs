@@ -37,7 +37,7 @@ pub async fn read_rollouts(backend: &StateBackend, config: &Config) -> Result<Ro
     })
 }
 
-/// One rollout. `stored` is its newest record; `None`: it was never begun.
+/// Returns the view of one rollout. `stored` is its newest record; `None` if it was never begun.
 pub fn rollout_view(
     backend: &StateBackend,
     config: &Config,

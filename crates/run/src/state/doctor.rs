@@ -268,7 +268,7 @@ impl Owners {
     }
 }
 
-/// `serial 3`, `serials 3, 4`.
+/// Formats serials: `serial 3`, `serials 3, 4`.
 fn serials(numbers: &[u64]) -> String {
     let word = if numbers.len() == 1 { "serial" } else { "serials" };
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();

@@ -138,7 +138,7 @@ fn ends(behind: &str) -> bool {
             .is_some_and(|behind| behind.starts_with(char::is_alphanumeric))
 }
 
-/// `shop.example.com` becomes `shop-RUN.example.com`, and `*.example.com` becomes `*.RUN.example.com`.
+/// Moves a host: `shop.example.com` becomes `shop-RUN.example.com`, and `*.example.com` becomes `*.RUN.example.com`.
 fn moved(host: &str, run: &str) -> String {
     match host.split_once('.') {
         Some(("*", domain)) => format!("*.{run}.{domain}"),

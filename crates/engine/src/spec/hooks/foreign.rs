@@ -166,7 +166,7 @@ fn instead(key: &str, value: &str) -> &'static str {
     }
 }
 
-/// One note for each annotation, however many objects have it.
+/// Returns one note for each annotation, however many objects have it.
 pub(super) fn notes_of(unread: UnreadAnnotations) -> impl Iterator<Item = String> {
     unread.into_iter().map(|((key, value), (tool, ids))| {
         let more = match ids.len() - 1 {
