@@ -209,10 +209,10 @@ impl<'a> Executor<'a> {
                 let members = &units[unit].members;
                 running.push(async move { (unit, self.carry_out(members).await) });
             }
-            let Some((unit, well)) = running.next().await else {
+            let Some((unit, succeeded)) = running.next().await else {
                 break;
             };
-            if well {
+            if succeeded {
                 schedule.done(unit);
                 continue;
             }

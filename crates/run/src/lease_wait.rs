@@ -13,12 +13,12 @@ use konverge_forge::{Forge, ForgeError, ForgeKind};
 use konverge_state::{Holder, LeaseWatch, WaitVerdict};
 
 /// The interval of the line about the holder; the first one comes at once.
-const SAY: Duration = Duration::from_secs(30);
+const NOTE_INTERVAL: Duration = Duration::from_secs(30);
 /// The interval of queries to the forge; the first one is sent at once. Most answers are *not modified*, which
 /// do not count against the limit.
-const ASK: Duration = Duration::from_secs(15);
+const QUERY_INTERVAL: Duration = Duration::from_secs(15);
 /// The deadline of the forge's answer: in the meantime this run does not read the lease.
-const ANSWER: Duration = Duration::from_secs(5);
+const FORGE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Watches the holder of one stack's lease.
 pub struct HolderWatch {
@@ -59,7 +59,7 @@ impl HolderWatch {
     async fn says_over(&self, holder: &Holder) -> Option<ForgeKind> {
         let forge = self
             .forge
-            .get_or_init(|| forge::connect_to_runs(&self.run, ANSWER).ok().flatten());
+            .get_or_init(|| forge::connect_to_runs(&self.run, FORGE_DEADLINE).ok().flatten());
         let forge = forge.as_ref()?;
         match forge.is_over(&holder.writer.run).await {
             Ok(over) => (over == Some(true)).then(|| forge.kind()),
@@ -104,8 +104,8 @@ impl LeaseWatch for HolderWatch {
         let (say, ask) = {
             let mut times = self.lock_times();
             (
-                is_due(&mut times.said, waited, SAY),
-                is_due(&mut times.asked, waited, ASK),
+                is_due(&mut times.said, waited, NOTE_INTERVAL),
+                is_due(&mut times.asked, waited, QUERY_INTERVAL),
             )
         };
         if say {

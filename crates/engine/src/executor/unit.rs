@@ -179,10 +179,10 @@ impl Executor<'_> {
         }
         let kind = nodes[0].planned.public.runtime;
         let scope = self.scope();
-        let answers = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
-        let answers: Vec<PlannedResource> = answers.into_iter().collect::<Result<_, _>>()?;
+        let results = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
+        let results: Vec<PlannedResource> = results.into_iter().collect::<Result<_, _>>()?;
         let (stack, secrets) = (&self.plan.scope.stack, &self.plan.secrets);
-        let planned = answers.into_iter().zip(nodes).map(|(mut planned, node)| {
+        let planned = results.into_iter().zip(nodes).map(|(mut planned, node)| {
             lock(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
             interrupted_replacement::as_approved_replacement(&self.plan.begun, stack, planned, secrets)
         });

@@ -45,15 +45,15 @@ impl EndedApply<'_> {
         outcome: &mut StackOutcome,
         unstored: &mut Unstored,
     ) {
-        let well = has_succeeded(outcome.result);
-        self.describe(&mut state, well);
-        self.describe_outputs(&mut state, well);
+        let succeeded = has_succeeded(outcome.result);
+        self.describe(&mut state, succeeded);
+        self.describe_outputs(&mut state, succeeded);
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
             return;
         }
-        let used = self.used_pull_requests(well);
+        let used = self.used_pull_requests(succeeded);
         let record = ApplyRecord {
             digest: outcome.digest,
             commit: self.commit().cloned(),
@@ -97,12 +97,12 @@ impl EndedApply<'_> {
     }
 
     /// Writes the folder, the identity and the applied revision into the state.
-    fn describe(&self, state: &mut StackState, well: bool) {
+    fn describe(&self, state: &mut StackState, succeeded: bool) {
         state.guarded_as.extend(self.known_as);
         let head = self.target.head.as_ref();
         state.folder = self.target.stack_folder.clone();
         state.named_by = head.map(|stack| stack.named_by).unwrap_or_default();
-        if well {
+        if succeeded {
             state.earlier_identities.clear();
             state.input_digest = self.input_digest;
             state.spec_digest = Some(self.spec_digest);
@@ -119,9 +119,9 @@ impl EndedApply<'_> {
 
     /// Writes the outputs that the stack publishes and reads into the state. After a failure the earlier values stay,
     /// except those that may not be published any more.
-    fn describe_outputs(&self, state: &mut StackState, well: bool) {
+    fn describe_outputs(&self, state: &mut StackState, succeeded: bool) {
         let Some(published) = &self.published else { return };
-        if !well {
+        if !succeeded {
             state
                 .outputs
                 .retain(|name, _| !published.refused.contains_key(name));
@@ -170,8 +170,12 @@ impl EndedApply<'_> {
     }
 
     /// The pull requests whose reviews this apply has used.
-    fn used_pull_requests(&self, well: bool) -> &[u64] {
-        if well { &self.options.pull_requests } else { &[] }
+    fn used_pull_requests(&self, succeeded: bool) -> &[u64] {
+        if succeeded {
+            &self.options.pull_requests
+        } else {
+            &[]
+        }
     }
 
     /// Returns true if nothing has to be written.
@@ -181,7 +185,7 @@ impl EndedApply<'_> {
         outcome: &StackOutcome,
         reason: WriteReason,
     ) -> bool {
-        let (prior, well) = (self.lease.prior(), has_succeeded(outcome.result));
+        let (prior, succeeded) = (self.lease.prior(), has_succeeded(outcome.result));
         // A failure is recorded once, not for each attempt with the same result.
         let record = prior.and_then(|prior| prior.receipt.as_ref());
         let is_same_failure =
@@ -198,10 +202,10 @@ impl EndedApply<'_> {
         let is_same = *state == *self.recorded && !is_left;
         let known = prior.map(|prior| &prior.applied_reviews);
         let is_known = |pull: &u64| known.is_some_and(|known| known.contains(pull));
-        let uses_nothing_new = self.used_pull_requests(well).iter().all(is_known);
+        let uses_nothing_new = self.used_pull_requests(succeeded).iter().all(is_known);
         state.commit = commit;
         // What was restored is recorded, although the state says the same.
         let restored = self.options.restore && outcome.result == StackResult::Applied;
-        (is_same || never_there) && uses_nothing_new && (well || is_same_failure) && !restored
+        (is_same || never_there) && uses_nothing_new && (succeeded || is_same_failure) && !restored
     }
 }

@@ -174,8 +174,8 @@ impl DeliveredObjects {
         }
         let is_due = self.last_digest() != Some(files.artifact.digest().as_str());
         let planned = self.planner.plan(scope, items).await?.into_iter();
-        let planned = planned.map(|answer| {
-            let mut planned = answer?;
+        let planned = planned.map(|result| {
+            let mut planned = result?;
             let Some(object) = objects.get(&planned.item.id) else {
                 return Ok(planned);
             };
@@ -214,8 +214,8 @@ impl DeliveredObjects {
                 )
             });
         }
-        let planned = planned.into_iter().map(|answer| {
-            let planned = answer?;
+        let planned = planned.into_iter().map(|result| {
+            let planned = result?;
             match (planned.public.action, &problem) {
                 (Action::Delete, Some(problem)) => Err(problem.clone()),
                 (Action::Forget, _) if !planned.public.notes.is_empty() => {

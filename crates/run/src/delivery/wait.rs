@@ -126,10 +126,10 @@ impl DeliveredObjects {
             desired: one.item.desired.clone(),
             needs: Needs::Done(vec![one.item.id.clone()]),
         });
-        let answers = self.kubernetes.plan(scope, items.collect()).await?;
-        let mut applied = Vec::with_capacity(answers.len());
-        for answer in answers {
-            let found = answer?;
+        let results = self.kubernetes.plan(scope, items.collect()).await?;
+        let mut applied = Vec::with_capacity(results.len());
+        for result in results {
+            let found = result?;
             if let Some(why) = difference(&found.public) {
                 return Ok(Delivered::Otherwise(why));
             }
