@@ -94,7 +94,7 @@ impl ApplySink for Nothing {
         false
     }
 
-    async fn fence(&self) -> Result<(), UserError> {
+    async fn check_lease(&self) -> Result<(), UserError> {
         Ok(())
     }
 }

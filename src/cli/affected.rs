@@ -19,7 +19,7 @@ use konverge_base::{
 use konverge_report::{escape::log, json, mermaid, terminal};
 use konverge_run::{
     OpenRequest, Selection, StackSelector,
-    affected::{AffectedAnswer, AffectedRequest, run as answer},
+    affected::{AffectedReport, AffectedRequest, run as answer},
     compiler::Compilers,
 };
 
@@ -188,7 +188,7 @@ async fn argocd_paths(args: &Args, context: &CliContext) -> Result<u8, UserError
 }
 
 /// Shows the affected stacks with the difference of their Specs; returns 1 if one does not compile.
-async fn show_difference(answer: &AffectedAnswer, context: &CliContext) -> Result<u8, UserError> {
+async fn show_difference(answer: &AffectedReport, context: &CliContext) -> Result<u8, UserError> {
     let style = terminal::Style {
         color: context.color(),
     };
@@ -215,7 +215,7 @@ async fn show_difference(answer: &AffectedAnswer, context: &CliContext) -> Resul
 }
 
 /// Shows the errors in single files, unless the stack's own line shows them.
-fn say_problems(answer: &AffectedAnswer, context: &CliContext) {
+fn say_problems(answer: &AffectedReport, context: &CliContext) {
     for problem in &answer.problems {
         let unresolved = answer.affected.stacks.iter().any(|stack| {
             stack

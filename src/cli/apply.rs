@@ -67,7 +67,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             context.say(&note);
         }
     }
-    let skipped = konverge_run::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
+    let skipped = konverge_run::SkippedRemovals::split_off_planned(&session.planning, &mut session.targets);
     let what = ConfirmedAction::Apply {
         deletes_all: args.allow_empty,
     };

@@ -106,7 +106,7 @@ pub async fn prepare(
 ) -> Result<PreparedEdits, UserError> {
     let early = (*at == RevisionSpec::Worktree).then(|| EarlyCompiler::start(run, repository.root()));
     let revisions = ComparedRevisions::open(run, repository, at, None)?;
-    revisions.keep_head();
+    revisions.save_head();
     let config = &revisions.head.config;
     let compilers = match early {
         Some(early) => early.into_compilers(run, config),
@@ -214,7 +214,7 @@ async fn keep(
         title: format!("Keep what was changed by hand in {id}"),
         ..Edited::default()
     };
-    for line in editor.keep(&stack, drift).await? {
+    for line in editor.keep_hotfix(&stack, drift).await? {
         edited.add(&stack, line);
     }
     Ok(edited)

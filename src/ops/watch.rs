@@ -227,7 +227,7 @@ impl Opened {
         let mut revisions = ComparedRevisions::open(run, repository, &at, None)?;
         match session::base_commit(run, repository, request, &at).await? {
             Some(commit) => revisions = revisions.with_base(repository, commit)?,
-            None => revisions.keep_head(),
+            None => revisions.save_head(),
         }
         Ok(Self {
             compilers: Compilers::new(run, &revisions.head.config),

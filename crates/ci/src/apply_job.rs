@@ -421,7 +421,7 @@ async fn open_head(
         )
         .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
     })?;
-    let side = OpenRevision::open_with_power_of(
+    let side = OpenRevision::open_with_permissions_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),

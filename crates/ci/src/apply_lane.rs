@@ -60,7 +60,7 @@ impl StacksToApply {
         let history = Box::new(ForgeHistory::new(job, tip.head, tip.branch));
         let PendingStacks { mut targets, newer } =
             PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
-        let skipped = SkippedRemovals::take(&side.layout, &mut targets);
+        let skipped = SkippedRemovals::split_off(&side.layout, &mut targets);
         Ok(Self {
             targets,
             skipped,

@@ -70,7 +70,7 @@ async fn check_and_publish(
         });
     };
     let pages = config.portal.publish.clone();
-    let side = OpenRevision::open_with_power_of(
+    let side = OpenRevision::open_with_permissions_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),
@@ -158,7 +158,7 @@ async fn check_and_publish(
 /// Writes the pages of the portal. They are no reason for a drift check to fail: a warning says that they are old.
 async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: &str) {
     let publish = async {
-        let config = portal::BranchConfig::at(&job.repository, head.clone())?;
+        let config = portal::BranchConfig::load_at(&job.repository, head.clone())?;
         let head = portal::Head::open_commit(&job.run, &job.repository, head.clone())?;
         let forge = portal::forge(&job.run, Some(&config));
         let stacks = portal::StackSources {

@@ -108,7 +108,7 @@ async fn restore_known(
         return Ok(None);
     }
     let at_head = RevisionSpec::Commit(head.clone());
-    let side = OpenRevision::open_with_power_of(&job.run, &job.repository, &at_head, &config)?;
+    let side = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at_head, &config)?;
     let known = backend.states.known().await?;
     let renamed = renamed_stacks(&backend, &side.layout, known).await?;
     let applied = drift_job::applied(&backend, known, &side, &renamed).await;

@@ -10,7 +10,7 @@ use konverge_base::model::{
     spec::RuntimeKind,
 };
 
-/// What one call of a runtime applies: one resource, or a whole Terraform batch.
+/// The nodes that one call of a runtime applies: one resource, or a whole Terraform batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     /// Indices of nodes, ascending. Empty for the barrier.

@@ -9,7 +9,7 @@ use konverge_base::model::{
     masked_value::{as_unknown_output, is_unknown},
 };
 
-/// Puts the markers of the desired attributes in the places where the plan has unknown values.
+/// Puts the markers of awaited outputs at the paths where the plan has unknown values.
 pub(super) fn name(stack: &StackId, planned: &mut PlannedResource) {
     let Some(desired) = &planned.item.desired else {
         return;
@@ -20,15 +20,15 @@ pub(super) fn name(stack: &StackId, planned: &mut PlannedResource) {
     let desired = Value::Object(desired.attributes.clone());
     let mut changes = planned.public.changes.clone();
     for change in &mut changes {
-        if let (Some(to), Some(wanted)) = (&mut change.to, at(&desired, &change.path)) {
+        if let (Some(to), Some(wanted)) = (&mut change.to, value_at(&desired, &change.path)) {
             name_in(to, wanted);
         }
     }
     planned.public = planned.public.with_changes(stack, changes);
 }
 
-/// The value at a path of a plan, which names the items of a list by their label or by their place.
-fn at<'a>(desired: &'a Value, path: &str) -> Option<&'a Value> {
+/// Returns the value at a path of a plan. The path names items of a list by their label or by their index.
+fn value_at<'a>(desired: &'a Value, path: &str) -> Option<&'a Value> {
     FieldPath::new(path)
         .get(desired)
         .or_else(|| desired.pointer(path))

@@ -15,19 +15,19 @@ use konverge_base::{
     },
 };
 
-/// The places of planned resources whose values their providers call sensitive.
+/// The paths of planned resources whose values their providers call sensitive.
 #[derive(Default)]
-pub(super) struct SensitivePlaces(HashMap<ResourceId, Value>);
+pub(super) struct SensitivePaths(HashMap<ResourceId, Value>);
 
-impl SensitivePlaces {
-    /// Keeps the places of a resource that others read.
-    pub(super) fn learn(&mut self, id: &ResourceId, places: Value) {
-        if masked_value::holds_true(&places) {
-            self.0.insert(id.clone(), places);
+impl SensitivePaths {
+    /// Adds the sensitive paths of a resource that others read.
+    pub(super) fn learn(&mut self, id: &ResourceId, paths: Value) {
+        if masked_value::holds_true(&paths) {
+            self.0.insert(id.clone(), paths);
         }
     }
 
-    /// Refuses a delivered object that reads one of the places, whether its value is known or not.
+    /// Refuses a delivered object that reads one of the paths, whether its value is known or not.
     ///
     /// # Errors
     /// The first such reference.
@@ -48,7 +48,7 @@ impl SensitivePlaces {
         }
     }
 
-    /// Returns true if a reference reads one of the places.
+    /// Returns true if a reference reads one of the paths.
     pub(super) fn hold(&self, read: &Reference) -> bool {
         let Some(mut mask) = self.0.get(&read.target) else {
             return false;
@@ -131,7 +131,7 @@ mod tests {
             extensions: Map::new(),
             sharing: konverge_base::model::spec::Sharing::default(),
         };
-        let mut known = SensitivePlaces::default();
+        let mut known = SensitivePaths::default();
         known.learn(&from, places);
         let targets: Targets = [&from, &object.id].into_iter().collect();
         known.check(&object, &targets).map_err(|error| error.message)

@@ -30,7 +30,7 @@ pub struct EnginePlan {
     pub(super) begun: BTreeMap<ResourceId, Replacement>,
     pub(super) runtimes: RuntimeRegistry,
     pub(super) secrets: Secrets,
-    /// What the stack publishes once everything is applied.
+    /// The outputs that the stack publishes once everything is applied.
     pub(super) outputs: PublishedOutputs,
     /// True if the Spec is empty although resources are recorded.
     pub(super) empties_stack: bool,

@@ -57,12 +57,12 @@ const NOT_CHECKED: &str = "everything was applied, but whether it still exists c
 
 /// The result of an apply.
 pub struct Applied {
-    /// What was done.
+    /// The result of the stack, with those of its resources.
     pub outcome: StackOutcome,
     /// The resources that are not there although everything succeeded: somebody deleted or recreated them since they
     /// were planned or written. Then the outcome is a failure for this reason only, and a new plan puts them back.
     pub missing: Vec<ResourceId>,
-    /// What the stack publishes, if everything succeeded.
+    /// The outputs that the stack publishes, if everything succeeded.
     pub outputs: Option<Publication>,
 }
 
@@ -103,12 +103,14 @@ pub async fn apply(request: ApplyRequest<'_>) -> Applied {
         waits: Mutex::default(),
         stopped: Mutex::default(),
     };
+    // All intents are stored before the first change: after a kill the next run looks up what may exist.
     let mut intents: Vec<_> = may_go
         .filter(|node| !node.provisional)
         .filter_map(|node| walk.intent(&node.planned, &node.depends_on))
         .collect();
-    match walk.places(changing).await {
-        Ok(places) => intents.extend(places),
+    // The identities of the clusters are stored with them: a context that leads to another cluster later is noticed.
+    match walk.cluster_identities(changing).await {
+        Ok(identities) => intents.extend(identities),
         Err(failure) => return Applied::stopped(plan, failure),
     }
     if !intents.is_empty()
@@ -177,9 +179,9 @@ struct Executor<'a> {
     written: Mutex<HashMap<ResourceId, Recorded>>,
     data: Mutex<BTreeMap<String, Value>>,
     failures: Mutex<BTreeMap<ResourceId, UserError>>,
-    /// What resources that are written wait for.
+    /// The conditions that written resources wait for.
     waits: Mutex<BTreeMap<ResourceId, Waiting>>,
-    /// Why no further change may start.
+    /// The failure because of which no further change may start.
     stopped: Mutex<Option<UserError>>,
 }
 
@@ -191,6 +193,7 @@ impl<'a> Executor<'a> {
     async fn run(&self) {
         let apply_order::Batches { units, waits } =
             apply_order::group(&self.plan.nodes, &self.plan.scope.hooks);
+        // What could not be planned is skipped with its dependents before anything starts; the rest is applied.
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
@@ -198,6 +201,7 @@ impl<'a> Executor<'a> {
         loop {
             while running.len() < limit && !self.is_cancelled() {
                 let Some(unit) = schedule.start() else { break };
+                // The barrier between the desired resources and the deletions has no members.
                 if units[unit].members.is_empty() {
                     schedule.done(unit);
                     continue;
@@ -205,10 +209,10 @@ impl<'a> Executor<'a> {
                 let members = &units[unit].members;
                 running.push(async move { (unit, self.carry_out(members).await) });
             }
-            let Some((unit, well)) = running.next().await else {
+            let Some((unit, succeeded)) = running.next().await else {
                 break;
             };
-            if well {
+            if succeeded {
                 schedule.done(unit);
                 continue;
             }
@@ -225,6 +229,7 @@ impl<'a> Executor<'a> {
         for left in schedule.remaining() {
             self.skip(&units[left].members, why);
         }
+        // `failed` hooks have no place in the order: they run when everything else has ended.
         let unused = self.run_failed_hooks().await;
         self.withdraw(unused).await;
     }
@@ -232,6 +237,7 @@ impl<'a> Executor<'a> {
     /// Withdraws the intents of skipped resources and of `unused` hooks, so that the next run does not assume that they
     /// may exist.
     async fn withdraw(&self, unused: Vec<ResourceId>) {
+        // An object that was to be adopted, and whose turn never came, would be recorded and deleted later.
         let mut ids: Vec<_> = lock(&self.outcomes)
             .values()
             .filter(|outcome| outcome.result == ResourceResult::Skipped)
@@ -366,7 +372,7 @@ impl<'a> Executor<'a> {
     }
 
     /// The cluster identities to record in the state, if anything is changed.
-    async fn places(&self, changing: usize) -> Result<Option<JournalEntry>, UserError> {
+    async fn cluster_identities(&self, changing: usize) -> Result<Option<JournalEntry>, UserError> {
         let clusters = self
             .plan
             .nodes
@@ -377,8 +383,8 @@ impl<'a> Executor<'a> {
             return Ok(None);
         }
         let runtime = self.plan.runtimes.get(RuntimeKind::Kubernetes)?;
-        let place = runtime.to_remember(&self.plan.scope, &clusters).await?;
-        Ok(place.map(|(key, value)| JournalEntry::Runtime { key, value }))
+        let identities = runtime.to_remember(&self.plan.scope, &clusters).await?;
+        Ok(identities.map(|(key, value)| JournalEntry::Runtime { key, value }))
     }
 
     fn stop(&self, failure: UserError) {
@@ -410,6 +416,7 @@ impl<'a> Executor<'a> {
         let waits = self.waits.into_inner().expect("no panic while the lock is held");
         let waiting = waits.into_values().reduce(Waiting::or_later);
         let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
+        // An error of the journal comes first, because it ended the run.
         let failure = if let Some(stopped) = stopped {
             Some(stopped)
         } else if let Some(unplanned) = unplanned() {
@@ -432,6 +439,7 @@ impl<'a> Executor<'a> {
                 )
             })
         };
+        // Disappeared resources are the failure only if there is no other: then a new round puts them back.
         let failure = failure.or(lost);
         let ended_well = failure.is_none() && waiting.is_none() && !bad;
         let outputs = ended_well.then_some(published);

@@ -225,7 +225,7 @@ async fn one_object_is_wanted_once() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_with_its_resource_alone() {
+async fn a_failure_names_its_resource_alone() {
     let mut stack = MemoryStack::new();
     stack.apply_all(&[resource("old", json!({}))]).await;
     stack.set_faults(Faults {

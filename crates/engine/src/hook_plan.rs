@@ -35,8 +35,8 @@ pub(super) fn read(
 ) -> Result<SpecHooks, UserError> {
     let mask = |resource: &Resource| mask_resource(secrets, resource);
     let hooks = order_hooks(resources, graph, rules, &mask);
-    let place = if folder.is_root() { "." } else { folder.as_str() };
-    hooks.map_err(|error| UserError::from(error).at(place, None, None))
+    let path = if folder.is_root() { "." } else { folder.as_str() };
+    hooks.map_err(|error| UserError::from(error).at(path, None, None))
 }
 
 /// Checks that a rollback neither runs nor passes a `pre` hook that is not reversible.
@@ -84,8 +84,8 @@ fn annotation<'a>(recorded: &'a Recorded, key: &str) -> Option<&'a str> {
     annotations.get(key).and_then(Value::as_str)
 }
 
-/// Decides what depends on the whole plan: `failed` hooks are planned only beside a change, and each hook that runs
-/// says why.
+/// Settles the hooks once the whole plan is known: `failed` hooks stay in the plan only beside a change, and each hook
+/// that runs gets a note with the reason.
 pub(super) fn settle(stack: &StackId, tasks: &HookTasks, planned: &mut [Option<PlannedResource>]) {
     if tasks.is_empty() {
         return;
@@ -115,7 +115,7 @@ pub(super) fn settle(stack: &StackId, tasks: &HookTasks, planned: &mut [Option<P
     }
 }
 
-/// Why each hook runs.
+/// Returns the reason why each hook runs.
 pub(super) fn whys(tasks: &HookTasks, plans: &[&ResourcePlan]) -> HashMap<ResourceId, String> {
     let changing: HashMap<_, _> = plans
         .iter()
@@ -162,7 +162,7 @@ fn cause(task: &HookTask, changing: &[&&ResourcePlan]) -> String {
     )
 }
 
-/// ``Deployment `shop/web` ``, from an id.
+/// Formats an id as ``Deployment `shop/web` ``.
 fn title(id: &ResourceId) -> String {
     match id.object() {
         Some(object) => format!("{} `{}`", object.kind, object.path()),

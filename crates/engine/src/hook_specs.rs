@@ -18,7 +18,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 
-/// Shows the hooks of the head in a comparison of Specs: those run whose digest is not that of the base.
+/// Shows the hooks of the head in a comparison of Specs. A hook runs if its digest differs from that of the base.
 ///
 /// # Errors
 /// A hook of the head cannot run as it is declared.

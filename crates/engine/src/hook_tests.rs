@@ -204,14 +204,14 @@ async fn a_failed_hook_runs_after_a_failure_and_changes_nothing_of_the_result() 
         assert_eq!(outcome.result, StackResult::Failed);
         let error = outcome.error.clone().unwrap().message;
         assert!(error.contains("web cannot be written"), "{error}");
-        let told = if also_broken {
+        let expected = if also_broken {
             ResourceResult::Failed
         } else {
             ResourceResult::Done
         };
         assert_eq!(
             results(&outcome),
-            [("tell", told), ("web", ResourceResult::Failed)]
+            [("tell", expected), ("web", ResourceResult::Failed)]
         );
     }
 }

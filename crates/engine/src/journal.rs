@@ -19,7 +19,7 @@ pub trait Journal: Send + Sync {
 
     /// Returns an error if the lease is lost. Called before each write to the infrastructure, so it must be
     /// cheap.
-    async fn fence(&self) -> Result<(), UserError>;
+    async fn check_lease(&self) -> Result<(), UserError>;
 }
 
 /// Checks whether a plan that became known only during the apply was reviewed.

@@ -37,7 +37,7 @@ const PROMOTION: Waiting = Waiting {
     wave: None,
 };
 
-/// What a run does wrong, and when it is stopped.
+/// The errors that a run makes, and when it is stopped.
 #[derive(Default)]
 pub(super) struct Faults {
     /// These cannot be planned, for a reason that stops the stack.
@@ -76,9 +76,9 @@ pub(super) struct World {
     pub writes: Vec<String>,
     /// The calls that apply something, each with its resources.
     pub batches: Vec<Vec<String>>,
-    /// The pending resources of earlier stages that each plan got, by resource.
+    /// The changes of earlier stages that each plan got, by resource.
     pub pending: BTreeMap<String, Vec<String>>,
-    /// What each applied resource was told that the run changed before it.
+    /// The changed dependencies that each applied resource got.
     pub needs: BTreeMap<String, Needs>,
     pub journal: Vec<JournalEntry>,
     pub journal_ended: bool,
@@ -159,11 +159,11 @@ impl MemoryRuntime {
         if world.faults.without_tool.contains(name.as_str()) {
             return Err(UserError::new(ErrorKind::Terraform, "no executable").caused_by(ToolUnavailable));
         }
-        let told = scope.pending.iter();
-        let told = told
+        let pending = scope.pending.iter();
+        let pending = pending
             .map(|earlier| earlier.resource.id.name().to_owned())
             .collect();
-        world.pending.insert(name.clone(), told);
+        world.pending.insert(name.clone(), pending);
         let live = world.objects.get(item.id.as_str()).cloned();
         if let (Some(task), Some(desired)) = (scope.hooks.get(&item.id), &mut item.desired) {
             desired.attributes["metadata"]["annotations"][HOOK_STAMP] = json!(task.stamp());
@@ -242,7 +242,7 @@ impl MemoryRuntime {
             provisional: false,
             expected,
             sensitive: wanted.as_ref().map(passwords).unwrap_or_default(),
-            sensitive_places: Value::Null,
+            sensitive_paths: Value::Null,
             preparation: Preparation::none(),
             item,
         })
@@ -255,7 +255,7 @@ impl MemoryRuntime {
     ) -> Result<AppliedResource, UserError> {
         let id = &planned.item.id;
         let name = id.name();
-        sink.fence().await?;
+        sink.check_lease().await?;
         let fails = |why: &str| UserError::new(ErrorKind::Kubernetes, format!("{name} {why}"));
         if self.world().faults.broken.contains(name) {
             return Err(fails("cannot be written"));
@@ -426,7 +426,7 @@ impl Journal for MemoryRuntime {
         self.intend(vec![entry]).await
     }
 
-    async fn fence(&self) -> Result<(), UserError> {
+    async fn check_lease(&self) -> Result<(), UserError> {
         let world = self.world();
         if world.journal_ended || world.faults.lease_lost {
             Err(UserError::new(ErrorKind::Store, "the lease is lost"))

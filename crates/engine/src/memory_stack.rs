@@ -131,7 +131,7 @@ impl MemoryStack {
         self.runtime.world().objects.get(id(name).as_str()).cloned()
     }
 
-    /// What was written since the last call, such as `create a`.
+    /// Returns the writes since the last call, such as `create a`.
     pub(crate) fn writes(&self) -> Vec<String> {
         std::mem::take(&mut self.runtime.world().writes)
     }
@@ -149,12 +149,12 @@ impl MemoryStack {
         self.runtime.world().events.clone()
     }
 
-    /// What was compared with the review during an apply.
+    /// Returns the plans that were checked against the review during an apply.
     pub(crate) fn reviewed(&self) -> Vec<ResourcePlan> {
         self.runtime.world().reviewed.clone()
     }
 
-    /// What an applied resource was told that the run changed before it.
+    /// Returns the changed dependencies that an applied resource got.
     pub(crate) fn needs(&self, name: &str) -> Needs {
         self.runtime.world().needs[name].clone()
     }

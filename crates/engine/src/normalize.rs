@@ -30,14 +30,14 @@ pub(super) async fn prepare(
     let mut groups: BTreeMap<(RuntimeKind, Option<ClusterName>), Vec<Resource>> = BTreeMap::new();
     let old_ids: Vec<_> = spec.resources.iter().map(|r| r.id.clone()).collect();
     for resource in spec.resources {
-        let place = super::resource_cluster::cluster_of(&resource, cluster)?;
+        let own_cluster = super::resource_cluster::cluster_of(&resource, cluster)?;
         groups
-            .entry((resource.runtime, place))
+            .entry((resource.runtime, own_cluster))
             .or_default()
             .push(resource);
     }
-    for ((kind, place), mine) in groups {
-        prepared.extend(runtimes.get(kind)?.prepare(place.as_ref(), mine).await?);
+    for ((kind, own_cluster), mine) in groups {
+        prepared.extend(runtimes.get(kind)?.prepare(own_cluster.as_ref(), mine).await?);
     }
     let mut resources = Vec::with_capacity(old_ids.len());
     for id in &old_ids {

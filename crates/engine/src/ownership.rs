@@ -12,11 +12,11 @@ use konverge_base::{
 pub struct ClaimQuestion<'a> {
     /// The resource that somebody else may own.
     pub item: &'a Item,
-    /// What the plan is about to do with the object.
+    /// The planned action.
     pub about: ClaimedObject,
 }
 
-/// What a plan is about to do with an object that another stack may claim.
+/// A planned action on an object that another stack may claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedObject {
     /// It deletes the object: which other stack wants it?
@@ -56,14 +56,14 @@ pub struct HeldObjects {
     pub stack: StackId,
     /// The objects.
     pub ids: Vec<ResourceId>,
-    /// Whether they may go: the stack gives them up in the same change.
+    /// True if they may be deleted: the stack gives them up in the same change.
     pub may_go: bool,
-    /// Whether the stack wants them no more, and has not been applied yet.
+    /// True if the stack no longer wants them, and has not been applied yet.
     pub is_leaving: bool,
 }
 
 impl HeldObjects {
-    /// How many of them are named.
+    /// The maximum number of objects that are named.
     const NAMED: usize = 20;
 }
 

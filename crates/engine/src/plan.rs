@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     RuntimeRegistry, awaited_outputs,
-    delivered_secrets::{self, SensitivePlaces},
+    delivered_secrets::{self, SensitivePaths},
     engine_plan::EnginePlan,
     hook_destroy, hook_plan, interrupted_replacement, normalize,
     ownership::{ClaimQuestion, ClaimedObject, OwnerClaim, question, resolve_claim},
@@ -48,6 +48,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         stack: request.stack.clone(),
         resources: request.spec.resources.len(),
     });
+    // Ids may change here: everything below uses the new ones.
     let prepared = normalize::prepare(
         std::mem::take(&mut request.spec),
         request.cluster.as_ref(),
@@ -56,6 +57,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     .await?;
     let outputs = PublishedOutputs::of_resources(std::mem::take(&mut request.outputs), &prepared)?;
     let mut graph = ResourceGraph::from_spec(&prepared.resources)?;
+    // Hooks are nodes of the graph: references and the order that Kubernetes requires hold for them, too.
     let mut hooks = hook_plan::read(
         &prepared.resources,
         &mut graph,
@@ -68,6 +70,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     let normalize::NormalizedResources { resources, old_ids } = prepared;
     secret_reference_check::check(&resources, &targets)?;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
+    // Before the deletions become drafts, too.
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
     hook_destroy::order(&request, &mut drafts, &mut hooks.tasks)?;
@@ -91,7 +94,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         planned: drafts.iter().map(|_| None).collect(),
         expected: HashMap::new(),
         carried: PropagatedSecrets::default(),
-        sensitive_places: SensitivePlaces::default(),
+        sensitive_paths: SensitivePaths::default(),
         failures: PlanFailures::default(),
         stack: request.stack.clone(),
         begun: &request.state.begun,
@@ -111,6 +114,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
 
 /// The parts of a plan in their order: those of one runtime in one stage.
 fn segments(drafts: &[DraftNode]) -> VecDeque<Segment> {
+    // Deletions come last, whatever their stage: a live object may still use what goes.
     let mut segments = VecDeque::new();
     for deleting in [false, true] {
         let last = drafts
@@ -141,10 +145,10 @@ struct Segment {
     members: Vec<usize>,
 }
 
-/// The index of a draft, and the runtime's result.
-type SegmentAnswer = (usize, Result<PlannedResource, UserError>);
+/// The index of a draft, and the runtime's result for it.
+type SegmentResult = (usize, Result<PlannedResource, UserError>);
 
-/// Where a plan is: it is done, or it has to know the claims of other stacks before it continues.
+/// A step of planning: the plan is complete, or it needs the claims of other stacks to continue.
 pub enum PlanStep<'a> {
     /// The claims of other stacks are needed first.
     Asks(Box<PlanAwaitingClaims<'a>>),
@@ -157,7 +161,7 @@ pub struct PlanAwaitingClaims<'a> {
     plan: UnfinishedPlan<'a>,
     /// The planned segment, with the results of the runtime.
     segment: Segment,
-    answers: Vec<SegmentAnswer>,
+    results: Vec<SegmentResult>,
 }
 
 struct UnfinishedPlan<'a> {
@@ -174,7 +178,7 @@ impl<'a> PlanStep<'a> {
     /// Ends the plan of a stack without other stacks: nobody claims anything, and nobody releases anything.
     ///
     /// # Errors
-    /// As [`plan`].
+    /// See [`plan`].
     pub async fn without_other_stacks(self) -> Result<EnginePlan, UserError> {
         let mut step = self;
         loop {
@@ -199,16 +203,16 @@ impl<'a> PlanStep<'a> {
 }
 
 impl<'a> PlanAwaitingClaims<'a> {
-    /// What has to be known of the other stacks.
+    /// Returns the questions about the other stacks.
     pub fn questions(&self) -> Vec<ClaimQuestion<'_>> {
-        questions(&self.answers).collect()
+        questions(&self.results).collect()
     }
 
-    /// Goes on with the answers, in the order of the questions. An error fails the resource; a question without an
-    /// answer counts as failed.
+    /// Continues with the answers, in the order of the questions. An error fails its resource, and so does a missing
+    /// answer.
     ///
     /// # Errors
-    /// As [`plan`].
+    /// See [`plan`].
     pub async fn answer(
         self: Box<Self>,
         claims: Vec<Result<OwnerClaim, UserError>>,
@@ -216,27 +220,27 @@ impl<'a> PlanAwaitingClaims<'a> {
         let Self {
             mut plan,
             segment,
-            answers,
+            results,
         } = *self;
         let mut claims = claims.into_iter();
         let (builder, drafts) = (&mut plan.builder, &plan.drafts);
-        for (member, answer) in answers {
-            let answer = answer.and_then(|planned| {
+        for (member, result) in results {
+            let result = result.and_then(|planned| {
                 let claim = match question(&planned) {
                     Some(_) => Some(claims.next().unwrap_or_else(no_answer)?),
                     None => None,
                 };
                 resolve_claim(&builder.stack, planned, claim)
             });
-            builder.add_planned(&drafts[member], member, answer);
+            builder.add_planned(&drafts[member], member, result);
         }
         builder.end_segment(drafts, &segment.members);
         plan.go_on().await
     }
 }
 
-fn questions(answers: &[SegmentAnswer]) -> impl Iterator<Item = ClaimQuestion<'_>> {
-    let planned = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+fn questions(results: &[SegmentResult]) -> impl Iterator<Item = ClaimQuestion<'_>> {
+    let planned = results.iter().filter_map(|(_, result)| result.as_ref().ok());
     planned.filter_map(question)
 }
 
@@ -251,20 +255,20 @@ impl<'a> UnfinishedPlan<'a> {
     /// Plans segments until there is a question, or to the end.
     async fn go_on(mut self) -> Result<PlanStep<'a>, UserError> {
         while let Some(segment) = self.segments.pop_front() {
-            let answers = self
+            let results = self
                 .builder
                 .plan_segment(segment.kind, &mut self.drafts, &segment.members)
                 .await?;
-            if questions(&answers).next().is_some() {
+            if questions(&results).next().is_some() {
                 return Ok(PlanStep::Asks(Box::new(PlanAwaitingClaims {
                     plan: self,
                     segment,
-                    answers,
+                    results,
                 })));
             }
-            for (member, answer) in answers {
-                let answer = answer.and_then(|planned| resolve_claim(&self.builder.stack, planned, None));
-                self.builder.add_planned(&self.drafts[member], member, answer);
+            for (member, result) in results {
+                let result = result.and_then(|planned| resolve_claim(&self.builder.stack, planned, None));
+                self.builder.add_planned(&self.drafts[member], member, result);
             }
             self.builder.end_segment(&self.drafts, &segment.members);
         }
@@ -273,11 +277,11 @@ impl<'a> UnfinishedPlan<'a> {
             mut planned,
             failures,
             targets,
-            sensitive_places,
+            sensitive_paths,
             ..
         } = self.builder;
         self.outputs
-            .check(&sensitive_places, &targets, self.builder.secrets)?;
+            .check(&sensitive_paths, &targets, self.builder.secrets)?;
         // During the apply all earlier stages are finished.
         scope.pending = Arc::default();
         hook_plan::settle(&scope.stack, &scope.hooks, &mut planned);
@@ -301,12 +305,12 @@ struct PlanBuilder<'a> {
     runtimes: &'a RuntimeRegistry,
     targets: Targets,
     planned: Vec<Option<PlannedResource>>,
-    /// The values that references of later stages read, and whether the resource is unchanged.
+    /// The values that references of later stages read, each with true if the resource is unchanged.
     expected: HashMap<ResourceId, (Value, bool)>,
     /// The secrets in those values.
     carried: PropagatedSecrets,
-    /// Where secrets are in resources, also unknown ones.
-    sensitive_places: SensitivePlaces,
+    /// The paths of secrets in resources, also of unknown ones.
+    sensitive_paths: SensitivePaths,
     failures: PlanFailures,
     stack: StackId,
     begun: &'a BTreeMap<ResourceId, Replacement>,
@@ -320,7 +324,7 @@ impl PlanBuilder<'_> {
         kind: RuntimeKind,
         drafts: &mut [DraftNode],
         members: &[usize],
-    ) -> Result<Vec<SegmentAnswer>, UserError> {
+    ) -> Result<Vec<SegmentResult>, UserError> {
         let as_one = |&&n: &&usize| drafts[n].granularity == Granularity::Segment;
         let inside = members.iter().filter(as_one);
         let inside: HashSet<_> = inside.map(|&n| drafts[n].item.id.clone()).collect();
@@ -350,14 +354,14 @@ impl PlanBuilder<'_> {
                 }
             }
         }
-        let answers = self.runtimes.get(kind)?.plan(&self.scope, items).await?;
-        Ok(asked.into_iter().zip(answers).collect())
+        let results = self.runtimes.get(kind)?.plan(&self.scope, items).await?;
+        Ok(asked.into_iter().zip(results).collect())
     }
 
-    /// Keeps the plan of a resource, or why it has none.
-    fn add_planned(&mut self, draft: &DraftNode, member: usize, answer: Result<PlannedResource, UserError>) {
+    /// Adds the plan of a resource, or the reason why it has none.
+    fn add_planned(&mut self, draft: &DraftNode, member: usize, result: Result<PlannedResource, UserError>) {
         let id = draft.item.id.clone();
-        let mut planned = match answer {
+        let mut planned = match result {
             Ok(planned) => planned,
             Err(failure) => {
                 self.failures.own.insert(id, failure);
@@ -383,8 +387,8 @@ impl PlanBuilder<'_> {
         let mut planned =
             interrupted_replacement::as_approved_replacement(self.begun, &self.stack, planned, self.secrets);
         self.carried.learn(planned.sensitive.clone());
-        self.sensitive_places
-            .learn(&id, std::mem::take(&mut planned.sensitive_places));
+        self.sensitive_paths
+            .learn(&id, std::mem::take(&mut planned.sensitive_paths));
         if !self.scope.read.contains(&id) {
             (planned.expected, planned.sensitive) = (None, Vec::new());
         } else if let Some(expected) = &planned.expected {
@@ -443,7 +447,7 @@ impl PlanBuilder<'_> {
             return Ok(item);
         };
         if draft.is_delivered() {
-            self.sensitive_places.check(wanted, &self.targets)?;
+            self.sensitive_paths.check(wanted, &self.targets)?;
         }
         let keep = |id: &ResourceId| draft.granularity == Granularity::Segment && inside.contains(id);
         let lookup = |id: &ResourceId| match self.expected.get(id) {

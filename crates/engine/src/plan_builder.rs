@@ -30,9 +30,9 @@ pub(super) fn assemble(
     }
     let all_stops = failures.own.values().any(stops_the_stack);
     let held: Vec<Option<ResourceId>> = held_back_by(&drafts, &failures);
-    let mut places = vec![None; drafts.len()];
-    for (place, draft) in (0..drafts.len()).filter(|&n| planned[n].is_some()).enumerate() {
-        places[draft] = Some(place);
+    let mut node_of = vec![None; drafts.len()];
+    for (node, draft) in (0..drafts.len()).filter(|&n| planned[n].is_some()).enumerate() {
+        node_of[draft] = Some(node);
     }
     let (mut own, mut waiting) = (Vec::new(), Vec::new());
     let mut public: Vec<ResourcePlan> = Vec::with_capacity(drafts.len());
@@ -51,6 +51,7 @@ pub(super) fn assemble(
         let provisional = planned.provisional
             || desired.is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown));
         let settled = planned.public.action == Action::Unchanged && !provisional;
+        // If a failure stops the whole stack, nothing of it is applied: single resources are not marked as held back.
         let held = held.filter(|_| !settled && !all_stops);
         if let Some(failed) = &held {
             planned.public.notes.push(if draft.is_deletion {
@@ -59,6 +60,7 @@ pub(super) fn assemble(
                 format!("skipped: it depends on `{failed}`, which could not be planned")
             });
         }
+        // The changes are in the public plan alone; those of a replacement are also recorded when it starts.
         let changes = match planned.public.action {
             Action::Replace => planned.public.changes.clone(),
             _ => std::mem::take(&mut planned.public.changes),
@@ -70,7 +72,7 @@ pub(super) fn assemble(
         nodes.push(PlanNode {
             granularity: draft.granularity,
             stage: draft.stage,
-            waits: draft.waits.into_iter().filter_map(|on| places[on]).collect(),
+            waits: draft.waits.into_iter().filter_map(|on| node_of[on]).collect(),
             held,
             depends_on: draft.depends_on,
             is_deletion: draft.is_deletion,

@@ -21,7 +21,7 @@ impl PlanFailures {
         self.own.contains_key(id) || self.waiting.contains_key(id)
     }
 
-    /// For each draft the index of a failed draft that it waits for, directly or indirectly.
+    /// Returns, for each draft, the index of a failed draft that it waits for, directly or indirectly.
     pub(crate) fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
         let mut held = vec![None; drafts.len()];
         if self.own.is_empty() {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_is_told_in_full_and_others_are_counted() {
+    fn one_failure_is_shown_in_full_and_others_are_counted() {
         let failure = |name: &str| {
             let id: ResourceId = format!("v1:ConfigMap:ns:{name}").parse().expect("an id");
             (id, UserError::new(ErrorKind::Spec, name.to_owned()))

@@ -71,6 +71,8 @@ pub(super) fn wanted_drafts(
                 .collect(),
             item: Item {
                 id: resource.id.clone(),
+                // A new version of a kind is the same object. Otherwise it would be adopted under its new id, and then
+                // deleted under the old one.
                 prior: recorded
                     .get(&resource.id)
                     .or_else(|| recorded.get(old_id))
@@ -143,6 +145,7 @@ pub(super) fn add_deletes(
         .iter()
         .filter(|r| !wanted.contains(&r.id))
         .collect();
+    // The same object in another version of its kind stays: only its record under the old id goes.
     let renamed_to: Vec<Option<ResourceId>> = {
         let claimed = claimed_objects(drafts)?;
         let now = |recorded: &&Recorded| {

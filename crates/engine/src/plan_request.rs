@@ -1,4 +1,4 @@
-//! [`PlanRequest`]: what a plan is made of.
+//! [`PlanRequest`]: the input of a plan.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct PlanRequest<'a> {
     pub folder: RepoPath,
     /// The desired resources.
     pub spec: Spec,
-    /// What the stack publishes, by name: a value, or a text with references ([`Spec::outputs`]).
+    /// The outputs that the stack publishes, by name: a value, or a text with references ([`Spec::outputs`]).
     pub outputs: BTreeMap<OutputName, Value>,
     /// The recorded state.
     pub state: &'a StackState,
@@ -33,9 +33,9 @@ pub struct PlanRequest<'a> {
     pub cluster: Option<ClusterName>,
     /// Receives the progress.
     pub events: &'a dyn EventSink,
-    /// Which hooks may run.
+    /// The rules for hooks.
     pub hooks: HookRules,
-    /// What answers about the references to secrets of this stack.
+    /// Answers questions about the stack's references to secrets.
     pub references: StackReferences,
     /// Masks the messages of failures.
     pub secrets: &'a Secrets,

@@ -1,12 +1,9 @@
-//! Cuts a graph into stages: what can be planned together.
-//!
-//! A runtime that applies whole batches (Terraform) gets as few batches as the graph allows. A resource that
-//! needs values of another one is planned after it.
+//! Cuts a graph into stages. The resources of a stage can be planned together.
 
 use crate::runtime::Granularity;
 use konverge_base::model::spec::RuntimeKind;
 
-/// A node, with what the cutting needs.
+/// A node, as the cutting sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StageNode {
     /// The runtime of the resource.

@@ -1,4 +1,4 @@
-//! What the policy document of a plan is made of: as it is shown, masked; and with true values, for policy sets.
+//! The input of the policy document of a plan: as it is shown, masked; and with true values, for policy sets.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -26,7 +26,7 @@ use konverge_base::{
 pub struct TruePlan {
     /// The plan with true values.
     pub plan: StackPlan,
-    /// What the stack wants, with true values.
+    /// The desired resources, with true values.
     pub desired: Vec<DesiredResource>,
     /// The texts in it that are masked wherever they are shown.
     pub hidden: BTreeSet<String>,
@@ -39,12 +39,12 @@ pub struct LatePlan<'a> {
     pub shown: &'a ResourcePlan,
     /// Its true values; `None` if nothing of them is known.
     pub truth: Option<&'a TrueValues>,
-    /// What must be masked.
+    /// The secrets to mask.
     pub secrets: &'a Secrets,
 }
 
 impl LatePlan<'_> {
-    /// The plan with true values, for policy sets, and the texts in it that are masked wherever they are shown.
+    /// Returns the plan with true values, for policy sets, and the texts in it that are masked wherever they are shown.
     pub fn judged(&self) -> (ResourcePlan, BTreeSet<String>) {
         match self.truth {
             Some(truth) => {

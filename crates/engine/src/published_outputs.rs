@@ -1,12 +1,12 @@
-//! What a stack publishes for others: values of its resources, after everything of it was applied. A secret is never
-//! published.
+//! The outputs that a stack publishes for others: values of its resources, after everything of it was applied. A secret
+//! is never published.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
 use super::{
-    delivered_secrets::SensitivePlaces, normalize::NormalizedResources, secret_masking::PropagatedSecrets,
+    delivered_secrets::SensitivePaths, normalize::NormalizedResources, secret_masking::PropagatedSecrets,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -33,7 +33,7 @@ pub struct PublishedValue {
     pub resources: BTreeSet<ResourceId>,
 }
 
-/// What a stack publishes after an apply.
+/// The outputs that a stack publishes after an apply.
 #[derive(Debug, Clone, Default)]
 pub struct Publication {
     /// The values.
@@ -47,7 +47,7 @@ pub struct Publication {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PublishedOutputs {
     sources: BTreeMap<OutputName, (Value, BTreeSet<ResourceId>)>,
-    /// The resources that they are read from, as they are wanted. They say what is secret in them.
+    /// The resources that they are read from, as desired. They tell which values are secret.
     wanted: HashMap<ResourceId, Resource>,
 }
 
@@ -105,7 +105,7 @@ impl PublishedOutputs {
     /// The first such output.
     pub(super) fn check(
         &self,
-        places: &SensitivePlaces,
+        sensitive: &SensitivePaths,
         targets: &Targets,
         secrets: &Secrets,
     ) -> Result<(), UserError> {
@@ -120,7 +120,7 @@ impl PublishedOutputs {
             let reads = texts
                 .into_iter()
                 .flat_map(|text| targets.scan(text).unwrap_or_default());
-            if let Some(read) = reads.into_iter().find(|read| places.hold(read)) {
+            if let Some(read) = reads.into_iter().find(|read| sensitive.hold(read)) {
                 return Err(secret(name, Some(&read.target)));
             }
             let lookup = |id: &ResourceId| masked.get(id).map_or(KnownValue::Nothing, KnownValue::Expected);
@@ -153,6 +153,7 @@ impl PublishedOutputs {
                 UserError::new(ErrorKind::Spec, format!("the output `{name}`: {error}"))
                     .hint("name a path that the applied resource has")
             })?;
+            // If the masked resources give another value, a part of it is secret.
             let is_shown = resolve(targets, template, &of_masked).is_ok_and(|shown| shown == value);
             let is_secret = carried.is_in_value(&value)
                 || is_masked(secrets, &value)
@@ -198,7 +199,7 @@ impl PublishedOutputs {
     }
 }
 
-/// The value of an output, with what the resources that it refers to have.
+/// Returns the value of an output, with the values of the resources that it refers to.
 fn resolve<'v>(
     targets: &Targets,
     template: &Value,
@@ -247,7 +248,7 @@ fn is_masked(secrets: &Secrets, value: &Value) -> bool {
     texts.into_iter().any(|text| secrets.mask(text) != *text)
 }
 
-/// Why a value is no plain data: a reader would take it for a mark or a reference.
+/// Returns why a value cannot be published: a reader would take it for a marker or a reference.
 fn problem(value: &Value) -> Option<&'static str> {
     if masked_value::holds_unknown(value) {
         return Some("is not known although everything was applied");

@@ -1,4 +1,4 @@
-//! Which cluster a resource goes to.
+//! Decides to which cluster a resource goes.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The ready queue: which batches may start. Linear in the number of batches and edges.
+//! The ready queue of batches. Linear in the number of batches and edges.
 
 use std::collections::VecDeque;
 
@@ -90,7 +90,7 @@ impl Schedule {
         skipped
     }
 
-    /// The units that neither succeeded nor failed: what a cancelled run leaves.
+    /// Returns the units that neither succeeded nor failed: a cancelled run leaves them.
     pub fn remaining(&self) -> Vec<usize> {
         let open = |s: &UnitState| matches!(s, UnitState::Waiting | UnitState::Ready);
         (0..self.standing.len())

@@ -67,8 +67,8 @@ impl PropagatedSecrets {
         let mut changes = old.changes.clone();
         for change in &mut changes {
             let shown = change.to.clone();
-            for side in [&mut change.from, &mut change.to].into_iter().flatten() {
-                mark(side, &holds, secrets);
+            for value in [&mut change.from, &mut change.to].into_iter().flatten() {
+                mark(value, &holds, secrets);
             }
             if let Some(from) = change.from.as_mut().filter(|_| change.to != shown) {
                 mark(from, &|_| true, secrets);

@@ -13,9 +13,9 @@ use konverge_base::{
     secrets::{SecretTemplate, may_refer, rewrite_texts},
 };
 
-/// A place of a resource.
+/// The path of a value in a resource.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct ValuePath {
     resource: ResourceId,
     /// Its keys; `stringData` is `data`, as the server writes it.
     path: Vec<String>,
@@ -23,16 +23,16 @@ struct Place {
 
 /// A text that reads other resources.
 struct Reader {
-    place: Place,
+    value: ValuePath,
     shown: String,
     is_secret: bool,
     reads: Vec<Reference>,
 }
 
-/// Refuses a plain place that reads the value of a secret reference, directly or by way of others.
+/// Refuses a value outside of a Secret that reads the value of a secret reference, directly or by way of others.
 ///
 /// # Errors
-/// The first such place.
+/// The first such value.
 pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), UserError> {
     let mut secret = Vec::new();
     for resource in resources
@@ -42,7 +42,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
         each_text(resource, |path, _, text| {
             let template = SecretTemplate::parse(text).ok().flatten();
             if template.is_some_and(|template| !template.is_plain()) {
-                secret.push(Place::new(resource, path));
+                secret.push(ValuePath::new(resource, path));
             }
         });
     }
@@ -54,7 +54,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
         each_text(resource, |path, is_secret, text| {
             if let Some(reads) = text.contains(MARK).then(|| targets.scan(text).ok()).flatten() {
                 readers.push(Reader {
-                    place: Place::new(resource, path),
+                    value: ValuePath::new(resource, path),
                     shown: path.to_owned(),
                     is_secret,
                     reads,
@@ -65,7 +65,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
     loop {
         let (tainted, rest): (Vec<_>, Vec<_>) = readers.into_iter().partition(|reader| {
             let mut reads = reader.reads.iter();
-            reads.any(|read| secret.iter().any(|place| place.is_read_by(read)))
+            reads.any(|read| secret.iter().any(|value| value.is_read_by(read)))
         });
         if let Some(plain) = tainted.iter().find(|reader| !reader.is_secret) {
             return Err(refusal(plain));
@@ -73,7 +73,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
         if tainted.is_empty() {
             return Ok(());
         }
-        secret.extend(tainted.into_iter().map(|reader| reader.place));
+        secret.extend(tainted.into_iter().map(|reader| reader.value));
         readers = rest;
     }
 }
@@ -81,13 +81,13 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
 fn refusal(reader: &Reader) -> UserError {
     let message = format!(
         "`{}` copies the value of a secret reference into `{}`, where everybody who can read the object can see it",
-        reader.place.resource, reader.shown
+        reader.value.resource, reader.shown
     );
     UserError::new(ErrorKind::Secret, message)
         .hint("write the reference itself into `stringData` of a Secret, and name that Secret where the value is needed")
 }
 
-impl Place {
+impl ValuePath {
     fn new(resource: &Resource, path: &str) -> Self {
         Self {
             resource: resource.id.clone(),

@@ -13,7 +13,7 @@ use konverge_base::{
     secrets::{Secrets, mask_resource, mask_secret_data},
 };
 
-/// How the resources of a Spec are masked.
+/// The masking of the resources of a Spec.
 #[derive(Clone, Copy)]
 pub struct SpecMask<'a> {
     secrets: &'a Secrets,
@@ -21,7 +21,7 @@ pub struct SpecMask<'a> {
 }
 
 impl<'a> SpecMask<'a> {
-    /// For a reader of the plan.
+    /// Masks for a reader of the plan.
     pub fn for_readers(secrets: &'a Secrets) -> Self {
         Self {
             secrets,
@@ -29,7 +29,7 @@ impl<'a> SpecMask<'a> {
         }
     }
 
-    /// For policy sets, which judge true values: the data of Secrets alone is masked.
+    /// Masks for policy sets, which judge true values: only the data of Secrets.
     pub fn for_rules(secrets: &'a Secrets) -> Self {
         Self {
             secrets,

@@ -147,7 +147,7 @@ async fn delete_object(
     task: ApplyTask<'_>,
     seen: Option<Precondition>,
 ) -> Result<AppliedResource, UserError> {
-    task.sink.fence().await?;
+    task.sink.check_lease().await?;
     if let Some(seen) = seen {
         delete::delete(task, seen, Dependents::Go).await?;
     }
@@ -169,7 +169,7 @@ async fn delete_replaced(
     let ApplyTask { subject, sink, .. } = task;
     // Stored before the deletion: after a kill the next run plans the creation alone.
     sink.replacing(task.id()).await?;
-    sink.fence().await?;
+    sink.check_lease().await?;
     let mut dependents = Dependents::Go;
     if let Some(expansion) = &prepared.expansion {
         let grown = expansion.carry_out(&subject.cluster, false).await;

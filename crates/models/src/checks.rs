@@ -15,13 +15,13 @@ pub(crate) const REGEX: &str = "regex_module";
 pub(crate) struct CheckLine {
     /// The expression.
     pub(crate) condition: String,
-    /// What the value must be.
+    /// The requirement on the value, as a message.
     pub(crate) message: String,
     /// The names that the expression uses. An attribute of such a name would hide them.
     pub(crate) uses: BTreeSet<&'static str>,
 }
 
-/// The checks of an attribute, as lines without the guard for absent values. `name` is how KCL names it.
+/// Returns the checks of an attribute, as lines without the guard for absent values. `name` is the attribute in KCL.
 pub(crate) fn lines(name: &str, value: &ModelValue) -> Vec<CheckLine> {
     conditions(name, value, 0)
 }

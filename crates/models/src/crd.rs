@@ -150,7 +150,7 @@ pub(crate) fn identify(
     }
 }
 
-/// What stacks write of the metadata of an object. Everything else is allowed.
+/// Returns the schema of the metadata that stacks write. Everything else is allowed.
 fn metadata_schema() -> Value {
     let text = |about: &str| json!({"type": "string", "description": about});
     let texts = |about: &str| json!({"type": "object", "description": about, "additionalProperties": {"type": "string"}});

@@ -1,6 +1,6 @@
 //! Documentation as docstrings and comments. Text of a source is hostile: it never ends the string that holds it.
 
-/// Lines of a text that can stand in a raw docstring or in a comment.
+/// Splits a text into lines that can stand in a raw docstring or in a comment.
 pub(crate) fn lines(text: &str) -> Vec<String> {
     let clean = |line: &str| {
         let line: String = line
@@ -19,7 +19,7 @@ pub(crate) fn lines(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// One line of a text.
+/// Joins a text to one such line.
 pub(crate) fn line(text: &str) -> String {
     lines(text).join(" ")
 }

@@ -13,7 +13,7 @@ use crate::{
 /// Reads CRDs, OpenAPI documents and provider schemas. Other documents are skipped, but not all of them.
 ///
 /// # Errors
-/// As [`read_crds`], [`read_openapi`] and [`read_terraform`]; no document is one of these.
+/// See [`read_crds`], [`read_openapi`] and [`read_terraform`]; also if no document is one of these.
 pub fn read_documents(documents: &[Value]) -> Result<Vec<ModelRoot>, ModelError> {
     let with = |keys: &'static [&'static str]| {
         documents

@@ -1,4 +1,4 @@
-//! Why no model can be made of a document.
+//! The errors of documents from which no model can be made.
 
 use konverge_base::error::{ErrorKind, UserError};
 
@@ -14,15 +14,15 @@ pub enum ModelError {
     /// A part of the document is missing or has another form.
     #[error("{}: {what}", .place.escape_debug())]
     Form {
-        /// Where.
+        /// The path in the document.
         place: String,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
     /// A reference to nothing.
     #[error("{}: `$ref` names `{}`, which is not defined", .place.escape_debug(), .target.escape_debug())]
     Reference {
-        /// Where.
+        /// The path in the document.
         place: String,
         /// The name.
         target: String,

@@ -8,12 +8,12 @@ use crate::{
     schema::{ModelObject, ModelType, ModelValue, ValueCheck},
 };
 
-/// How a server takes the schemas of a document.
+/// The use that a server makes of the schemas of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerRules {
-    /// Of custom resources: the server sets defaults before it validates, and validates by the schema.
+    /// Schemas of custom resources: the server sets defaults before it validates, and validates by the schema.
     Custom,
-    /// Of built-in kinds: the server validates by code of its own, and the schema only describes the types.
+    /// Schemas of built-in kinds: the server validates by code of its own, and the schema only describes the types.
     BuiltIn,
 }
 

@@ -9,7 +9,7 @@ use crate::{
     schema::{ModelObject, ModelProperty, ModelType, ModelValue, Presence},
 };
 
-/// What `$ref` stands for.
+/// Resolves a `$ref`.
 pub(crate) type Resolve<'r, 'a> = &'r dyn Fn(&str) -> Option<ReferenceTarget<'a>>;
 
 /// The target of a reference.
@@ -23,9 +23,9 @@ pub(crate) enum ReferenceTarget<'a> {
 /// Reads schemas. One reader is for one document.
 pub(crate) struct SchemaReader<'r, 'a> {
     resolve: Resolve<'r, 'a>,
-    /// How the server takes the schema.
+    /// The use that the server makes of the schema.
     server: ServerRules,
-    /// Where the reader is, for errors.
+    /// The path of the reader in the document, for errors.
     path: Vec<String>,
     properties: usize,
 }
@@ -387,7 +387,8 @@ fn text(fields: &Fields, name: &str) -> String {
         .to_owned()
 }
 
-/// OpenAPI of built-in kinds gives the zero value of Go as the default of many properties, which says nothing.
+/// Returns true for a default that says nothing: OpenAPI of built-in kinds gives the zero value of Go as the default of
+/// many properties.
 fn is_zero(value: &Value, server: ServerRules) -> bool {
     let is_empty = match value {
         Value::String(text) => text.is_empty(),

@@ -1,4 +1,4 @@
-//! What differs between two generated files: which properties came, went and changed.
+//! The differences between two generated files: properties that were added, removed or changed.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,28 @@ pub struct ModelDifference {
     pub schema: String,
     /// The attribute, as KCL writes it; with `check` before it for a check.
     pub property: String,
-    /// What happened to it.
+    /// The kind of the change.
     pub change: PropertyChange,
 }
 
-/// What happened to a property.
+/// The kind of a change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PropertyChange {
     /// It is new.
     Added {
-        /// As it is.
+        /// The new declaration.
         to: String,
     },
     /// It is gone.
     Removed {
-        /// As it was.
+        /// The old declaration.
         from: String,
     },
     /// Its type or whether it is required changed.
     Changed {
-        /// As it was.
+        /// The old declaration.
         from: String,
-        /// As it is.
+        /// The new declaration.
         to: String,
     },
 }
@@ -62,7 +62,7 @@ pub fn differences(old: &str, new: &str) -> Vec<ModelDifference> {
     all
 }
 
-/// Each attribute and each check of the schemas of a file, with its declaration.
+/// Returns each attribute and each check of the schemas of a file, with its declaration.
 fn properties(text: &str) -> Properties {
     let mut found = Properties::new();
     let mut schema = String::new();

@@ -110,12 +110,13 @@ fn group_version_kind(schema: &Value) -> Option<(String, &str)> {
     Some((api_version, text("kind")?))
 }
 
-/// What all groups share is not an object of a stack.
+/// Returns true for a definition that all API groups share, such as `ObjectMeta`. It is not an object of a stack.
 fn is_shared(name: &str) -> bool {
     name.starts_with("io.k8s.apimachinery.")
 }
 
-/// Objects with properties are schemas of KCL. Everything else is written where it is used.
+/// Returns true for an object with properties, which becomes a schema of KCL. Everything else is written where it is
+/// used.
 fn is_named(schema: &Value) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.is_some_and(|properties| !properties.is_empty())

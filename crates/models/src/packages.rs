@@ -12,7 +12,7 @@ use crate::{
     writer::{TypeNames, alias, write_schema},
 };
 
-/// What is generated.
+/// The choice of what to generate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GenerateOptions {
     /// The kinds; empty for all.
@@ -106,7 +106,7 @@ fn named(object: &ModelObject) -> BTreeSet<SchemaName> {
     names
 }
 
-/// KCL refuses packages that import each other.
+/// Refuses packages that would import each other, because KCL does.
 fn check_cycles(reached: &BTreeMap<SchemaName, ModelRoot>) -> Result<(), ModelError> {
     let mut imports: BTreeMap<PackageName, BTreeSet<PackageName>> = BTreeMap::new();
     for root in reached.values() {

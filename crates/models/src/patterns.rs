@@ -1,4 +1,5 @@
-//! Patterns: Go's RE2 on the server, the engine of Rust's `regex` in the core. Only what both read alike is kept.
+//! Translates patterns. The server reads them with Go's RE2, the core with the engine of Rust's `regex`. Only a pattern
+//! that both read alike is kept.
 
 /// The largest product of repetitions: Go refuses more than 1,000, and an engine needs memory for each.
 const MOST_REPEATS: u64 = 1_000;
@@ -44,7 +45,7 @@ pub(crate) fn translate(pattern: &str) -> Option<String> {
     (repeats <= MOST_REPEATS && !out.contains("${") && is_read()).then_some(out)
 }
 
-/// What follows a backslash.
+/// Translates the letter after a backslash; `None` if the engines could differ.
 fn escape(letter: char, in_class: bool) -> Option<String> {
     let ascii = match letter {
         'd' => "0-9",

@@ -94,7 +94,7 @@ fn find<'a>(providers: &'a Map<String, Value>, address: &str) -> Option<&'a Valu
     providers.get(address).or_else(of_opentofu)
 }
 
-/// Some names that begin as this one does.
+/// Returns some names that begin as this one does.
 fn similar(known: &Map<String, Value>, name: &str) -> Vec<String> {
     let start: String = name.split_inclusive('_').take(2).collect();
     known

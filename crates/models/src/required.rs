@@ -1,4 +1,4 @@
-//! Which properties of built-in kinds the server requires.
+//! The properties of built-in kinds that the server requires.
 //!
 //! In the documents of built-in kinds `required` says how a field of Go is written, not what the server wants: it
 //! accepts a PriorityClass without `value` and a LimitRange without `limits`. A property is required in the model only

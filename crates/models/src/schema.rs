@@ -23,7 +23,7 @@ pub struct ModelRoot {
     pub name: SchemaName,
     /// The word by which `--only` selects it; `None` for a definition that only others use.
     pub kind: Option<String>,
-    /// What it is, for the head of its file: `Application of argoproj.io/v1alpha1`.
+    /// The title for the head of its file: `Application of argoproj.io/v1alpha1`.
     pub title: String,
     /// The object.
     pub object: ModelObject,
@@ -32,7 +32,7 @@ pub struct ModelRoot {
 /// An object with known properties.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ModelObject {
-    /// What it is for.
+    /// The documentation.
     pub doc: String,
     /// The properties, in the order of the source.
     pub properties: Vec<ModelProperty>,
@@ -47,17 +47,17 @@ pub struct ModelObject {
 pub struct ModelProperty {
     /// The name in the source.
     pub name: String,
-    /// What it is for.
+    /// The documentation.
     pub doc: String,
     /// The default in the source, as JSON. It is documentation.
     pub default: Option<String>,
-    /// Whether it must be given.
+    /// Optional, required or fixed.
     pub presence: Presence,
     /// The value.
     pub value: ModelValue,
 }
 
-/// Whether a property must be given.
+/// The rule whether a property must be given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Presence {
     /// It may be absent.
@@ -75,7 +75,7 @@ pub enum Presence {
 pub struct ModelValue {
     /// The type.
     pub kind: ModelType,
-    /// What the value must fulfil besides.
+    /// The checks that the value must pass.
     pub checks: Vec<ValueCheck>,
 }
 

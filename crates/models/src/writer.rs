@@ -9,7 +9,7 @@ use crate::{
     schema::{ModelObject, ModelProperty, ModelType, ModelValue, PackageName, Presence},
 };
 
-/// What the types of a package are called.
+/// The names of the types of a package.
 pub(crate) struct TypeNames<'a> {
     /// The package of the file.
     pub(crate) package: &'a PackageName,
@@ -21,7 +21,7 @@ pub(crate) struct TypeNames<'a> {
 pub(crate) struct WrittenSchema {
     /// The text, with a line feed at the end.
     pub(crate) text: String,
-    /// Whether it uses the module `regex`.
+    /// True if it uses the module `regex`.
     pub(crate) uses_regex: bool,
     /// The keywords that are not translated.
     pub(crate) untranslated: BTreeMap<String, u32>,

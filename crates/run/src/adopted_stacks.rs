@@ -22,7 +22,7 @@ use konverge_report as report;
 /// Without clusters nothing runs that could be taken over.
 ///
 /// # Errors
-/// As [`proposed`].
+/// See [`proposed`].
 pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, UserError> {
     let planning = &session.planning;
     let (
@@ -82,8 +82,9 @@ pub async fn proposed(
     Ok(targets)
 }
 
-/// The stacks that a change no longer leaves alone: it deletes `konverge.adopt.yaml`, nothing is recorded of them, and it
-/// does not affect them otherwise. After the merge they are applied for the first time.
+/// Returns the stacks that a change no longer leaves alone. The change deletes `konverge.adopt.yaml`, nothing is
+/// recorded of these stacks, and the change does not affect them otherwise. After the merge they are applied for the
+/// first time.
 ///
 /// # Errors
 /// Errors of the store.
@@ -93,8 +94,9 @@ pub async fn released(
     backend: &StateBackend,
     affected: &[Target],
 ) -> Result<Vec<Target>, UserError> {
-    let has_file = |side: &OpenRevision| {
-        side.source
+    let has_file = |revision: &OpenRevision| {
+        revision
+            .source
             .files()
             .contains_key(&RepoPath::root().child(FILE_NAME))
     };
@@ -111,7 +113,7 @@ pub async fn released(
         .collect())
 }
 
-/// What the end of the adoption does to these stacks.
+/// Returns the note that the end of the adoption applies these stacks; `None` if there are none.
 pub fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
     let mut stacks: Vec<_> = released.iter().map(|target| target.id.clone()).collect();
     stacks.sort();
@@ -123,7 +125,7 @@ pub fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
     })
 }
 
-/// Sets an error on stacks that cannot be taken over as they are, and takes them out of what is recorded as reviewed.
+/// Sets an error on each stack that cannot be taken over as it is, and removes these stacks from the review record.
 pub fn refuse_changes(preview: &mut Preview, proposed: &BTreeSet<StackId>) {
     let mut refused = BTreeSet::new();
     let stacks = preview.plan.stacks.iter_mut();

@@ -82,7 +82,7 @@ fn path() -> RepoPath {
     RepoPath::root().child(FILE_NAME)
 }
 
-/// Tells which stacks of a layout were ever applied, under their identity or an earlier one.
+/// The stacks of a layout that were ever applied, under their identity or an earlier one.
 pub struct RecordedStacks<'a> {
     known: &'a Proven<IndexedStates>,
     renamed: BTreeMap<StackId, StackId>,
@@ -100,14 +100,14 @@ impl<'a> RecordedStacks<'a> {
         Ok(Self { known, renamed })
     }
 
-    /// Returns true if something is recorded of the stack.
+    /// Returns true if the stack has a record.
     pub fn has(&self, id: &StackId) -> bool {
         self.known.was_applied(id) || self.renamed.contains_key(id)
     }
 }
 
-/// Takes the stacks that were never applied out of the pending ones, and says so. The job applies those of them that a
-/// merged pull request showed; by hand nobody can tell which these are, and each is named.
+/// Removes the stacks that were never applied from the pending ones, with a note. In a job those of them that a merged
+/// pull request showed are applied; by hand nobody can tell which these are, so each one must be named.
 ///
 /// # Errors
 /// The file is invalid; errors of the store.
@@ -134,7 +134,7 @@ pub async fn leave_alone(
     Ok(())
 }
 
-/// What is said of the stacks that were left alone; empty if there are none.
+/// Returns the sentence about the stacks that were left alone; empty if there are none.
 pub fn left_alone_text(count: usize) -> String {
     match count {
         0 => String::new(),

@@ -22,7 +22,7 @@ use konverge_repo::{
     konfig::Layout,
 };
 
-/// What to compare.
+/// The revisions to compare, and how.
 #[derive(Debug, Clone, Default)]
 pub struct AffectedRequest {
     /// The revision to compare with; `None`: the merge base with the default branch.
@@ -33,12 +33,12 @@ pub struct AffectedRequest {
     pub worktree: bool,
     /// Select every stack, as if nothing existed before.
     pub all: bool,
-    /// Compile affected stacks on both sides and compare their Specs.
+    /// Compile the affected stacks of both revisions and compare their Specs.
     pub exact: bool,
 }
 
-/// The answer, with the opened revisions.
-pub struct AffectedAnswer {
+/// The affected stacks, with the opened revisions.
+pub struct AffectedReport {
     /// The affected stacks and why.
     pub affected: Affected,
     /// The opened base; `None` with [`AffectedRequest::all`].
@@ -50,32 +50,30 @@ pub struct AffectedAnswer {
     known: AnalysisCache,
 }
 
-impl AffectedAnswer {
-    /// Ends the answer together with the process. What the next run needs is written. Everything else is
-    /// leaked, because freeing some hundred thousand allocations takes a tenth of the time.
+impl AffectedReport {
+    /// Waits until the caches are written, then leaks everything else: freeing some hundred thousand allocations takes
+    /// a tenth of the time. Call it before the process ends.
     pub fn finish_leaking(self) {
         self.known.wait_until_saved();
         std::mem::forget(self);
     }
 }
 
-/// Answers the request.
+/// Compares the two revisions of a request.
 ///
 /// # Errors
 /// A revision cannot be found or read, `konverge.yaml` at the head is invalid, or there is no `kcl.mod`.
-pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<AffectedAnswer, UserError> {
+pub async fn run(run: &RunContext, request: &AffectedRequest) -> Result<AffectedReport, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let credentials = run.clone_credentials();
-    let head_name = question.head.as_deref().unwrap_or("HEAD");
+    let head_name = request.head.as_deref().unwrap_or("HEAD");
     let head_commit = find(&repository, head_name, credentials.as_ref()).await?;
-    let base_commit = match (&question.base, question.all) {
+    let base_commit = match (&request.base, request.all) {
         (_, true) => None,
         (Some(name), _) => Some(find(&repository, name, credentials.as_ref()).await?),
-        (None, _) => {
-            Some(default_base(run, &repository, &head_commit, question, credentials.as_ref()).await?)
-        }
+        (None, _) => Some(default_base(run, &repository, &head_commit, request, credentials.as_ref()).await?),
     };
-    let at = if question.worktree {
+    let at = if request.worktree {
         RevisionSpec::Worktree
     } else {
         RevisionSpec::Commit(head_commit)
@@ -83,15 +81,15 @@ pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<Affecte
     let known = AnalysisCache::open(run, &repository);
     // The base first: it is saved for the next run in parallel with the work on the head.
     let base = base_commit.map(|commit| open_base(run, &known, &repository, commit, &at));
-    let base = base.transpose()?.inspect(|base| known.keep(base));
+    let base = base.transpose()?.inspect(|base| known.save(base));
     let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
     head.note_layout(run);
-    known.keep_learned();
+    known.save_scans();
     let mut affected = match &base {
         Some(base) => head.analysis.compare(&base.analysis),
         None => {
-            known.keep(&head);
+            known.save(&head);
             let nothing: Arc<dyn Source> = Arc::new(EmptySource::default());
             let empty = Analysis::new(
                 nothing,
@@ -102,12 +100,12 @@ pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<Affecte
             head.analysis.compare(&empty)
         }
     };
-    if question.exact
+    if request.exact
         && let Some(base) = &base
     {
         compare_specs(run, base, &head, &mut affected).await?;
     }
-    Ok(AffectedAnswer {
+    Ok(AffectedReport {
         affected,
         problems: head.layout.problems.clone(),
         base,
@@ -127,7 +125,7 @@ pub async fn find(
     }
     match repository.resolve(name) {
         Err(GitError::UnknownRevision(_)) if repository.is_shallow()? => {
-            Err(GitError::Shallow(format!("it does not hold the revision `{}`", name.escape_debug())).into())
+            Err(GitError::Shallow(format!("the revision `{}` is missing", name.escape_debug())).into())
         }
         found => Ok(found?),
     }
@@ -137,13 +135,13 @@ async fn default_base(
     run: &RunContext,
     repository: &Repository,
     head: &CommitId,
-    question: &AffectedRequest,
+    request: &AffectedRequest,
     credentials: Option<&GitCredentials>,
 ) -> Result<CommitId, UserError> {
     let branch = repository.default_branch()?;
     let tip = repository.resolve(&branch)?;
     let base = repository.merge_base_fetching(&tip, head, credentials).await?;
-    if base == *head && !question.worktree {
+    if base == *head && !request.worktree {
         run.notes.info(&format!(
             "{}: there is nothing to compare. {BEFORE}, `--worktree` looks at what is not committed",
             is_part(head, &branch)
@@ -155,7 +153,7 @@ async fn default_base(
 /// The hint for comparing with the last commit.
 pub const BEFORE: &str = "`--base HEAD~1` compares with the commit before";
 
-/// The explanation if a commit contains no change.
+/// Says that a commit is part of a branch, so that there is no change to show.
 pub fn is_part(head: &CommitId, branch: &str) -> String {
     format!("{} is part of {branch}", head.short())
 }
@@ -181,7 +179,7 @@ fn open_base(
     }
 }
 
-/// Sets [`SpecChange`] of every modified stack by compiling both sides.
+/// Sets [`SpecChange`] of every modified stack by compiling both revisions.
 async fn compare_specs(
     run: &RunContext,
     base: &OpenRevision,
@@ -220,8 +218,8 @@ async fn compare_specs(
             (Ok(was), Ok(is)) if was.digest() == is.digest() => SpecChange::Same,
             (Ok(_), Ok(_)) => SpecChange::Changed,
             (was, is) => {
-                let sides = [(&old.id, was.err()), (&new.id, is.err())];
-                failures.extend(sides.into_iter().filter_map(|(id, failure)| Some((id, failure?))));
+                let both = [(&old.id, was.err()), (&new.id, is.err())];
+                failures.extend(both.into_iter().filter_map(|(id, failure)| Some((id, failure?))));
                 SpecChange::Error
             }
         };
@@ -238,7 +236,7 @@ async fn compare_specs(
     Ok(())
 }
 
-/// A stack whose own Spec stays changes too if one changes whose outputs it reads.
+/// Marks each stack as changed that reads outputs of a changed stack, even if its own Spec stays the same.
 fn mark_readers(head: &OpenRevision, affected: &mut Affected) {
     let changes = |stack: &AffectedStack| match stack.change {
         InputChange::Modified => matches!(stack.spec, SpecChange::Changed | SpecChange::Error),

@@ -36,14 +36,14 @@ use konverge_repo::{
 /// The name of the default workspace.
 const DEFAULT: &str = "default";
 
-/// What the stacks of a revision that may hold AppConfigurations are generated from, by folder.
+/// The generation inputs of the stacks that may hold AppConfigurations, by folder.
 #[derive(Default)]
 pub struct AppStacks {
     stacks: BTreeMap<RepoPath, Result<AppInputs, UserError>>,
     order: SettingsOrder,
     /// `modules` of konverge.yaml.
     modules: BTreeMap<String, ModuleConfig>,
-    /// By the folder of a fetched package: whether it may define an AppConfiguration.
+    /// True for each fetched package, by its folder, that may define an AppConfiguration.
     packages: Mutex<HashMap<PathBuf, bool>>,
 }
 
@@ -54,7 +54,7 @@ fn extension_file<'a>(path: &'a RepoPath, text: Option<&'a str>) -> ExtensionFil
     }
 }
 
-/// What a stack is generated from.
+/// The inputs from which a stack is generated.
 struct AppInputs {
     platform: Platform,
     dependencies: Vec<DeclaredDependency>,
@@ -62,7 +62,7 @@ struct AppInputs {
     binaries: ModuleBinaries,
     /// The modules that may use the network: their answers may differ from those without.
     networked: Vec<String>,
-    /// What the developer should know about the choice of the workspace and the extensions.
+    /// Notes for the developer: how the workspace and the extensions were chosen.
     notes: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ impl AppStacks {
         }
     }
 
-    /// The part of its workspace that concerns a stack.
+    /// Returns the part of its workspace that concerns a stack; `None` if the stack cannot have AppConfigurations.
     pub fn workspace_input(&self, stack: &Stack) -> Option<WorkspaceInput> {
         Some(match self.stacks.get(&stack.folder)? {
             Ok(inputs) => WorkspaceInput {
@@ -213,8 +213,8 @@ impl AppStacks {
         })
     }
 
-    /// Returns true if it is worth compiling with the types of schemas. A package that mentions workloads is none that
-    /// defines applications: those of Kubernetes do so in their texts.
+    /// Returns true if it is worth compiling with the types of schemas. A package that mentions workloads defines no
+    /// applications: those of Kubernetes mention them in their texts.
     fn may_hold_apps(&self, request: &CompileRequest) -> bool {
         let packages = &request.setup.packages;
         let in_package = |path: &RepoPath| packages.iter().any(|(_, folder)| path.is_within(folder));
@@ -252,7 +252,8 @@ impl AppStacks {
     }
 }
 
-/// Looks through the KCL files of a fetched package. What cannot be read may define everything.
+/// Returns true if a KCL file of a fetched package defines applications. A folder or file that cannot be read may
+/// define them.
 fn folder_defines_apps(folder: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return true;
@@ -328,7 +329,8 @@ impl WorkspaceFiles<'_> {
         })
     }
 
-    /// The workspace that a rule names, or else the one with the name of the stack, or else `default`.
+    /// Returns the workspace that a rule names; without one, the workspace with the name of the stack, or else
+    /// `default`.
     fn workspace(&mut self, stack: &Stack, named: Option<&str>) -> Result<Option<Arc<Workspace>>, UserError> {
         if let Some(name) = named {
             let no_name = || {
@@ -355,7 +357,7 @@ impl WorkspaceFiles<'_> {
         Ok(None)
     }
 
-    /// Says that a stack has no workspace although there are some. Its modules have no settings then.
+    /// Returns a note for a stack without a workspace where there are some. Its modules have no settings then.
     fn without_workspace(&self, stack: &Stack) -> Option<String> {
         let folder = RepoPath::root().child(kusion::FOLDER);
         self.tree.files_below(&folder).next()?;
@@ -394,7 +396,7 @@ fn own_workspace(stack: &Stack) -> RepoPath {
         .unwrap_or_default()
 }
 
-/// Says why a stack has the default workspace although no file could have its name.
+/// Returns a note for a stack that has the default workspace because no file could have its name.
 fn unusable_name(stack: &Stack) -> Option<String> {
     let name = stack.names.name();
     (!is_workspace_name(name)).then(|| {

@@ -1,5 +1,5 @@
-//! What was applied last: the recorded commit, compiled again to the recorded Spec. If the code has changed since,
-//! drift is compared with this Spec, and it is what is restored.
+//! Compiles what was applied last: the recorded commit must give the recorded Spec. If the code has changed since,
+//! drift is compared with that Spec, and a restore applies it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,8 +24,8 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_repo::git::{GitError, Repository};
 
-/// The targets with what was applied last in place of what the head says; and the outcomes of those of which that is
-/// not available.
+/// Replaces the head's Spec of each target by the one that was applied last. Returns the targets, and an outcome for
+/// each stack whose last Spec is not available.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -70,13 +70,14 @@ impl<'a> AppliedSpec<'a> {
         }
     }
 
-    /// The target with what was applied last.
+    /// Returns the target with the Spec that was applied last.
     async fn target(&self, target: &Target) -> Result<Target, UserError> {
         if target.head.is_none() {
             return Err(removed(&target.id));
         }
         let state = self.planning.prior(target).await?;
-        let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.place.clone()));
+        let state =
+            state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
         // A head that does not compile is no reason not to restore.
         let head = self.planning.spec(target).await.ok();
         let spec = self.spec(&target.id, head.as_ref(), &state).await?;
@@ -94,7 +95,8 @@ impl<'a> AppliedSpec<'a> {
         })
     }
 
-    /// The Spec that a state records by its digest: the head's, if it is the same.
+    /// Returns the Spec whose digest a state records. It is the head's if the digests are equal; otherwise the recorded
+    /// commit is compiled.
     ///
     /// # Errors
     /// It is not available: the last apply failed or had no commit, the commit cannot be fetched, or it compiles to
@@ -124,7 +126,7 @@ impl<'a> AppliedSpec<'a> {
         Err(failure)
     }
 
-    /// The errors of commits that are not here, one for each.
+    /// Returns one error for each commit that the repository does not have.
     pub(crate) async fn missing_commits(&self) -> Vec<UserError> {
         let opened = self.opened.lock().await;
         let revisions = opened.iter().flat_map(|opened| &opened.revisions);

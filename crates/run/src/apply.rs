@@ -41,7 +41,7 @@ pub use workflow_hooks::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter};
 pub struct EndedRun {
     /// What was done to each stack.
     pub report: ApplyReport,
-    /// What was decided about the plans, in the order of the report.
+    /// The decisions about the plans, in the order of the report.
     pub decisions: Decisions,
 }
 
@@ -135,6 +135,7 @@ pub async fn run(
                 outcomes.push(outcome);
             }
             None if waiting.is_empty() => break,
+            // Stacks wait, and nothing runs that they could wait for. Their second attempt says what stops them.
             None => awaited.give_up(),
         }
     }
@@ -154,7 +155,8 @@ pub async fn run(
     Ok(EndedRun { report, decisions })
 }
 
-/// Writes the ends of this run into the index. It may be outdated: entries that were not written are looked up.
+/// Writes the results of this run into the index. The index may be behind: entries that were not written are looked up
+/// in the states.
 async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[StackOutcome]) {
     let ended_early = |outcome: &&StackOutcome| {
         outcome.serial.is_none()

@@ -17,7 +17,7 @@ pub async fn check(backend: &StateBackend) -> Result<(), UserError> {
     }
 }
 
-/// `applies are frozen since TIME by WHO: REASON; since …`.
+/// Formats a freeze: `applies are frozen since TIME by WHO: REASON; since …`.
 pub fn sentence(freeze: &ApplyFreeze) -> String {
     let one = |reason: &FreezeReason| {
         format!(
@@ -29,7 +29,7 @@ pub fn sentence(freeze: &ApplyFreeze) -> String {
     format!("applies are frozen {}", reasons.join("; "))
 }
 
-/// What `konverge unfreeze` ended.
+/// The freeze that `konverge unfreeze` ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndedFreeze {
     /// Applies were not frozen.

@@ -31,9 +31,9 @@ pub fn trusted_folder(run: &RunContext) -> Option<PathBuf> {
     trusted.is_ok().then_some(folder)
 }
 
-/// Returns true if a file can be written at a place, whose folders may be missing.
-pub(crate) fn is_writable(place: &Path) -> bool {
-    let folder = place.ancestors().skip(1).find(|above| above.exists());
+/// Returns true if a file can be written at a path, whose folders may be missing.
+pub(crate) fn is_writable(path: &Path) -> bool {
+    let folder = path.ancestors().skip(1).find(|above| above.exists());
     folder.is_some_and(|folder| folder.is_dir() && access(folder, AccessFlags::W_OK).is_ok())
 }
 

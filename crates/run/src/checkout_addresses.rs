@@ -14,7 +14,8 @@ use konverge_repo::git::{GitError, Repository};
 /// The variable with addresses that the person trusts, separated by commas.
 const TRUSTED: &str = variables::KONVERGE_TRUSTED_ADDRESSES;
 
-/// Checks the addresses of the configuration of a revision. What the person changed without committing is the person's own.
+/// Checks the addresses of the configuration of a revision. An address that the person changed without committing is
+/// trusted.
 ///
 /// # Errors
 /// An address is neither in the file of the default branch nor trusted by the environment; the default branch is unknown.

@@ -18,7 +18,7 @@ pub struct CloneHistory {
 }
 
 impl CloneHistory {
-    /// Of a commit; for a working tree, of the one that it is based on.
+    /// Creates the history that is seen from a commit; for a working tree, from the commit that it is based on.
     pub fn new(run: &RunContext, repository: &Repository, head: Option<CommitId>) -> Self {
         Self {
             run: run.clone(),

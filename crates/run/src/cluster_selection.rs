@@ -8,7 +8,7 @@ use konverge_base::{
 };
 use konverge_config::{ClusterChoice, Config};
 
-/// Whether the live infrastructure is queried.
+/// The choice whether the live infrastructure is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Live {
     /// Yes if a cluster is configured; otherwise Specs are compared.

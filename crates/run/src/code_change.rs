@@ -25,7 +25,7 @@ use konverge_base::{
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_kcl::AttributePath;
 
-/// Where an attribute is set.
+/// The files in which an attribute may be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EditPlace {
     /// In the stack's own files. An attribute that only the base sets is added to them.
@@ -35,7 +35,7 @@ pub enum EditPlace {
     Base,
 }
 
-/// What was done to a file.
+/// The kind of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditKind {
     /// The value was replaced.
@@ -57,9 +57,9 @@ pub struct EditedLine {
     pub line: u32,
     /// The attribute.
     pub path: AttributePath,
-    /// Where it was to be set.
+    /// The files that the edit was to change.
     pub place: EditPlace,
-    /// What was done.
+    /// The kind of the edit.
     pub kind: EditKind,
 }
 
@@ -94,9 +94,9 @@ pub struct CodeEditor<'a> {
     compilers: &'a Compilers,
     /// The contents that were edited so far.
     contents: BTreeMap<RepoPath, Arc<[u8]>>,
-    /// Those of them that were edited for one stack, and not for all that share the base.
+    /// The files that were edited for one stack only, not for all stacks that share the base.
     own: BTreeSet<RepoPath>,
-    /// The revision with these contents, once something asked for it.
+    /// The revision with these contents, once it is needed.
     opened: Option<Arc<OpenRevision>>,
 }
 

@@ -20,7 +20,7 @@ use konverge_repo::git::{EditedSource, Repository};
 
 /// A head, and its base if there is one.
 pub struct ComparedRevisions {
-    /// What the revisions are opened with.
+    /// The cache with which the revisions are opened.
     pub known: AnalysisCache,
     /// The revision with the change.
     pub head: OpenRevision,
@@ -50,8 +50,8 @@ impl ComparedRevisions {
         })
     }
 
-    /// Opens the base with the configuration of the head. Its stacks, their identities and what its Specs follow from come
-    /// from its own configuration.
+    /// Opens the base with the configuration of the head. Its stacks, their identities and the keys that its Specs
+    /// depend on come from its own configuration.
     ///
     /// # Errors
     /// The commit cannot be read.
@@ -65,7 +65,7 @@ impl ComparedRevisions {
         let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
         // Of a working tree, the commit that is checked out is saved already.
         if self.head.commit().is_some() {
-            self.known.keep(&base);
+            self.known.save(&base);
         }
         self.base = Some(base);
         Ok(self)
@@ -80,10 +80,10 @@ impl ComparedRevisions {
         self.head.with_source(&self.known, Arc::new(source))
     }
 
-    /// Reads the head again, which is a working tree, derived from what is known of it. Returns the earlier one.
+    /// Reads the working tree again and makes it the head, with help of the earlier one. Returns the earlier head.
     ///
     /// # Errors
-    /// As [`ComparedRevisions::open`]; the earlier head stays.
+    /// See [`ComparedRevisions::open`]. On an error the earlier head stays.
     pub fn reopen_head(
         &mut self,
         repository: &Repository,
@@ -95,13 +95,13 @@ impl ComparedRevisions {
         Ok(std::mem::replace(&mut self.head, head))
     }
 
-    /// Saves the head for the next run, if it is a commit. With a base, that one or the commit that is checked out is
-    /// saved already.
-    pub fn keep_head(&self) {
-        self.known.keep(&self.head);
+    /// Saves the head for the next run, if it is a commit. If there is a base, the base or the commit that is checked
+    /// out is saved already.
+    pub fn save_head(&self) {
+        self.known.save(&self.head);
     }
 
-    /// How the stacks differ; nothing without a base.
+    /// Compares the stacks of both revisions; nothing without a base.
     pub fn affected(&self) -> Affected {
         match &self.base {
             Some(base) => self.head.analysis.compare(&base.analysis),
@@ -131,9 +131,9 @@ impl ComparedRevisions {
 
     /// Returns true if only the head has a `konverge.yaml`. Without a base nobody knows.
     pub fn introduces_config(&self) -> bool {
-        let has_config = |side: &OpenRevision| {
+        let has_config = |revision: &OpenRevision| {
             let file = RepoPath::root().child(FILE_NAME);
-            side.source.files().contains_key(&file)
+            revision.source.files().contains_key(&file)
         };
         has_config(&self.head) && self.base.as_ref().is_some_and(|base| !has_config(base))
     }
@@ -155,7 +155,8 @@ impl ComparedRevisions {
         Target::new(stack, before)
     }
 
-    /// The Specs of both, and the cache: it is written in the background, at the latest when it is dropped.
+    /// Converts the revisions into the source of Specs, and the cache. The cache is written in the background, at the
+    /// latest when it is dropped.
     pub fn into_source(self, compilers: Compilers) -> (SpecSource, AnalysisCache) {
         (SpecSource::compiled(compilers, self.head, self.base), self.known)
     }

@@ -62,7 +62,7 @@ pub struct Compilers {
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
     asker: PackageTrust,
-    /// Whose modules are run.
+    /// The trust in the code that asks for modules.
     module_trust: ModuleTrust,
     /// The workers, by the version of their core.
     cores: Mutex<HashMap<String, Arc<OnceCell<Arc<StartedCore>>>>>,
@@ -71,9 +71,10 @@ pub struct Compilers {
     cached: AtomicUsize,
     /// One permit per worker: what holds one is compiled immediately.
     turns: Semaphore,
-    /// The keys requested so far: a Spec that is requested again is not counted again, and its warnings are not repeated.
+    /// The keys that were requested so far. A Spec that is requested again is not counted again, and its warnings are
+    /// not repeated.
     seen: Mutex<HashSet<Digest>>,
-    /// What was said about packages that nothing pins.
+    /// The warnings about unpinned packages so far.
     unlocked: Mutex<HashSet<String>>,
 }
 
@@ -84,7 +85,7 @@ pub struct Compiler<'a> {
     revision: &'a OpenRevision,
 }
 
-/// The sources of the Specs so far.
+/// The numbers of Specs by their source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompileCounts {
     /// The number of stacks that KCL compiled, or refused.
@@ -93,7 +94,7 @@ pub struct CompileCounts {
     pub cached: usize,
 }
 
-/// The maximum number of lines that are shown of a stack's output.
+/// The maximum number of lines that are shown of a program's output.
 const MOST_SAID: usize = 100;
 
 /// The parts of a core that exist once something must be compiled with it.
@@ -140,7 +141,7 @@ impl Compilers {
         }
     }
 
-    /// The sources of the Specs so far.
+    /// Returns how many Specs were compiled or cached so far.
     pub fn counts(&self) -> CompileCounts {
         CompileCounts {
             compiled: self.compiled.load(Ordering::Relaxed),
@@ -148,7 +149,7 @@ impl Compilers {
         }
     }
 
-    /// For the configuration of an earlier revision: its core may differ from the one in `KONVERGE_KCL`.
+    /// Prepares for the configuration of an earlier revision, whose core may differ from the one in `KONVERGE_KCL`.
     #[must_use]
     pub fn for_past_revision(mut self) -> Self {
         self.past = true;
@@ -185,16 +186,16 @@ impl Compilers {
         Ok(self)
     }
 
-    /// For code from a fork: its results are not stored where other runs would read them.
+    /// Prepares for code from a fork: its results are not stored where other runs would read them.
     #[must_use]
     pub fn without_writing_caches(mut self) -> Self {
         self.access = CacheAccess::ReadOnly;
         self
     }
 
-    /// For code from outside: only the packages of `base`, a revision of the default branch, are fetched,
-    /// without credentials, and packages that were fetched before are not visible. Only modules with the binaries of
-    /// `base` are run.
+    /// Prepares for code from outside. Only the packages of `base`, a revision of the default branch, are fetched,
+    /// without credentials; packages that were fetched before are not visible. Only modules with the binaries of `base`
+    /// are run.
     ///
     /// # Errors
     /// A lock file of `base` cannot be read.
@@ -393,10 +394,10 @@ impl<'a> Compiler<'a> {
             .await
     }
 
-    /// As [`Compiler::spec`], without the CRDs of the project: the output of KCL, as in golden files.
+    /// Compiles one stack without the CRDs of the project, as golden files hold the output of KCL.
     ///
     /// # Errors
-    /// As [`Compiler::spec`].
+    /// See [`Compiler::spec`].
     pub async fn compile_for_print(self, stack: &Stack) -> Result<Spec, UserError> {
         let compiled = self.all.unless_interrupted(self.compile_cached(stack)).await?;
         compiled
@@ -412,8 +413,8 @@ impl<'a> Compiler<'a> {
         Ok(spec)
     }
 
-    /// The key of a stack in the cache: everything that makes its Spec. The input digest covers the options and the rules of
-    /// the generators; the version of Konverge, how both are read.
+    /// Returns the cache key of a stack. It covers everything that makes the Spec: the input digest covers the options
+    /// and the rules of the generators; the version of Konverge covers how both are read.
     fn key(self, stack: &Stack) -> Result<Digest, UserError> {
         let analysis = &self.revision.analysis;
         let mut key = DigestBuilder::new("konverge compiled stack 2");
@@ -492,7 +493,7 @@ impl<'a> Compiler<'a> {
         Ok(request)
     }
 
-    /// The packages of a stack. Says once what was found for those that nothing pins.
+    /// Resolves the packages of a stack. Warns once about each that nothing pins.
     async fn packages(self, stack: &Stack) -> Result<Vec<ResolvedPackage>, UserError> {
         let run = &self.all.run;
         let setup = setup_of(stack)?;
@@ -518,7 +519,7 @@ impl<'a> Compiler<'a> {
         Ok(found)
     }
 
-    /// What fetches packages.
+    /// Returns the fetcher of packages.
     pub async fn fetcher(self) -> Result<PackageFetcher, UserError> {
         Ok(self.core().await?.packages.clone())
     }
@@ -555,7 +556,7 @@ async fn store(cache: &Cache, key: &Digest, request: &CompileRequest, result: &R
     }
 }
 
-/// The Spec, with what generation says about it.
+/// Reads the Spec of a compiled stack, with the notes of its generation.
 fn spec_of(workspace: &OpenRevision, stack: &Stack, compiled: &Compiled) -> Result<Spec, UserError> {
     let spec = spec::read(&compiled.documents);
     let mut spec = spec.map_err(|error| unset_options::explain(workspace, stack, error))?;
@@ -575,7 +576,7 @@ fn workers(config: &Config) -> usize {
     }
 }
 
-/// One failure for all stacks that failed with the same.
+/// Joins the failures of several stacks: equal ones become one error that names their stacks.
 pub fn join_failures<'a>(failures: impl IntoIterator<Item = (&'a StackId, UserError)>) -> Vec<UserError> {
     let failures: Vec<_> = failures.into_iter().collect();
     let bodies: Vec<_> = failures
@@ -615,8 +616,8 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
     Ok(spec::read_text(&text, &name)?)
 }
 
-/// Returns true if the files of the repository alone give the error. What fails because of this machine or a server fails on
-/// both sides, too.
+/// Returns true if the error depends only on the files of the repository. An error of this machine or of a server would
+/// appear at the base, too.
 pub fn is_of_the_code(failure: &UserError) -> bool {
     match failure.room_error::<KclError>() {
         Some(error) => error.is_of_the_code(),

@@ -31,17 +31,17 @@ pub trait Notes: Send + Sync {
     /// Says something. People see the same warning once.
     fn say(&self, note: Note);
 
-    /// Says what is done.
+    /// Says what happens now.
     fn info(&self, text: &str) {
         self.say(Note::info(text));
     }
 
-    /// Says what a reader should know.
+    /// Says something that a reader should know.
     fn note(&self, text: &str) {
         self.say(Note::remark(text));
     }
 
-    /// Says what may be wrong.
+    /// Says that something may be wrong.
     fn warning(&self, text: &str) {
         self.say(Note::warning(text));
     }
@@ -50,7 +50,7 @@ pub trait Notes: Send + Sync {
     fn command(&self, line: &str);
 }
 
-/// Nobody reads the notes.
+/// Discards all notes.
 pub struct NoNotes;
 
 impl Notes for NoNotes {
@@ -77,7 +77,7 @@ pub struct RunContext {
     pub events: Arc<dyn EventSink>,
     /// Receives notes.
     pub notes: Arc<dyn Notes>,
-    /// Has what the run did until now, and how long it took.
+    /// The spans of the run, with their times.
     pub recorder: Recorder,
 }
 
@@ -90,7 +90,7 @@ impl RunContext {
             .filter(|value| !value.is_empty())
     }
 
-    /// What the run did until now, and how long each part took. Hosts that are secret are masked.
+    /// Returns the timeline of the run so far. Hosts that are secret are masked.
     pub fn timeline(&self) -> Timeline {
         let recorded = self.recorder.timeline();
         recorded.with_hosts(|host| self.secrets.mask(host))
@@ -211,7 +211,7 @@ impl StepCounter {
         counter
     }
 
-    /// One stack more is handled.
+    /// Counts one more stack as handled, and reports the progress.
     pub fn advance(&self) {
         self.report(self.done.fetch_add(1, Ordering::SeqCst) + 1);
     }

@@ -8,8 +8,8 @@ use konverge_base::{
 use konverge_config::{Config, CoreInstall, FILE_NAME};
 use konverge_kcl::{InstallOptions, KclError, Toolchain};
 
-/// Finds a core. `past` if it is of another revision than the one at hand, which may need another version than the one
-/// that `KONVERGE_KCL` names.
+/// Finds a core. `past` is true for the core of another revision, which may need another version than the one that
+/// `KONVERGE_KCL` names.
 ///
 /// # Errors
 /// It is missing and must not be installed (the hint has the command), or it cannot be installed.
@@ -58,7 +58,8 @@ pub fn require_pinned(proposed: &Config, protected: &Config) -> Result<(), UserE
         .hint("`konverge kcl list` shows the versions that are pinned by hash: write one of them"))
 }
 
-/// In CI and offline nothing is installed, whatever the file says: a job installs its core before it starts.
+/// Returns true if a core may be installed. In CI and offline it may not, whatever the file says: a job installs its
+/// core before it starts.
 fn may_install(run: &RunContext, install: CoreInstall) -> bool {
     install == CoreInstall::Auto && !run.in_ci() && run.var(variables::KONVERGE_OFFLINE).is_none()
 }

@@ -42,9 +42,9 @@ const RUN_SECONDS: i64 = 3600;
 pub struct DriftReport {
     /// The differences. The digest of a stack's plan stands for its difference ([`digest`]).
     pub plan: Plan,
-    /// Why what was applied last cannot be restored.
+    /// The reason for each stack whose last apply cannot be restored.
     pub unrestorable: BTreeMap<StackId, UserError>,
-    /// The stacks that are as applied, and whose controller is not well: an apply restores nothing.
+    /// The stacks whose objects are as applied, but whose controller is not healthy: an apply restores nothing.
     pub left_to_controller: BTreeSet<StackId>,
     /// The health of the live objects of each stack that was compared with them.
     pub health: BTreeMap<StackId, Vec<ObjectStatus>>,
@@ -54,7 +54,7 @@ pub struct DriftReport {
 pub struct StackDrift {
     /// The difference, with its [`digest`]. Texts that only the run knows to be secret are not masked yet.
     pub plan: StackPlan,
-    /// Why what was applied last cannot be restored.
+    /// The reason why the last apply cannot be restored.
     obstacle: Option<UserError>,
     is_left_to_controller: bool,
     /// The health of the live objects.
@@ -62,8 +62,8 @@ pub struct StackDrift {
 }
 
 impl StackDrift {
-    /// Adds what the controller of the stack says. The digest stays that of the objects, which an apply restores: only if
-    /// they are as applied, it is that of the words.
+    /// Adds the difference of the stack's controller. The digest stays that of the objects, because an apply restores
+    /// them. Only if they are as applied, it covers the controller's message.
     fn add_controller(&mut self, controller: ResourcePlan, commit: Option<&CommitId>) {
         let StackPlan {
             stack,
@@ -135,7 +135,8 @@ pub async fn run(
     })
 }
 
-/// Compares the targets with what was applied last, as [`run`] does. What restores drift by a digest judges by it.
+/// Compares the targets with what was applied last, as [`run`] does, but without masking. A restore by digest compares
+/// with these differences.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -169,7 +170,7 @@ pub async fn differences(
     Ok(stacks)
 }
 
-/// The digest of a difference of a stack from this applied commit, over the live and the expected values.
+/// Returns the digest of a difference, over the applied commit, the live values and the expected values.
 pub fn digest(difference: &StackPlan, commit: Option<&CommitId>) -> Digest {
     let units = review::stack_units(difference);
     let units = Digest::of_set(units.iter().map(|unit| {
@@ -186,7 +187,7 @@ pub fn digest(difference: &StackPlan, commit: Option<&CommitId>) -> Digest {
     builder.finish()
 }
 
-/// The part of a plan for what was applied last that is drift: everything but values that the server fills in.
+/// Returns the drift in a plan for what was applied last: everything but values that the server fills in.
 pub fn difference(plan: &StackPlan) -> StackPlan {
     let differs = |resource: &&ResourcePlan| match resource.action {
         // A hook that is due is not drift.
@@ -209,7 +210,8 @@ async fn one(planning: &Planner, last_applied: &AppliedSpec<'_>, target: &Target
     }
 }
 
-/// Says if the index and the state of a stack are not of the same apply: one of them may have been put back.
+/// Warns if the index and the state of a stack come from different applies: one of them may have been put back from a
+/// backup.
 async fn note_older_store(
     planning: &Planner,
     backend: &StateBackend,
@@ -253,6 +255,7 @@ async fn check_drift(
     planning.take_up_rescue(&mut state)?;
     // A missing object counts as missing even if an earlier run started to replace it.
     state.begun.clear();
+    // Compared with the Spec that was applied last: a pending change of the code neither counts as drift nor hides drift.
     let head = planning.spec(target).await?;
     let applied = last_applied.spec(&target.id, Some(&head), &state).await;
     let is_applied = applied.is_ok() || state.spec_digest == Some(head.digest());
@@ -305,7 +308,8 @@ async fn check_drift(
     Ok(drift)
 }
 
-/// The drift in a plan for something else than what was applied last: changes of the code itself are left out.
+/// Returns the drift in a plan for another Spec than the one that was applied last. Changes of the code itself are left
+/// out.
 fn difference_besides_code(plan: &StackPlan, state: &StackState) -> StackPlan {
     let resources = plan.resources.iter();
     let drifted = resources.filter_map(|resource| match resource.action {
@@ -343,7 +347,7 @@ fn not_comparable(stack: &StackId) -> UserError {
     .hint(format!("`konverge preview --spec FILE --stack {stack}` shows what differs from FILE"))
 }
 
-/// The obstacle of a stack of which a part could not be planned.
+/// Returns why a stack of which a part could not be planned cannot be restored.
 fn partly_unknown(stack: &StackId, kind: ErrorKind) -> UserError {
     UserError::new(
         kind,
@@ -373,7 +377,7 @@ fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState
     })
 }
 
-/// The part of a resource's plan that restores changes by others.
+/// Returns the part of a resource's plan that restores changes made by others.
 fn drifted_resource(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
     let foreign = |change: &&FieldChange| {
         matches!(

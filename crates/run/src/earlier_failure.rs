@@ -1,4 +1,4 @@
-//! Failures that a change did not cause: the base fails in the same way, at a place that the change does not touch.
+//! Failures that a change did not cause: the base fails in the same way, in files that the change does not touch.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,11 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_kcl::KclError;
 
-/// One of the errors of a failure: its file, and the first line of its message. Lines move with what stands above them.
+/// One of the errors of a failure: its file, and the first line of its message. Line numbers do not count: they move
+/// with the lines above.
 type Root = (Option<String>, String);
 
-/// Returns true if the Spec of the base fails with the same errors, and no file of them differs.
+/// Returns true if the Spec of the base fails with the same errors, and the change touches none of their files.
 pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &UserError) -> bool {
     let SpecSource::Compiled {
         head,
@@ -47,11 +48,11 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     }
 }
 
-/// Returns true if both revisions ask for the same core and the same reading of settings files. A change of that is
-/// responsible for what does not compile.
+/// Returns true if both revisions ask for the same core, and read settings files in the same order. A change of these
+/// may cause the failure.
 fn is_same_language(base: &dyn Source, head: &dyn Source) -> bool {
-    let language = |side: &dyn Source| {
-        let config = Config::load(side).ok()?;
+    let language = |revision: &dyn Source| {
+        let config = Config::load(revision).ok()?;
         Some((config.kcl.core().to_owned(), config.kcl.settings))
     };
     let before = language(base);

@@ -1,4 +1,4 @@
-//! What an edit of a file reaches, before it is edited.
+//! The stacks that an edit of a file would affect.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,8 +14,9 @@ use konverge_base::{
 use konverge_repo::git::EditedSource;
 
 impl OpenRevision {
-    /// The stacks that an edit of a file affects, with the chains to them; `None` if the revision does not have the file.
-    /// The answer is that of `konverge affected` for a file with one more line, so it holds for edits that change no import.
+    /// Returns the stacks that an edit of a file affects, with the import chains to them; `None` if the revision does
+    /// not have the file. The result is that of `konverge affected` for a file with one more line, so it holds for
+    /// edits that change no import.
     ///
     /// # Errors
     /// The file cannot be read or analyzed.

@@ -28,7 +28,7 @@ pub fn open_job(env: &BTreeMap<String, String>) -> Result<Arc<dyn CiJob>, ForgeE
 /// Opens the job of the environment, if it is a job whose event can be read.
 ///
 /// # Errors
-/// As [`open_job`].
+/// See [`open_job`].
 pub fn current_job(env: &BTreeMap<String, String>) -> Result<Option<Arc<dyn CiJob>>, ForgeError> {
     match DetectedForge::from_env(env)?.map(|detected| detected.kind) {
         None => Ok(None),
@@ -36,7 +36,8 @@ pub fn current_job(env: &BTreeMap<String, String>) -> Result<Option<Arc<dyn CiJo
     }
 }
 
-/// The lines that make a runner show annotations. The runners of GitHub and Gitea read the same ones, that of GitLab none.
+/// Formats annotations as lines for the runner. The runners of GitHub and Gitea read the same lines; GitLab's shows
+/// none.
 pub fn annotations(notes: &[Annotation]) -> Vec<String> {
     workflow_commands::annotations(notes)
 }
@@ -54,10 +55,11 @@ pub fn connect(run: &RunContext, repository: &str) -> Result<Option<Arc<dyn Forg
     })
 }
 
-/// Connects for questions about runs, which name their repository themselves. Each is asked once, for at most `deadline`.
+/// Connects for questions about runs, which name their repository themselves. Each request is sent once and has this
+/// deadline.
 ///
 /// # Errors
-/// As [`connect`].
+/// See [`connect`].
 pub fn connect_to_runs(run: &RunContext, deadline: Duration) -> Result<Option<Arc<dyn Forge>>, ForgeError> {
     let once = RetryPolicy {
         attempts: 1,
@@ -132,9 +134,10 @@ fn forge_kind(env: &BTreeMap<String, String>) -> Result<ForgeKind, ForgeError> {
     Ok(detected.map_or(ForgeKind::Github, |detected| detected.kind))
 }
 
-/// Gitea's runner sets GitHub's variables, so that what is only read from one is read in the same way.
+/// Gitea's runner sets GitHub's variables, so both are read in the same way.
 impl RunContext {
-    /// Returns true if something logs in to the forge. Whether it may do so shows at the first question.
+    /// Returns true if the environment has credentials for the forge. The first request shows whether they are
+    /// accepted.
     pub fn has_forge_login(&self) -> bool {
         match self.forge_kind() {
             ForgeKind::Github => !matches!(Environment::new(&self.env).login(), Ok(None)),
@@ -143,7 +146,7 @@ impl RunContext {
         }
     }
 
-    /// What logs in to git at the forge, if anything does.
+    /// Returns the credentials for git at the forge; `None` without any.
     ///
     /// # Errors
     /// The environment names an App that gets no token.
@@ -165,7 +168,7 @@ impl RunContext {
         })
     }
 
-    /// What a command logs in to git with, to fetch what a shallow clone lacks: the variable alone.
+    /// Returns the credentials with which a command fetches what a shallow clone lacks: those of the variable only.
     pub(crate) fn clone_credentials(&self) -> Option<GitCredentials> {
         let (user, token) = match self.forge_kind() {
             ForgeKind::Github => (
@@ -184,7 +187,8 @@ impl RunContext {
         Some(GitCredentials::new(user, token.to_owned().into()))
     }
 
-    /// The forge of the environment. One that is that of two is GitHub's here: what opens a client refuses it.
+    /// Returns the forge of the environment. An environment of two forges counts as GitHub here; opening a client
+    /// refuses it.
     fn forge_kind(&self) -> ForgeKind {
         forge_kind(&self.env).unwrap_or(ForgeKind::Github)
     }
@@ -238,7 +242,7 @@ impl RunContext {
         }
     }
 
-    /// Where the run can be found: the URL of this attempt in a job, otherwise user and host.
+    /// Returns where the run can be found: the URL of this attempt in a job, otherwise user and host.
     pub fn url(&self) -> String {
         self.job_url().unwrap_or_else(|| {
             format!(
@@ -250,7 +254,7 @@ impl RunContext {
         })
     }
 
-    /// Who started the run.
+    /// Returns who started the run.
     pub fn actor(&self) -> String {
         let started = match self.gitlab() {
             Some(here) => here.actor(),

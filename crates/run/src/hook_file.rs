@@ -1,5 +1,5 @@
-//! The file of an error about a hook. KCL's output has no positions, so the sources of the stack are searched for the name
-//! of the Job.
+//! Finds the file of an error about a hook. KCL's output has no positions, so the sources of the stack are searched for
+//! the name of the Job.
 
 use crate::OpenRevision;
 use konverge_base::{

@@ -28,7 +28,7 @@ use konverge_kubernetes::{
 use konverge_state::Sealer;
 use konverge_terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions};
 
-/// What determines the infrastructure of a run, and how it is used.
+/// The settings that determine the infrastructure of a run.
 pub(super) struct InfrastructureSettings<'a> {
     pub run: &'a RunContext,
     /// The effective configuration.
@@ -39,7 +39,7 @@ pub(super) struct InfrastructureSettings<'a> {
     pub given: &'a GivenCluster,
     /// The states, with the key of their secrets.
     pub backend: Option<&'a StateBackend>,
-    /// Whether an apply waits for readiness.
+    /// True if an apply waits for readiness.
     pub waits: bool,
 }
 
@@ -94,7 +94,7 @@ impl ClusterSecrets for ClusterReader {
     }
 }
 
-/// Connects to clusters and Terraform, whenever the first request is.
+/// Creates the runtimes of clusters and Terraform. Each connects with its first request.
 ///
 /// # Errors
 /// An invalid setting.
@@ -108,6 +108,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         waits,
     } = *settings;
     let secrets = backend.map_or(&run.secrets, |backend| &backend.secrets);
+    // Nothing that is run comes from the checkout: a pull request could have put it there.
     let checkout = run.checkout();
     let trusted = |what: &str, path: &str| -> Result<PathBuf, UserError> {
         checkout.trust(what, path.as_ref())?;
@@ -199,7 +200,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
     })
 }
 
-/// Refuses an identity or an address that a Spec chooses for a provider: before anybody logs in, and in each kind of
+/// Refuses an identity or an address that a Spec sets for a provider. It runs before any login, and in each kind of
 /// preview.
 pub(super) fn check_provider_settings(
     config: &Config,
@@ -215,7 +216,7 @@ pub(super) fn check_provider_settings(
     Ok(())
 }
 
-/// What a Spec may set for its providers, in options with the defaults of everything else.
+/// Returns the rules for what a Spec may set for its providers, as options with defaults for everything else.
 fn provider_rules(config: &Config, secrets: Secrets) -> TerraformOptions {
     let mut options = TerraformOptions::new(secrets);
     let rules = &config.terraform;
@@ -283,7 +284,7 @@ fn access(
     })
 }
 
-/// How an apply treats the objects of a cluster, as the configuration says.
+/// Returns how an apply treats the objects of a cluster, by the configuration.
 fn configured_options(config: &Config) -> Options {
     let apply = &config.apply;
     let defaults = Options::default();

@@ -26,7 +26,7 @@ pub fn core(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
     Arc::new(Workers {
         compilers: Compilers::new(run, config),
         core: config.kcl.core().to_owned(),
-        answers: Mutex::default(),
+        results: Mutex::default(),
     })
 }
 
@@ -35,7 +35,7 @@ struct Workers {
     /// The version of the core.
     core: String,
     /// The results so far: a wait evaluates a rule repeatedly, mostly for an unchanged object.
-    answers: Mutex<HashMap<Digest, AssertionResult>>,
+    results: Mutex<HashMap<Digest, AssertionResult>>,
 }
 
 impl fmt::Debug for Workers {
@@ -49,20 +49,20 @@ impl Evaluate for Workers {
     async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String> {
         let key = Digest::of_json(&json!([path, code, object]));
         let known = self
-            .answers
+            .results
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&key)
             .cloned();
-        if let Some(answer) = known {
-            return Ok(answer);
+        if let Some(result) = known {
+            return Ok(result);
         }
         let pool = self
             .compilers
             .pool(&self.core)
             .await
             .map_err(|failure| failure.to_string())?;
-        let answer = match pool.compile(&request(path, code, object)).await {
+        let result = match pool.compile(&request(path, code, object)).await {
             Ok(compiled) => {
                 AssertionResult::Values(compiled.documents.into_iter().next().unwrap_or_default())
             }
@@ -71,9 +71,9 @@ impl Evaluate for Workers {
             }
             Err(error) => return Err(error.to_string()),
         };
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.insert(key, answer.clone());
-        Ok(answer)
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.insert(key, result.clone());
+        Ok(result)
     }
 }
 

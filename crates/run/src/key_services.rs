@@ -1,4 +1,4 @@
-//! The key services of `state.encrypt_to`, with the credentials of the job. Nothing is asked yet.
+//! The key services of `state.encrypt_to`, with the credentials of the job. No request is sent yet.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Working with Kusion alternately: whether Kusion released since, its lock, and the release of an apply.
+//! Applies a stack alternately with Kusion: checks for newer releases of Kusion, holds its lock, and writes the release
+//! of an apply.
 
 use crate::RunContext;
 use konverge_base::{
@@ -27,7 +28,7 @@ pub(crate) struct ReleaseTurn {
     left: Option<String>,
 }
 
-/// What the releases of a stack say, before it is planned; `None` if none are written for it.
+/// Reads the releases of a stack before it is planned; `None` if none are written for it.
 ///
 /// # Errors
 /// An operation of Kusion is in progress, or it released since; the backend does not answer.
@@ -151,7 +152,7 @@ impl ReleaseTurn {
         .hint("apply it with one of them; without `state.kusion_releases` Konverge writes no release"))
     }
 
-    /// True if an earlier run of Konverge began a release and did not end it.
+    /// Returns true if an earlier run of Konverge began a release and did not end it.
     pub(crate) fn is_left(&self) -> bool {
         self.left.is_some()
     }
@@ -190,6 +191,7 @@ impl ReleaseTurn {
             },
             None => release,
         };
+        // Journaled before Kusion's store is written: after a kill the next run recognizes the release by its mark.
         let entry = JournalEntry::Release {
             release: noted.clone(),
         };

@@ -1,4 +1,4 @@
-//! While another run holds a stack's lease: shows the holder, and asks the forge whether that run is over.
+//! While another run holds a stack's lease: shows the holder, and asks the forge whether that run has ended.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},
@@ -13,22 +13,22 @@ use konverge_forge::{Forge, ForgeError, ForgeKind};
 use konverge_state::{Holder, LeaseWatch, WaitVerdict};
 
 /// The interval of the line about the holder; the first one comes at once.
-const SAY: Duration = Duration::from_secs(30);
+const NOTE_INTERVAL: Duration = Duration::from_secs(30);
 /// The interval of queries to the forge; the first one is sent at once. Most answers are *not modified*, which
 /// do not count against the limit.
-const ASK: Duration = Duration::from_secs(15);
-/// The maximum wait for the forge's answer: in the meantime this run does not read the lease.
-const ANSWER: Duration = Duration::from_secs(5);
+const QUERY_INTERVAL: Duration = Duration::from_secs(15);
+/// The deadline of the forge's answer: in the meantime this run does not read the lease.
+const FORGE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Watches the holder of one stack's lease.
 pub struct HolderWatch {
     run: RunContext,
     stack: StackId,
     forge: OnceLock<Option<Arc<dyn Forge>>>,
-    told: Mutex<WaitTimes>,
+    last_actions: Mutex<WaitTimes>,
 }
 
-/// The times of the last actions, on the clock of the wait.
+/// The times of the last actions, as time since the wait began.
 #[derive(Default)]
 struct WaitTimes {
     said: Option<Duration>,
@@ -37,29 +37,29 @@ struct WaitTimes {
 }
 
 impl HolderWatch {
-    /// For a run that waits for a stack's lease.
+    /// Creates a watch for a run that waits for a stack's lease.
     pub fn new(run: &RunContext, stack: &StackId) -> Self {
         Self {
             run: run.clone(),
             stack: stack.clone(),
             forge: OnceLock::new(),
-            told: Mutex::default(),
+            last_actions: Mutex::default(),
         }
     }
 
     fn lock_times(&self) -> std::sync::MutexGuard<'_, WaitTimes> {
-        self.told.lock().expect("no panic while the lock is held")
+        self.last_actions.lock().expect("no panic while the lock is held")
     }
 
     fn note(&self, text: &str) {
         self.run.notes.say(Note::info(text).of(&self.stack));
     }
 
-    /// Returns the forge that says that the holder's run is over. If that is unknown, nothing is taken over.
+    /// Returns the forge if it says that the holder's run has ended. If nobody knows, the lease is not taken over.
     async fn says_over(&self, holder: &Holder) -> Option<ForgeKind> {
         let forge = self
             .forge
-            .get_or_init(|| forge::connect_to_runs(&self.run, ANSWER).ok().flatten());
+            .get_or_init(|| forge::connect_to_runs(&self.run, FORGE_DEADLINE).ok().flatten());
         let forge = forge.as_ref()?;
         match forge.is_over(&holder.writer.run).await {
             Ok(over) => (over == Some(true)).then(|| forge.kind()),
@@ -102,10 +102,10 @@ impl LeaseWatch for HolderWatch {
             return WaitVerdict::GiveUp;
         }
         let (say, ask) = {
-            let mut told = self.lock_times();
+            let mut times = self.lock_times();
             (
-                is_due(&mut told.said, waited, SAY),
-                is_due(&mut told.asked, waited, ASK),
+                is_due(&mut times.said, waited, NOTE_INTERVAL),
+                is_due(&mut times.asked, waited, QUERY_INTERVAL),
             )
         };
         if say {

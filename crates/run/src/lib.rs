@@ -1,4 +1,4 @@
-//! How a stack is compiled, planned, applied and compared: what commands and jobs both use.
+//! Compiles, plans, applies and compares stacks: the code that commands and jobs share.
 
 pub mod adopted_stacks;
 pub mod adoption;

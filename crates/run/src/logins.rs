@@ -1,5 +1,5 @@
-//! [`Logins`]: who the providers and the cluster of a stack are, by the rule of its folder. Each login of a run is asked for
-//! credentials once; an apply and a preview have different identities.
+//! [`Logins`]: the identities of a stack at its providers and its cluster, by the rule of its folder. Each login of a
+//! run asks for credentials once. Applies and previews have different identities.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use konverge_cloud::{
 use konverge_config::{Config, EffectiveStack, LoginConfig};
 use konverge_terraform::{ProviderCredentials, ProviderLogin};
 
-/// What a login is used for.
+/// The purpose of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoginUse {
     /// Previews and drift checks, which only read.
@@ -32,13 +32,13 @@ pub enum LoginUse {
     Apply,
 }
 
-/// Who a stack is.
+/// The identity of a stack.
 pub enum StackLoginChoice {
     /// The job itself: no rule names a login.
     Job,
     /// This login.
     Login(Arc<StackLogin>),
-    /// The login has no identity for previews. The text says which.
+    /// The login has no identity for previews, for this reason.
     NoPreview(String),
 }
 
@@ -52,7 +52,7 @@ pub struct Logins {
 }
 
 impl Logins {
-    /// The logins of a configuration; `secrets` learns their credentials. Nothing is asked yet.
+    /// Creates the logins of a configuration; `secrets` learns their credentials. No request is sent yet.
     pub fn new(run: &RunContext, config: &Config, secrets: Secrets) -> Self {
         Self {
             run: run.clone(),
@@ -63,7 +63,7 @@ impl Logins {
         }
     }
 
-    /// Who a stack with these rules is.
+    /// Returns the identity of a stack with these rules.
     ///
     /// # Errors
     /// The configuration has no such login.
@@ -96,7 +96,7 @@ impl Logins {
         Ok(StackLoginChoice::Login(self.open(name, login, usage)))
     }
 
-    /// Each login of the configuration with what it is used for.
+    /// Returns each login of the configuration, once for each use.
     pub fn all(&self) -> Vec<Arc<StackLogin>> {
         let uses = [LoginUse::Preview, LoginUse::Apply];
         let all = self.configured.iter();

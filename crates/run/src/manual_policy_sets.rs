@@ -90,7 +90,7 @@ pub struct PromptFindings {
 }
 
 impl PromptFindings {
-    /// Nothing is found yet.
+    /// Creates a collection without findings.
     pub fn new(sets: PolicySets, secrets: &Secrets) -> Self {
         Self {
             sets,

@@ -1,5 +1,4 @@
-//! What a change does to the generated models of `models.sources`: which properties come and go, and which stacks
-//! import them.
+//! Changes of the generated models of `models.sources`: which properties come and go, and which stacks import them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +22,8 @@ struct Records {
     head: Option<ModelSourceConfig>,
 }
 
-/// The changes by folder; nothing without a base. What cannot be read does not stop a preview: it is noted.
+/// Returns the changes by folder; nothing without a base. A file that cannot be read gets a note; it does not stop the
+/// preview.
 pub fn find(
     run: &RunContext,
     base: Option<&OpenRevision>,
@@ -83,9 +83,9 @@ fn compare(
     Ok(changes)
 }
 
-/// Every recorded folder of both revisions. A configuration that cannot be read records nothing.
+/// Reads the records of both revisions, by folder. A configuration that cannot be read has no records.
 fn records(base: &dyn Source, head: &dyn Source) -> BTreeMap<RepoPath, Records> {
-    let sources = |side: &dyn Source| Config::load(side).unwrap_or_default().models.sources;
+    let sources = |revision: &dyn Source| Config::load(revision).unwrap_or_default().models.sources;
     let mut records: BTreeMap<RepoPath, Records> = BTreeMap::new();
     for entry in sources(base) {
         if let Some(folder) = entry.folder() {
@@ -138,7 +138,7 @@ fn package_change(
     files: &BTreeSet<RepoPath>,
 ) -> Result<Option<ModelPackageChange>, SourceError> {
     let (was, is) = generated_texts(base, head, files)?;
-    let has_any = |side: &dyn Source| has_kcl_file(side, package);
+    let has_any = |revision: &dyn Source| has_kcl_file(revision, package);
     let change = match (was.is_empty(), is.is_empty()) {
         (true, true) => return Ok(None),
         (true, false) if !has_any(base) => InputChange::Added,
@@ -164,7 +164,8 @@ fn has_kcl_file(source: &dyn Source, package: &RepoPath) -> bool {
         .any(|(file, _)| file.parent().as_ref() == Some(package) && file.as_str().ends_with(".k"))
 }
 
-/// The files at the base and at the head, each side as one text. A file counts if an import wrote it on one side.
+/// Returns the generated files at the base and at the head, each revision as one text. A file counts if an import wrote
+/// it in one of them.
 fn generated_texts(
     base: &dyn Source,
     head: &dyn Source,
@@ -172,10 +173,10 @@ fn generated_texts(
 ) -> Result<(String, String), SourceError> {
     let (mut was, mut is) = (String::new(), String::new());
     for file in files {
-        let sides = [text(base, file)?, text(head, file)?];
-        if sides.iter().any(|text| text.starts_with(HEAD)) {
-            let _ = writeln!(was, "{}", sides[0]);
-            let _ = writeln!(is, "{}", sides[1]);
+        let texts = [text(base, file)?, text(head, file)?];
+        if texts.iter().any(|text| text.starts_with(HEAD)) {
+            let _ = writeln!(was, "{}", texts[0]);
+            let _ = writeln!(is, "{}", texts[1]);
         }
     }
     Ok((was.trim_end().to_owned(), is.trim_end().to_owned()))
@@ -188,7 +189,7 @@ fn text(source: &dyn Source, file: &RepoPath) -> Result<String, SourceError> {
     Ok(text.unwrap_or_default())
 }
 
-/// What differs between two texts. The properties of a schema that is new or gone are not listed.
+/// Returns the differences between two texts. The properties of a schema that is new or gone are not listed.
 fn property_changes(was: &str, is: &str) -> Vec<ModelPropertyChange> {
     let found = differences(was, is);
     let whole: BTreeSet<&str> = found
@@ -219,18 +220,19 @@ fn property_change(found: &ModelDifference) -> ModelPropertyChange {
     }
 }
 
-/// The changed files that each affected stack imports. An added or removed stack has no reasons: its imports are looked up.
+/// Returns the changed files that each affected stack imports. For an added or removed stack, which has no reasons, its
+/// imports are looked up.
 fn imported_files(
     base: &OpenRevision,
     head: &OpenRevision,
     affected: &Affected,
     changed: &BTreeSet<&RepoPath>,
 ) -> Vec<(StackId, BTreeSet<RepoPath>)> {
-    let imported = |side: &OpenRevision, stack: &AffectedStack| {
-        let closure = side
+    let imported = |revision: &OpenRevision, stack: &AffectedStack| {
+        let closure = revision
             .layout
             .stack_near(&stack.stack, &stack.id)
-            .map(|stack| side.analysis.closure(stack));
+            .map(|stack| revision.analysis.closure(stack));
         // A stack that cannot be resolved fails in the plan.
         let files = closure.and_then(Result::ok).unwrap_or_default().files;
         files.into_iter().map(|file| file.path).collect::<Vec<_>>()

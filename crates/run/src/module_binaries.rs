@@ -30,8 +30,8 @@ pub(crate) fn is_binary_of(file: &str, module: &str) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct ModuleBinaries(BTreeMap<String, ModuleBinary>);
 
-/// What the revision says about the binary of one module. A package from outside has its own in the package, which
-/// `kcl.mod.lock` pins as a whole.
+/// The binary of one module, as the revision declares it. A package from outside has its own binary inside, and
+/// `kcl.mod.lock` pins the package as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleBinary {
     /// The files of that name in the folder of the package in the repository.
@@ -103,7 +103,7 @@ impl ModuleBinaries {
             .map(|(file, _)| file)
     }
 
-    /// The digest with another: the same if no binary is known.
+    /// Joins the digest of the binaries with another digest. Returns that one if no binary is known.
     pub fn joined(&self, platform: Digest) -> Digest {
         if self.0.is_empty() {
             return platform;

@@ -31,7 +31,7 @@ use konverge_kusion::{
 };
 use konverge_repo::konfig::{DeclaredDependency, DependencySource};
 
-/// Whose code asks for a module.
+/// The trust in the code that asks for a module.
 #[derive(Debug, Clone)]
 pub enum ModuleTrust {
     /// Code of this repository.
@@ -44,7 +44,7 @@ pub enum ModuleTrust {
 pub struct ModuleRunner {
     /// The program of Konverge, which starts the module.
     pub executable: PathBuf,
-    /// What to do if a layer of the sandbox is not available.
+    /// The mode of the sandbox: what happens if a layer of it is not available.
     pub sandbox: SandboxMode,
     /// The binaries that may run.
     pub trust: ModuleTrust,
@@ -76,13 +76,13 @@ pub struct CallContext<'a> {
 struct FoundBinary {
     file: String,
     content: Arc<[u8]>,
-    /// `kcl.mod.lock` pins it with its whole package, or git has it.
+    /// True if `kcl.mod.lock` pins it with its whole package, or git has it.
     is_pinned: bool,
-    /// Code from outside cannot have chosen it.
+    /// True if code from outside cannot have chosen it.
     is_checked: bool,
 }
 
-/// Where the platform sets what a module may have asked for, or has to.
+/// Returns the hint that names the settings which a module may need from the platform.
 fn settings_hint(call: &ForeignCall, context: &CallContext<'_>) -> String {
     let (file, module) = (&context.workspace, &call.module);
     if !call.platform_config.is_empty() {
@@ -133,7 +133,7 @@ impl ModuleRunner {
         })
     }
 
-    /// Answers the calls of a stack one after the other. Returns what the user should know, too.
+    /// Answers the calls of a stack one after the other. Returns notes for the user, too.
     pub async fn answer(
         &self,
         calls: &[ForeignCall],
@@ -172,6 +172,7 @@ impl ModuleRunner {
                 work_dir: work_dir.clone(),
                 readable: Vec::new(),
                 environment: call.environment.clone(),
+                // Closed for code from outside, whatever the configuration opens.
                 network: setting.network && matches!(self.trust, ModuleTrust::Own),
                 sandbox: self.sandbox,
                 limits,
@@ -384,7 +385,7 @@ fn is_of_another_architecture(path: &Path) -> bool {
     is_program && u16::from_le_bytes([start[18], start[19]]) != own
 }
 
-/// `<org>/<name>/<version>/<os>/<arch>/kusion-module-<name>_<version>`.
+/// Returns the path of a module's binary: `<org>/<name>/<version>/<os>/<arch>/kusion-module-<name>_<version>`.
 fn offline_path(folder: &Path, declared: &DeclaredDependency) -> Option<PathBuf> {
     let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
         return None;
@@ -433,7 +434,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// KUSION_MODULE_PATH, or else `modules` of KUSION_HOME.
+/// Returns the folder KUSION_MODULE_PATH, or else `modules` of KUSION_HOME.
 fn offline_folder(run: &RunContext) -> Result<Option<PathBuf>, UserError> {
     let home = || {
         run.var(variables::KUSION_HOME)

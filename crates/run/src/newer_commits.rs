@@ -28,7 +28,7 @@ pub trait BranchHistory: Send + Sync {
     /// They cannot be determined.
     async fn newer_commits(&self) -> Result<BTreeSet<CommitId>, UserError>;
 
-    /// The same, asked again because another run has applied these commits in the meantime.
+    /// Asks again, because another run has applied these commits in the meantime.
     ///
     /// # Errors
     /// They cannot be determined.
@@ -66,7 +66,7 @@ impl NewerCommits {
         })
     }
 
-    /// The targets to which no newer commit was applied or attempted, in their order. The others are noted.
+    /// Returns the targets to which no newer commit was applied or tried, in their order. The others get a note.
     /// `renamed` are the recorded identities that targets continue.
     ///
     /// # Errors
@@ -98,14 +98,14 @@ impl NewerCommits {
         lock(&self.found).clone()
     }
 
-    /// Takes the skipped stacks out of the report of an apply, and returns them.
+    /// Removes the skipped stacks from the report of an apply, and returns them.
     pub fn take_out_of(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
         let newer = self.superseded_stacks();
         report.stacks.retain(|stack| !newer.contains_key(&stack.id));
         newer
     }
 
-    /// Returns true, and notes it, if one of the commits that were applied to a stack is newer.
+    /// Returns true if one of the commits that were applied to a stack is newer, and says so in a note.
     fn is_superseded(&self, stack: &StackId, commits: &[CommitId]) -> bool {
         let newer = commits.iter().find(|commit| lock(&self.after).contains(*commit));
         let Some(newer) = newer else { return false };

@@ -16,12 +16,12 @@ use konverge_base::{
     secrets::Secrets,
 };
 
-/// What the Spec of a stack says of its claims, and its plan does not.
+/// Claims of a stack that its Spec has and its plan does not show.
 #[derive(Debug, Default)]
 pub struct DeclaredClaims {
-    /// What its Terraform resources import.
+    /// The claims of the imports of its Terraform resources.
     imports: BTreeMap<ResourceId, Claim>,
-    /// What it shares with the other stacks of its project.
+    /// The resources that it shares with the other stacks of its project.
     shared: BTreeSet<ResourceId>,
 }
 
@@ -41,7 +41,7 @@ impl DeclaredClaims {
     }
 }
 
-/// What a planned resource would make its stack's own.
+/// A claim that an apply of a planned resource would make.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum NewClaim<'a> {
     /// An object, by its cluster, kind and the rest of its id.
@@ -84,7 +84,7 @@ impl<'a> NewClaim<'a> {
     }
 }
 
-/// Sets an error on every stack that would create or adopt what another one would too. Returns these stacks.
+/// Sets an error on each stack that would create or adopt the same object as another stack. Returns these stacks.
 pub(crate) fn refuse(plan: &mut Plan, declared: &BTreeMap<StackId, DeclaredClaims>) -> BTreeSet<StackId> {
     let mut wanted: BTreeMap<NewClaim<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
     for (at, stack) in plan.stacks.iter().enumerate() {
@@ -124,7 +124,7 @@ fn shares(declared: &BTreeMap<StackId, DeclaredClaims>, stack: &StackId, id: &Re
         .is_some_and(|declared| declared.shared.contains(id))
 }
 
-/// The short hashes of what a stack would create or adopt.
+/// Returns the short hashes of the claims that a stack would make.
 pub(crate) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
     let new = stack
         .resources
@@ -133,7 +133,7 @@ pub(crate) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
     Marks::from_claims(new.map(|new| new.claim()))
 }
 
-/// As [`refuse`], for what stacks of another job's preview would create or adopt.
+/// Sets an error on each stack that would create or adopt the same object as a stack of another job's preview.
 pub(crate) fn refuse_conflicts_with_other_jobs(
     plan: &mut Plan,
     declared: &BTreeMap<StackId, DeclaredClaims>,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_that_failed_already_is_told_too() {
+    fn a_stack_that_failed_already_gets_the_error_too() {
         let web = "apps/v1:Deployment:shop:web";
         let mut failed = stack("a/dev", "east", web, Action::Create);
         let first =

@@ -26,14 +26,14 @@ pub(crate) struct NameLookup<'a> {
     pub wanted: &'a SpecSource,
     pub backend: Option<&'a StateBackend>,
     pub claims: &'a StackClaims,
-    /// The cluster of the target, as far as it is known.
+    /// The cluster of the target, if it is known.
     pub cluster: Option<ClusterName>,
-    /// Whether an earlier version is applied again.
+    /// True if an earlier version is applied again.
     pub rolls_back: bool,
     pub target: &'a Target,
 }
 
-/// What is recorded of all stacks.
+/// The records of all stacks.
 #[derive(Clone, Copy)]
 struct Records<'a> {
     backend: &'a StateBackend,
@@ -41,8 +41,9 @@ struct Records<'a> {
 }
 
 impl NameLookup<'_> {
-    /// The other names of the target: in its files, before this change, and as it was recorded; those of every recorded
-    /// stack whose folder is or was this one; and those of the stacks that it continues by its resources or by its files.
+    /// Returns the other names of the target: those in its files, before this change, and in its record; those of each
+    /// recorded stack whose folder is or was this one; and those of the stacks that it continues by its resources or
+    /// files.
     ///
     /// # Errors
     /// Errors of the store.
@@ -74,14 +75,14 @@ impl NameLookup<'_> {
         Ok(names.besides(&target.id, target.folder()))
     }
 
-    /// The recorded stacks whose folder is or was the one of the target; those that are gone, too.
+    /// Returns the recorded stacks whose folder is or was that of the target. Removed stacks are among them.
     fn of_folder(&self, known: &IndexedStates) -> BTreeSet<StackId> {
-        let place = &self.target.place;
-        let Some(folder) = place.path() else {
+        let stack_folder = &self.target.stack_folder;
+        let Some(folder) = stack_folder.path() else {
             return BTreeSet::new();
         };
         let stood_here =
-            |entry: &IndexEntry| entry.folder == *place || entry.guarded_as.folders.contains(folder);
+            |entry: &IndexEntry| entry.folder == *stack_folder || entry.guarded_as.folders.contains(folder);
         let entries = known.entries.iter();
         let here = entries.filter(|(_, entry)| stood_here(entry));
         here.map(|(id, _)| id.clone()).collect()
@@ -112,8 +113,8 @@ impl NameLookup<'_> {
         Ok(others)
     }
 
-    /// The recorded stacks that the head has no more, and that the target continues: a resource of Terraform has the same
-    /// id, or git sees a file of theirs renamed into a new stack's folder.
+    /// Returns the recorded stacks that are gone at the head and that the target continues: a Terraform resource has
+    /// the same id, or git sees one of their files renamed into the folder of a new stack.
     async fn removed(
         &self,
         records: Records<'_>,
@@ -158,8 +159,8 @@ impl NameLookup<'_> {
         Ok(others)
     }
 
-    /// Returns true if git sees a file of a removed stack in the folder of the target. So it is if the commit that was
-    /// applied to that stack cannot be read: nobody knows then that this is another thing.
+    /// Returns true if git sees a file of a removed stack in the folder of the target. Also returns true if the commit
+    /// that was applied to that stack cannot be read: the files may be the same then.
     async fn has_files_of(&self, removed: &IndexEntry) -> bool {
         let SpecSource::Compiled { head, .. } = self.wanted else {
             return false;

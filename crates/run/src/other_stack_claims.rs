@@ -1,9 +1,9 @@
-//! The claims of other stacks: which of them claims what this stack deletes, or shares it (the CRDs of `<project>/crd`
-//! and a generated Namespace belong to every stack of a project), and whether the owner of what this stack claims has
-//! released it.
+//! The claims of other stacks. Finds which stack claims or shares an object that this stack deletes (the CRDs of
+//! `<project>/crd` and a generated Namespace belong to every stack of a project), and whether the owner of an object
+//! that this stack claims has released it.
 //!
-//! Only a stack whose recorded inputs differ from the head's can claim what it does not have yet. So only
-//! those are compiled, once per run, and not before an object leaves a stack.
+//! Only a stack whose recorded inputs differ from the head's can claim an object that it does not record yet. So only
+//! those stacks are compiled, once per run, and only when an object leaves a stack.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -34,8 +34,7 @@ pub struct StackClaims {
     holders: OnceCell<HashMap<String, Vec<StackId>>>,
     /// The stacks with objects in a container, by its short hash, from the index.
     inhabitants: OnceCell<Inhabitants>,
-    /// Stacks that, as the user confirms, claim nothing that others delete: their Specs need not compile for
-    /// that.
+    /// Stacks that, as the user confirms, claim nothing that others delete. Their Specs need not compile for that.
     without: BTreeSet<StackId>,
 }
 
@@ -154,13 +153,13 @@ impl SpecClaims {
     }
 }
 
-/// Says for each object of an owner whether the owner released it.
+/// Returns true for an object that its owner released.
 type ReleasedObjects = Box<dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync>;
 
-/// The cluster of a stack, as far as it is known.
+/// Returns the cluster of a stack, if it is known.
 type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>;
 
-/// What a plan is made for. It says when the last stack that shares a Namespace deletes it.
+/// The purpose of a plan. It decides which stack, of those that share a Namespace, deletes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PlanPurpose<'a> {
     /// It is shown. These stacks are destroyed together, one after the other in the order of their names.
@@ -172,7 +171,7 @@ pub(crate) enum PlanPurpose<'a> {
 }
 
 impl PlanPurpose<'_> {
-    /// What the login of the stack is used for.
+    /// Returns the purpose of the login that the plan needs.
     pub(crate) fn login_use(self) -> LoginUse {
         match self {
             Self::Show { .. } | Self::Drift => LoginUse::Preview,
@@ -190,7 +189,7 @@ pub(crate) struct OwnershipLookup<'a> {
     cluster: ClusterOfStack<'a>,
     purpose: PlanPurpose<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
-    /// The stacks that record what a container holds.
+    /// The stacks that record objects in a container which this plan deletes.
     awaited: BTreeSet<StackId>,
 }
 
@@ -213,7 +212,7 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// The stacks that must be applied before what holds their objects can be deleted.
+    /// Returns the stacks that must be applied before the containers of their objects can be deleted.
     pub(crate) fn into_awaited(self) -> BTreeSet<StackId> {
         self.awaited
     }
@@ -244,8 +243,8 @@ impl<'a> OwnershipLookup<'a> {
         claims
     }
 
-    /// Which other stack records what this stack is about to create or to adopt, and has not released it. What
-    /// Terraform made is not released by itself.
+    /// Returns the other stack that records an object which this stack is about to create or adopt, unless it released
+    /// the object. Terraform objects are never released by themselves.
     async fn recorded_by(&mut self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let desired = item.desired.as_ref();
         let is_object = desired.is_some_and(|desired| desired.runtime == RuntimeKind::Kubernetes);
@@ -269,7 +268,8 @@ impl<'a> OwnershipLookup<'a> {
         })
     }
 
-    /// Which other stack wants what this stack is about to delete; if none certainly does, what others have in it.
+    /// Returns the other stack that wants an object which this stack is about to delete. If certainly none does,
+    /// returns the objects of others in it.
     async fn deleted(&mut self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let claim = self.wanted_by(stack, item).await?;
         if matches!(claim, OwnerClaim::By(_) | OwnerClaim::SharedWith(_)) {
@@ -283,10 +283,11 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// The objects that other stacks record in a Namespace or of a kind; `None` if there is none, or if this is neither.
+    /// Returns the objects that other stacks record in a Namespace or of a kind; `None` if there are none, or if the
+    /// item is neither a Namespace nor a CRD.
     ///
-    /// A plan that is shown lets those go that their stack gives up in the same change. Under the lease what counts is what
-    /// the others record now: what guards their objects decides before they are gone.
+    /// A plan that is shown lets objects go that their stack gives up in the same change. Under the lease, the present
+    /// records of the others count: their guards decide before the objects are gone.
     async fn held_in(&mut self, stack: &StackId, item: &Item) -> Result<Option<Vec<HeldObjects>>, UserError> {
         let prior = item
             .prior
@@ -301,6 +302,7 @@ impl<'a> OwnershipLookup<'a> {
             Ok::<_, UserError>(Inhabitants::from_index(known))
         });
         let inhabitants = inhabitants.await?;
+        // An imported record may name no cluster: its objects may be in this container.
         let cluster = item.cluster.as_ref();
         let marks = [container.mark(cluster), container.mark(None)];
         let hits = marks.iter().filter_map(|mark| inhabitants.by_container.get(mark));
@@ -341,7 +343,8 @@ impl<'a> OwnershipLookup<'a> {
         Ok((!held.is_empty()).then_some(held))
     }
 
-    /// What a stack wants at the head: what it records besides is given up. `None` if nobody knows.
+    /// Returns the claims of a stack at the head: recorded objects that are not among them are given up. `None` if
+    /// nobody knows.
     async fn given_up(&self, stack: &StackId) -> Option<SpecClaims> {
         if matches!(self.purpose, PlanPurpose::Show { leaving } if leaving.contains(stack)) {
             return Some(SpecClaims::default());
@@ -359,7 +362,7 @@ impl<'a> OwnershipLookup<'a> {
         self.wants(head, stack).await.ok().flatten()
     }
 
-    /// Which other stack wants what this stack is about to delete.
+    /// Returns the other stack that wants an object which this stack is about to delete.
     async fn wanted_by(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let Some(prior) = &item.prior else {
             return Ok(OwnerClaim::Nobody);
@@ -397,7 +400,7 @@ impl<'a> OwnershipLookup<'a> {
         Ok(unclear)
     }
 
-    /// Which other stack records what this stack is about to create or to adopt.
+    /// Returns the other stack that records an object which this stack is about to create or adopt.
     async fn recorder(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let desired = item.desired.as_ref();
         let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
@@ -470,12 +473,13 @@ impl<'a> OwnershipLookup<'a> {
     }
 
     /// The claims of a stack at a revision; `None` if the stack does not exist there.
-    async fn wants(&self, side: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
-        let (SpecSource::Compiled { compilers, .. }, Some(stack)) = (self.wanted, side.layout.stack(stack))
+    async fn wants(&self, revision: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
+        let (SpecSource::Compiled { compilers, .. }, Some(stack)) =
+            (self.wanted, revision.layout.stack(stack))
         else {
             return Ok(None);
         };
-        let spec = compilers.for_revision(side).spec(stack).await?;
+        let spec = compilers.for_revision(revision).spec(stack).await?;
         Ok(Some(SpecClaims::from_spec(&spec, (self.cluster)(stack).as_ref())))
     }
 
@@ -499,8 +503,8 @@ impl<'a> OwnershipLookup<'a> {
         Ok(claims.await?)
     }
 
-    /// Whether the owner of a generated object, a stack of the same project, shares it: it records it as shared, or
-    /// records it no more.
+    /// Returns that the owner of a generated object, a stack of the same project, shares it. It does if it records the
+    /// object as shared, or no longer records it.
     async fn shared_by(&self, owner: StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let key = item
             .desired
@@ -514,8 +518,8 @@ impl<'a> OwnershipLookup<'a> {
         })
     }
 
-    /// Another stack of the project that keeps what this stack is about to delete: a Namespace, which holds the
-    /// objects of the other stack too, or a CRD.
+    /// Returns another stack of the project that keeps an object which this stack is about to delete: a Namespace,
+    /// which holds the objects of the other stack too, or a CRD.
     async fn shares(
         &self,
         stack: &StackId,
@@ -529,8 +533,9 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// Another stack of the project that records a Namespace. Its objects are in there, whatever its Spec says by now:
-    /// only the last stack deletes it. A plan that is shown says so for the last of those that leave.
+    /// Returns another stack of the project that records a Namespace. Its objects are in the Namespace, whatever its
+    /// Spec says by now, so only the last stack deletes it. A plan that is shown has the last of the stacks that leave
+    /// delete it.
     async fn shares_namespace(
         &self,
         stack: &StackId,
@@ -562,6 +567,7 @@ impl<'a> OwnershipLookup<'a> {
             if stays {
                 return Ok(Some(other));
             }
+            // Stacks are destroyed in the order of their names, so the last of them deletes the Namespace.
             if other > *stack {
                 keeper = Some(other);
             }
@@ -610,7 +616,7 @@ impl<'a> OwnershipLookup<'a> {
     }
 }
 
-/// Returns true if a record is of this object. A record that names no cluster may be.
+/// Returns true if a record is of this object. A record without a cluster may be.
 fn is_object(recorded: &Recorded, key: Option<ObjectKeyRef<'_>>, cluster: Option<&ClusterName>) -> bool {
     recorded.runtime == RuntimeKind::Kubernetes
         && Some(object_key(&recorded.attributes)) == key

@@ -1,4 +1,4 @@
-//! Rollouts that should have gone on long ago, for every run to say so.
+//! Rollouts that should have continued long ago. Every run reports them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use konverge_state::StoredRollout;
 
 use crate::StateBackend;
 
-/// One line for each rollout that is overdue. No request for a configuration without `rollouts`.
+/// Returns one line for each overdue rollout. Sends no request if the configuration has no `rollouts`.
 pub async fn overdue_rollouts(config: &Config, backend: &StateBackend) -> Vec<String> {
     if config.rollouts.is_empty() {
         return Vec::new();
@@ -20,7 +20,7 @@ pub async fn overdue_rollouts(config: &Config, backend: &StateBackend) -> Vec<St
     overdue_records(config, &stored.map_err(UserError::from))
 }
 
-/// As [`overdue_rollouts`], from the records that a run has read already, by the names of the rollouts.
+/// Returns one line for each overdue rollout, from records that a run has read already, by the names of the rollouts.
 pub fn overdue_records(
     config: &Config,
     stored: &Result<BTreeMap<String, StoredRollout>, UserError>,
@@ -31,7 +31,7 @@ pub fn overdue_records(
             .filter_map(|stored| overdue(config, stored))
             .collect(),
         Err(failure) => vec![format!(
-            "how far the rollouts are is unknown: {}",
+            "could not read the rollouts: {}",
             escape::log(&failure.message)
         )],
     }

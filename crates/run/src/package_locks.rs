@@ -1,4 +1,4 @@
-//! The locks of packages: what they say about a stack, and what to do about a package that they do not pin.
+//! The locks of packages: the pins of a stack, and the hints for a package without one.
 
 use crate::{OpenRevision, RunContext};
 use konverge_base::{
@@ -12,11 +12,11 @@ use konverge_base::{
 use konverge_kcl::KclError;
 use konverge_repo::git::Repository;
 
-/// What to do if git ignores the locks.
+/// The hint if git ignores the locks.
 pub const IGNORED: &str = "git ignores kcl.mod.lock: remove its line from .gitignore, or add the files by `git add -f '*kcl.mod.lock'`";
 
-/// What is locked for a stack: by the lock of its module, which holds for everything below it, and for what that one
-/// does not pin by those of the packages in the repository.
+/// Reads the locks of a stack. The lock of its module holds for everything below it; the locks of the repository's
+/// packages add what that one does not pin.
 pub fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<PackageLock, UserError> {
     let mut all = PackageLock::default();
     if setup.remote_packages.is_empty() {
@@ -40,7 +40,7 @@ pub fn broken(file: &RepoPath, why: PackageLockError) -> UserError {
         .hint("correct the file, or delete it and run `konverge kcl lock`")
 }
 
-/// The error of a package, with what git does to the lock.
+/// Converts the error of a package. The hint says if git ignores the lock.
 pub fn explain(run: &RunContext, setup: &CompileSetup, error: KclError) -> UserError {
     let of_lock = matches!(error, KclError::NotLocked { .. } | KclError::LockDiffers { .. });
     let mut failure = UserError::from(error);
@@ -60,7 +60,8 @@ pub fn hints(run: &RunContext, setup: &CompileSetup) -> String {
     }
 }
 
-/// What to do if git ignores the lock of a stack. The same for every stack, so that equal errors are shown once.
+/// Returns the hint if git ignores the lock of a stack. It is the same for every stack, so that equal errors are shown
+/// once.
 pub fn ignored_hint(run: &RunContext, setup: &CompileSetup) -> Option<String> {
     let file = setup.module_root.as_ref()?.child(LOCK_FILE);
     let repository = Repository::discover(&run.dir).ok()?;

@@ -1,7 +1,7 @@
-//! The stacks with pending changes: what `konverge ci` applies after a merge, and what `--pending` selects.
+//! The stacks with pending changes: `konverge ci` applies them after a merge, and `--pending` selects them.
 //!
-//! What is pending follows from the recorded input digests, never from `before..after`: the next run
-//! completes what a cancelled, failed or skipped run did not.
+//! Pending changes follow from the recorded input digests, never from `before..after`: the next run completes what a
+//! cancelled, failed or skipped run did not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,9 +21,9 @@ use konverge_state::{IndexEntry, IndexedStates, Proven};
 
 /// The stacks with pending changes.
 pub struct PendingStacks {
-    /// Those to apply; without those to which a newer commit was applied.
+    /// The stacks to apply; without those to which a newer commit was applied.
     pub targets: Vec<Target>,
-    /// Which those are.
+    /// The stacks to which a newer commit was applied.
     pub newer: Arc<NewerCommits>,
 }
 

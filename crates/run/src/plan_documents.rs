@@ -14,23 +14,23 @@ use konverge_base::{
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask, TruePlan};
 use konverge_policy as policy;
 
-/// Sees each stack of a preview as soon as it is planned. Nothing of it lives longer.
+/// Receives each stack of a preview as soon as it is planned. Nothing of it is kept.
 #[async_trait]
 pub trait DocumentVisitor: Send + Sync {
     /// Looks at a planned stack.
     async fn visit(&self, planned: PlannedDocument<'_>);
 }
 
-/// A planned stack, of which each visitor takes the document that it needs.
+/// A planned stack, from which each visitor takes the document that it needs.
 pub struct PlannedDocument<'a> {
     /// The plan.
     pub planned: &'a TargetPlan,
-    /// What must be masked.
+    /// The secrets to mask.
     pub secrets: &'a Secrets,
 }
 
 impl PlannedDocument<'_> {
-    /// With true values, for policy sets. Never print or store it.
+    /// Returns the document with true values, for policy sets. Never print or store it.
     pub fn for_rules(&self) -> StackDocument {
         let truth = match self.planned {
             TargetPlan::Live(plan) => plan.truth(),
@@ -43,7 +43,7 @@ impl PlannedDocument<'_> {
         for_rules(truth)
     }
 
-    /// As it is printed: with all known secrets masked.
+    /// Returns the document for printing: with all known secrets masked.
     pub fn masked(&self) -> StackDocument {
         let desired = match self.planned {
             TargetPlan::Live(plan) => plan.desired(),
@@ -69,7 +69,7 @@ pub fn for_rules(truth: TruePlan) -> StackDocument {
 }
 
 fn masked_plan(plan: &StackPlan, secrets: &Secrets) -> StackPlan {
-    let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(value));
+    let masked = |value: &Option<Value>| value.as_ref().map(|value| secrets.mask_value(value));
     let change = |change: &FieldChange| FieldChange {
         from: masked(&change.from),
         to: masked(&change.to),

@@ -42,20 +42,20 @@ use konverge_engine::{
 use konverge_kubernetes::Kubernetes;
 use konverge_state::{IndexedStates, Proven, Versioned};
 
-/// What a plan starts from.
+/// The recorded state from which a plan starts.
 #[derive(Clone, Copy)]
 pub struct PlanStart<'a> {
     /// The recorded state.
     pub state: &'a StackState,
     /// Its serial, if it is the one of the store.
     pub serial: Option<u64>,
-    /// The secrets of the stack, if their values may be had.
+    /// The secrets of the stack, if the plan may have their values.
     pub secrets: Option<&'a StackSecrets>,
 }
 
 impl<'a> PlanStart<'a> {
     /// A state whose serial does not matter, without values of secrets.
-    fn of(state: &'a StackState) -> Self {
+    fn from_state(state: &'a StackState) -> Self {
         Self {
             state,
             serial: None,
@@ -76,11 +76,11 @@ pub struct Planner {
     pub backend: Option<StateBackend>,
     /// The live infrastructure.
     pub(crate) runtimes: StackRuntimes,
-    /// Who each stack is there.
+    /// The identities of the stacks at the live infrastructure.
     pub(crate) logins: Logins,
     /// The references to secrets.
     pub references: Arc<SecretReferences>,
-    /// Whether it is queried.
+    /// The choice whether the live infrastructure is queried.
     pub live: Live,
     /// A cluster from the command line.
     pub given: GivenCluster,
@@ -135,7 +135,7 @@ impl Planner {
         }
         match &self.wanted {
             SpecSource::Compiled { compilers, head, .. } => {
-                compile_side(compilers.for_revision(head), target.head.as_ref()).await
+                compile_stack(compilers.for_revision(head), target.head.as_ref()).await
             }
             SpecSource::File(spec) => Ok(spec.clone()),
         }
@@ -148,13 +148,13 @@ impl Planner {
                 compilers,
                 base: Some(base),
                 ..
-            } => compile_side(compilers.for_revision(base), target.base.as_ref()).await,
+            } => compile_stack(compilers.for_revision(base), target.base.as_ref()).await,
             _ => Ok(Spec::default()),
         }
     }
 
-    /// The Spec of the base to compare with. One that does not compile is taken as empty, and a note says so: a change may
-    /// repair it.
+    /// Compiles the Spec of the base to compare with. One that does not compile counts as empty, with a note: the
+    /// change may repair it.
     async fn compared(&self, target: &Target) -> Result<(Spec, Option<String>), UserError> {
         let failure = match self.spec_before(target).await {
             Ok(before) => return Ok((before, None)),
@@ -184,14 +184,15 @@ impl Planner {
         leaving: &BTreeSet<StackId>,
     ) -> Result<TargetPlan, UserError> {
         let state = self.prior(target).await?;
-        let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.place.clone()));
+        let mut state =
+            state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
         self.take_up_rescue(&mut state)?;
         if let Err(refusal) = kusion_releases::open_turn(&self.run, &self.config, &state).await {
             let what = format!("an apply of {} would stop", target.id);
             self.run.warn(&what, refusal);
         }
         let purpose = PlanPurpose::Show { leaving };
-        self.plan_for(purpose, target, wanted, PlanStart::of(&state))
+        self.plan_for(purpose, target, wanted, PlanStart::from_state(&state))
             .await
     }
 
@@ -226,7 +227,7 @@ impl Planner {
         }))
     }
 
-    /// What the outputs are taken from that a Spec reads.
+    /// Returns the sources of the outputs that a Spec reads.
     fn outputs(&self) -> OutputSources<'_> {
         OutputSources {
             config: &self.config,
@@ -236,10 +237,10 @@ impl Planner {
         }
     }
 
-    /// As [`Planner::plan`], from a given state, to be applied.
+    /// Plans a target from a given state, to apply the plan.
     ///
     /// # Errors
-    /// As [`Planner::plan`].
+    /// See [`Planner::plan`].
     pub async fn plan_from(
         &self,
         target: &Target,
@@ -249,31 +250,32 @@ impl Planner {
         self.plan_for(PlanPurpose::Apply, target, wanted, start).await
     }
 
-    /// As [`Planner::plan_from`], with the identity of previews: nothing is applied.
+    /// Compares a target with the live infrastructure from a given state, with the identity of previews. The plan is
+    /// never applied.
     ///
     /// # Errors
-    /// As [`Planner::plan`], and the login of the stack has no identity for previews.
+    /// See [`Planner::plan`]; also if the login of the stack has no identity for previews.
     pub async fn compare_with(
         &self,
         target: &Target,
         wanted: Spec,
         state: &StackState,
     ) -> Result<TargetPlan, UserError> {
-        let start = PlanStart::of(state);
+        let start = PlanStart::from_state(state);
         self.plan_for(PlanPurpose::Drift, target, wanted, start).await
     }
 
-    /// The rules of a target. For its login and its environment the folder counts.
+    /// Returns the rules of a target. The folder decides about its login and its environment.
     fn rules(&self, target: &Target) -> EffectiveStack {
         self.config.for_place(&target.id, target.folder())
     }
 
-    /// Returns true if a controller applies the objects of a target that the repository has.
+    /// Returns true if a controller applies the objects of a target. A removed stack has none.
     pub(crate) fn is_delivered(&self, target: &Target) -> bool {
         target.head.is_some() && self.rules(target).deliver.is_some()
     }
 
-    /// Who a target is.
+    /// Returns the identity of a target.
     fn login(&self, target: &Target, usage: LoginUse) -> Result<StackLoginChoice, UserError> {
         match self.live {
             Live::Never => Ok(StackLoginChoice::Job),
@@ -304,7 +306,7 @@ impl Planner {
         Ok(self.runtimes_as(target, &login).await?.1)
     }
 
-    /// The runtimes of a target with a login. A refusal of the cloud stops the stack before anything is asked.
+    /// Returns the runtimes of a target with a login. If the cloud refuses the login, no request is sent.
     async fn runtimes_as(
         &self,
         target: &Target,
@@ -369,6 +371,7 @@ impl Planner {
         check_folder(target, state)?;
         let (backend, specs) = (self.backend.as_ref(), &self.wanted);
         stack_outputs::check_removal(backend, specs, &self.claims, target, purpose).await?;
+        // Before anybody logs in: a Spec must not choose the identity or the address.
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
@@ -435,6 +438,7 @@ impl Planner {
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
         }
+        // The login comes first: a refusal of the cloud stops the stack before anything is asked or written.
         let (runtimes, kubernetes) = self.runtimes_as(target, &login).await?;
         // A controller is in the place of the Kubernetes runtime if one delivers the stack.
         let delivery = DeliveryChoice {
@@ -450,6 +454,7 @@ impl Planner {
             named: delivery::named_cluster(&wanted),
         };
         let runtimes = delivery.runtimes(runtimes, kubernetes).await?;
+        // Before the engine plans, so that runtimes, secrets and rules see plain values.
         let FilledSpec {
             spec: wanted,
             outputs,
@@ -460,7 +465,7 @@ impl Planner {
             self.outputs(),
             target,
             wanted,
-            OutputUse::of(purpose, target, self.rolls_back),
+            OutputUse::for_plan(purpose, target, self.rolls_back),
             &state.reads,
         )
         .await?;
@@ -486,6 +491,7 @@ impl Planner {
             only_compares: matches!(purpose, PlanPurpose::Drift),
         })
         .await?;
+        // The engine knows no other stacks: it stops with its questions about them.
         let mut ownership = self.ownership(purpose);
         loop {
             step = match step {
@@ -517,7 +523,7 @@ impl Planner {
         }))
     }
 
-    /// What the hooks of a target may do.
+    /// Returns the rules for the hooks of a target.
     fn hook_rules(&self, target: &Target, serial: Option<u64>) -> HookRules {
         let hooks = &self.config.apply.hooks;
         HookRules {
@@ -533,7 +539,7 @@ impl Planner {
         }
     }
 
-    /// Looks up the claims of other stacks for one plan.
+    /// Creates the lookup of other stacks' claims for one plan.
     fn ownership<'a>(&'a self, purpose: PlanPurpose<'a>) -> OwnershipLookup<'a> {
         OwnershipLookup::new(
             &self.claims,
@@ -547,7 +553,7 @@ impl Planner {
         )
     }
 
-    /// As [`renamed_stacks`](crate::renamed_stacks::renamed_stacks), for the head.
+    /// Returns each stack of the head that continues another recorded identity, with that identity.
     ///
     /// # Errors
     /// Errors of the store.
@@ -576,7 +582,7 @@ impl Planner {
         }
     }
 
-    /// What a target is compared with, as far as its Spec determines it.
+    /// Returns the basis of the comparison, as far as the Spec determines it.
     pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
         let stack = target.rules().filter(|_| has_objects(wanted));
         let cluster =
@@ -606,7 +612,7 @@ impl Planner {
         }
     }
 
-    /// The sources of the Specs so far.
+    /// Returns how many Specs were compiled or cached so far.
     pub fn counts(&self) -> CompileCounts {
         match &self.wanted {
             SpecSource::Compiled { compilers, .. } => compilers.counts(),
@@ -631,14 +637,14 @@ impl Planner {
     }
 }
 
-/// Refuses a stack that only its state knows under another folder than that of the state: logins, policies and approvals
-/// go by the folder.
+/// Refuses a stack that only its state knows under another folder than that of the state: logins, policies and
+/// approvals depend on the folder.
 fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
     if target.rules().is_some() || state.is_blank() || state.folder.or_root() == target.folder() {
         return Ok(());
     }
     let what = format!(
-        "`{}` was applied from `{}`, and what named it says `{}`",
+        "`{}` was applied from the folder `{}`, but the index has it in `{}`",
         target.id,
         state.folder,
         target.folder()
@@ -651,12 +657,12 @@ fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
 fn no_identity(target: &Target, why: &str) -> UserError {
     UserError::new(
         ErrorKind::Config,
-        format!("`{}` cannot be compared with what is live: {why}", target.id),
+        format!("cannot compare `{}` with the live infrastructure: {why}", target.id),
     )
-    .hint("name one in konverge.yaml under `logins`, which reads and writes nothing: an apply alone gets `role`")
+    .hint("give the login an identity for previews, under `logins` in konverge.yaml: it only needs to read. `role` is for applies alone")
 }
 
-async fn compile_side(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<Spec, UserError> {
+async fn compile_stack(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<Spec, UserError> {
     match stack {
         Some(stack) => compiler.spec(stack).await,
         None => Ok(Spec::default()),

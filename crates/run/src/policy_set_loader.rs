@@ -48,7 +48,7 @@ fn read(set: &PolicySetConfig, source: &dyn Source, endings: &[&str]) -> Result<
     Ok((files, data))
 }
 
-/// The files at a path: itself, or those below it. Links are not followed.
+/// Returns the file at a path, or the files below it. Links are not followed.
 fn files_at(source: &dyn Source, path: &str, endings: &[&str]) -> Result<Files, String> {
     let Some(path) = RepoPath::normalize(path) else {
         return Err(format!("`{path}` is not a path of the repository"));

@@ -54,21 +54,21 @@ fn started_workflows(planning: &Planner, target: &Target, plan: &StackPlan) -> V
 /// The number of stacks planned concurrently.
 const AT_ONCE: usize = 8;
 
-/// A preview: what is shown, and what is recorded as reviewed.
+/// A preview: the plan to show, and the record of the review.
 pub struct Preview {
     /// The plan with masked secrets.
     pub plan: Plan,
     /// The content of the review record: what could be planned and was shown.
     pub reviewed: Vec<ReviewedStack>,
-    /// Desired values that were not shown.
+    /// The desired values that were not shown.
     pub hidden: Vec<UnreviewableValue>,
-    /// What the Terraform resources import, by stack.
+    /// The claims of the Terraform imports, by stack.
     pub declared: BTreeMap<StackId, DeclaredClaims>,
 }
 
 impl Preview {
-    /// Lets no failure pass because the base fails, too: the change that adds `konverge.yaml` asks whether Konverge can be
-    /// used here.
+    /// Counts every failure, even where the base fails, too: a change that adds `konverge.yaml` asks whether Konverge
+    /// can be used here.
     pub fn count_every_failure(&mut self) {
         for stack in &mut self.plan.stacks {
             stack.fails_as_before = false;

@@ -1,4 +1,4 @@
-//! The recorded objects of a stack as they are now.
+//! Reads the recorded objects of a stack as they are now.
 
 use std::sync::Arc;
 

@@ -181,13 +181,14 @@ fn body(error: &mut ErrorBody, secrets: &Secrets) {
 
 /// Masks both sides of a change. If a difference is masked, the hashes still show it.
 fn mask(change: &mut FieldChange, secrets: &Secrets) {
-    let masked = |side: &Option<Value>| {
-        side.as_ref()
+    let masked = |value: &Option<Value>| {
+        value
+            .as_ref()
             .map(|value| secrets.mask_value_at(&change.path, value))
     };
     let (mut from, mut to) = (masked(&change.from), masked(&change.to));
     if from == to && change.from != change.to {
-        let marked = |side: &Option<Value>| side.as_ref().map(|value| secrets.marked(value));
+        let marked = |value: &Option<Value>| value.as_ref().map(|value| secrets.marked(value));
         (from, to) = (marked(&change.from), marked(&change.to));
     }
     (change.from, change.to) = (from, to);

@@ -46,8 +46,8 @@ impl RemoteCache {
         }
     }
 
-    fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, String> {
-        answer.map_err(|error| {
+    fn give_up_on_error<T>(&self, result: Result<T, StoreError>) -> Result<T, String> {
+        result.map_err(|error| {
             self.broken.store(true, Ordering::Relaxed);
             format!("{error}; this run continues without it")
         })
@@ -58,7 +58,7 @@ impl RemoteCache {
     }
 }
 
-fn place(key: &Digest) -> Key {
+fn entry_key(key: &Digest) -> Key {
     Key::from_components(&["cache", &key.to_string()])
 }
 
@@ -68,7 +68,7 @@ impl SharedCache for RemoteCache {
         if self.is_broken() {
             return Ok(None);
         }
-        let found = self.answer(self.store.get(&place(key)).await)?;
+        let found = self.give_up_on_error(self.store.get(&entry_key(key)).await)?;
         // An entry that cannot be opened is damaged, like an empty one: from an earlier identity, truncated,
         // or forged.
         Ok(found.map(|shut| self.vault.open(&key.to_string(), &shut).unwrap_or_default()))
@@ -83,12 +83,12 @@ impl SharedCache for RemoteCache {
             .seal(&key.to_string(), &entry)
             .map_err(|error| error.to_string())?;
         // An existing entry has the same content.
-        let created = self.store.create(&place(key), Bytes::from(shut)).await;
-        self.answer(created).map(|_| ())
+        let created = self.store.create(&entry_key(key), Bytes::from(shut)).await;
+        self.give_up_on_error(created).map(|_| ())
     }
 
     async fn remove(&self, key: &Digest) -> Result<(), String> {
-        let deleted = self.store.delete(&place(key)).await;
+        let deleted = self.store.delete(&entry_key(key)).await;
         deleted.map_err(|error| error.to_string())
     }
 }
@@ -130,13 +130,13 @@ mod tests {
         }
 
         async fn stored(&self, key: &Digest) -> Option<Bytes> {
-            self.store.get(&place(key)).await.unwrap()
+            self.store.get(&entry_key(key)).await.unwrap()
         }
 
         async fn replace(&self, key: &Digest, content: &[u8]) {
-            self.store.delete(&place(key)).await.unwrap();
+            self.store.delete(&entry_key(key)).await.unwrap();
             let content = Bytes::copy_from_slice(content);
-            self.store.create(&place(key), content).await.unwrap();
+            self.store.create(&entry_key(key), content).await.unwrap();
         }
     }
 

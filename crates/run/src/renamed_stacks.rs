@@ -35,7 +35,7 @@ impl Renamed {
     }
 }
 
-/// Every stack of a layout that continues another recorded identity, with that identity.
+/// Returns each stack of a layout that continues another recorded identity, with that identity.
 ///
 /// # Errors
 /// Errors of the store.

@@ -40,7 +40,7 @@ struct RescueDocument {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RescueFile {
-    /// The digests that the store's version may have if nobody else has written since.
+    /// The digests of the store's data that `value` may follow. If the store has another one, somebody has written since.
     follows: Vec<Digest>,
     value: Value,
 }
@@ -111,7 +111,7 @@ impl Rescue {
         atomic_file::write_durable(&self.path, serde_json::to_string(&document)?.as_bytes())
     }
 
-    /// Deletes the file: the store has everything.
+    /// Deletes the file, once the store has everything.
     pub fn remove(&self) {
         if let Err(error) = std::fs::remove_file(&self.path)
             && error.kind() != std::io::ErrorKind::NotFound
@@ -133,13 +133,13 @@ pub(crate) struct Unstored {
     lacking: BTreeMap<String, RescueFile>,
     /// True if there is a file, of this run or of an earlier one.
     file: bool,
-    /// Why it could not be written.
+    /// Why the file could not be written.
     trouble: Option<String>,
 }
 
 impl Unstored {
-    /// At the start of an apply: `stored` is the data in the store; `taken_up` says whether an earlier run's
-    /// file adds to it.
+    /// Creates the tracker at the start of an apply. `stored` is the data in the store; `taken_up` is true if an
+    /// earlier run's file adds to it.
     pub(crate) fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
         Self {
             rescue,
@@ -150,7 +150,7 @@ impl Unstored {
         }
     }
 
-    /// This value is being stored. Until that has succeeded, the store may or may not have it.
+    /// Notes that a value is being stored. Until that has succeeded, nobody knows whether the store has it.
     pub(crate) fn begin_store(&mut self, key: &str, value: &Value) {
         let before = self.lacking.remove(key);
         let follows = match before {
@@ -163,12 +163,12 @@ impl Unstored {
         let value = value.clone();
         self.lacking.insert(key.to_owned(), RescueFile { follows, value });
         if self.file {
-            self.keep();
+            self.write_file();
         }
     }
 
-    /// Storing takes long, or failed: write the file.
-    pub(crate) fn keep(&mut self) {
+    /// Writes the file, because storing takes long or failed.
+    pub(crate) fn write_file(&mut self) {
         self.trouble = match &self.rescue {
             None => Some("neither XDG_STATE_HOME nor HOME is set".to_owned()),
             Some(rescue) => rescue.write(&self.lacking).err().map(|error| error.to_string()),
@@ -176,7 +176,7 @@ impl Unstored {
         self.file |= self.trouble.is_none();
     }
 
-    /// The store has this value.
+    /// Notes that the store has this value.
     pub(crate) fn end_store(&mut self, key: &str) {
         if let Some(saved) = self.lacking.remove(key) {
             self.stored.insert(key.to_owned(), saved.value);
@@ -186,7 +186,7 @@ impl Unstored {
         }
     }
 
-    /// The store has everything.
+    /// Notes that the store has everything.
     pub(crate) fn all_stored(&mut self) {
         self.lacking.clear();
         self.trouble = None;
@@ -197,7 +197,7 @@ impl Unstored {
         }
     }
 
-    /// The hint for the end of the run if the store lacks something.
+    /// Returns the hint for the end of the run if the store lacks something.
     pub(crate) fn hint(&self) -> Option<String> {
         if self.lacking.is_empty() {
             return None;
@@ -249,7 +249,7 @@ mod tests {
         assert!(!rescue.path().exists() && unstored.hint().is_none());
         for value in ["two", "three"] {
             unstored.begin_store(KEY, &json!(value));
-            unstored.keep();
+            unstored.write_file();
         }
         assert!(unstored.hint().unwrap().contains("stack.json"));
     }

@@ -29,7 +29,7 @@ use konverge_state::{IndexedStates, Proven};
 pub enum RevisionSpec {
     /// The working tree.
     Worktree,
-    /// What the next commit holds: the index, or another file of that kind (`GIT_INDEX_FILE`).
+    /// The content of the next commit: the index, or another file of that kind (`GIT_INDEX_FILE`).
     Staged(Option<PathBuf>),
     /// A commit.
     Commit(CommitId),
@@ -45,9 +45,9 @@ pub struct OpenRevision {
     pub layout: Arc<Layout>,
     /// The inputs of each stack.
     pub analysis: Arc<Analysis>,
-    /// What stacks of AppConfigurations are generated from.
+    /// The inputs from which stacks of AppConfigurations are generated.
     pub apps: AppStacks,
-    /// What is known of single files by content.
+    /// The scan results of single files, by content.
     pub scans: Arc<ScanCache>,
 }
 
@@ -59,8 +59,9 @@ pub struct AnalysisCache {
     /// The revision that an earlier run saved, then those of this run.
     revisions: Mutex<Vec<CachedRevision>>,
     /// The tree of the revision that is saved, or about to be.
-    kept: Mutex<Option<TreeId>>,
-    places: Option<(PathBuf, PathBuf)>,
+    saved: Mutex<Option<TreeId>>,
+    /// The files of the scan results and of the saved revision; `None` if no folder can be trusted.
+    files: Option<(PathBuf, PathBuf)>,
     writers: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -83,20 +84,20 @@ impl AnalysisCache {
     /// The cache that earlier runs left for a repository; empty if there is no place for it.
     pub fn open(run: &RunContext, repository: &Repository) -> Self {
         let root = repository.root();
-        let places = caches::trusted_folder(run)
+        let files = caches::trusted_folder(run)
             .and_then(|caches| ScanCache::location(&caches, root).zip(Snapshot::location(&caches, root)));
-        let kept = places.as_ref().and_then(|(_, place)| Snapshot::load(place));
-        let index = places.as_ref().map(|(place, _)| ScanCache::load(place));
+        let kept = files.as_ref().and_then(|(_, snapshot)| Snapshot::load(snapshot));
+        let index = files.as_ref().map(|(scans, _)| ScanCache::load(scans));
         Self {
             index: Arc::new(index.unwrap_or_default()),
             reader: LayoutReader::new(),
-            kept: Mutex::new(kept.as_ref().map(|kept| kept.listing().tree)),
+            saved: Mutex::new(kept.as_ref().map(|kept| kept.listing().tree)),
             revisions: Mutex::new(
                 kept.map(|kept| CachedRevision::restore(kept, repository))
                     .into_iter()
                     .collect(),
             ),
-            places,
+            files,
             writers: Mutex::default(),
         }
     }
@@ -115,32 +116,32 @@ impl AnalysisCache {
 
     /// Saves a revision for the next run, which probably starts from it. It is written in the background, at
     /// the latest when this is dropped. A failure only makes the next run slower.
-    pub fn keep(&self, workspace: &OpenRevision) {
-        let Some((_, place)) = self.places.clone() else {
+    pub fn save(&self, workspace: &OpenRevision) {
+        let Some((_, snapshot)) = self.files.clone() else {
             return;
         };
         let Some(fresh) = Snapshot::take(&workspace.analysis, workspace.config.layout_rules()) else {
             return;
         };
-        if self.kept().replace(fresh.listing().tree) != Some(fresh.listing().tree) {
-            self.write(move || fresh.save(&place));
+        if self.saved().replace(fresh.listing().tree) != Some(fresh.listing().tree) {
+            self.write(move || fresh.save(&snapshot));
         }
     }
 
     /// Opens and saves the commit that is checked out, unless an earlier run saved it, this run opened a commit, or the
     /// cache cannot be written. A working tree is derived from it, and cannot be saved itself. A failure only makes this run
     /// and the next one slower.
-    fn keep_checked_out(&self, repository: &Repository, config: &Config) {
+    fn save_checked_out(&self, repository: &Repository, config: &Config) {
         let Ok(commit) = repository.resolve("HEAD") else {
             return;
         };
-        let is_kept = repository.tree(&commit).ok() == *self.kept();
-        let can_write = |(_, place): &(PathBuf, PathBuf)| caches::is_writable(place);
-        if is_kept || self.has_opened_commit() || !self.places.as_ref().is_some_and(can_write) {
+        let is_saved = repository.tree(&commit).ok() == *self.saved();
+        let can_write = |(_, snapshot): &(PathBuf, PathBuf)| caches::is_writable(snapshot);
+        if is_saved || self.has_opened_commit() || !self.files.as_ref().is_some_and(can_write) {
             return;
         }
         match OpenRevision::open_knowing(self, repository, &RevisionSpec::Commit(commit), Some(config)) {
-            Ok(revision) => self.keep(&revision),
+            Ok(revision) => self.save(&revision),
             Err(error) => tracing::debug!(%error, "the commit that is checked out could not be opened"),
         }
     }
@@ -150,13 +151,13 @@ impl AnalysisCache {
         self.revisions().iter().any(of_this_run)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<TreeId>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn saved(&self) -> MutexGuard<'_, Option<TreeId>> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Saves the scan results of single files, as [`AnalysisCache::keep`] does a revision.
-    pub fn keep_learned(&self) {
-        let Some((place, _)) = self.places.clone() else {
+    /// Saves the scan results of single files, as [`AnalysisCache::save`] saves a revision.
+    pub fn save_scans(&self) {
+        let Some((scans, _)) = self.files.clone() else {
             return;
         };
         if self.index.has_grown() {
@@ -168,7 +169,7 @@ impl AnalysisCache {
             let index = Arc::clone(&self.index);
             self.write(move || {
                 index.drop_unused(&revisions);
-                index.save(&place)
+                index.save(&scans)
             });
         }
     }
@@ -176,7 +177,7 @@ impl AnalysisCache {
     /// Waits until everything is written, including what was learned since.
     pub fn wait_until_saved(&self) {
         self.wait();
-        self.keep_learned();
+        self.save_scans();
         self.wait();
     }
 
@@ -257,7 +258,7 @@ impl OpenRevision {
     pub fn open(run: &RunContext, repository: &Repository, at: &RevisionSpec) -> Result<Self, UserError> {
         let known = AnalysisCache::open(run, repository);
         let workspace = Self::open_knowing(&known, repository, at, None)?;
-        known.keep(&workspace);
+        known.save(&workspace);
         Ok(workspace)
     }
 
@@ -274,16 +275,16 @@ impl OpenRevision {
     ) -> Result<Self, UserError> {
         let known = AnalysisCache::open(run, repository);
         let workspace = Self::open_knowing(&known, repository, at, Some(config))?;
-        known.keep(&workspace);
+        known.save(&workspace);
         Ok(workspace)
     }
 
-    /// Opens a revision with the permissions of another configuration, the default branch's. Its stacks, their identities and
-    /// what its Specs follow from come from its own file, unless that is invalid.
+    /// Opens a revision with the permissions of another configuration, the default branch's. Its stacks, their
+    /// identities and the keys that its Specs depend on come from its own file, unless that is invalid.
     ///
     /// # Errors
     /// The revision cannot be read.
-    pub fn open_with_power_of(
+    pub fn open_with_permissions_of(
         run: &RunContext,
         repository: &Repository,
         at: &RevisionSpec,
@@ -295,12 +296,12 @@ impl OpenRevision {
             Err(_) => protected.clone(),
         };
         let workspace = Self::open_knowing(&known, repository, at, Some(&config))?;
-        known.keep(&workspace);
+        known.save(&workspace);
         Ok(workspace)
     }
 
     /// Opens one of several revisions, with the cached results of the others. The caller saves the new
-    /// results ([`AnalysisCache::keep`]).
+    /// results ([`AnalysisCache::save`]).
     ///
     /// # Errors
     /// The revision cannot be read, or, without a given configuration, its `konverge.yaml` is invalid.
@@ -318,7 +319,7 @@ impl OpenRevision {
         let near = match at {
             RevisionSpec::Commit(_) => near,
             RevisionSpec::Worktree | RevisionSpec::Staged(_) => {
-                known.keep_checked_out(repository, &config);
+                known.save_checked_out(repository, &config);
                 known.nearest(None)
             }
         };
@@ -349,7 +350,7 @@ impl OpenRevision {
         Self::analyze(known, source, Some(self.as_known()), self.config.clone())
     }
 
-    /// This revision as one that another is derived from.
+    /// Returns this revision as a base from which another one is derived.
     fn as_known(&self) -> CachedRevision {
         CachedRevision {
             is_earlier: false,
@@ -389,7 +390,7 @@ impl OpenRevision {
         Ok(revision)
     }
 
-    /// Adds to an analysis what follows from the configuration.
+    /// Completes an analysis with the parts of the configuration that concern its stacks.
     fn from_analysis(
         analysis: Analysis,
         source: Arc<dyn Source>,
@@ -545,7 +546,7 @@ impl OpenRevision {
     }
 }
 
-/// Several stacks have these names, so that none of them has them as identity.
+/// Returns the error for names that several stacks have, so that they are the identity of none.
 fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
     const SHOWN: usize = 3;
     let mut shown: Vec<_> = stacks
@@ -570,7 +571,7 @@ fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
     ))
 }
 
-/// The contents of all files that stacks may consist of.
+/// Returns the contents of all files that stacks may consist of.
 fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
     let loaded = |path: &RepoPath| path.as_str().ends_with(".k") && !path.as_str().ends_with("_test.k");
     let files = source.files().iter();

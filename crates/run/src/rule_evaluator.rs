@@ -1,4 +1,4 @@
-//! Evaluates policy sets in processes of their own, and masks what their rules say.
+//! Evaluates policy sets in processes of their own, and masks the messages of their rules.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use konverge_rules::{self as rule_host, RuleLimits, RuleWorkers, ServeError};
 #[derive(Debug, Clone)]
 pub struct RuleEvaluator {
     workers: Workers,
-    /// Rules judge true values: what they say of them is masked.
+    /// The registry of secrets. Rules judge true values, so their messages are masked.
     secrets: Secrets,
 }
 
@@ -49,7 +49,7 @@ impl RuleEvaluator {
         }
     }
 
-    /// The findings of several versions of the sets. An unchanged stack has none.
+    /// Returns the findings of several versions of the sets. An unchanged stack has none.
     pub async fn findings(
         &self,
         versions: &[PolicySets],
@@ -62,7 +62,7 @@ impl RuleEvaluator {
         }
     }
 
-    /// The same, for an unchanged stack too.
+    /// Evaluates the sets as [`Self::findings`] does, but for an unchanged stack, too.
     pub async fn judge(&self, versions: &[PolicySets], document: &Arc<StackDocument>) -> Vec<PolicyFinding> {
         let now = Timestamp::now();
         let mut findings = BTreeSet::new();
@@ -93,7 +93,7 @@ impl RuleEvaluator {
     }
 }
 
-/// Is a worker, with limits as JSON, until the input ends.
+/// Runs as a worker, with limits as JSON, until the input ends.
 ///
 /// # Errors
 /// The limits cannot be read or set, or the pipes fail.

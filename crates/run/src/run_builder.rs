@@ -1,5 +1,5 @@
-//! [`RunBuilder`]: the one way to open a run. A command and a job say what they have, and take what they need: the
-//! infrastructure alone, or the planner of all their plans. Each cluster is connected to once.
+//! [`RunBuilder`]: the only way to open a run. A command or a job sets its inputs, and takes what it needs: the
+//! infrastructure alone, or the planner of all its plans. Each cluster is connected to once.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl<'a> RunBuilder<'a> {
         Self { given, ..self }
     }
 
-    /// Sets the revision that the files are read from which the configuration names.
+    /// Sets the revision from which the files are read that the configuration names.
     #[must_use]
     pub fn rule_files(self, files: Arc<dyn Source>) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl<'a> RunBuilder<'a> {
         }
     }
 
-    /// An apply does not wait for readiness.
+    /// Lets an apply end without waiting for readiness.
     #[must_use]
     pub fn without_wait(self) -> Self {
         Self { waits: false, ..self }
@@ -92,7 +92,7 @@ impl<'a> RunBuilder<'a> {
         Compilers::new(self.run, &self.config)
     }
 
-    /// The infrastructure alone, whatever [`RunBuilder::live`] says.
+    /// Creates the infrastructure alone, whatever [`RunBuilder::live`] says.
     ///
     /// # Errors
     /// An invalid setting.
@@ -108,7 +108,7 @@ impl<'a> RunBuilder<'a> {
         .await
     }
 
-    /// What plans the Specs of a source. With [`Live::Never`] nothing is connected to.
+    /// Creates the planner for a source of Specs. With [`Live::Never`] nothing is connected to.
     ///
     /// # Errors
     /// An invalid setting.

@@ -1,19 +1,19 @@
-//! Which code may be compiled where the system has no sandbox: that of a person's own checkout.
+//! Decides which code may be compiled on a system without a sandbox: only that of a person's own checkout.
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_config::Sandbox;
 use konverge_kcl::{SANDBOX_SUPPORTED, SandboxMode};
 
-/// Where the code that is compiled comes from.
+/// The origin of the code that is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodeOrigin {
     /// The checkout of the person who runs the command.
     OwnCheckout,
-    /// A job's checkout, or a pull request from outside: others chose what runs.
+    /// A job's checkout, or a pull request from outside: others chose the code that runs.
     Others,
 }
 
-/// What to do if a layer of the sandbox is missing, by `kcl.sandbox` and by the system.
+/// Returns what happens if a layer of the sandbox is missing, by `kcl.sandbox` and by the system.
 pub(crate) fn mode(configured: Option<Sandbox>, origin: CodeOrigin) -> SandboxMode {
     mode_on(SANDBOX_SUPPORTED, configured, origin)
 }

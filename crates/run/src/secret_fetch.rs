@@ -1,6 +1,6 @@
-//! The secret stores of a run, and what was read of them.
+//! The secret stores of a run, and the values that were read from them.
 //!
-//! A secret is asked at most once a run for its version, and once for its value. What belongs to one stack is in
+//! A run asks for each secret at most twice: once for its version, and once for its value. The state of one stack is in
 //! [`StackSecrets`](crate::stack_secrets::StackSecrets).
 
 use std::{
@@ -22,14 +22,14 @@ use konverge_cloud::secret_stores::{
 use konverge_config::SecretsConfig;
 use konverge_policy as policy;
 
-/// A secret: its store and what is read of it.
+/// A secret: the store, and what to ask it for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SecretEntry {
     pub store: String,
     pub query: SecretQuery,
 }
 
-/// The version of a secret, or why there is none: asked once.
+/// The version of a secret, or the reason why there is none. It is asked for once.
 type VersionCell = Arc<OnceCell<Result<Option<String>, SecretStoreError>>>;
 
 /// The value of a secret, read once.
@@ -46,7 +46,7 @@ pub struct SecretReferences {
     values: Mutex<HashMap<SecretEntry, ValueCell>>,
     /// The stores that gave no version to previews, because of a problem of the whole store.
     silent: Mutex<BTreeSet<String>>,
-    /// By secret, and whether the run applies.
+    /// The versions, by secret and by whether the run applies.
     versions: Mutex<HashMap<(SecretEntry, bool), VersionCell>>,
 }
 
@@ -55,9 +55,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SecretReferences {
-    /// The stores of the configuration; nothing is asked yet. `files` are those of the revision whose Specs are
-    /// planned. `cluster` gives the reader of a cluster's
-    /// Secrets.
+    /// Opens the stores of the configuration; no request is sent yet. `files` are those of the revision whose Specs are
+    /// planned. `cluster` returns the reader of a cluster's Secrets.
     pub fn new(
         run: &RunContext,
         config: &SecretsConfig,
@@ -77,7 +76,7 @@ impl SecretReferences {
         }
     }
 
-    /// Names the stores of a Spec's references without a check, for a Spec that others are compared with.
+    /// Adds the store to each reference of a Spec, without a check: for a Spec that another is compared with.
     pub fn name_stores(&self, spec: Spec) -> Spec {
         policy::name_stores(&self.config, spec)
     }
@@ -104,15 +103,15 @@ impl SecretReferences {
         })
     }
 
-    /// Anyone who may write the secret chooses the value: it is masked in values and messages, not in finished
-    /// texts, or it could hide an alert.
+    /// Masks the value from now on, in values and messages but not in finished texts: anyone who may write the secret
+    /// chooses the value, and could hide an alert otherwise.
     pub(crate) fn learn(&self, value: &SecretValue) {
         if let Some(text) = value.expose_text() {
             self.secrets.learn_fetched(text);
         }
     }
 
-    /// Says why a version is not shown: once for a store that has the problem with every secret.
+    /// Notes why a version is not shown; only once for a store that has the problem with every secret.
     fn note_no_version(&self, store: &str, error: &SecretStoreError) {
         let what = if error.problem.is_of_store() {
             if lock(&self.silent).insert(store.to_owned()) {
@@ -131,7 +130,7 @@ impl SecretReferences {
         lock(&self.values).get(key)?.get().cloned()
     }
 
-    /// The version of a secret, asked once for each kind of rights.
+    /// Asks for the version of a secret, once for each kind of rights.
     ///
     /// # Errors
     /// The store cannot be asked, or denies it to an apply.

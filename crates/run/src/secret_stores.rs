@@ -1,4 +1,4 @@
-//! Opens the secret stores of the configuration, with the credentials of the job. Nothing is asked yet.
+//! Opens the secret stores of the configuration, with the credentials of the job. No request is sent yet.
 
 use std::{collections::BTreeMap, sync::Arc};
 

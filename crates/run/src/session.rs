@@ -36,11 +36,11 @@ use konverge_repo::git::Repository;
 pub struct OpenRequest {
     /// The selected stacks.
     pub selection: Selection,
-    /// Whether a project's name or a glob also means stacks that only the states know.
+    /// True if a project's name or a glob also selects stacks that only the states know.
     pub recorded: bool,
-    /// Whether every stack is affected by a change that adds `konverge.yaml`, to see which compile.
+    /// True if a change that adds `konverge.yaml` affects every stack, to see which compile.
     pub introduction: bool,
-    /// Only those of the selected stacks that have pending changes. Nothing is compared with a base.
+    /// True to select only stacks with pending changes. Nothing is compared with a base.
     pub pending: bool,
     /// The shard that this process handles; `None`: all.
     pub shard: Option<Shard>,
@@ -48,14 +48,14 @@ pub struct OpenRequest {
     pub rev: Option<String>,
     /// The revision to compare with; `None`: the merge base with the default branch.
     pub base: Option<String>,
-    /// Whether the live infrastructure is queried.
+    /// The choice whether the live infrastructure is queried.
     pub live: Live,
-    /// Opens no store, and so needs no credential: Specs are compared with Specs, and the secrets of the run are marked by
-    /// its own key.
+    /// True to open no store, so that no credential is needed. Specs are compared with Specs, and the run marks secrets
+    /// with a key of its own.
     pub without_states: bool,
     /// A cluster from the command line.
     pub given: GivenCluster,
-    /// Do not wait for readiness during an apply.
+    /// True if an apply does not wait for readiness.
     pub no_wait: bool,
     /// Stacks that, as the user confirms, claim nothing that others delete, although their Specs do not
     /// compile.
@@ -63,7 +63,7 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// The run of this request.
+    /// Creates the builder for the run of this request.
     fn builder<'a>(
         &self,
         run: &'a RunContext,
@@ -107,15 +107,15 @@ pub struct Session {
     pub planning: Planner,
     /// The stacks, sorted by folder; removed ones that are pending come last.
     pub targets: Vec<Target>,
-    /// How they differ from the base; empty for a Spec from a file.
+    /// The differences from the base; empty for a Spec from a file.
     pub affected: Affected,
-    /// The policy sets of the revision at hand.
+    /// The policy sets of the revision.
     pub sets: PolicySets,
-    /// The keys of the configuration that mean something else for stacks.
+    /// The changed keys of the configuration that have an effect on stacks.
     pub settings: Vec<SettingChange>,
     /// True if every stack is a target because the change adds `konverge.yaml`.
     pub introduces: bool,
-    /// Which pending stacks have a newer commit, if only the pending ones were selected.
+    /// The pending stacks with a newer commit, if only pending stacks were selected.
     pub newer: Option<Arc<NewerCommits>>,
 }
 
@@ -126,7 +126,7 @@ impl Session {
         Some(newer)
     }
 
-    /// What the change does to generated models. What cannot be read is noted.
+    /// Returns the changes of generated models. Files that cannot be read get a note.
     pub fn models(&self) -> Vec<ModelChange> {
         match &self.planning.wanted {
             SpecSource::Compiled { head, base, .. } => {
@@ -168,6 +168,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         None => RevisionSpec::Worktree,
     };
     let mut revisions = ComparedRevisions::open(run, &repository, &at, None)?;
+    // Pending changes are those that the states lack, whatever the base is.
     let base = if request.pending {
         None
     } else {
@@ -175,7 +176,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     };
     match base {
         Some(commit) => revisions = revisions.with_base(&repository, commit)?,
-        None => revisions.keep_head(),
+        None => revisions.save_head(),
     }
     let affected = revisions.affected();
     let introduces = request.introduction
@@ -233,8 +234,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     })
 }
 
-/// Those of the selected stacks that have pending changes at a revision; `named` are those that the request
-/// names.
+/// Returns the selected stacks that have pending changes at a revision. `named` are those that the request names.
 async fn find_pending(
     run: &RunContext,
     request: &OpenRequest,
@@ -276,10 +276,10 @@ async fn find_pending(
     Ok(pending)
 }
 
-/// Opens stacks by name, also outside a monorepo: there only the states know them.
+/// Opens stacks by name, also outside a monorepo, where only the states know them.
 ///
 /// # Errors
-/// As [`open`]; a name that no state knows.
+/// See [`open`]; also if no state knows a name.
 pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Result<Session, UserError> {
     let repository = Repository::discover(&run.dir).ok();
     let files = repository.as_ref().map(Repository::worktree).transpose()?;
@@ -354,7 +354,7 @@ pub async fn open_file(
     Ok(Session {
         planning,
         targets: vec![Target {
-            place: StackFolder::none(),
+            stack_folder: StackFolder::none(),
             ..Target::new(&stack, None)
         }],
         affected: nothing_compared(),
@@ -444,7 +444,7 @@ pub async fn base_commit(
     }
 }
 
-/// The stacks of a request, but for named ones: only the states know some of those.
+/// Returns the stacks of a request, except for named ones: only the states know some of those.
 fn targets(request: &OpenRequest, revisions: &ComparedRevisions, affected: &Affected) -> Vec<Target> {
     match &request.selection {
         Selection::Named(_) => Vec::new(),

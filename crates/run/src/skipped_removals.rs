@@ -13,13 +13,13 @@ use konverge_repo::konfig::Layout;
 /// The removed stacks that an apply skips.
 pub struct SkippedRemovals {
     targets: Vec<Target>,
-    /// Why they are skipped.
+    /// The reason.
     pub reason: UserError,
 }
 
 impl SkippedRemovals {
     /// Removes the removed stacks from the targets of an apply, if one of them may still exist.
-    pub fn take(layout: &Layout, targets: &mut Vec<Target>) -> Option<Self> {
+    pub fn split_off(layout: &Layout, targets: &mut Vec<Target>) -> Option<Self> {
         let reason = reason(layout)?;
         let (removed, there) = targets.drain(..).partition(|target| target.head.is_none());
         *targets = there;
@@ -29,17 +29,18 @@ impl SkippedRemovals {
         })
     }
 
-    /// As [`SkippedRemovals::take`], for a planned apply. If nothing is compiled, no stack counts as removed.
-    pub fn take_planned(planning: &Planner, targets: &mut Vec<Target>) -> Option<Self> {
+    /// Removes the removed stacks from a planned apply, as [`SkippedRemovals::split_off`] does. If nothing is compiled, no
+    /// stack counts as removed.
+    pub fn split_off_planned(planning: &Planner, targets: &mut Vec<Target>) -> Option<Self> {
         match &planning.wanted {
-            SpecSource::Compiled { head, .. } => Self::take(&head.layout, targets),
+            SpecSource::Compiled { head, .. } => Self::split_off(&head.layout, targets),
             SpecSource::File(_) => None,
         }
     }
 
-    /// As [`SkippedRemovals::take`], for a preview: the stacks are still planned.
+    /// Finds the removed stacks in a preview, as [`SkippedRemovals::split_off`] does. The stacks are still planned.
     pub fn in_targets(planning: &Planner, targets: &[Target]) -> Option<Self> {
-        let skipped = Self::take_planned(planning, &mut targets.to_vec())?;
+        let skipped = Self::split_off_planned(planning, &mut targets.to_vec())?;
         (!skipped.targets.is_empty()).then_some(skipped)
     }
 
@@ -55,7 +56,7 @@ impl SkippedRemovals {
     }
 }
 
-/// Why no stack counts as removed, if anything hides stacks.
+/// Returns why a removed stack may still exist; `None` if no error hides stacks.
 fn reason(layout: &Layout) -> Option<UserError> {
     let first = layout.unseen.first()?;
     let all = layout.unseen.iter();

@@ -19,7 +19,7 @@ use konverge_cloud::secret_stores::{SopsCommon, SopsFileMark, SopsText};
 use konverge_config::{SecretStoreKind, SecretsConfig};
 use konverge_policy::{self as policy, SecretReader};
 
-/// What every file of SOPS has, whatever its format.
+/// The word that every file of SOPS contains, whatever its format.
 const WORD: &[u8] = b"sops";
 
 /// The files of a revision, and of the commits before it, that SOPS may have encrypted.
@@ -27,23 +27,23 @@ const WORD: &[u8] = b"sops";
 pub(crate) struct SopsCopies {
     source: Option<Arc<dyn Source>>,
     encrypted: OnceLock<Result<Vec<EncryptedFile>, SourceError>>,
-    /// By path: the other files that have a data key or a value of the file.
+    /// The other files that have a data key or a value of a file, by its path.
     copies: Mutex<BTreeMap<RepoPath, Vec<Found>>>,
 }
 
 struct EncryptedFile {
-    place: Place,
+    version: FileVersion,
     text: Arc<SopsText>,
 }
 
-/// A file; with a commit, one that is no longer so.
+/// A file; with a commit, a file that has another content by now, or is gone.
 #[derive(Clone)]
-struct Place {
+struct FileVersion {
     path: RepoPath,
     commit: Option<CommitId>,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for FileVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "`{}`", self.path)?;
         match &self.commit {
@@ -53,7 +53,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-type Found = (Place, SopsCommon);
+type Found = (FileVersion, SopsCommon);
 
 impl SopsCopies {
     pub(crate) fn new(source: Option<Arc<dyn Source>>) -> Self {
@@ -88,11 +88,11 @@ impl SopsCopies {
             let copies = self.copies_of(&path)?;
             let foreign = copies
                 .iter()
-                .find(|(place, _)| !policy::may_read_file(config, reader, &place.path));
-            if let Some((place, common)) = foreign {
+                .find(|(version, _)| !policy::may_read_file(config, reader, &version.path));
+            if let Some((version, common)) = foreign {
                 let what = match common {
-                    SopsCommon::DataKey => format!("has the data key of {place}"),
-                    SopsCommon::Value => format!("has an encrypted value of {place}"),
+                    SopsCommon::DataKey => format!("has the data key of {version}"),
+                    SopsCommon::Value => format!("has an encrypted value of {version}"),
                 };
                 return Err(UserError::new(
                     ErrorKind::Secret,
@@ -137,8 +137,8 @@ impl SopsCopies {
         };
         let encrypted = self.encrypted.get_or_init(|| read_all(source.as_ref()));
         let others = encrypted.as_ref().map_err(Clone::clone)?.iter();
-        let others = others.filter(|other| other.place.path != *path);
-        let copies = others.filter_map(|other| Some((other.place.clone(), mark.in_common(&other.text)?)));
+        let others = others.filter(|other| other.version.path != *path);
+        let copies = others.filter_map(|other| Some((other.version.clone(), mark.in_common(&other.text)?)));
         Ok(copies.collect())
     }
 }
@@ -166,7 +166,7 @@ fn read_all(source: &dyn Source) -> Result<Vec<EncryptedFile>, SourceError> {
         };
         if let Some(text) = text {
             encrypted.push(EncryptedFile {
-                place: Place { path, commit },
+                version: FileVersion { path, commit },
                 text: Arc::clone(text),
             });
         }

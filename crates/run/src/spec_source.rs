@@ -1,4 +1,4 @@
-//! [`SpecSource`]: where the Specs of a run come from.
+//! [`SpecSource`]: the source of the Specs of a run.
 
 use crate::{OpenRevision, compiler::Compilers};
 use konverge_base::model::spec::Spec;

@@ -1,4 +1,4 @@
-//! Where stacks run and who is asked about them, for the reports of a preview.
+//! The contexts of stacks for the reports of a preview: where they run, and who is asked about them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The health of the recorded objects of a stack: one by one, and of all together.
+//! The health of the recorded objects of a stack, of each object and of all together.
 
 use crate::{Planner, Target, delivery::ControllerStatus, observe_recorded};
 use konverge_base::{
@@ -8,7 +8,7 @@ use konverge_base::{
 use konverge_policy::rollout::StackReadiness;
 use konverge_state::Versioned;
 
-/// Whether the Kubernetes objects of a stack are ready. Terraform knows no health. A stack of which nothing is recorded is
+/// Returns whether the Kubernetes objects of a stack are ready. Terraform knows no health. A stack without a record is
 /// ready.
 pub async fn readiness(planning: &Planner, target: &Target) -> StackReadiness {
     match observed(planning, target).await {
@@ -34,8 +34,7 @@ async fn observed(planning: &Planner, target: &Target) -> Result<StackReadiness,
     ))
 }
 
-/// The readiness of a stack, from its objects. Only what the Spec itself suspends is as it must be: what somebody else suspends
-/// waits for something, and a user's rule does not say for what.
+/// Combines the health of a stack's objects: the first failure, or else the first object that is not ready.
 fn of_all(seen: Vec<SeenObject>) -> StackReadiness {
     let mut unready = None;
     for object in seen {
@@ -54,7 +53,7 @@ fn of_all(seen: Vec<SeenObject>) -> StackReadiness {
 pub struct SeenObject {
     /// Its health.
     pub status: ObjectStatus,
-    /// What it waits for.
+    /// What it waits for, if it does.
     pub waiting: Option<Waiting>,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct NamedStacks<'a> {
     pub head: &'a OpenRevision,
     /// The base revision.
     pub base: Option<&'a OpenRevision>,
-    /// What is recorded; `None`: only the files are looked at.
+    /// The states; `None` to look only at the files.
     pub backend: Option<&'a StateBackend>,
     /// True if a project name or a glob also selects stacks that exist only in the state. A full identity always does.
     pub recorded: bool,
@@ -85,13 +85,13 @@ impl NamedStacks<'_> {
         Ok(found)
     }
 
-    /// Whether a selector is the identity of a stack at head: then it means nothing else.
+    /// Returns true if a selector is the identity of a stack at the head. Then it selects nothing else.
     fn is_at_head(&self, selector: &StackSelector) -> bool {
         let id = selector.identity();
         id.is_some_and(|id| self.head.layout.stack(&id).is_some())
     }
 
-    /// The stacks that states know and head does not have, with the folders that they were applied from.
+    /// Returns the stacks that only the states know, with the folders that they were applied from.
     async fn recorded_alone(&self, backend: &StateBackend) -> Result<Vec<(StackId, StackFolder)>, UserError> {
         let layout = &self.head.layout;
         let known = backend.states.known().await?;
@@ -106,19 +106,20 @@ impl NamedStacks<'_> {
     }
 }
 
-/// What is recorded of a stack. `None` also if it cannot be read: then the stack fails where it is planned.
+/// Reads the state of a stack. `None` also if it cannot be read: then the stack fails where it is planned.
 pub async fn recorded_state(backend: &StateBackend, id: &StackId) -> Option<StackState> {
     let prior = backend.states.load(id).await.ok().flatten();
     prior.map(|prior| prior.state)
 }
 
-/// The target of a stack that only the states know. Its folder, by which the rules for it are found, is that of its state.
+/// Returns the target of a stack that only the states know. Its folder, on which its rules depend, comes from its
+/// state.
 pub fn forgotten(id: &StackId, entry: &IndexEntry, prior: Option<&StackState>) -> Target {
     let folder = prior.map_or(&entry.folder, |prior| &prior.folder);
     Target::forgotten(id.clone(), folder.clone())
 }
 
-/// The stacks that a selector means where there is no monorepo, so that only the states know any.
+/// Returns the stacks that a selector means outside of a monorepo, where only the states know stacks.
 ///
 /// # Errors
 /// A selector that means no stack; the store's.

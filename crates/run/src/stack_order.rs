@@ -53,8 +53,8 @@ impl StackOrder {
         }
     }
 
-    /// The same if some of the stacks are destroyed: those wait for their dependents by the rules, and
-    /// nothing waits for them.
+    /// Returns the order if some of the stacks are destroyed: by the rules these wait for their dependents, and nothing
+    /// waits for them.
     #[must_use]
     pub fn taking_down(&self, leaving: &BTreeSet<StackId>) -> Self {
         let mut before: BTreeMap<StackId, BTreeSet<StackId>> = BTreeMap::new();
@@ -72,7 +72,7 @@ impl StackOrder {
         Self { before }
     }
 
-    /// All stacks.
+    /// Returns all stacks.
     pub fn stacks(&self) -> impl Iterator<Item = &StackId> {
         self.before.keys()
     }
@@ -136,13 +136,13 @@ impl StackOrder {
     }
 }
 
-/// A plan is refused until these stacks are applied.
+/// The stacks that must be applied before a plan is accepted.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("other stacks must be applied first")]
 pub(crate) struct OthersFirst(pub BTreeSet<StackId>);
 
-/// The stacks whose outputs each stack reads. Stacks that read each other in a circle, and their readers, are left out:
-/// each has an error of its own, and holds up nobody else.
+/// Returns the stacks whose outputs each stack reads. Stacks that read each other in a circle, and their readers, are
+/// left out: each has an error of its own, and delays nobody else.
 fn declared_reads(targets: &[Target]) -> BTreeMap<&StackId, BTreeSet<&StackId>> {
     let known: BTreeSet<&StackId> = targets.iter().map(|target| &target.id).collect();
     let reads = targets.iter().map(|target| {

@@ -1,7 +1,7 @@
 //! Values between stacks: puts the outputs that a stack reads into its Spec before it is planned.
 //!
-//! A value is taken from the marked state of its writer, and only while the writer is applied as the revision says. If
-//! it is not, the value is *known after apply*: a preview shows that, and an apply is held back until the writer is done.
+//! A value comes from the marked state of its writer, and only while the writer is applied at the revision. Otherwise
+//! the value is *known after apply*: a preview shows that, and an apply waits for the writer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_state::Versioned;
 
-/// A stack waits until these stacks are applied: it reads their outputs.
+/// The stacks that must be applied first, because the stack reads their outputs.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("it reads outputs of stacks that are not applied yet")]
 pub(crate) struct AwaitsOutputs(pub BTreeSet<StackId>);
@@ -42,34 +42,34 @@ pub(crate) struct AwaitsOutputs(pub BTreeSet<StackId>);
 pub(crate) struct FilledSpec {
     /// The Spec without marks.
     pub spec: Spec,
-    /// What the stack publishes: a value, or a text with references.
+    /// The outputs that the stack publishes: a value, or a text with references.
     pub outputs: BTreeMap<OutputName, Value>,
     /// The values that were read.
     pub read: Vec<RecordedRead>,
-    /// What stands in the place of each text with marks.
+    /// The result of each text with marks.
     pub filled: FilledTexts,
-    /// What the preview says of it.
+    /// Notes for the preview.
     pub notes: Vec<String>,
 }
 
-/// What the values are for.
+/// The purpose of the values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputUse {
     /// Only Specs are compared: every value is unknown, and no state is read.
     Names,
-    /// A plan to show: what changes together with its writer is unknown.
+    /// A plan to show: a value is unknown if its writer changes in the same change.
     Show,
     /// A comparison with what was applied, or a rollback: the recorded values count.
     Recorded,
-    /// What was applied last is put back: the recorded values count, as long as they are those that it was applied with.
+    /// A restore of what was applied last: the recorded values count, as long as they are still those of that apply.
     Restore,
-    /// A plan to apply: it is held back while a value is unknown.
+    /// A plan to apply: it waits while a value is unknown.
     Apply,
 }
 
 impl OutputUse {
-    /// The use for a plan of a target.
-    pub(crate) fn of(purpose: PlanPurpose<'_>, target: &Target, rolls_back: bool) -> Self {
+    /// Returns the use for a plan of a target.
+    pub(crate) fn for_plan(purpose: PlanPurpose<'_>, target: &Target, rolls_back: bool) -> Self {
         match purpose {
             PlanPurpose::Show { .. } => Self::Show,
             PlanPurpose::Drift => Self::Recorded,
@@ -95,7 +95,7 @@ pub(crate) trait RecordedStates: Sync {
     async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError>;
 }
 
-/// What the values of a plan are taken from.
+/// The sources of the values of a plan.
 #[derive(Clone, Copy)]
 pub(crate) struct OutputSources<'a> {
     pub config: &'a Config,
@@ -152,9 +152,11 @@ pub(crate) async fn fill(
     for (writer, names) in &by_writer(&wanted) {
         lookup.find(writer, names, &mut found).await?;
     }
+    // No value is made up: what a reviewer approves must be what is applied.
     if usage.needs_values() && !found.awaited.is_empty() {
         return Err(held_back(&found.awaited));
     }
+    // A value that moved is no drift, so a restore does not bring it.
     let moved = moved_since(&found.read, applied_with);
     if usage == OutputUse::Restore && !moved.is_empty() {
         return Err(moved_error(&moved));
@@ -178,10 +180,10 @@ pub(crate) async fn fill(
     })
 }
 
-/// Checks what a stack publishes and reads, with no store and no cluster.
+/// Checks the outputs that a stack publishes and reads, without a store and a cluster.
 ///
 /// # Errors
-/// As [`fill`], as far as git says it.
+/// See [`fill`], as far as git shows it.
 pub async fn check(
     head: &OpenRevision,
     compilers: &Compilers,
@@ -216,9 +218,9 @@ pub async fn check(
     Ok(())
 }
 
-/// A Spec with values that the user gives for the outputs that it reads.
+/// A Spec with values that the user gives for the outputs which it reads.
 pub struct GivenOutputs {
-    /// The Spec. What no value is given for is unknown.
+    /// The Spec. An output without a given value is unknown.
     pub spec: Spec,
     /// The outputs without a value, as `ALIAS.NAME`.
     pub missing: BTreeSet<String>,
@@ -229,7 +231,7 @@ pub struct GivenOutputs {
 /// Puts given values into a Spec, by `ALIAS.NAME`.
 ///
 /// # Errors
-/// As [`fill`], as far as the Spec and the `reads` of its stack say it.
+/// See [`fill`], as far as the Spec and the `reads` of its stack show it.
 pub fn fill_given(
     secrets: &Secrets,
     stack: &Stack,
@@ -266,7 +268,7 @@ pub fn fill_given(
     })
 }
 
-/// The Spec with every mark as an unknown value, to compare Specs. A mark that cannot be read stays as it is.
+/// Replaces every mark of a Spec by an unknown value, to compare Specs. A mark that cannot be read stays as it is.
 pub fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec {
     let none = StackReads::new();
     let mut fill = OutputFill {
@@ -282,7 +284,7 @@ pub fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec {
     spec
 }
 
-/// What a Spec publishes.
+/// Returns the outputs that a Spec publishes.
 ///
 /// # Errors
 /// An invalid name, or a value that comes from another stack.
@@ -313,13 +315,13 @@ pub fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> 
     Ok(outputs)
 }
 
-/// The outputs that the Spec of a stack reads.
+/// Returns the outputs that the Spec of a stack reads.
 fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTreeSet<OutputId>, UserError> {
     let mut wanted = BTreeSet::new();
     for resource in &spec.resources {
         let beside = resource.extensions.values().any(stack_output::holds_mark);
         if beside || resource.depends_on.iter().any(|id| id.as_str().contains(MARK)) {
-            let why = "an output of another stack stands in `attributes` alone: it chooses no provider and no order";
+            let why = "an output of another stack can be read only in `attributes`, not in `extensions` or `dependsOn`";
             return Err(misplaced(stack, &resource.id, &why));
         }
         if !resource.attributes.values().any(stack_output::holds_mark)
@@ -330,19 +332,19 @@ fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTree
         // A mark is no secret by itself, so a plain text is put into its places.
         let plain = resource.with(plain_map(&resource.attributes));
         let masked = mask_resource(secrets, &plain).attributes;
-        let mut places = MarkPlaces {
+        let mut marks = MarkCollector {
             resource,
             reads: &stack.reads,
             wanted: &mut wanted,
         };
-        places
+        marks
             .in_map(&resource.attributes, Some(&masked), "")
             .map_err(|why| misplaced(stack, &resource.id, &why))?;
     }
     Ok(wanted)
 }
 
-/// What stands in the place of a text with marks, to see if a value would be masked there.
+/// The text that replaces a text with marks, to see if a value would be masked there.
 const PLAIN_TEXT: &str = "a-value-of-another-stack";
 
 fn plain_text(value: &Value) -> Value {
@@ -360,14 +362,14 @@ fn plain_map(map: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// Collects the marks of a resource, and refuses those where none may stand.
-struct MarkPlaces<'a> {
+/// Collects the marks of a resource, and refuses those at a path that may have none.
+struct MarkCollector<'a> {
     resource: &'a Resource,
     reads: &'a StackReads,
     wanted: &'a mut BTreeSet<OutputId>,
 }
 
-impl MarkPlaces<'_> {
+impl MarkCollector<'_> {
     fn in_map(
         &mut self,
         map: &Map<String, Value>,
@@ -426,7 +428,7 @@ impl MarkPlaces<'_> {
     }
 }
 
-/// Returns true for what identifies an object, and for what Konverge reads of it.
+/// Returns true for a path that identifies an object, or that Konverge itself reads.
 fn is_identity(path: &str) -> bool {
     ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"].contains(&path)
         || path.starts_with("/metadata/annotations/konverge/")
@@ -455,7 +457,7 @@ struct FoundOutputs {
 }
 
 impl FoundOutputs {
-    /// One sentence for each stack that is read, and for each value that changed.
+    /// Returns one sentence for each stack that is read, and for each value that changed.
     fn notes(&self, moved: &BTreeSet<OutputId>) -> Vec<String> {
         let list = |names: Vec<&OutputName>| {
             let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
@@ -485,7 +487,8 @@ struct OutputLookup<'a> {
     sources: OutputSources<'a>,
     declared: DeclaredReads<'a>,
     usage: OutputUse,
-    /// Each state is read once: a value is of the document that is judged, whatever another run writes meanwhile.
+    /// The states, each read once: a value comes from the document that was checked, whatever another run writes
+    /// meanwhile.
     documents: BTreeMap<StackId, Option<Arc<Versioned>>>,
 }
 
@@ -542,7 +545,8 @@ impl OutputLookup<'_> {
         Ok(found)
     }
 
-    /// Returns true if a stack is applied as the revision says, with the values that those have that it reads itself.
+    /// Returns true if a stack is applied at the revision, and all that it reads, directly or not, still has the values
+    /// with which it was applied.
     async fn is_applied(&mut self, stack: &StackId) -> Result<bool, UserError> {
         let DeclaredReads { head, compilers, .. } = self.declared;
         let mut open = vec![stack.clone()];
@@ -555,6 +559,7 @@ impl OutputLookup<'_> {
                 return Ok(false);
             };
             let state = &prior.state;
+            // Other inputs may still compile to the applied Spec.
             if state.input_digest != Some(head.analysis.input_digest(stack)?) {
                 let spec = compilers.for_revision(head).spec(stack).await?;
                 if state.spec_digest != Some(spec.digest()) {
@@ -600,7 +605,7 @@ impl OutputLookup<'_> {
     }
 }
 
-/// What a stack declares to read, as git says.
+/// The declared `reads` of a stack in the revision.
 #[derive(Clone, Copy)]
 struct DeclaredReads<'a> {
     config: &'a Config,
@@ -610,7 +615,7 @@ struct DeclaredReads<'a> {
 }
 
 impl<'a> DeclaredReads<'a> {
-    /// The stack that is read, if it exists and the reader may read it.
+    /// Returns the stack to read from, if it exists and the reader may read it.
     fn permitted(&self, writer: &StackId) -> Result<&'a Stack, UserError> {
         let place = |failure: UserError| failure.at(self.reader.manifest.to_string(), None, None);
         let Some(stack) = self.head.layout.stack(writer) else {
@@ -680,7 +685,7 @@ fn unpublished<'a>(
         .hint("`konverge/outputs: {NAME: PATH}` in the extensions of a resource publishes a value of it")
 }
 
-/// The outputs whose values are others than those that the stack was applied with.
+/// Returns the outputs whose values differ from those that the stack was applied with.
 pub(crate) fn moved_since(read: &[RecordedRead], applied_with: &[RecordedRead]) -> BTreeSet<OutputId> {
     let is_other = |read: &&RecordedRead| {
         let mut earlier = applied_with

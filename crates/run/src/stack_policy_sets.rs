@@ -33,7 +33,7 @@ struct Version {
 }
 
 impl ActiveSets {
-    /// Evaluates the sets of these versions. `excuse` takes out of the findings of a version what is overridden.
+    /// Evaluates these versions of the sets. `excuse` removes the overridden findings of a version.
     pub async fn evaluate(
         evaluator: &RuleEvaluator,
         versions: Vec<PolicySets>,
@@ -70,7 +70,7 @@ impl ActiveSets {
         &self.findings
     }
 
-    /// What was overridden when the plan was approved.
+    /// Returns the findings that were overridden when the plan was approved.
     pub fn overridden(&self) -> &[PolicyOverride] {
         &self.overridden
     }
@@ -95,8 +95,8 @@ impl ActiveSets {
         ))
     }
 
-    /// Checks a resource whose values are known now, before it is written. What was overridden for a version stays so
-    /// for this version; a new finding is covered by no override, because the apply record does not have it.
+    /// Checks a resource whose values are known now, before it is written. An override holds only for the version for
+    /// which it was given. A new finding is covered by no override, because the apply record does not have it.
     ///
     /// # Errors
     /// A rule denies it.

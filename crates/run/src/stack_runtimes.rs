@@ -13,13 +13,13 @@ use konverge_engine::RuntimeRegistry;
 use konverge_kubernetes::Kubernetes;
 use konverge_terraform::{ProviderLogin, Terraform};
 
-/// What the runtimes of a stack depend on: its login, and the values that its Specs may set for providers.
+/// The key of a stack's runtimes: its login, and the values that its Specs may set for providers.
 type RuntimeKey = (Option<(String, LoginUse)>, BTreeMap<String, Vec<String>>);
 
 /// The runtimes of a run. Those with a login are made at their first use.
 #[derive(Default)]
 pub struct StackRuntimes {
-    /// With the job's own identity.
+    /// The runtimes with the job's own identity.
     job: RuntimeRegistry,
     parts: Option<(Kubernetes, Arc<Terraform>)>,
     others: Mutex<BTreeMap<RuntimeKey, (RuntimeRegistry, Kubernetes)>>,

@@ -1,7 +1,7 @@
-//! [`StackSecrets`]: the secret references of one stack, as a value that its plan and its apply have: which are admitted,
-//! and whether their values may be had.
+//! [`StackSecrets`]: the secret references of one stack. They are a value of its plan and of its apply, and say which
+//! references are admitted and whether their values may be read.
 //!
-//! The values of a stack are read before its lease, so that a missing one stops the stack untouched.
+//! The values of a stack are read before its lease is acquired, so that a missing one stops the stack untouched.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -32,16 +32,16 @@ const AT_ONCE: usize = 16;
 pub struct StackSecrets {
     run: Arc<SecretReferences>,
     stack: StackId,
-    /// Rules name folders.
+    /// The folder, which the rules name.
     folder: RepoPath,
-    /// What it may use.
+    /// The references that the stack may use.
     admitted: BTreeSet<SecretReference>,
-    /// Whether it is being applied: then it may have values.
+    /// True during an apply, which may read values.
     is_applied: bool,
 }
 
 impl StackSecrets {
-    /// Those of a target, of which nothing is admitted yet.
+    /// Creates the references of a target, none of them admitted.
     pub fn new(run: Arc<SecretReferences>, target: &Target) -> Self {
         Self {
             run,
@@ -72,7 +72,8 @@ impl StackSecrets {
         Ok(admitted.spec)
     }
 
-    /// Reads every secret of a Spec that was not read before. The result may have their values: it is for the apply.
+    /// Reads every secret of a Spec that was not read before. The returned references include their values: they are
+    /// for the apply.
     ///
     /// # Errors
     /// A reference that the stack may not use, or the first secret that cannot be read.
@@ -107,8 +108,8 @@ impl StackSecrets {
         Ok(self)
     }
 
-    /// Asks the versions of all references of a stack at once: a plan asks one after the other, and finds the answers.
-    /// The first of each store is asked alone, so that a store without an answer is asked once.
+    /// Asks for the versions of all references of a stack at once, because a plan asks for one after the other. The
+    /// first of each store is asked for alone, so that a store without an answer is asked once.
     ///
     /// # Errors
     /// The first version that cannot be had; the others are asked all the same.

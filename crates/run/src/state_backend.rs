@@ -22,22 +22,22 @@ pub struct StateBackend {
     pub states: StateStore,
     /// The registry with the store's key.
     pub secrets: Secrets,
-    /// Whether they lie in a store that `konverge.yaml` names, not in a folder of this machine.
+    /// True if they are in a store that `konverge.yaml` names, false if in a folder of this machine.
     pub is_shared: bool,
-    /// Whether whole states are encrypted.
+    /// True if whole states are encrypted.
     pub is_encrypted: bool,
     /// The age recipients of `state.encrypt_to`.
     pub age_recipients: Vec<String>,
 }
 
-/// Whether the key of the hashes may be created.
+/// The permitted use of the key of the hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyUse {
     /// Read only: without a key, hashes are valid within this run only.
     Look,
     /// Create the key on first use.
     Make,
-    /// As `Look`; where nothing decrypts, what needs no key can be seen all the same.
+    /// Read only, as [`KeyUse::Look`], even if no key service answers: documents that need no key can still be read.
     Diagnose,
 }
 
@@ -71,10 +71,10 @@ pub async fn open(
     open_part(run, config, repository, key, None).await
 }
 
-/// As [`open`]; with a folder, the states in this part of the store, which have nothing in common with the others.
+/// Opens the states; with a folder, those in this part of the store, which are independent of the others.
 ///
 /// # Errors
-/// As [`open`].
+/// See [`open`].
 pub async fn open_part(
     run: &RunContext,
     config: &Config,
@@ -91,6 +91,7 @@ pub async fn open_part(
     if let Some(folder) = folder {
         store = Arc::new(StorePart::new(store, folder));
     }
+    // A store in which two writers can create the same document cannot hold a lease.
     if key == KeyUse::Make && !config.state.unsafe_no_lock {
         store::probe(store.as_ref()).await?;
     }
@@ -113,7 +114,7 @@ pub async fn open_part(
     let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;
     if accepts && scope == SealScope::Documents {
         run.notes.note(
-            "`state.accept_unmarked_until`: documents decide although nobody who holds a key may have written them",
+            "`state.accept_unmarked_until` is set: documents without a mark are accepted, whoever wrote them",
         );
     }
     if accepts {
@@ -157,10 +158,10 @@ pub fn can_mark(run: &RunContext, config: &Config) -> Result<bool, UserError> {
     Ok(sealer.is_some_and(|sealer| sealer.can_mark()))
 }
 
-/// Opens the states of a command, whose `konverge.yaml` is that of the checkout at a revision.
+/// Opens the states for a command whose `konverge.yaml` comes from the checkout at a revision.
 ///
 /// # Errors
-/// As [`open`]; an address that only commits of the checkout name.
+/// See [`open`]; also an address that only commits of the checkout name.
 pub async fn open_of_checkout(
     run: &RunContext,
     config: &Config,
@@ -208,7 +209,7 @@ async fn open_sealer(
     })
 }
 
-/// Says which keys were taken out of the list and open what is written now.
+/// Returns a warning that names the keys which were removed from the list, but still open what is written now.
 pub fn former_services_text(former: &[String]) -> String {
     format!(
         "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` makes a data key without it",
@@ -216,7 +217,7 @@ pub fn former_services_text(former: &[String]) -> String {
     )
 }
 
-/// `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
+/// Returns `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
 fn default_folder(run: &RunContext, id: &RepositoryId) -> Result<String, UserError> {
     let folder = run
         .xdg_folder(variables::XDG_STATE_HOME, ".local/state")?

@@ -13,7 +13,7 @@ pub enum Selection {
     Affected,
     /// Every stack.
     All,
-    /// Those that these words mean.
+    /// The stacks that these words select.
     Named(Vec<StackSelector>),
 }
 
@@ -23,16 +23,16 @@ pub struct Target {
     /// Identity of the stack.
     pub id: StackId,
     /// The folder at the head; at the base, or in the state, if the stack was removed. None for a Spec from a file.
-    pub place: StackFolder,
+    pub stack_folder: StackFolder,
     /// The stack at the head; `None` if it was removed.
     pub head: Option<Stack>,
     /// The stack at the base, if it existed.
     pub base: Option<Stack>,
-    /// What was applied last, if that is wanted and not what the head says.
+    /// The Spec that was applied last, if the run uses it in place of the head's.
     pub recorded: Option<Arc<RecordedSpec>>,
 }
 
-/// What was applied last to a stack.
+/// A Spec that was applied last to a stack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedSpec {
     pub spec: Spec,
@@ -48,7 +48,7 @@ impl Target {
     pub fn new(head: &Stack, base: Option<&Stack>) -> Self {
         Self {
             id: head.id.clone(),
-            place: head.folder.clone().into(),
+            stack_folder: head.folder.clone().into(),
             head: Some(head.clone()),
             base: base.cloned(),
             recorded: None,
@@ -59,7 +59,7 @@ impl Target {
     pub fn removed(base: &Stack) -> Self {
         Self {
             id: base.id.clone(),
-            place: base.folder.clone().into(),
+            stack_folder: base.folder.clone().into(),
             head: None,
             base: Some(base.clone()),
             recorded: None,
@@ -70,7 +70,7 @@ impl Target {
     pub fn forgotten(id: StackId, folder: impl Into<StackFolder>) -> Self {
         Self {
             id,
-            place: folder.into(),
+            stack_folder: folder.into(),
             head: None,
             base: None,
             recorded: None,
@@ -79,7 +79,7 @@ impl Target {
 
     /// The folder as rules see it.
     pub fn folder(&self) -> &RepoPath {
-        self.place.or_root()
+        self.stack_folder.or_root()
     }
 
     /// The same stack with no desired resources.

@@ -8,7 +8,7 @@ use konverge_repo::affected::option_reads;
 /// The options that an error names.
 const NAMED: usize = 3;
 
-/// The error of a Spec; for an object without a name with the options that may be the reason.
+/// Converts the error of a Spec. For an object without a name, the error names the options that may be the reason.
 pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
     let is_unset = matches!(error, SpecError::Unset { .. });
     let failure = UserError::from(error);
@@ -31,7 +31,7 @@ pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError)
     ))
 }
 
-/// Each as `` `name` (file:line) ``, in the order of the files.
+/// Formats each unset option as `` `name` (file:line) ``, in the order of the files.
 fn find(workspace: &OpenRevision, stack: &Stack) -> Vec<String> {
     let (Ok(setup), Ok(closure)) = (&stack.compile, workspace.analysis.closure(stack)) else {
         return Vec::new();

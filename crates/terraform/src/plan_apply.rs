@@ -95,7 +95,7 @@ async fn forget(
 
 impl Application<'_> {
     async fn run(mut self) -> Result<(), UserError> {
-        self.sink.fence().await?;
+        self.sink.check_lease().await?;
         self.begin().await?;
         if self.prepared.ready.iter().any(|r| r.touched) {
             let result = self.carry_out().await;

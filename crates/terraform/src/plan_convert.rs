@@ -186,7 +186,7 @@ impl Segment<'_> {
             provisional: false,
             expected,
             sensitive: texts.unwrap_or_default(),
-            sensitive_places: sensitive.clone(),
+            sensitive_paths: sensitive.clone(),
             preparation: Preparation::new(SavedPlanToken(token.to_owned())),
         };
         (planned, ready)

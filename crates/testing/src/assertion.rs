@@ -28,7 +28,7 @@ const MOST_SHOWN: usize = 10;
 /// The maximum number of names that a message lists.
 const MOST_NAMED: usize = 5;
 
-/// What a test is run on.
+/// The stack that a test is run on.
 pub enum TestedStack<'a> {
     /// The stack compiles.
     Compiled(TestedSpec<'a>),

@@ -1,4 +1,5 @@
-//! The format of assertions. What would hold for every Spec is an error: an empty `has`, an expression that reads nothing.
+//! The format of assertions. An assertion that would hold for every Spec is an error: an empty `has`, or an expression
+//! that reads nothing.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub struct PlacedAssertion {
     pub assertion: Assertion,
 }
 
-/// What must hold for a Spec.
+/// A condition on a Spec.
 #[derive(Debug)]
 pub enum Assertion {
     /// At least one resource is selected, and at least one of them has these fields.
@@ -57,7 +58,7 @@ pub struct ObjectSelector {
     pub has: Option<Value>,
 }
 
-/// Why a stack must be refused.
+/// The reason for which a stack must be refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedFailure {
     /// A policy denies it: the name of a policy set, of one of its rules as `SET/RULE` or `RULE`, or of a policy in KCL whose

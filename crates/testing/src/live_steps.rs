@@ -9,7 +9,7 @@ use konverge_base::yaml::{Placed, YamlError};
 
 use super::assertion_form::{Assertion, AssertionEntry, PlacedAssertion, error, read_assertions};
 
-/// How long a `wait` without `seconds` waits.
+/// The limit of a `wait` without `seconds`, in seconds.
 const WAIT: u64 = 60;
 
 /// The longest that a `wait` may be, in seconds.

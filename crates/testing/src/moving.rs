@@ -48,7 +48,7 @@ pub struct MovedSpec {
 /// Group, kind, namespace and name of an object.
 pub type ObjectKey = (String, String, String, String);
 
-/// Why a resource cannot be moved.
+/// A resource that cannot be moved, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MoveRefusal {
     /// The resource.
@@ -133,7 +133,7 @@ fn is_namespaced(attributes: &Map<String, Value>) -> Option<bool> {
     built_in_groups::is_namespaced(GroupKind::from_attributes(attributes)).or(is_written.then_some(true))
 }
 
-/// Why a resource cannot be moved, if it cannot.
+/// Returns why a resource cannot be moved; `None` if it can.
 fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     if resource.runtime == RuntimeKind::Terraform {
         let why = "a resource of Terraform cannot be made twice: give values in its place (`with.terraform`)";
@@ -188,7 +188,7 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     fixed.map(|path| format!("`{}` names what exists once", path[1..].replace('/', ".")))
 }
 
-/// True if an object of the Spec lies in a namespace.
+/// Returns true if an object of the Spec is in a namespace.
 fn has_namespace(spec: &Spec, namespace: &str) -> bool {
     let mut resources = spec.resources.iter();
     resources.any(|one| {
@@ -196,7 +196,7 @@ fn has_namespace(spec: &Spec, namespace: &str) -> bool {
     })
 }
 
-/// What is called differently in the test.
+/// The names that change for the test.
 struct Mover<'a> {
     run: &'a str,
     /// The namespaces, in the Spec and in the test.
@@ -249,7 +249,7 @@ impl<'a> Mover<'a> {
         mover
     }
 
-    /// Namespace and name of an object in the test. The namespace of a cluster-scoped object is empty.
+    /// Returns the namespace and the name of an object in the test. The namespace of a cluster-scoped object is empty.
     fn place(&self, attributes: &Map<String, Value>) -> (String, String) {
         let key = object_key(attributes);
         let (kind, name) = (key.group_kind(), key.name);
@@ -317,7 +317,7 @@ impl<'a> Mover<'a> {
         })
     }
 
-    /// Hosts, and names of services in the cluster's DNS, wherever they stand in a text.
+    /// Renames hosts, and names of services in the cluster's DNS, wherever they are in a text.
     fn rename_texts(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.hosts.rename(text, &self.namespaces),

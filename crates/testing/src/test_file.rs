@@ -1,8 +1,8 @@
 //! The format of a test file: one test, with options and at least one assertion. A live test has steps instead
 //! ([`LiveStep`]).
 //!
-//! What would pass whatever the Spec holds is an error: a test without assertions, an empty `has`, an expression that reads
-//! nothing.
+//! A test that would pass for every Spec is an error: one without assertions, with an empty `has`, or with an
+//! expression that reads nothing.
 
 use std::collections::BTreeMap;
 
@@ -32,11 +32,11 @@ pub struct StackTest {
     pub outputs: BTreeMap<String, Value>,
     /// Values in the place of resources of Terraform; empty for an offline test.
     pub stand_ins: StandIns,
-    /// What it is run on.
+    /// The assertions or the steps.
     pub body: TestBody,
 }
 
-/// What a test asserts, and on what.
+/// The body of a test: assertions or steps.
 #[derive(Debug)]
 pub enum TestBody {
     /// Assertions on the compiled Spec; at least one.
@@ -65,7 +65,7 @@ struct With {
     outputs: BTreeMap<String, Value>,
 }
 
-/// What a test replaces.
+/// The values that a test replaces.
 #[derive(Default)]
 struct Replaced {
     options: Map<String, Value>,

@@ -1,11 +1,11 @@
-//! Which events are logged.
+//! The filter of the log.
 
 use tracing_subscriber::EnvFilter;
 
-/// The filter of the log: by the number of `-v`, or the directives in `given`, such as `konverge=debug`.
+/// Returns the filter of the log, by the number of `-v`, or by the directives in `given`, such as `konverge=debug`.
 ///
-/// Foreign crates are logged from `warn` on, however often `-v` is given: some print headers below it. Directives may say
-/// otherwise.
+/// Foreign crates are logged from `warn` on, however often `-v` is given: some print headers below it. Directives may
+/// say otherwise.
 pub fn log_filter(verbose: u8, given: Option<&str>) -> EnvFilter {
     EnvFilter::new(given.unwrap_or(match verbose {
         0 => "konverge=error",

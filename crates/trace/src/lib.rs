@@ -1,5 +1,5 @@
-//! A run that can be followed: its spans become a [`Timeline`](konverge_base::model::timeline::Timeline), and on request
-//! go to an OpenTelemetry collector.
+//! Records a run so that it can be followed: its spans become a [`Timeline`](konverge_base::model::timeline::Timeline),
+//! and can be sent to an OpenTelemetry collector.
 
 mod filter;
 #[cfg(feature = "otlp")]

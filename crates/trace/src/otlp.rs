@@ -33,16 +33,16 @@ const PARENT: &str = variables::TRACEPARENT;
 /// The maximum time for all of it: a collector that is away delays no job for long.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Parts of one request.
+/// The number of parts in one request.
 const BATCH: usize = 512;
 
-/// Why a timeline was not sent.
+/// The error of a timeline that was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    /// A variable, or the client.
+    /// A variable or the client cannot be used.
     #[error("the exporter cannot be set up: {0}")]
     SetUp(String),
-    /// The collector.
+    /// The collector refused the timeline.
     #[error("the collector did not take it: {0}")]
     Refused(String),
     /// The collector did not answer in time.
@@ -60,7 +60,7 @@ pub fn is_wanted(environment: &BTreeMap<String, String>) -> bool {
 /// Sends a timeline that began at `begin`. Every text in it is masked first.
 ///
 /// # Errors
-/// As [`OtlpError`].
+/// See [`OtlpError`].
 pub async fn export(
     timeline: &Timeline,
     begin: SystemTime,
@@ -92,7 +92,7 @@ pub async fn export(
         .unwrap_or(Err(OtlpError::Late))
 }
 
-/// The trace and the span of a `traceparent`; `None` if it is not one.
+/// Returns the trace and the span of a `traceparent`; `None` if the text is not one.
 fn parse_parent(parent: &str) -> Option<(TraceId, SpanId)> {
     let mut fields = parent.trim().split('-').skip(1);
     let trace = TraceId::from_hex(fields.next().filter(|id| id.len() == 32)?).ok()?;
@@ -140,7 +140,7 @@ fn spans(
     timeline.parts.iter().enumerate().map(span).collect()
 }
 
-/// The name of a span: few different ones, as collectors group by it.
+/// Returns the name of a span. There are few different names, because collectors group by them.
 fn name(part: &TimelinePart) -> String {
     match (part.kind, &part.work) {
         (PartKind::Run, _) => format!("konverge {}", part.name),

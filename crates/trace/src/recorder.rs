@@ -28,21 +28,21 @@ pub struct Recorder(Arc<Recording>);
 
 struct Recording {
     begin: Instant,
-    /// The same by the clock.
+    /// The time at which the recording began, by the system's clock.
     time: SystemTime,
     parts: Mutex<Parts>,
 }
 
 #[derive(Default)]
 struct Parts {
-    /// Each with whether it has ended.
+    /// The parts, each with true if it has ended.
     parts: Vec<(TimelinePart, bool)>,
-    /// How many of them are requests and waits.
+    /// The number of requests and waits among the parts.
     details: usize,
     left_out: usize,
 }
 
-/// The place of a span's part.
+/// The index of a span's part.
 struct Place(usize);
 
 impl Default for Recorder {
@@ -65,7 +65,7 @@ impl Recorder {
         self.clone().with_filter(filter_fn(is_ours))
     }
 
-    /// What was recorded until now.
+    /// Returns the timeline of what was recorded so far.
     pub fn timeline(&self) -> Timeline {
         let now = self.0.begin.elapsed();
         let recorded = self.lock();
@@ -83,7 +83,7 @@ impl Recorder {
         }
     }
 
-    /// When the recording began.
+    /// Returns when the recording began.
     pub fn begin(&self) -> SystemTime {
         self.0.time
     }

@@ -123,7 +123,7 @@ impl OpenedRepository {
         let known = AnalysisCache::open(&run, &repository);
         let head = OpenRevision::open_knowing(&known, &repository, &RevisionSpec::Worktree, None)?;
         head.layout.require_module()?;
-        known.keep(&head);
+        known.save(&head);
         Ok(Self {
             view: SavedState {
                 compilers: Arc::new(Compilers::new(&run, &head.config)),

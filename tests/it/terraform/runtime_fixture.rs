@@ -407,7 +407,7 @@ impl ApplySink for Sink {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    async fn fence(&self) -> Result<(), UserError> {
+    async fn check_lease(&self) -> Result<(), UserError> {
         self.hear(Event::Data("fence".to_owned(), Value::Null))
     }
 }

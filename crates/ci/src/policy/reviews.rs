@@ -254,7 +254,7 @@ mod tests {
         };
         let target = |id: &str| Target {
             id: id.parse().unwrap(),
-            place: RepoPath::root().into(),
+            stack_folder: RepoPath::root().into(),
             head: None,
             base: None,
             recorded: None,

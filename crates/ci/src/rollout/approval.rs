@@ -204,7 +204,7 @@ async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, User
     };
     let serial = prior.as_ref().map_or(0, |prior| prior.serial);
     let state = prior.map(|prior| prior.state);
-    let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.place.clone()));
+    let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
     let wanted = planning.spec(target).await?;
     let secrets = StackSecrets::new(Arc::clone(&planning.references), target);
     let secrets = secrets.with_values(&wanted).await?;

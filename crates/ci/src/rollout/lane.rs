@@ -48,7 +48,7 @@ impl OlderLane {
     ) -> Result<Self, UserError> {
         job.repository.ensure(commit, job.credentials.as_ref()).await?;
         let at = RevisionSpec::Commit(commit.clone());
-        let side = OpenRevision::open_with_power_of(&job.run, &job.repository, &at, config)?;
+        let side = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at, config)?;
         side.layout.require_module()?;
         let target = ApplyTarget {
             head: commit,

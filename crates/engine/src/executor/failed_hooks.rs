@@ -5,8 +5,8 @@ use crate::apply_order::is_failed_hook;
 use konverge_base::model::{ResourceId, apply_result::ResourceResult, plan::Action};
 
 impl Executor<'_> {
-    /// Runs the `failed` hooks, if something failed and the run may go on. What becomes of them changes nothing of the
-    /// result. Returns those that did not run.
+    /// Runs the `failed` hooks if something failed and the run may continue. Their results do not change the result of
+    /// the apply. Returns the hooks that did not run.
     pub(super) async fn run_failed_hooks(&self) -> Vec<ResourceId> {
         let nodes = &self.plan.nodes;
         let planned = (0..nodes.len()).filter(|&n| {

@@ -38,9 +38,9 @@ impl Executor<'_> {
         )
     }
 
-    /// Finds the resources that are not there any more. It looks only if everything succeeded: otherwise the next run
-    /// plans everything again anyway. If there was nothing to do, the plan itself has just looked; if there is one
-    /// resource and no other, the answer to its write has.
+    /// Finds the resources that no longer exist. It looks only if everything succeeded: otherwise the next run plans
+    /// everything again. It does not look if the apply changed nothing, because the plan has just read everything, or
+    /// if the plan has a single resource, because the response to its write is as new.
     pub(super) async fn find_missing(&self) -> Result<Vec<ResourceId>, UserError> {
         let nodes = &self.plan.nodes;
         let has_work = |node: &PlanNode| {
@@ -53,6 +53,7 @@ impl Executor<'_> {
         if !has_succeeded || nodes.len() == 1 || !nodes.iter().any(has_work) {
             return Ok(Vec::new());
         }
+        // What only a changed or deleted object owned goes with it: runtimes tell that from these records.
         let earlier: Vec<_> = {
             let outcomes = lock(&self.outcomes);
             let changed = nodes.iter().map(|node| &node.planned.item);
@@ -74,7 +75,7 @@ impl Executor<'_> {
         Ok(missing)
     }
 
-    /// A desired resource of a runtime, as it was recorded last.
+    /// Returns a desired resource of a runtime, as it was recorded last.
     fn recorded_item(&self, node: &PlanNode, kind: RuntimeKind) -> Option<Item> {
         let planned = &node.planned;
         // The Job of a hook that ended may be gone.

@@ -67,6 +67,7 @@ impl Executor<'_> {
         let Some((first, node)) = touched.first() else {
             return Ok(());
         };
+        // A batch in which nothing changes is not handed to its runtime.
         let kind = first.public.runtime;
         if node.granularity == Granularity::Segment
             && touched
@@ -115,6 +116,7 @@ impl Executor<'_> {
             }
         }
         let result = self.plan.runtimes.get(kind)?.apply(&scope, planned, &sink).await;
+        // A resource without a result must not count as applied, whatever the call returned.
         let ended = sink.ended.into_inner().expect("no panic while the lock is held");
         let silent: Vec<_> = asked.into_iter().filter(|(id, _)| !ended.contains(id)).collect();
         let failure = match (result, silent.is_empty()) {
@@ -177,10 +179,10 @@ impl Executor<'_> {
         }
         let kind = nodes[0].planned.public.runtime;
         let scope = self.scope();
-        let answers = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
-        let answers: Vec<PlannedResource> = answers.into_iter().collect::<Result<_, _>>()?;
+        let results = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
+        let results: Vec<PlannedResource> = results.into_iter().collect::<Result<_, _>>()?;
         let (stack, secrets) = (&self.plan.scope.stack, &self.plan.secrets);
-        let planned = answers.into_iter().zip(nodes).map(|(mut planned, node)| {
+        let planned = results.into_iter().zip(nodes).map(|(mut planned, node)| {
             lock(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
             interrupted_replacement::as_approved_replacement(&self.plan.begun, stack, planned, secrets)
         });
@@ -195,6 +197,7 @@ impl Executor<'_> {
         for (planned, node) in planned.iter().zip(nodes) {
             let owner =
                 |planned: &PlannedResource| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
+            // This owner was not in the first plan, so nobody asked whether it releases the object.
             if let Some(foreign) = &planned.foreign
                 && owner(planned) != owner(&node.planned)
             {
@@ -241,12 +244,12 @@ impl Executor<'_> {
             (None, _) => {}
         }
         lock(&self.carried).learn(planned.sensitive);
-        self.keep(&planned.item.id, planned.expected);
+        self.store_live(&planned.item.id, planned.expected);
         Ok(())
     }
 
     /// Stores the live value of a resource if references read it.
-    fn keep(&self, id: &ResourceId, live: Option<Value>) {
+    fn store_live(&self, id: &ResourceId, live: Option<Value>) {
         if let Some(live) = live.filter(|_| self.plan.scope.read.contains(id)) {
             lock(&self.live).insert(id.clone(), live);
         }
@@ -372,7 +375,7 @@ impl ApplySink for JournalSink<'_> {
         match result {
             Ok(applied) => {
                 lock(&self.walk.carried).learn(applied.sensitive);
-                self.walk.keep(id, applied.live);
+                self.walk.store_live(id, applied.live);
                 match applied.waiting {
                     Some((waiting, why)) => self.walk.wait(id, *action, waiting, why),
                     None if !unchanged => self.walk.note(id, *action, ResourceResult::Done, None),
@@ -397,7 +400,7 @@ impl ApplySink for JournalSink<'_> {
         self.walk.is_cancelled()
     }
 
-    async fn fence(&self) -> Result<(), UserError> {
-        self.walk.journal(self.walk.request.journal.fence().await)
+    async fn check_lease(&self) -> Result<(), UserError> {
+        self.walk.journal(self.walk.request.journal.check_lease().await)
     }
 }

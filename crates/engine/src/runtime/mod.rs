@@ -51,14 +51,14 @@ pub struct StackScope {
     pub ignore: Vec<String>,
     /// The resources that references read: the values of others need not be kept.
     pub read: Arc<HashSet<ResourceId>>,
-    /// During planning: what earlier batches create or change. None of it exists yet.
+    /// The changes of earlier batches, during planning. None of them exists yet.
     pub pending: Arc<Vec<EarlierChange>>,
     /// The hooks of the desired resources.
     pub hooks: Arc<HookTasks>,
-    /// What answers about the references to secrets in the resources.
+    /// Answers questions about the references to secrets in the resources.
     pub references: StackReferences,
-    /// The plan is only compared with what is there, and never applied: a resource that the server refuses is compared
-    /// without it.
+    /// True if the plan is only compared with live objects, and never applied. A resource that the server refuses is
+    /// compared without it.
     pub only_compares: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct StackScope {
 pub struct EarlierChange {
     /// The cluster, for Kubernetes.
     pub cluster: Option<ClusterName>,
-    /// As desired.
+    /// The desired resource.
     pub resource: Resource,
     /// True if it is created or replaced.
     pub creates: bool,
@@ -104,11 +104,11 @@ pub struct Item {
     pub id: ResourceId,
     /// The cluster, for Kubernetes; `None` for Terraform.
     pub cluster: Option<ClusterName>,
-    /// As last applied, from the state.
+    /// The resource as last applied, from the state.
     pub prior: Option<Recorded>,
-    /// As desired. References to other batches are resolved (unknown values are `$unknown`). References
-    /// inside the batch stay text for a runtime that resolves them itself ([`Granularity::Segment`]). `None`
-    /// for a deletion.
+    /// The desired resource; `None` for a deletion. References to other batches are resolved (unknown values are
+    /// `$unknown`). References inside the batch stay text for a runtime that resolves them itself
+    /// ([`Granularity::Segment`]).
     pub desired: Option<Resource>,
     /// Its dependencies.
     pub needs: Needs,
@@ -148,9 +148,9 @@ pub struct ObservedObject {
     pub live: Option<Value>,
     /// Its health, with a short reason (masked).
     pub health: (Health, String),
-    /// What it waits for that nobody but somebody outside of its cluster does.
+    /// The event outside of its cluster that it waits for, if there is one.
     pub waiting: Option<Waiting>,
-    /// The Spec itself suspends it. It does what it must.
+    /// True if the Spec itself suspends it, so that it is as it should be.
     pub is_suspended_by_spec: bool,
 }
 
@@ -161,14 +161,14 @@ pub struct PlannedResource {
     pub item: Item,
     /// The plan that is shown and reviewed; masked.
     pub public: ResourcePlan,
-    /// The same for policy sets.
+    /// The true values of the plan, for policy sets.
     pub truth: TrueValues,
     /// The record after success (secrets masked), without `depends_on`, which the engine adds; `None` for a
     /// deletion.
     pub recorded: Option<Recorded>,
     /// The object belongs to another stack: this plan is allowed only if that stack has released it.
     pub foreign: Option<Foreign>,
-    /// Why the object must not be deleted. It may leave its stack if another stack takes it.
+    /// The reason why the object must not be deleted. It may leave its stack if another stack takes it.
     pub protected: Option<UserError>,
     /// Nothing would change, but the earlier apply did not see it become ready: an apply waits for that.
     pub unready: bool,
@@ -185,13 +185,13 @@ pub struct PlannedResource {
     pub sensitive: Vec<String>,
     /// The places in `expected` whose values the provider calls sensitive, also before they are known: `true`, or an
     /// object or a list with the places below.
-    pub sensitive_places: Value,
+    pub sensitive_paths: Value,
     /// The runtime's own data for the apply; not masked.
     pub preparation: Preparation,
 }
 
 impl PlannedResource {
-    /// Only the record is removed; the live object stays.
+    /// Plans to remove only the record; the live object stays.
     pub fn forgotten(stack: &StackId, item: Item, kind: RuntimeKind, note: String) -> Self {
         let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
         public.cluster.clone_from(&item.cluster);
@@ -208,7 +208,7 @@ impl PlannedResource {
             provisional: false,
             expected: None,
             sensitive: Vec::new(),
-            sensitive_places: Value::Null,
+            sensitive_paths: Value::Null,
             preparation: Preparation::none(),
         }
     }
@@ -219,7 +219,7 @@ impl PlannedResource {
 pub struct Preparation(Option<Arc<dyn Any + Send + Sync>>);
 
 impl Preparation {
-    /// Nothing was prepared.
+    /// Creates a preparation without data.
     pub fn none() -> Self {
         Self::default()
     }
@@ -229,7 +229,7 @@ impl Preparation {
         Self(Some(Arc::new(prepared)))
     }
 
-    /// True if nothing was prepared.
+    /// Returns true if nothing was prepared.
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
@@ -246,7 +246,7 @@ impl Preparation {
 }
 
 impl fmt::Debug for Preparation {
-    /// Without the contents: they hold secrets in clear.
+    /// Prints no contents: they hold secrets in clear.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() {
             "prepared"
@@ -276,7 +276,8 @@ pub struct AppliedResource {
     pub live: Option<Value>,
     /// The secret texts in `live`, as in [`PlannedResource::sensitive`].
     pub sensitive: Vec<String>,
-    /// What it waits for, and why: it is written and not ready. The runtime plans it as unready until it is.
+    /// The condition that it waits for, with a text: it is written and not ready. The runtime plans it as unready until
+    /// it is.
     pub waiting: Option<(Waiting, String)>,
 }
 
@@ -290,8 +291,8 @@ pub trait ApplySink: Send + Sync {
     /// kill during the wait does not lose it.
     async fn record_written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError>;
 
-    /// Something begins or ended that must not run twice. Its record is stored before this returns, so that a kill at
-    /// any later instant leaves it.
+    /// Records that something begins or ended that must not run twice. The record is stored before this returns, so
+    /// that a kill at any later instant leaves it.
     async fn record_run(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
         self.record_written(id, recorded).await
     }
@@ -310,7 +311,7 @@ pub trait ApplySink: Send + Sync {
         Ok(())
     }
 
-    /// One resource is finished.
+    /// Records the result of a resource that is finished.
     async fn record_result(
         &self,
         id: &ResourceId,
@@ -325,7 +326,7 @@ pub trait ApplySink: Send + Sync {
     fn cancelled(&self) -> bool;
 
     /// Returns an error if the lease is lost. Call it before every write to the infrastructure.
-    async fn fence(&self) -> Result<(), UserError>;
+    async fn check_lease(&self) -> Result<(), UserError>;
 }
 
 /// Receives a runtime's notes on the whole run, which concern no resource. Drops them without a listener.
@@ -340,12 +341,12 @@ impl RunNotes {
         Self(Some(Arc::new(listener)))
     }
 
-    /// Says what a reader should know.
+    /// Says something that a reader should know.
     pub fn note(&self, text: &str) {
         self.say(Note::remark(text));
     }
 
-    /// Says what may be wrong.
+    /// Says that something may be wrong.
     pub fn warning(&self, text: &str) {
         self.say(Note::warning(text));
     }
@@ -369,7 +370,7 @@ pub trait Runtime: Send + Sync {
     /// The kind of resources that it handles.
     fn kind(&self) -> RuntimeKind;
 
-    /// How it applies resources.
+    /// Returns how the runtime applies resources.
     fn granularity(&self) -> Granularity;
 
     /// Normalizes and validates desired resources before the graph is built: adds a missing namespace,
@@ -393,9 +394,8 @@ pub trait Runtime: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// What the state must record about the targets of the resources (the clusters), by its key in
-    /// [`StackScope::data`]. It is stored before the first of them is changed. `None` if it is already
-    /// recorded.
+    /// Returns what the state must record about the targets of the resources (the clusters), with its key in
+    /// [`StackScope::data`]. It is stored before the first of them is changed. `None` if it is already recorded.
     async fn to_remember(
         &self,
         scope: &StackScope,

@@ -1,5 +1,5 @@
-//! [`TrueValues`]: what policy sets judge of a planned resource. What is shown of it is masked by names and values, which
-//! a pull request chooses; a rule that saw that could be blinded.
+//! [`TrueValues`]: the values of a planned resource that policy sets judge. The shown plan is masked by names and
+//! values, which a pull request chooses, so a rule that judged it could be blinded.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ use konverge_base::model::{
 /// Never print or store them.
 #[derive(Clone, Default)]
 pub struct TrueValues {
-    /// As desired; `None` if it is exactly as recorded.
+    /// The desired attributes; `None` if they are exactly as recorded.
     pub desired: Option<Map<String, Value>>,
-    /// The object of which the changes show one side; `None` if there is none, or nothing changes.
+    /// The object before the changes; `None` if there is none, or nothing changes.
     pub before: Option<Value>,
-    /// The object of which the changes show the other side.
+    /// The object after the changes; `None` if there is none, or nothing changes.
     pub after: Option<Value>,
 }
 
 impl fmt::Debug for TrueValues {
-    /// Without the values.
+    /// Prints no values: they may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TrueValues(..)")
     }
@@ -40,17 +40,18 @@ impl TrueValues {
         }
     }
 
-    /// The values themselves, to find out what of them is shown nowhere.
+    /// Returns the values themselves, to find those that are shown nowhere.
     pub fn objects(&self) -> impl Iterator<Item = Value> + '_ {
         let desired = self.desired.iter().map(|desired| Value::Object(desired.clone()));
         desired.chain(self.before.iter().chain(&self.after).cloned())
     }
 
-    /// Masking may change the label of a list's item. Then the path leads nowhere, and the whole list is the change.
+    /// Returns the change with its true values. Masking may change the label of a list's item: then the path leads
+    /// nowhere, and the whole list becomes the change.
     fn of_change(&self, shown: &FieldChange) -> FieldChange {
-        let sides = [(&self.before, &shown.from), (&self.after, &shown.to)];
+        let pairs = [(&self.before, &shown.from), (&self.after, &shown.to)];
         let leads_on = |path: &str| {
-            sides.iter().all(|(whole, shown)| match (whole, shown) {
+            pairs.iter().all(|(whole, shown)| match (whole, shown) {
                 (Some(whole), Some(_)) => FieldPath::new(path).get_by_index(whole).is_some(),
                 _ => true,
             })
@@ -59,14 +60,14 @@ impl TrueValues {
         while !leads_on(path) {
             path = path.rsplit_once('/').map_or("", |(outer, _)| outer);
         }
-        let value = |(whole, shown_side): (&Option<Value>, &Option<Value>)| match whole {
-            Some(whole) if shown_side.is_some() || path != shown.path => {
+        let value = |(whole, shown_value): (&Option<Value>, &Option<Value>)| match whole {
+            Some(whole) if shown_value.is_some() || path != shown.path => {
                 FieldPath::new(path).get_by_index(whole).cloned()
             }
             // Of an object that is gone only the record is known.
-            _ => shown_side.clone(),
+            _ => shown_value.clone(),
         };
-        let [from, to] = sides.map(value);
+        let [from, to] = pairs.map(value);
         FieldChange {
             path: path.to_owned(),
             from,

@@ -25,7 +25,7 @@ pub fn is_crd_file(path: &RepoPath) -> bool {
 pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> Result<(), SpecError> {
     let mut files: Vec<_> = files.iter().filter(|(path, _)| is_crd_file(path)).collect();
     files.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut places: HashMap<_, _> = spec
+    let mut seen: HashMap<_, _> = spec
         .resources
         .iter()
         .enumerate()
@@ -43,7 +43,7 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
         let documents =
             yaml::documents(text).map_err(|error| in_file(error.line, error.column, error.message))?;
         for (index, document) in documents.iter().enumerate() {
-            let place = if documents.len() > 1 {
+            let origin = if documents.len() > 1 {
                 format!("{path}, document {}", index + 1)
             } else {
                 path.to_string()
@@ -55,8 +55,8 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
                     "is not a Kubernetes object: it has no `apiVersion` and `kind`".to_owned(),
                 ));
             }
-            let resource = parse::read_resource(document, &place)?;
-            parse::add(resource, place, spec, &mut places)?;
+            let resource = parse::read_resource(document, &origin)?;
+            parse::add(resource, origin, spec, &mut seen)?;
         }
     }
     reserved_markers::refuse(spec)

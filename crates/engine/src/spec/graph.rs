@@ -27,7 +27,7 @@ use konverge_base::{
     },
 };
 
-/// Why one resource comes before another.
+/// The reason why one resource comes before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edge {
     /// `dependsOn`.
@@ -168,12 +168,12 @@ impl ResourceGraph {
         self.cycle().map_or(Ok(()), |cycle| Err(GraphError::Cycle(cycle)))
     }
 
-    /// Everything that comes before a resource.
+    /// Returns every resource that comes before a resource.
     pub(super) fn ancestors(&self, id: &ResourceId) -> BTreeSet<&ResourceId> {
         self.reached(id, Direction::Incoming)
     }
 
-    /// Everything that comes after a resource.
+    /// Returns every resource that comes after a resource.
     pub(super) fn descendants(&self, id: &ResourceId) -> BTreeSet<&ResourceId> {
         self.reached(id, Direction::Outgoing)
     }
@@ -223,7 +223,7 @@ impl ResourceGraph {
         self.neighbours(id, Direction::Outgoing)
     }
 
-    /// All resources in topological order; otherwise in the given order.
+    /// Returns all resources in topological order; otherwise in the given order.
     pub fn order(&self) -> Vec<&ResourceId> {
         let mut waiting: Vec<usize> = self
             .graph
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_target_is_told_with_the_nearest() {
+    fn a_wrong_target_is_named_with_the_nearest() {
         let text = json!({"x": "$kusion_path.v1:Service:ns:wbe.spec"});
         let resources = [
             resource("v1:Service:ns:web", &[], json!({})),

@@ -1,4 +1,4 @@
-//! The hooks of a Spec: which Jobs are hooks, what each guards, its place in the order, and its digest.
+//! The hooks of a Spec: their Jobs, the resources that each guards, its position in the order, and its digest.
 
 mod declaration;
 mod error;
@@ -28,7 +28,7 @@ use konverge_base::model::{
 pub struct SpecHooks {
     /// By their Jobs.
     pub tasks: HookTasks,
-    /// What is not understood of the hooks of other tools.
+    /// Notes on annotations of other tools that have no meaning here.
     pub notes: Vec<String>,
 }
 
@@ -113,8 +113,8 @@ pub fn order_hooks(
     Ok(SpecHooks { tasks, notes })
 }
 
-/// Takes the objects out of a Spec that another tool makes at times which do not exist here (`helm.sh/hook: test`). Returns a
-/// note about each.
+/// Removes the objects from a Spec that another tool creates only at times which do not exist here (`helm.sh/hook:
+/// test`). Returns a note about each.
 pub fn leave_out(spec: &mut Spec, rules: &HookRules) -> Vec<String> {
     let mut notes = Vec::new();
     spec.resources.retain(|resource| {
@@ -171,7 +171,8 @@ fn without_stamp(job: &Resource) -> Resource {
     job
 }
 
-/// The workloads that a hook guards: those of its cluster, without those that it needs itself before, or that need it.
+/// Returns the workloads that a hook guards: those of its cluster, except those that the hook itself needs first, and
+/// those that need it.
 fn guarded_workloads<'a>(
     graph: &ResourceGraph,
     job: &Resource,

@@ -79,6 +79,7 @@ pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a R
             }
             _ => {}
         }
+        // A webhook answers only while its pods run, so the workloads behind its service come first, too.
         for (namespace, name) in object.answering_services() {
             let Some(service) = named(GroupKind::SERVICE, namespace, name) else {
                 continue;
@@ -128,7 +129,7 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// For a workload: the `metadata` and `spec` of its pod template as one value.
+    /// Returns the pod template of a workload: its `metadata` and `spec` as one value.
     fn template(&self) -> Option<&'a Value> {
         let path: &[&str] = match self.kind {
             GroupKind::DEPLOYMENT

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_in_another_spelling_is_told_with_that_of_the_spec() {
+    fn a_dependency_in_another_spelling_is_named_with_that_of_the_spec() {
         let text = SLIDE.replace("    - v1:namespace:garden", "    - v1:Namespace:garden");
         let spec = read_text(&text, "f").unwrap();
         let error = UserError::from(ResourceGraph::from_spec(&spec.resources).unwrap_err());

@@ -32,7 +32,7 @@ const SPEC_KEYS: [&str; 4] = ["resources", "secretStore", "context", OUTPUTS_KEY
 /// The path and what is wrong there; two resources with the same id.
 pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
     let mut spec = Spec::default();
-    let mut places = HashMap::new();
+    let mut seen = HashMap::new();
     let many = documents.len() > 1;
     for (number, document) in documents.iter().enumerate() {
         let path = if many {
@@ -40,7 +40,7 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
         } else {
             String::new()
         };
-        read_document(document, &path, &mut spec, &mut places)?;
+        read_document(document, &path, &mut spec, &mut seen)?;
     }
     reserved_markers::refuse(&spec)?;
     match spec.outputs() {
@@ -52,7 +52,7 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
 /// Parses YAML or JSON text, from `--spec FILE` or a golden file.
 ///
 /// # Errors
-/// As [`read`], or the text of `file` is not YAML.
+/// See [`read`]; also if the text of `file` is not YAML.
 pub fn read_text(text: &str, file: &str) -> Result<Spec, SpecError> {
     let documents = yaml::documents(text).map_err(|error| SpecError::Text {
         file: file.to_owned(),
@@ -68,16 +68,16 @@ pub(super) fn add(
     resource: Resource,
     path: String,
     spec: &mut Spec,
-    places: &mut HashMap<ResourceId, String>,
+    seen: &mut HashMap<ResourceId, String>,
 ) -> Result<(), SpecError> {
-    if let Some(earlier) = places.get(&resource.id) {
+    if let Some(earlier) = seen.get(&resource.id) {
         return Err(SpecError::Duplicate {
             path,
             earlier: earlier.clone(),
             id: resource.id,
         });
     }
-    places.insert(resource.id.clone(), path);
+    seen.insert(resource.id.clone(), path);
     spec.resources.push(resource);
     Ok(())
 }
@@ -86,11 +86,11 @@ fn read_document(
     document: &Value,
     path: &str,
     spec: &mut Spec,
-    places: &mut HashMap<ResourceId, String>,
+    seen: &mut HashMap<ResourceId, String>,
 ) -> Result<(), SpecError> {
     match document {
         Value::Null => Ok(()),
-        Value::Array(items) => read_list(items, path, spec, places),
+        Value::Array(items) => read_list(items, path, spec, seen),
         Value::Object(map) if map.is_empty() => Ok(()),
         Value::Object(map) if map.contains_key("resources") => {
             if let Some(unknown) = map.keys().find(|key| !SPEC_KEYS.contains(&key.as_str())) {
@@ -110,7 +110,7 @@ fn read_document(
             }
             let list = join(path, "resources");
             match items(&map["resources"], &list)? {
-                Some(items) => read_list(items, &list, spec, places),
+                Some(items) => read_list(items, &list, spec, seen),
                 None => Ok(()),
             }
         }
@@ -126,11 +126,11 @@ fn read_document(
                 .zip(instances)
                 .map(|(index, item): (usize, _)| instances::to_resource(item, &format!("{list}[{index}]")))
                 .collect::<Result<_, _>>()?;
-            read_list(&resources, &list, spec, places)
+            read_list(&resources, &list, spec, seen)
         }
         Value::Object(map) if is_resource(map) || is_object(map) => {
             let place = if path.is_empty() { "the document" } else { path };
-            add(read_resource(document, path)?, place.to_owned(), spec, places)
+            add(read_resource(document, path)?, place.to_owned(), spec, seen)
         }
         Value::Object(map) => {
             let keys: Vec<_> = map
@@ -160,11 +160,11 @@ fn read_list(
     items: &[Value],
     path: &str,
     spec: &mut Spec,
-    places: &mut HashMap<ResourceId, String>,
+    seen: &mut HashMap<ResourceId, String>,
 ) -> Result<(), SpecError> {
     for (index, item) in items.iter().enumerate() {
         let path = format!("{path}[{index}]");
-        add(read_resource(item, &path)?, path, spec, places)?;
+        add(read_resource(item, &path)?, path, spec, seen)?;
     }
     Ok(())
 }
@@ -270,7 +270,7 @@ fn depends_on(map: &Map<String, Value>, path: &str) -> Result<Vec<ResourceId>, S
     items.iter().enumerate().map(read).collect()
 }
 
-/// Kusion's id of a Kubernetes object: `apiVersion:Kind[:namespace]:name`.
+/// Returns Kusion's id of a Kubernetes object: `apiVersion:Kind[:namespace]:name`.
 fn object_id(object: &Map<String, Value>, path: &str) -> Result<ResourceId, SpecError> {
     let who = match object.get("kind").and_then(Value::as_str) {
         Some(kind) => format!("the `{}`", kind.escape_debug()),

@@ -76,7 +76,7 @@ pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<A
     }
     // The Job of an earlier run has the name. A Job cannot be changed, so it is recreated.
     if let Some(live) = found {
-        task.sink.fence().await?;
+        task.sink.check_lease().await?;
         run.delete(&live).await?;
     }
     // After a kill from here on, no Job does not mean that the hook did not run.
@@ -220,7 +220,7 @@ impl Run<'_> {
             if completed_jobs::has_failed(&now) || !now["metadata"]["deletionTimestamp"].is_null() {
                 return Ok(None);
             }
-            self.task.sink.fence().await?;
+            self.task.sink.check_lease().await?;
             let change = json!({
                 "metadata": {"uid": now["metadata"]["uid"], "resourceVersion": now["metadata"]["resourceVersion"]},
                 "spec": {"suspend": true},

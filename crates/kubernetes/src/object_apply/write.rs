@@ -39,7 +39,7 @@ pub(super) async fn write_and_record(
     seen: Option<Precondition>,
 ) -> Result<(Value, Recorded), UserError> {
     let ApplyTask { subject, of, .. } = task;
-    task.sink.fence().await?;
+    task.sink.check_lease().await?;
     // Nothing may fail between the write and its record.
     let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
     let body = filled.body().and_then(Value::as_object);

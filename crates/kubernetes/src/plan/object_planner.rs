@@ -234,7 +234,7 @@ impl ObjectPlanner<'_> {
                 .as_ref()
                 .map(|expected| subject.secret_texts(expected))
                 .unwrap_or_default(),
-            sensitive_places: Value::Null,
+            sensitive_paths: Value::Null,
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             preparation: Preparation::new(draft.write),
             item,

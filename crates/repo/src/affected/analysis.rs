@@ -44,10 +44,10 @@ impl Analysis {
         Self::analyze(FileTreeView::new(source), layout, core_version, index)
     }
 
-    /// As [`Analysis::new`], for a file tree that is already loaded.
+    /// Determines the inputs as [`Analysis::new`] does, for a file tree that is already loaded.
     ///
     /// # Errors
-    /// As [`Analysis::new`].
+    /// See [`Analysis::new`].
     pub fn analyze(
         tree: FileTreeView,
         layout: impl Into<Arc<Layout>>,
@@ -79,11 +79,11 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// As [`Analysis::analyze`], but reuses the analysis of another revision. Only the readers of changed
-    /// paths are resolved again. The result is the same.
+    /// Determines the inputs as [`Analysis::analyze`] does, but reuses the analysis of another revision. Only the
+    /// readers of changed paths are resolved again. The result is the same.
     ///
     /// # Errors
-    /// As [`Analysis::new`].
+    /// See [`Analysis::new`].
     pub fn after(
         before: &Self,
         changes: &Changes,
@@ -109,6 +109,8 @@ impl Analysis {
                 None => Arc::new(StackInputs::collect(&tree, Arc::make_mut(&mut graph), stack)),
             })
             .collect();
+        // Nodes keep their numbers, so that both graphs can be compared by number. Changed nodes and those of new
+        // stacks are resolved again.
         let mut empty = before.graph.changed_nodes(&changes.paths);
         empty.extend(before.graph.nodes.len()..graph.nodes.len());
         let mut nodes = Arc::clone(&before.nodes);
@@ -217,8 +219,8 @@ impl Analysis {
         stacks.binary_search_by(|stack| stack.folder.cmp(folder)).ok()
     }
 
-    /// The index of a stack of another revision's layout in this one, if its description is the same and none
-    /// of its own files differs.
+    /// Returns the index of the same stack in this analysis, if its description is equal and none of its own files
+    /// differs.
     fn knows(&self, layout: &Arc<Layout>, at: usize, changes: &Changes) -> Option<usize> {
         let found = if Arc::ptr_eq(layout, &self.layout) {
             at
@@ -231,14 +233,14 @@ impl Analysis {
         same.then_some(found)
     }
 
-    /// Returns true if the entries of a stack give the same result as in another state of the graph.
+    /// Returns true if the entries of a stack give the same result as in another analysis.
     fn compiles_as(&self, at: usize, other: &Self) -> bool {
         let entries = &self.inputs[at].entries;
         let same = |entry: &usize| self.nodes[*entry] == other.nodes[*entry];
         entries.iter().all(same) && self.shared_reads(at).is_empty()
     }
 
-    /// What the entries of a stack read through each other's imports.
+    /// Returns the files that the entries of a stack may read because of each other's imports.
     pub(super) fn shared_reads(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
         shared_reads::shared_reads(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
     }

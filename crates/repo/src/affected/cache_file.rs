@@ -74,7 +74,7 @@ fn each(
     Ok(sum)
 }
 
-/// `None` if there is no such file any more.
+/// Converts the error of a missing file to `None`.
 fn unless_gone<T>(result: std::io::Result<T>) -> std::io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

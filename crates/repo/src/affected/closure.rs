@@ -34,7 +34,7 @@ pub struct ClosureFile {
 }
 
 impl Analysis {
-    /// Every file that the compilation of a stack may read.
+    /// Returns every file that the compilation of a stack may read.
     ///
     /// # Errors
     /// The stack does not belong to this revision, or its files cannot be resolved.

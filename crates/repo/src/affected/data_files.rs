@@ -10,7 +10,7 @@ use konverge_base::model::{
     file_source::{BlobId, FileKind},
 };
 
-/// What a file may read: files that it names, or whole folders.
+/// Returns the paths that a file may read: files that it names, or whole folders.
 pub(super) fn readable(
     tree: &FileTreeView,
     rules: &CoreRules,
@@ -73,7 +73,7 @@ pub(super) fn files(tree: &FileTreeView, readable: &RepoPath) -> Vec<(RepoPath, 
     found
 }
 
-/// The digest over everything that can be read there.
+/// Returns the digest over everything that can be read at a path.
 pub(super) fn digest(tree: &FileTreeView, readable: &RepoPath) -> Digest {
     let mut digest = DigestBuilder::new("konverge data 1");
     for (path, blob, _) in files(tree, readable) {

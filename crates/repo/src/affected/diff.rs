@@ -17,11 +17,11 @@ use konverge_base::model::{
 };
 
 impl Analysis {
-    /// The stacks that the change from `base` to this revision affects.
+    /// Returns the stacks that the change from `base` to this revision affects.
     ///
-    /// Stacks are matched by identity: a stack in another folder is modified, not removed and added. A stack
-    /// whose files cannot be resolved at the head is always affected. If its identity cannot be read at the
-    /// head, it is matched with the stack in the same folder at the base.
+    /// Stacks are matched by identity: a stack in another folder is modified, not removed and added. A stack whose
+    /// files cannot be resolved at the head is always affected. If its identity cannot be read at the head, it is
+    /// matched with the stack in the same folder at the base.
     pub fn compare(&self, base: &Analysis) -> Affected {
         let mut known: HashMap<&StackId, usize> = HashMap::new();
         let mut lying: HashMap<&RepoPath, usize> = HashMap::new();
@@ -41,6 +41,7 @@ impl Analysis {
         let mut stacks = Vec::new();
         for (at, stack) in self.layout.stacks.iter().enumerate() {
             let broken = self.inputs[at].error.is_some();
+            // By identity; by folder only if the identity is unknown, or changed without another stack taking the old one.
             let before = known.get(&stack.id).or_else(|| {
                 let same_place = lying.get(&stack.folder)?;
                 let old = &base.layout.stacks[*same_place];
@@ -84,6 +85,7 @@ impl Analysis {
             stacks.push(answer(stack, id, InputChange::Modified, why));
         }
         for (at, stack) in base.layout.stacks.iter().enumerate() {
+            // A folder that is still there, but no longer defines a stack, was not removed.
             let left_out = self.layout.leaves_out(&stack.folder);
             if known.get(&stack.id) == Some(&at) && !met.contains(&at) && !left_out {
                 let why = own_file(stack, InputKind::Stack);
@@ -100,8 +102,7 @@ impl Analysis {
         }
     }
 
-    /// Adds the stacks that read outputs of affected ones, and those that read theirs. The chain begins at the stack that is
-    /// read.
+    /// Adds the stacks that read outputs of affected ones, directly or not. The chain begins at the stack that is read.
     fn add_readers(&self, stacks: &mut Vec<AffectedStack>) {
         let readers = self.layout.readers();
         if readers.is_empty() {
@@ -139,8 +140,8 @@ impl Analysis {
         }
     }
 
-    /// Why the identity of a stack differs from the base: a stack with the same names was added or removed,
-    /// or konverge.yaml changed.
+    /// Returns why the identity of a stack differs from the base: a stack with the same names was added or removed, or
+    /// konverge.yaml changed.
     fn why_renamed(&self, base: &Analysis, old: &Stack, new: &Stack) -> Vec<InputReason> {
         let same_names = |stack: &&Stack| stack.names == old.names || stack.names == new.names;
         let others = |of: &'_ Analysis, without: &Analysis| -> Vec<RepoPath> {

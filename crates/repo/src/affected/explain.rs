@@ -1,4 +1,4 @@
-//! Why a stack is affected: for every changed file the shortest chain of imports from it to the stack.
+//! Explains why a stack is affected: for every changed file the shortest chain of imports from it to the stack.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
@@ -32,7 +32,7 @@ pub(super) struct AnalysisDiff<'a> {
 /// Every path whose entry differs.
 struct Changed {
     paths: HashSet<RepoPath>,
-    /// The same, sorted by name, so that the files of a folder are adjacent.
+    /// The same paths, sorted by name, so that the files of a folder are adjacent.
     sorted: Vec<RepoPath>,
     /// The paths below a folder whose name ends in `.k`.
     odd: Vec<RepoPath>,
@@ -246,6 +246,7 @@ impl<'a> AnalysisDiff<'a> {
                 }
             }
         }
+        // Both revisions: a removed file is reached only at the base, an added one only at the head.
         for (side, entries) in [(&self.after, &new.entries), (&self.before, &old.entries)] {
             for entry in entries {
                 let reach = side.find_chains(*entry, &self.changed);

@@ -13,13 +13,13 @@ use super::{
 pub struct FileScan {
     /// The imports: leading dots and path; sorted and unique.
     pub imports: Vec<(u32, String)>,
-    /// Whether the file imports a module that reads files.
+    /// The import of a module that reads files, if there is one.
     pub reader_import: ReaderImport,
     /// The files that it reads, if it imports such a module under its own name.
     pub reads: RuntimeReads,
 }
 
-/// Whether a file imports a module that reads other files at run time.
+/// The way in which a file imports a module that reads other files at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ReaderImport {
     /// It imports no such module.

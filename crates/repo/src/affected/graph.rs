@@ -39,7 +39,7 @@ pub(super) struct PackageNode {
 pub(super) struct NodeFile {
     pub(super) path: RepoPath,
     pub(super) blob: BlobId,
-    /// Whether it imports a module that reads files, and what it then reads.
+    /// The import of a module that reads files, if there is one, and the files that it then reads.
     pub(super) reader_import: ReaderImport,
     pub(super) reads: RuntimeReads,
 }
@@ -268,6 +268,7 @@ impl ImportGraph {
             let folder = path.parent().unwrap_or_default();
             for (dots, import) in &facts.imports {
                 let resolution = resolve(tree, rules, &context, &folder, *dots, import);
+                // A missing file is an input, too: adding it changes the digest.
                 if resolution.missing {
                     digest
                         .part(b"missing")
@@ -306,7 +307,7 @@ impl ImportGraph {
         node.local = digest.finish();
     }
 
-    /// All nodes reachable from some nodes, including those; sorted.
+    /// Returns all nodes that are reachable from some nodes, including those; sorted.
     pub(super) fn reachable(&self, from: impl IntoIterator<Item = NodeId>) -> BTreeSet<NodeId> {
         let mut queue: Vec<NodeId> = from.into_iter().collect();
         let mut seen: BTreeSet<NodeId> = queue.iter().copied().collect();

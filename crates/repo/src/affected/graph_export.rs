@@ -27,11 +27,11 @@ pub struct GraphExport {
 pub struct ExportNode {
     /// The file or folder.
     pub path: RepoPath,
-    /// What the node is.
+    /// The kind of the node.
     pub kind: NodeKind,
 }
 
-/// What a node of the graph is.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
@@ -133,13 +133,14 @@ impl GraphExport {
         }
     }
 
-    /// What the files depend on, directly or indirectly. A folder stands for everything in it.
+    /// Returns the part of the graph that the files depend on, directly or indirectly. A folder stands for everything
+    /// in it.
     #[must_use]
     pub fn upstream(&self, focus: &[RepoPath]) -> Self {
         self.part(focus, |edge| (&edge.from, &edge.to))
     }
 
-    /// What depends on the files, directly or indirectly.
+    /// Returns the part of the graph that depends on the files, directly or indirectly.
     #[must_use]
     pub fn downstream(&self, focus: &[RepoPath]) -> Self {
         self.part(focus, |edge| (&edge.to, &edge.from))

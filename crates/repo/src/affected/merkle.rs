@@ -24,6 +24,8 @@ pub(super) fn digests(graph: &ImportGraph) -> Vec<Digest> {
             group_of[*member] = number;
         }
         let mut own: Vec<Digest> = members.iter().map(|member| graph.nodes[*member].local).collect();
+        // Sorted: the numbers of nodes differ between a graph that was updated and one that was built anew, and the
+        // digest must not.
         own.sort_unstable();
         let mut outside: Vec<Digest> = members
             .iter()

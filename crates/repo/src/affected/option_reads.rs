@@ -10,7 +10,7 @@ pub struct OptionRead {
     pub name: String,
     /// The line, from 1.
     pub line: u32,
-    /// Whether the call says what the value is where nobody sets the option.
+    /// True if the call gives a value for the case that nobody sets the option.
     pub has_default: bool,
 }
 

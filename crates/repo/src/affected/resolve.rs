@@ -7,7 +7,7 @@ use super::core_compat::CoreRules;
 use crate::konfig::FileTreeView;
 use konverge_base::model::RepoPath;
 
-/// Where the imports of a file are looked up.
+/// The roots at which the imports of a file are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ImportContext {
     /// The package root of absolute imports.
@@ -16,7 +16,7 @@ pub(super) struct ImportContext {
     pub(super) packages: Arc<Vec<(String, RepoPath)>>,
 }
 
-/// What is loaded: real paths, with links resolved.
+/// The target of an import: real paths, with links resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum ResolvedImport {
     /// A file given as an entry, or imported as a module.
@@ -30,7 +30,7 @@ pub(super) enum ResolvedImport {
 /// The result of resolving one import.
 #[derive(Debug, Default)]
 pub(super) struct Resolution {
-    /// What is loaded, each with the context of its own imports (`None`: the importing file's).
+    /// The loaded targets, each with the context of its own imports (`None`: the importing file's).
     pub(super) loads: Vec<(Option<ImportContext>, ResolvedImport)>,
     /// The links on the path.
     pub(super) links: Vec<RepoPath>,

@@ -21,7 +21,7 @@ const SCANNERS: usize = 2;
 /// Up to this many unknown contents are scanned again instead of reading the cache file.
 const FEW: usize = 24;
 
-/// Up to this many contents nothing is evicted (a file of some hundred kilobytes).
+/// The number of contents up to which nothing is evicted (a file of some hundred kilobytes).
 const MODEST: usize = 4096;
 
 /// Scan results by content; shared by all revisions of a run, stored in a file between runs.
@@ -31,7 +31,7 @@ pub struct ScanCache {
     /// The file of an earlier run, until it is read.
     unread: Mutex<Option<PathBuf>>,
     grown: AtomicBool,
-    /// What [`ScanCache::learn_beside`] has yet to scan, the next last.
+    /// The contents that [`ScanCache::learn_beside`] has yet to scan, the next last.
     wanted: Mutex<Vec<Vec<BlobId>>>,
     /// Held for reading while a thread scans: the cache can be written once all threads are done.
     learning: RwLock<()>,
@@ -82,7 +82,7 @@ impl ScanCache {
         self.lock().len()
     }
 
-    /// True if it knows no file.
+    /// Returns true if it knows no file.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -171,7 +171,7 @@ impl ScanCache {
         }
     }
 
-    /// What is unknown even to the file, if reading the file is worth it.
+    /// Returns the contents without a scan result. If they are more than a few, the cache file is read first.
     fn unknown_after_all(&self, blobs: &[BlobId]) -> Vec<BlobId> {
         let unknown = self.unknown(blobs);
         if unknown.len() <= FEW {
@@ -203,7 +203,7 @@ impl ScanCache {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything known, sorted by content id.
+    /// Returns everything known, sorted by content id.
     pub(super) fn sorted_entries(&self) -> Vec<(BlobId, Arc<FileScan>)> {
         let mut all: Vec<_> = self
             .lock()

@@ -119,7 +119,8 @@ impl Snapshot {
     }
 }
 
-/// What concerns a stack besides its program: a part of a workspace, and encrypted files. Other parts of the file are no input of it.
+/// Inputs of a stack besides its program: a part of a workspace, and encrypted files. Other parts of the file are no
+/// input of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceInput {
     /// The file of the workspace, if the stack has one, and the binaries of modules in the repository.

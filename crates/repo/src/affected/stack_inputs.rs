@@ -29,7 +29,7 @@ pub(super) struct StackInputs {
     pub(super) options: Digest,
     /// The settings files with their blob ids, to report which one changed.
     pub(super) settings_files: Vec<(RepoPath, BlobId)>,
-    /// Why the files cannot be resolved.
+    /// The error if the files cannot be resolved.
     pub(super) error: Option<SetupError>,
 }
 
@@ -63,6 +63,7 @@ impl StackInputs {
         match &stack.compile {
             Ok(setup) => inputs.add_setup(tree, graph, setup),
             Err(error) => {
+                // The files that may resolve the error are inputs, so that their change affects the stack.
                 inputs.add(tree, InputKind::Unresolved, &error.file);
                 for name in ["kcl.yaml", "ci-test/settings.yaml", "kcl.mod"] {
                     let file = stack

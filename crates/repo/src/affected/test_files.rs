@@ -10,7 +10,7 @@ use konverge_base::model::{
     stack::Stack,
 };
 
-/// The end of the name of each test file, and the one that is a mistake.
+/// The ending of the name of each test file, and a frequent mistake.
 const ENDS: [&str; 2] = [".test.yaml", ".test.yml"];
 
 /// The test files of a stack, with links followed, sorted by path. A file that ends in `.test.yml` is among them: it is an

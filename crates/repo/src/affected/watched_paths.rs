@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{AffectedError, Analysis, resolve::ResolvedImport};
 use konverge_base::model::{RepoPath, stack::Stack};
 
-/// Where a file that is added later can become an input.
+/// Files of a stack that become inputs if somebody adds them later.
 const OWN_FILES: [&str; 4] = ["stack.yaml", "kcl.yaml", "kcl.mod", "kcl.mod.lock"];
 
 impl Analysis {

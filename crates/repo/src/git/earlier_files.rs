@@ -1,4 +1,4 @@
-//! What the files of a revision were before: every content that the history changed, removed or moved.
+//! Earlier files of a revision: every content that the history changed, removed or moved.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -37,7 +37,7 @@ pub(super) fn earlier_files(
     Ok(found.collect())
 }
 
-/// The same of the commit that is checked out and of those before it; nothing where nothing is committed.
+/// Returns the earlier files of the commit that is checked out; nothing in a repository without a commit.
 pub(super) fn earlier_than_head(
     handles: &RepositoryPool,
     now: &FileTree,
@@ -66,7 +66,7 @@ fn walk(git: &git2::Repository, tip: git2::Oid, found: &mut Found) -> Result<(),
         if boundary.contains(&id.to_string()) {
             let short: String = id.to_string().chars().take(7).collect();
             return Err(GitError::Shallow(format!(
-                "what came before {short} is not in it"
+                "the commits before {short} are missing"
             )));
         }
         for parent in git.find_commit(id)?.parent_ids() {

@@ -34,7 +34,7 @@ pub enum GitError {
     /// A bare repository has no working tree.
     #[error("the repository at `{0}` is bare: it has no working tree")]
     Bare(String),
-    /// The variable names what is not an index of this repository.
+    /// The variable names a file that is not an index of this repository.
     #[error("GIT_INDEX_FILE names `{0}`, which is not a file in the git folder of this repository")]
     OtherIndex(String),
     /// A merge or rebase stopped, and nothing can be committed before somebody resolves it.

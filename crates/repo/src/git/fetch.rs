@@ -28,7 +28,7 @@ impl fmt::Debug for GitCredentials {
     }
 }
 
-/// What to fetch.
+/// The commits to fetch.
 pub(super) enum FetchSpec<'a> {
     /// The tree of one commit without its history.
     Commit(&'a str),

@@ -1,4 +1,4 @@
-//! The files of the index: what the next commit will hold.
+//! The files of the index, which the next commit will hold.
 
 use std::{path::Path, sync::Arc};
 
@@ -68,8 +68,8 @@ impl IndexSource {
     }
 }
 
-/// An index that git made beside the one of the repository. That of another repository has other objects, and one that does
-/// not exist would be an empty commit.
+/// Opens an index that git made beside the one of the repository. An index of another repository has other objects, and
+/// a missing one would be an empty commit: both are refused.
 fn open_of(git: &git2::Repository, path: &Path) -> Result<git2::Index, GitError> {
     let other = || GitError::OtherIndex(path.display().to_string());
     let real = path.canonicalize().map_err(|_| other())?;

@@ -27,7 +27,7 @@ impl IndexStamp {
 }
 
 impl FileStamp {
-    /// `None` if there is no such file.
+    /// Reads the stamp of a file; `None` if there is no such file.
     fn take(path: &Path) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
         Some(Self {

@@ -1,4 +1,4 @@
-//! Whether git sees a folder's files renamed into another one.
+//! Detects whether git sees a folder's files renamed into another folder.
 
 use super::{GitError, object_ids::oid, pool::RepositoryPool};
 use konverge_base::model::{CommitId, RepoPath};

@@ -118,7 +118,7 @@ impl Repository {
                 };
                 if !certain {
                     return Err(GitError::Shallow(format!(
-                        "the common ancestor of {} and {} is not in it",
+                        "the common ancestor of {} and {} is missing",
                         a.short(),
                         b.short()
                     )));
@@ -273,10 +273,11 @@ impl Repository {
         self.revision_near(commit, None)
     }
 
-    /// As [`Repository::revision`]. If the files of another tree are known, only differing folders are read.
+    /// Reads the files of a commit as [`Repository::revision`] does. If the files of another tree are known, only
+    /// differing folders are read.
     ///
     /// # Errors
-    /// As [`Repository::revision`].
+    /// See [`Repository::revision`].
     pub fn revision_near(
         &self,
         commit: &CommitId,
@@ -327,7 +328,7 @@ impl Repository {
     /// are read, if nothing else can differ.
     ///
     /// # Errors
-    /// As [`Repository::worktree`].
+    /// See [`Repository::worktree`].
     pub fn worktree_after(
         &self,
         earlier: &dyn Source,
@@ -396,10 +397,10 @@ impl Repository {
         Err(GitError::UnknownRevision(commit.to_string()))
     }
 
-    /// [`Repository::merge_base`], which deepens a shallow clone as far as the answer needs.
+    /// Finds the common ancestor as [`Repository::merge_base`] does, and deepens a shallow clone as far as that needs.
     ///
     /// # Errors
-    /// As `merge_base`; or the history cannot be fetched.
+    /// See [`Repository::merge_base`]; also if the history cannot be fetched.
     pub async fn merge_base_fetching(
         &self,
         a: &CommitId,

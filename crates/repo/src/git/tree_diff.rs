@@ -8,7 +8,7 @@ use konverge_base::model::{
     file_source::{FileEntry, FileKind, FileTree, Listing},
 };
 
-/// What a folder contains under one name.
+/// The content of a folder under one name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TreeItem {
     File(FileEntry),

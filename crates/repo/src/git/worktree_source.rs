@@ -25,7 +25,7 @@ pub(super) struct WorktreeSource {
     handles: Arc<RepositoryPool>,
     submodules: Vec<Arc<RepositoryPool>>,
     root: PathBuf,
-    /// What git knew when the files were listed.
+    /// The stamp of the index when the files were listed.
     stamp: IndexStamp,
     /// True if a sparse checkout leaves files out.
     is_sparse: bool,
@@ -145,8 +145,8 @@ impl WorktreeSource {
         }))
     }
 
-    /// Returns true if a write of this path decides about no other path: it neither is nor was a folder, lies in no other
-    /// repository, and says nothing about what git ignores or converts.
+    /// Returns true if a write to this path has no effect on other paths: it neither is nor was a folder, is in no
+    /// other repository, and does not change what git ignores or converts.
     fn is_alone(&self, path: &RepoPath) -> bool {
         if path.is_root() || matches!(path.file_name(), ".gitignore" | ".gitattributes" | ".gitmodules") {
             return false;

@@ -1,4 +1,4 @@
-//! [`DeclaredDependency`]: what a `kcl.mod` itself depends on, and where from.
+//! [`DeclaredDependency`]: a direct dependency in a `kcl.mod`, and its source.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use konverge_base::secrets::without_credentials;
 pub struct DeclaredDependency {
     /// The name in imports, with `-` written as `_`.
     pub name: String,
-    /// Where the package comes from.
+    /// The source of the package.
     pub source: DependencySource,
 }
 
-/// Where a dependency comes from.
+/// The source of a dependency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DependencySource {
     /// A package of a registry.

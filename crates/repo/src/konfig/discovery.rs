@@ -41,13 +41,14 @@ impl LayoutReader {
     /// Reads the layout of a revision by the rules of its configuration.
     ///
     /// # Errors
-    /// As [`Layout::read`].
+    /// See [`Layout::read`].
     pub fn layout(&self, tree: &FileTreeView, rules: &LayoutRules) -> Result<Layout, LayoutError> {
         tree.will_be_read_whole();
         self.layout_with(tree, rules, None)
     }
 
-    /// As [`LayoutReader::layout`]; the valid parts of another revision's layout are not read again.
+    /// Reads the layout as [`LayoutReader::layout`] does. The valid parts of another revision's layout are not read
+    /// again.
     fn layout_with(
         &self,
         tree: &FileTreeView,
@@ -136,10 +137,11 @@ impl LayoutReader {
         Ok(layout)
     }
 
-    /// As [`LayoutReader::layout`], but reuses the layout of another revision: only differences are read.
+    /// Reads the layout as [`LayoutReader::layout`] does, but reuses the layout of another revision: only differences
+    /// are read.
     ///
     /// # Errors
-    /// As [`Layout::read`].
+    /// See [`Layout::read`].
     pub fn layout_after(
         &self,
         before: &Arc<Layout>,
@@ -153,7 +155,7 @@ impl LayoutReader {
         }
     }
 
-    /// How files of a folder that is not a stack are compiled, such as tests.
+    /// Returns how files of a folder that is not a stack are compiled, such as tests.
     ///
     /// # Errors
     /// A file is not in the object database, or one of the folder is wrong.

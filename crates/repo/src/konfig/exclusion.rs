@@ -8,7 +8,7 @@ use globset::GlobMatcher;
 use super::{FileTreeView, parsed_files::ParsedFiles};
 use konverge_base::model::{RepoPath, file_source::SourceError};
 
-/// Why the folders in a package do not define stacks.
+/// The reason why the folders in a package do not define stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackageKind {
     /// The package is in a `vendor` folder beside a `kcl.mod`.

@@ -78,12 +78,12 @@ impl FileTreeView {
         }
     }
 
-    /// True if the root has a `kcl.mod`.
+    /// Returns true if the root has a `kcl.mod`.
     pub fn has_module(&self) -> bool {
         !self.module_folders.is_empty()
     }
 
-    /// Every folder with a `kcl.mod`.
+    /// Returns every folder with a `kcl.mod`.
     pub(super) fn module_folders(&self) -> impl Iterator<Item = &RepoPath> {
         self.module_folders.iter()
     }
@@ -187,7 +187,7 @@ impl FileTreeView {
             .transpose()
     }
 
-    /// Every file below a real folder, at any depth, sorted by path.
+    /// Returns every file below a real folder, at any depth, sorted by path.
     pub fn files_below(&self, folder: &RepoPath) -> impl Iterator<Item = (&RepoPath, &FileEntry)> {
         let prefix = if folder.is_root() {
             String::new()

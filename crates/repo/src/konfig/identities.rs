@@ -104,7 +104,7 @@ impl Layout {
         at.ok().map(|at| &self.stacks[at])
     }
 
-    /// One sentence where there is no stack.
+    /// Returns a note if there is no stack.
     pub fn empty_note(&self) -> Option<String> {
         if !self.stacks.is_empty() {
             return None;
@@ -121,7 +121,7 @@ impl Layout {
         })
     }
 
-    /// One sentence about the stacks whose identity is the path of their folder, if there are any.
+    /// Returns a note about the stacks whose identity is the path of their folder, if there are any.
     pub fn clash_note(&self) -> Option<String> {
         let first = self.clashes.first()?;
         let folders: BTreeSet<&RepoPath> = self.clashes.iter().flat_map(|clash| &clash.folders).collect();
@@ -151,7 +151,7 @@ impl Layout {
         ))
     }
 
-    /// One sentence about the stacks in packages that other modules depend on, if there are any.
+    /// Returns a note about the stacks in packages that other modules depend on, if there are any.
     pub fn package_note(&self) -> Option<String> {
         let mut by_package: BTreeMap<&RepoPath, usize> = BTreeMap::new();
         for (_, package) in &self.in_packages {

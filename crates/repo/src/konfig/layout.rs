@@ -57,7 +57,7 @@ pub struct Layout {
     pub clashes: Vec<Clash>,
     /// Folders with a `stack.yaml` that do not define stacks, sorted.
     pub left_out: Vec<RepoPath>,
-    /// Those of them in a package that another module depends on, with the folder of the package.
+    /// The left-out folders that are in a package of another module, with the folder of the package.
     pub in_packages: Vec<(RepoPath, RepoPath)>,
     /// Packages whose folders do not define stacks, sorted.
     pub packages: Vec<(RepoPath, PackageKind)>,

@@ -10,14 +10,14 @@ use konverge_base::yaml::{self, NULLS, Written, YamlError};
 /// A name, which is a text however it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WrittenName {
-    /// As it is written: `1.10`.
+    /// The name as it is written: `1.10`.
     pub(super) text: String,
-    /// What earlier builds took it for, if that differs: `1.1`. States are recorded by it.
+    /// The name as earlier builds read it, if that differs: `1.1`. States are recorded by it.
     pub(super) earlier: Option<String>,
 }
 
 impl WrittenName {
-    /// The name that was taken for this one earlier.
+    /// Returns the name as earlier builds read it.
     pub(super) fn earlier(&self) -> &str {
         self.earlier.as_ref().unwrap_or(&self.text)
     }
@@ -90,7 +90,7 @@ fn document(text: &str) -> Result<Document, YamlError> {
     Ok(document.unwrap_or_default())
 }
 
-/// Kusion reads a name as the text that is written, whatever else it could be, and nothing as no name.
+/// Reads a name as Kusion does: the text that is written, whatever else it could be. A null is no name.
 fn name(written: &Written, text: &str) -> Result<Option<WrittenName>, YamlError> {
     let Some(value) = written.by_kubectl() else {
         return Err(written.error("a name is one word"));

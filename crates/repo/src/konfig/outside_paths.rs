@@ -3,13 +3,13 @@
 use super::FileTreeView;
 use konverge_base::model::RepoPath;
 
-/// Why a path relative to a folder is refused.
+/// Returns why a path relative to a folder is refused.
 pub(super) fn describe_refusal(tree: &FileTreeView, from: &RepoPath, text: &str) -> String {
     let exists = |path: &RepoPath| !path.is_root() && (tree.is_file(path) || tree.is_folder(path));
     refusal(text, from, suggested_path(text, exists))
 }
 
-/// Why the path of a dependency is refused. `root` is the name of the package at the root of the repository.
+/// Returns why the path of a dependency is refused. `root` is the name of the package at the root of the repository.
 pub(super) fn dependency(
     tree: &FileTreeView,
     from: &RepoPath,

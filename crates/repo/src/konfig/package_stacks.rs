@@ -9,7 +9,8 @@ use konverge_base::model::RepoPath;
 /// The name of a stack whose project is the same folder.
 const DEFAULT_NAME: &str = "default";
 
-/// What `include` calls the root of the repository. No other glob means it: whatever is below would be a stack, too.
+/// The word for the root of the repository in `include`. No other glob means it: whatever is below would be a stack,
+/// too.
 const ROOT: &str = ".";
 
 /// The name of the project at the root, which has no folder's name. That of the package may change, and an identity must

@@ -25,7 +25,7 @@ pub(super) struct ParsedFiles {
     parsed: Mutex<HashMap<(BlobId, Class), Parsed>>,
 }
 
-/// How a file is parsed.
+/// The parser of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Class {
     Project,

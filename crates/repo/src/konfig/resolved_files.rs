@@ -1,4 +1,4 @@
-//! [`ResolvedFiles`]: what a checkout shows below a folder, with links followed.
+//! [`ResolvedFiles`]: the files that a checkout shows below a folder, with links followed.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,7 +15,7 @@ pub struct ResolvedFiles {
     pub files: Vec<ResolvedFile>,
     /// Every link that was followed, with its content.
     pub links: Vec<(RepoPath, BlobId)>,
-    /// The places of dangling links and of submodules that are not checked out.
+    /// The paths of dangling links and of submodules that are not checked out.
     pub nowhere: Vec<RepoPath>,
 }
 
@@ -31,9 +31,9 @@ pub struct ResolvedFile {
 }
 
 impl FileTreeView {
-    /// What a checkout shows below a folder, restricted to the files that are `wanted` by their visible path.
-    /// A file is returned once, preferably at its own place, and each real folder is visited once, because
-    /// links may form a cycle.
+    /// Returns the files that a checkout shows below a folder, restricted to those that are `wanted` by their visible
+    /// path. A file is returned once, preferably at its own path, and each real folder is visited once, because links
+    /// may form a cycle.
     pub fn resolve_files(&self, folder: &RepoPath, wanted: impl Fn(&RepoPath) -> bool) -> ResolvedFiles {
         let mut shown = ResolvedFiles::default();
         let mut files: BTreeMap<RepoPath, ResolvedFile> = BTreeMap::new();

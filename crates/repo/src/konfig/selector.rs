@@ -100,7 +100,7 @@ impl StackSelector {
         layout.stacks.iter().filter(is_meant).collect()
     }
 
-    /// Whether a glob or the name of a project means a stack that only its state knows.
+    /// Returns true if a glob or the name of a project selects a stack that only its state knows.
     pub fn matches_recorded(&self, id: &StackId, folder: &RepoPath) -> bool {
         match &self.glob {
             Some(glob) => {
@@ -136,7 +136,7 @@ impl StackSelector {
         layout.stacks.iter().filter(is_meant).collect()
     }
 
-    /// `project` or `tenant/project`.
+    /// Returns true if the word is `project` or `tenant/project` of a stack.
     fn is_project_of(&self, id: &StackId) -> bool {
         let (whole, _) = id.as_str().rsplit_once('/').unwrap_or_default();
         self.text == id.project() || self.text == whole

@@ -1,4 +1,4 @@
-//! Why the compiler setup of a folder is unknown.
+//! The errors of the compiler setup of a folder.
 
 use konverge_base::{
     error::{ErrorKind, UserError},

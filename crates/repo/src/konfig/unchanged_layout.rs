@@ -13,7 +13,7 @@ pub(super) struct UnchangedLayout<'a> {
 }
 
 impl<'a> UnchangedLayout<'a> {
-    /// `None` if the differences may influence any stack.
+    /// Returns the valid parts of a layout; `None` if the differences may influence any stack.
     pub(super) fn from_layout(layout: &'a Layout, changes: &'a Changes) -> Option<Self> {
         let module = |path: &RepoPath| matches!(path.file_name(), "kcl.mod" | "kcl.mod.lock");
         let globs_hold = !layout.has_globs || changes.appeared.is_empty();

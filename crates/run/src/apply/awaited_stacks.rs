@@ -17,7 +17,8 @@ struct FirstAttempt {
 }
 
 impl AwaitedStacks {
-    /// Returns true if a stack that was not done is to be planned again after stacks of this run that have not ended.
+    /// Returns true if a stack should be planned again after other stacks of this run that have not ended. A stack
+    /// waits once.
     pub(super) fn is_due(
         &self,
         outcome: &StackOutcome,
@@ -42,19 +43,19 @@ impl AwaitedStacks {
         self.0.insert(attempt.outcome.id.clone(), attempt);
     }
 
-    /// Returns true while a stack waits. Those that it waits for may not be in this run.
+    /// Returns true while the stacks that a stack waits for have not ended.
     pub(super) fn holds(&self, stack: &StackId, ended: &BTreeSet<StackId>) -> bool {
         let attempt = self.0.get(stack);
         attempt.is_some_and(|attempt| !attempt.waits_for.is_subset(ended))
     }
 
-    /// Nothing goes on: the stacks wait for each other, or for stacks of another run.
+    /// Ends all waits. Nothing runs any more: the stacks wait for each other, or for stacks of another run.
     pub(super) fn give_up(&mut self) {
         let attempts = self.0.values_mut();
         attempts.for_each(|attempt| attempt.waits_for.clear());
     }
 
-    /// The outcome of both attempts.
+    /// Joins the outcome with that of the first attempt, if there was one.
     pub(super) fn complete(
         &self,
         mut outcome: StackOutcome,

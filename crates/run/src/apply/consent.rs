@@ -1,5 +1,5 @@
-//! Who approves what an apply is about to do. What an approver decided about a stack travels as a value: with the
-//! approval, or with the refusal.
+//! The approval of what an apply is about to do. The decisions about a stack travel as a value: with the approval, or
+//! with the refusal.
 
 use std::collections::BTreeSet;
 
@@ -45,12 +45,12 @@ pub struct ApprovedPlan {
     pub authorization: Authorization,
     /// What was found on the way.
     pub decisions: Decisions,
-    /// Decides about the rest of the stack.
+    /// Decides about what becomes known later, during the apply of the stack.
     pub late: Box<dyn LateApprover>,
 }
 
 impl ApprovedPlan {
-    /// Nothing was found, and nobody is named.
+    /// An approval without findings that names nobody.
     pub fn by(late: impl LateApprover + 'static) -> Self {
         Self {
             authorization: Authorization::default(),
@@ -60,7 +60,7 @@ impl ApprovedPlan {
     }
 }
 
-/// Why a plan is not applied.
+/// A refused plan: the reason, with what was found.
 pub struct Refusal {
     /// The reason.
     pub error: UserError,
@@ -77,12 +77,12 @@ impl From<UserError> for Refusal {
     }
 }
 
-/// What was found while plans were approved or refused: of one stack, or of all stacks of an apply.
+/// The findings and other decisions about the plans of one stack, or of all stacks of an apply.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decisions {
-    /// What the policies found, the strictest first.
+    /// The findings of the policies, the strictest first.
     pub findings: BTreeSet<PolicyFinding>,
-    /// The given digests that stood for a plan or a finding.
+    /// The approved digests that matched a plan or a finding.
     pub matched: BTreeSet<Digest>,
     /// The plans that were stopped as unreviewed.
     pub stopped: Vec<StoppedPlan>,
@@ -106,7 +106,7 @@ pub struct StoppedPlan {
 }
 
 impl Decisions {
-    /// These findings.
+    /// Creates decisions with these findings only.
     pub fn of_findings(findings: impl IntoIterator<Item = PolicyFinding>) -> Self {
         Self {
             findings: findings.into_iter().collect(),
@@ -151,10 +151,10 @@ pub struct ProposedPlan<'a> {
     pub document: &'a (dyn Fn() -> StackDocument + Send + Sync),
 }
 
-/// What the state says about a stack.
+/// The recorded state of a stack, as far as an approver needs it.
 #[derive(Default)]
 pub struct PriorState {
-    /// The pull requests whose reviews it has used.
+    /// The pull requests whose reviews were used by earlier applies.
     pub used: BTreeSet<u64>,
     /// True if the stack was never applied, or has no resources left.
     pub is_new: bool,
@@ -162,7 +162,7 @@ pub struct PriorState {
     pub commit: Option<CommitId>,
     /// The last commits that were applied or attempted.
     pub commits: Vec<CommitId>,
-    /// When the state was written, by the clock of that machine. `None` if there is none.
+    /// The time of the last write to the state, by the clock of the machine that wrote it. `None` if there is no state.
     pub written: Option<Timestamp>,
     /// The last written values, with secrets as keyed hashes.
     pub last_writes: LastWrites,
@@ -170,8 +170,8 @@ pub struct PriorState {
     pub overridden: Vec<PolicyOverride>,
 }
 
-/// Answers the engine's questions during the apply of a stack. The engine asks for several resources at once; they are
-/// approved one after the other.
+/// Answers the engine's questions during the apply of a stack. The engine asks about several resources at once; they
+/// are approved one after the other.
 pub(super) struct LateReview(Mutex<Box<dyn LateApprover>>);
 
 impl LateReview {

@@ -24,12 +24,12 @@ pub(super) struct EndedApply<'a> {
     pub lease: &'a Lease,
     /// The state before the apply.
     pub recorded: &'a StackState,
-    /// The other names that the plan was judged under.
+    /// The other names of the stack that the policies looked at.
     pub known_as: &'a OtherNames,
     pub secrets: &'a Secrets,
-    /// What the stack publishes, if everything succeeded.
+    /// The outputs that the stack publishes, if everything succeeded.
     pub published: Option<Publication>,
-    /// The values of other stacks that the plan has.
+    /// The outputs of other stacks that are in the plan.
     pub read: &'a [RecordedRead],
     pub input_digest: Option<Digest>,
     pub spec_digest: Digest,
@@ -37,22 +37,23 @@ pub(super) struct EndedApply<'a> {
 }
 
 impl EndedApply<'_> {
-    /// Writes the state and the apply record, if they say something new. A failure to write is the result.
+    /// Writes the state and the apply record, if they say something new. If the write fails, the outcome becomes a
+    /// failure.
     pub(super) async fn record(
         self,
         mut state: StackState,
         outcome: &mut StackOutcome,
         unstored: &mut Unstored,
     ) {
-        let well = has_succeeded(outcome.result);
-        self.describe(&mut state, well);
-        self.describe_outputs(&mut state, well);
+        let succeeded = has_succeeded(outcome.result);
+        self.describe(&mut state, succeeded);
+        self.describe_outputs(&mut state, succeeded);
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
             return;
         }
-        let used = self.used_pull_requests(well);
+        let used = self.used_pull_requests(succeeded);
         let record = ApplyRecord {
             digest: outcome.digest,
             commit: self.commit().cloned(),
@@ -80,26 +81,28 @@ impl EndedApply<'_> {
                     .count();
                 let failure = UserError::from(error)
                     .context(format!(
-                        "{} done, and the end of the apply is not recorded",
+                        "{} done, but the end of the apply could not be recorded",
                         match done {
                             1 => "1 resource is".to_owned(),
                             count => format!("{count} resources are"),
                         }
                     ))
-                    .hint("what was begun is recorded: the next run looks at it, and continues from there");
+                    .hint(
+                        "the changes that were started are recorded: the next run checks them, and continues",
+                    );
                 outcome.error.get_or_insert_with(|| failure.body());
                 outcome.serial = None;
             }
         }
     }
 
-    /// Writes into the state where the stack is, and what of it is applied now.
-    fn describe(&self, state: &mut StackState, well: bool) {
+    /// Writes the folder, the identity and the applied revision into the state.
+    fn describe(&self, state: &mut StackState, succeeded: bool) {
         state.guarded_as.extend(self.known_as);
         let head = self.target.head.as_ref();
-        state.folder = self.target.place.clone();
+        state.folder = self.target.stack_folder.clone();
         state.named_by = head.map(|stack| stack.named_by).unwrap_or_default();
-        if well {
+        if succeeded {
             state.earlier_identities.clear();
             state.input_digest = self.input_digest;
             state.spec_digest = Some(self.spec_digest);
@@ -114,11 +117,11 @@ impl EndedApply<'_> {
         }
     }
 
-    /// Writes into the state what the stack publishes and what it read. After a failure the earlier values stay, but for
-    /// those that may not be published any more.
-    fn describe_outputs(&self, state: &mut StackState, well: bool) {
+    /// Writes the outputs that the stack publishes and reads into the state. After a failure the earlier values stay,
+    /// except those that may not be published any more.
+    fn describe_outputs(&self, state: &mut StackState, succeeded: bool) {
         let Some(published) = &self.published else { return };
-        if !well {
+        if !succeeded {
             state
                 .outputs
                 .retain(|name, _| !published.refused.contains_key(name));
@@ -167,8 +170,12 @@ impl EndedApply<'_> {
     }
 
     /// The pull requests whose reviews this apply has used.
-    fn used_pull_requests(&self, well: bool) -> &[u64] {
-        if well { &self.options.pull_requests } else { &[] }
+    fn used_pull_requests(&self, succeeded: bool) -> &[u64] {
+        if succeeded {
+            &self.options.pull_requests
+        } else {
+            &[]
+        }
     }
 
     /// Returns true if nothing has to be written.
@@ -178,11 +185,11 @@ impl EndedApply<'_> {
         outcome: &StackOutcome,
         reason: WriteReason,
     ) -> bool {
-        let (prior, well) = (self.lease.prior(), has_succeeded(outcome.result));
+        let (prior, succeeded) = (self.lease.prior(), has_succeeded(outcome.result));
         // A failure is recorded once, not for each attempt with the same result.
         let record = prior.and_then(|prior| prior.receipt.as_ref());
-        let is_told =
-            record.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
+        let is_same_failure =
+            record.is_some_and(|last| (last.digest, last.result) == (outcome.digest, outcome.result));
         // Destroying a stack that was never applied records nothing.
         let never_there = reason == WriteReason::Destroy && prior.is_none() && state.resources.is_empty();
         // Without changes, another commit with the same desired resources is not recorded.
@@ -195,10 +202,10 @@ impl EndedApply<'_> {
         let is_same = *state == *self.recorded && !is_left;
         let known = prior.map(|prior| &prior.applied_reviews);
         let is_known = |pull: &u64| known.is_some_and(|known| known.contains(pull));
-        let uses_nothing_new = self.used_pull_requests(well).iter().all(is_known);
+        let uses_nothing_new = self.used_pull_requests(succeeded).iter().all(is_known);
         state.commit = commit;
         // What was restored is recorded, although the state says the same.
         let restored = self.options.restore && outcome.result == StackResult::Applied;
-        (is_same || never_there) && uses_nothing_new && (well || is_told) && !restored
+        (is_same || never_there) && uses_nothing_new && (succeeded || is_same_failure) && !restored
     }
 }

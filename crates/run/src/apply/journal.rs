@@ -64,10 +64,11 @@ impl<'a> ApplyJournal<'a> {
     }
 }
 
-/// A runtime's data that the store has not accepted after this time is kept in a file in the meantime.
+/// Data of a runtime that the store has not accepted after this time goes to the rescue file, too.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The error for the runtime. It may try again if only the store failed, and not after the lease is lost.
+/// Converts the error for the runtime. The runtime may try again if only the store failed, but not after the lease is
+/// lost.
 fn unrecorded(error: StateError) -> UserError {
     let store_failed = matches!(
         error,
@@ -89,7 +90,7 @@ impl Journal for ApplyJournal<'_> {
         drop(followed);
         let stored = self.lease.journal_now(entries).await;
         stored.map_err(|error| {
-            UserError::from(error).context("what was to be done next is not recorded, so it was not begun")
+            UserError::from(error).context("could not record the next changes, so they were not started")
         })
     }
 
@@ -99,29 +100,31 @@ impl Journal for ApplyJournal<'_> {
             let stored = self.lease.journal(vec![entry]).await;
             return stored.map_err(|error| {
                 UserError::from(error)
-                    .context("what was done is not recorded, only that it was begun")
-                    .hint("the next run looks at what was begun, and continues from there")
+                    .context("could not record the results so far, only that the changes were started")
+                    .hint("the next run checks the changes that were started, and continues")
             });
         };
+        // Terraform's state may be the only record of what Terraform made. If the store is slow or fails, it also goes to
+        // the rescue file, so that a kill does not lose it.
         let key = key.clone();
         self.unstored.lock().await.begin_store(&key, value);
         let mut storing = std::pin::pin!(self.lease.journal(vec![entry]));
         let result = match tokio::time::timeout(LATE, &mut storing).await {
             Ok(result) => result,
             Err(_) => {
-                self.unstored.lock().await.keep();
+                self.unstored.lock().await.write_file();
                 storing.await
             }
         };
         let mut unstored = self.unstored.lock().await;
         match &result {
             Ok(()) => unstored.end_store(&key),
-            Err(_) => unstored.keep(),
+            Err(_) => unstored.write_file(),
         }
         result.map_err(unrecorded)
     }
 
-    async fn fence(&self) -> Result<(), UserError> {
+    async fn check_lease(&self) -> Result<(), UserError> {
         Ok(self.lease.check()?)
     }
 }

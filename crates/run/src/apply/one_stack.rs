@@ -38,7 +38,7 @@ use konverge_config::WorkflowTime;
 use konverge_policy::LastWrites;
 use konverge_state::{Lease, LeaseOptions, Versioned};
 
-/// Applies one stack; errors are in its outcome. With it comes what was decided about its plan.
+/// Applies one stack, and returns its outcome with the decisions about its plan. Errors are in the outcome.
 pub(super) async fn apply(
     planning: &Planner,
     target: &Target,
@@ -83,6 +83,7 @@ async fn apply_stack(
         }
         held = secrets.with_values(&wanted) => Some(held?),
     };
+    // From here on a stop is orderly: a run that is just dropped would leave its lease until that expires.
     planning.run.begin_writes()?;
     let backend = planning.backend.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Config, "there is no store to keep the state in")
@@ -92,10 +93,11 @@ async fn apply_stack(
     let lease_options = LeaseOptions {
         term: config.term.duration(),
         wait: config.wait.duration(),
-        folder: target.place.clone(),
+        folder: target.stack_folder.clone(),
         watch: Some(Arc::new(HolderWatch::new(&planning.run, &target.id))),
         ..LeaseOptions::default()
     };
+    // States and leases are kept by identity, so the state moves before the lease is acquired.
     if let Some(earlier) = planning.earlier_identity(&target.id).await? {
         state::move_waiting(backend, &earlier, &target.id, lease_options.clone()).await?;
         planning.run.notes.note(&format!(
@@ -112,6 +114,7 @@ async fn apply_stack(
         lease: &lease,
         secrets: held.as_ref(),
     };
+    // Under the lease, so that a freeze also stops a run that waited for the lease when somebody froze all applies.
     let result = match apply_freeze::check(backend).await {
         Ok(()) => leased.apply(wanted, input_digest, decisions).await,
         Err(frozen) => {
@@ -145,7 +148,7 @@ struct LeasedStack<'a> {
 struct EndedRelease<'a> {
     turn: ReleaseTurn,
     wanted: &'a Spec,
-    /// Whether the apply changed what is recorded.
+    /// True if the apply changed the recorded resources.
     changed: bool,
     result: StackResult,
 }
@@ -164,7 +167,7 @@ impl LeasedStack<'_> {
             lease,
             secrets,
         } = *self;
-        let empty = || StackState::empty(target.id.clone(), target.place.clone());
+        let empty = || StackState::empty(target.id.clone(), target.stack_folder.clone());
         let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
         let mut prior = recorded.clone();
         let taken_up = planning.take_up_rescue(&mut prior)?;
@@ -174,12 +177,15 @@ impl LeasedStack<'_> {
                 target.id
             ));
         }
+        // While this run waited for the lease, another one may have applied the stack. What was to be restored is then
+        // out of date, and a plan for an older commit would revert the newer one.
         if options.restore && prior.input_digest != input_digest {
             return Err(applied_meanwhile(&target.id));
         }
         if let Some(serial) = self.superseded_serial().await? {
             return Ok(unchanged_outcome(target, serial));
         }
+        // Kusion's releases are read before the plan: an operation of Kusion in progress stops the stack untouched.
         let mut turn = kusion_releases::open_turn(&planning.run, &planning.config, &prior).await?;
         let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
         let released = turn.as_ref().map(checked).transpose()?;
@@ -190,11 +196,13 @@ impl LeasedStack<'_> {
             serial: Some(serial),
             secrets,
         };
+        // The plan is made again: the one that was reviewed may be outdated, and the approver compares both.
         let ends_delivery = delivery::ends(planning.is_delivered(target), &wanted, &prior)?;
         let plan = plan_live(planning, target, wanted, start).await?;
         let past = prior_state(&prior, lease);
         let public = plan.public.clone();
         decisions.waits_for.extend(public.waits_for.iter().cloned());
+        // Guards follow the stack to each of its names, so the names are recorded before anybody decides about the plan.
         if !public.known_as.is_within(&prior.guarded_as) {
             let names = public.known_as.clone();
             let entry = JournalEntry::Names { names };
@@ -235,11 +243,12 @@ impl LeasedStack<'_> {
         let is_known = |prior: &Versioned| prior.state.folder.path().is_some();
         if !public.resources.is_empty()
             && !lease.prior().is_some_and(is_known)
-            && let Some(folder) = target.place.path().cloned()
+            && let Some(folder) = target.stack_folder.path().cloned()
         {
             lease.journal(vec![JournalEntry::Folder { folder }]).await?;
         }
         let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
+        // Kusion is held back before the first write. A plan without changes needs no release yet.
         let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
         if let Some(turn) = turn.as_mut().filter(is_due) {
             turn.begin(lease, &mut prior, target.head.is_none()).await?;
@@ -331,6 +340,7 @@ impl LeasedStack<'_> {
         if options.restore || options.rolled_back_to.is_some() || target.head.is_none() {
             return rounds.await;
         }
+        // A stop is no failure of a workflow: the next run waits for the one that was started.
         let mut note_failure = || {
             if !self.planning.run.cancel.is_cancelled() {
                 decisions.failed_workflows.insert(target.id.clone());
@@ -362,7 +372,8 @@ impl LeasedStack<'_> {
         Ok(is_superseded.then_some(there.serial))
     }
 
-    /// Ends Kusion's release. An apply that wrote nothing begins one only if it changed what is recorded.
+    /// Ends Kusion's release. If none was begun, it begins one first, but only if the apply changed the recorded
+    /// resources.
     async fn end_release(&self, ended: EndedRelease<'_>, state: &mut StackState) -> Result<(), UserError> {
         let EndedRelease {
             mut turn,
@@ -391,7 +402,7 @@ fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
     }
 }
 
-/// What the state says about the stack, and what was overridden in its last apply.
+/// Reads from the state what an approver needs to know of the past.
 fn prior_state(prior: &StackState, lease: &Lease) -> PriorState {
     let there = lease.prior();
     let receipt = there.and_then(|there| there.receipt.as_ref());

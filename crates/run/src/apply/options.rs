@@ -1,4 +1,4 @@
-//! What an apply may do, and who approves it.
+//! The options of an apply, and who approves it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use konverge_base::{
 /// Checks whether a newer commit than the current one was applied to a stack.
 #[async_trait]
 pub trait NewerCommitCheck: Send + Sync {
-    /// Of the state with this serial, which these commits were applied to or tried on.
+    /// Returns true if one of these commits is newer than the current one. They were applied to the stack, or tried,
+    /// and its state has this serial.
     ///
     /// # Errors
     /// It is not known.
@@ -48,7 +49,7 @@ pub struct ApplyOptions {
 }
 
 impl ApplyOptions {
-    /// An apply of what these plans say, of no commit and no pull request; no stack may become empty.
+    /// Creates options that only name the approver: no commit, no pull request, and no stack may become empty.
     pub fn new(approver: Arc<dyn Approver>) -> Self {
         Self {
             approver,

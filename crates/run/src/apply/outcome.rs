@@ -1,4 +1,4 @@
-//! What the results of the stacks mean for the whole apply.
+//! Combines the results of the stacks into the result of the whole apply.
 
 use crate::{RunContext, Target};
 use konverge_base::{

@@ -22,7 +22,7 @@ use konverge_engine::{
     self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, Publication, Review as _,
 };
 
-/// The maximum number of rounds. What disappears every time has somebody who deletes it.
+/// The maximum number of rounds. If an object disappears every time, somebody deletes it.
 const ROUNDS: usize = 3;
 
 /// The rounds of one stack, under its lease.
@@ -35,11 +35,11 @@ pub(super) struct ApplyRounds<'a> {
     pub serial: u64,
     /// The secrets of the stack, with their values.
     pub secrets: Option<&'a StackSecrets>,
-    /// Decides about what the approved plan did not show.
+    /// Approves what the approved plan did not show.
     pub late: &'a LateReview,
-    /// Whether no controller delivers the stack any more.
+    /// True if a controller delivered the stack before, and no longer does.
     pub ends_delivery: bool,
-    /// What the stack publishes after the last round.
+    /// The outputs that the stack publishes after the last round.
     pub published: &'a Mutex<Option<Publication>>,
 }
 
@@ -56,6 +56,8 @@ impl ApplyRounds<'_> {
             outputs,
         } = self.carry_out(plan).await;
         self.publish(outputs);
+        // A plan is as old as its reads: an object that it found unchanged may have gone meanwhile, for example with its
+        // Namespace. Without another round, the apply would record an input digest that does not hold.
         for _ in 1..ROUNDS {
             let Some(first) = missing.first() else { break };
             if let Some(error) = &outcome.error {
@@ -82,12 +84,14 @@ impl ApplyRounds<'_> {
         *self.published.lock().expect("no panic while the lock is held") = outputs;
     }
 
-    /// Takes the fields of a stack back whose delivery ends, and plans it again as their manager.
+    /// Makes Konverge the manager of the fields again if the delivery of the stack ends, and plans the stack again.
     async fn take_back(&self, approved: EnginePlan) -> Result<EnginePlan, UserError> {
         if !self.ends_delivery {
             return Ok(approved);
         }
-        self.journal.fence().await?;
+        // The controller's fields become Konverge's before the first write: a field that leaves the Spec would stay for
+        // ever otherwise.
+        self.journal.check_lease().await?;
         if let Some(clusters) = self.planning.clusters_to_apply(self.target).await? {
             delivery::take_back(&clusters, &self.journal.state().await).await?;
         }
@@ -117,8 +121,8 @@ impl ApplyRounds<'_> {
         .await
     }
 
-    /// Plans the stack again, from what is recorded by now. The plan is approved resource by resource, but for what was
-    /// approved already.
+    /// Plans the stack again, from what is recorded by now. Each resource needs an approval of its own, unless it is in
+    /// `approved`.
     async fn plan_again(&self, approved: &[ResourcePlan]) -> Result<Box<EnginePlan>, UserError> {
         self.planning.run.check_interrupted()?;
         let state = self.journal.state().await;
@@ -133,6 +137,7 @@ impl ApplyRounds<'_> {
             if approved.contains(late.shown) {
                 continue;
             }
+            // A recorded resource that is created again was reviewed when it was written first.
             let mut recorded = state.resources.iter();
             let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
             match late.shown.action {

@@ -21,23 +21,23 @@ use konverge_base::{
 use konverge_config::{Config, HookWorkflow, WorkflowTime};
 use konverge_engine::Journal;
 
-/// How long a workflow may run if the configuration does not say so.
+/// The time limit of a workflow without `timeout` in the configuration.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// How long a run is looked for after a start whose outcome is not known, at most. A forge lists a run late.
+/// The maximum search time for a run whose start has an unknown result. A forge may list a new run late.
 pub const SEARCH: Duration = Duration::from_secs(60);
 
-/// The keys of the records begin so.
+/// The prefix of the keys of the records.
 const KEY: &str = "hook-workflow/";
 
-/// What a workflow is told.
+/// The inputs of a workflow.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkflowCall<'a> {
     /// The stack.
     pub stack: &'a StackId,
     /// Its folder.
     pub folder: &'a RepoPath,
-    /// Its other names: their workflows run, too.
+    /// Its other names: the workflows that are configured for them run, too.
     pub known_as: &'a OtherNames,
     /// The commit that is applied.
     pub commit: Option<&'a CommitId>,
@@ -45,21 +45,21 @@ pub struct WorkflowCall<'a> {
     pub digest: Digest,
 }
 
-/// How the start of a workflow ended.
+/// The result of starting a workflow.
 #[derive(Debug)]
 pub enum WorkflowStart {
-    /// It runs, as this run.
+    /// It runs; the value is the id of the run.
     Started(u64),
     /// It was refused, and does not run.
     Refused(UserError),
-    /// It may run or not.
+    /// It may run: the forge did not answer.
     Unknown(UserError),
 }
 
 /// Starts workflows of the default branch, and waits for them.
 #[async_trait]
 pub trait WorkflowStarter: Send + Sync {
-    /// The newest run of a workflow, or 0.
+    /// Returns the id of the newest run of a workflow, or 0.
     ///
     /// # Errors
     /// It is not known.
@@ -68,8 +68,8 @@ pub trait WorkflowStarter: Send + Sync {
     /// Starts a workflow.
     async fn start(&self, workflow: &str, call: WorkflowCall<'_>) -> WorkflowStart;
 
-    /// Looks for the run of an earlier [`Self::start`], for as long as `patience`. It is newer than `after`. `None` does not
-    /// say that there is no such run.
+    /// Looks for the run of an earlier [`Self::start`], whose id is greater than `after`, until `timeout`. `None` does
+    /// not prove that there is no such run.
     ///
     /// # Errors
     /// The forge does not answer, or the apply was interrupted.
@@ -78,10 +78,10 @@ pub trait WorkflowStarter: Send + Sync {
         workflow: &str,
         call: WorkflowCall<'_>,
         after: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<u64>, UserError>;
 
-    /// Waits for the end of a run. `Ok` holds why it failed, or nothing.
+    /// Waits for the end of a run. Returns the failure of the run, or `None` if it succeeded.
     ///
     /// # Errors
     /// Its end is not known.
@@ -105,14 +105,14 @@ struct WorkflowRecord {
     digest: Digest,
     /// The newest run before it was started.
     after: u64,
-    /// Its run; `None` if it may have started or not.
+    /// The id of its run; `None` if nobody knows whether it started.
     run: Option<u64>,
     /// How it ended; `None` if that was not seen.
     succeeded: Option<bool>,
 }
 
 impl WorkflowHooks<'_> {
-    /// Runs those of a time that are due, one after the other.
+    /// Runs the workflows that are due before or after the apply, one after the other.
     ///
     /// # Errors
     /// One failed, or cannot run here.
@@ -143,8 +143,9 @@ impl WorkflowHooks<'_> {
         let starter = self.starter.ok_or_else(cannot_start)?;
         let timeout = hook.timeout.or(self.config.apply.hooks.timeout);
         let timeout = timeout.map_or(TIMEOUT, konverge_config::Span::duration);
+        // A run of this digest whose end was not seen is looked for, and never started again.
         let begun = match same.filter(|last| last.succeeded.is_none()) {
-            Some(last) => BegunRun::of(last),
+            Some(last) => BegunRun::from_record(last),
             None => {
                 // A run that was recorded may be missing in a list that is late.
                 let newest = starter.newest_run(&hook.workflow).await?;
@@ -160,9 +161,9 @@ impl WorkflowHooks<'_> {
         let run = match run {
             Some(run) => run,
             None => {
-                let patience = timeout.min(SEARCH);
-                let found = starter.find(&hook.workflow, self.call, after, patience).await?;
-                found.ok_or_else(|| self.unknown(hook, patience, unanswered))?
+                let search = timeout.min(SEARCH);
+                let found = starter.find(&hook.workflow, self.call, after, search).await?;
+                found.ok_or_else(|| self.unknown(hook, search, unanswered))?
             }
         };
         self.record(&key, BegunRun::new(after, Some(run)), None).await?;
@@ -181,8 +182,9 @@ impl WorkflowHooks<'_> {
         starter: &dyn WorkflowStarter,
         after: u64,
     ) -> Result<BegunRun, UserError> {
+        // Recorded before the request: after a kill in between nobody knows whether it took effect.
         self.record(key, BegunRun::new(after, None), None).await?;
-        self.journal.fence().await?;
+        self.journal.check_lease().await?;
         match starter.start(&hook.workflow, self.call).await {
             WorkflowStart::Started(run) => Ok(BegunRun::new(after, Some(run))),
             WorkflowStart::Unknown(failure) => Ok(BegunRun {
@@ -197,8 +199,8 @@ impl WorkflowHooks<'_> {
         }
     }
 
-    /// The error if it is not known whether a workflow runs. To start it again could run it twice.
-    fn unknown(&self, hook: &HookWorkflow, patience: Duration, unanswered: Option<UserError>) -> UserError {
+    /// Returns the error for a workflow that may or may not run. Starting it again could run it twice.
+    fn unknown(&self, hook: &HookWorkflow, search: Duration, unanswered: Option<UserError>) -> UserError {
         let WorkflowCall { stack, digest, .. } = self.call;
         let commit = self.call.commit.map_or("", CommitId::as_str);
         let cause = match &unanswered {
@@ -207,7 +209,7 @@ impl WorkflowHooks<'_> {
         };
         let what = format!(
             "whether it ran is not known: {cause}; no run with this stack and digest was found in {} s, and it is not started again",
-            patience.as_secs()
+            search.as_secs()
         );
         UserError::new(ErrorKind::Github, what)
             .hint("run the apply again: it looks for the run first, and waits for it")
@@ -240,7 +242,7 @@ struct BegunRun {
     after: u64,
     /// `None` if it is not known.
     run: Option<u64>,
-    /// Why the start of this apply has no answer.
+    /// Why the start in this apply has no clear result.
     unanswered: Option<UserError>,
 }
 
@@ -253,12 +255,12 @@ impl BegunRun {
         }
     }
 
-    fn of(record: &WorkflowRecord) -> Self {
+    fn from_record(record: &WorkflowRecord) -> Self {
         Self::new(record.after, record.run)
     }
 }
 
-/// Removes the records from the state of a stack that left: it may come back with the same Spec.
+/// Removes the records from the state of a stack that was removed: it may come back with the same Spec.
 pub(super) fn forget(state: &mut StackState) {
     state.runtime.retain(|key, _| !key.starts_with(KEY));
 }

@@ -84,9 +84,9 @@ impl WorkflowStarter for Outside {
         _: &str,
         call: WorkflowCall<'_>,
         after: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<u64>, UserError> {
-        assert_eq!(patience, SEARCH);
+        assert_eq!(timeout, SEARCH);
         self.step(|world| {
             let named = (call.stack.to_string(), call.digest);
             let mut runs = world.runs.iter().zip(1..);
@@ -121,7 +121,7 @@ impl Journal for Outside {
         .map(drop)
     }
 
-    async fn fence(&self) -> Result<(), UserError> {
+    async fn check_lease(&self) -> Result<(), UserError> {
         self.step(|_| ())
     }
 }

@@ -11,7 +11,7 @@ use konverge_kcl::{AssignedValue, Assignment, AttributePath, Formatting, KclErro
 
 const UNTOUCHED: &str = "nothing was written";
 
-/// What happens to an attribute that no file sets.
+/// The handling of an attribute that no file sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnsetAttribute {
     /// The edit is refused: a name may be misspelled.
@@ -20,7 +20,7 @@ pub(super) enum UnsetAttribute {
     Add,
 }
 
-/// A file of the program with what it sets.
+/// A file of the program with its assignments.
 pub(super) struct ProgramFile {
     pub path: RepoPath,
     text: String,
@@ -44,7 +44,7 @@ impl CodeEditor<'_> {
             .await
     }
 
-    /// As [`CodeEditor::set_attribute`], also for an attribute that no file sets.
+    /// Sets an attribute as [`CodeEditor::set_attribute`] does, and handles one that no file sets as `unset` says.
     pub(super) async fn edit_attribute(
         &mut self,
         stack: &Stack,
@@ -56,12 +56,12 @@ impl CodeEditor<'_> {
         let value = value.trim();
         let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
-        let paths = files.at(place);
+        let paths = files.editable(place);
         if let Some(link) = ProgramFiles::link(&self.revisions.head, paths) {
             return Err(self.link_refused(pool, link, path).await);
         }
         let edited = self.parse_all(pool, paths).await?;
-        let found = match places(&edited, path).as_slice() {
+        let found = match assignments_of(&edited, path).as_slice() {
             [(file, at)] => Some((*file, *at)),
             [] => None,
             several => return Err(ambiguous(path, several)),
@@ -131,7 +131,7 @@ impl CodeEditor<'_> {
             Some(target) => self.parse_all(pool, &[target]).await.unwrap_or_default(),
             None => Vec::new(),
         };
-        match places(&files, path).first() {
+        match assignments_of(&files, path).first() {
             Some((file, at)) => failure.at(file.path.to_string(), Some(at.line), None),
             None => failure.at(link.to_string(), None, None),
         }
@@ -160,8 +160,8 @@ impl CodeEditor<'_> {
 
 type EditPoint<'f> = (&'f ProgramFile, &'f Assignment);
 
-/// Every place that sets an attribute.
-fn places<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Vec<EditPoint<'f>> {
+/// Returns every assignment of an attribute.
+fn assignments_of<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Vec<EditPoint<'f>> {
     matching(files, |found| found.path == *path)
 }
 
@@ -174,7 +174,7 @@ fn matching<'f>(files: &'f [ProgramFile], wanted: impl Fn(&Assignment) -> bool) 
     found
 }
 
-/// The file to which an attribute is added that only the base sets, and its text with it.
+/// Returns the file of the stack to which an attribute is added that only the base sets, with its new text.
 fn add<'f>(
     stack: &Stack,
     own: &'f [ProgramFile],
@@ -187,7 +187,7 @@ fn add<'f>(
         let parts = matching(files, |found| {
             found.path.keys().len() > keys.len() && found.path.keys().starts_with(keys)
         });
-        if let Some((file, part)) = parts.first().filter(|_| places(files, path).is_empty()) {
+        if let Some((file, part)) = parts.first().filter(|_| assignments_of(files, path).is_empty()) {
             let what = format!(
                 "`{path}` is set in parts, such as `{}`: set these one by one",
                 part.path
@@ -202,7 +202,7 @@ fn add<'f>(
         let what = format!("`{}`, which holds `{path}`, is computed", at.path);
         return Err(refused(what, file, at.line));
     }
-    if unset == UnsetAttribute::Refuse && places(base, path).is_empty() {
+    if unset == UnsetAttribute::Refuse && assignments_of(base, path).is_empty() {
         let failure = UserError::new(ErrorKind::Usage, format!("no file of {} sets `{path}`", stack.id));
         let mut failure = at_block(failure, own, path);
         let known = [own, base].map(|files| matching(files, |found| found.value != AssignedValue::Block));

@@ -16,7 +16,7 @@ use konverge_base::{
     },
 };
 
-/// What stands for a part of a text that is a secret.
+/// The text that masks a secret part of a text.
 const MASK: &str = "***";
 
 impl CodeEditor<'_> {
@@ -26,7 +26,11 @@ impl CodeEditor<'_> {
     /// # Errors
     /// An object was created or deleted by hand, a field was added or removed, a value is a secret, or a field has no
     /// attribute or several.
-    pub async fn keep(&mut self, stack: &Stack, drift: &StackPlan) -> Result<Vec<EditedLine>, UserError> {
+    pub async fn keep_hotfix(
+        &mut self,
+        stack: &Stack,
+        drift: &StackPlan,
+    ) -> Result<Vec<EditedLine>, UserError> {
         let mut wanted = Vec::new();
         for resource in &drift.resources {
             wanted.extend(wanted_fields(resource)?);

@@ -56,7 +56,7 @@ impl ProgramFiles {
     }
 
     /// The files that an edit at this place may change.
-    pub(super) fn at(&self, place: EditPlace) -> &[RepoPath] {
+    pub(super) fn editable(&self, place: EditPlace) -> &[RepoPath] {
         match place {
             EditPlace::Stack => &self.own,
             EditPlace::Base => &self.base,

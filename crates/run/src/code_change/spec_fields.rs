@@ -1,4 +1,4 @@
-//! Fields of Specs: which have an image, and which differ.
+//! Fields of Specs: the images, and the differences.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(super) struct SpecField {
     pub value: Value,
 }
 
-/// A field with the value that it should have, and the one that it has.
+/// A field with the wanted and the present value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WantedField {
     pub field: SpecField,
@@ -90,7 +90,7 @@ pub(super) fn is_image_reference(text: &str) -> bool {
         && text.matches('@').count() <= 1
 }
 
-/// Which of the fields change to their values; `None` if anything else changes.
+/// Returns the indices of the fields that change to their values; `None` if anything else changes.
 pub(super) fn changes_within(before: &Spec, after: &Spec, fields: &[SpecField]) -> Option<Vec<usize>> {
     if before.resources.len() != after.resources.len() {
         return None;

@@ -28,7 +28,7 @@ struct NoSingleAttribute;
 /// The maximum number of names in a message.
 const MOST_NAMED: usize = 5;
 
-/// What is tried for a field of a stack.
+/// The inputs of the search for the attribute of one field.
 struct Trials<'t> {
     stack: &'t Stack,
     /// The value, as a literal of KCL.
@@ -39,11 +39,11 @@ struct Trials<'t> {
     fields: &'t [SpecField],
 }
 
-/// An edit that does what is wanted.
+/// An edit that sets the wanted field, and changes nothing beside the wanted ones.
 struct KeptEdit<'a> {
     trial: CodeEditor<'a>,
     line: EditedLine,
-    /// The places of the fields that it gives their values.
+    /// The indices of the fields that get their values.
     changed: Vec<usize>,
 }
 
@@ -209,6 +209,7 @@ impl<'a> CodeEditor<'a> {
             before: &before,
             fields: &fields,
         };
+        // Several attributes may hold the same literal. Each is tried, and the Specs decide which one sets this field.
         let mut kept = self.try_each(&trials, &tried, UnsetAttribute::Refuse).await?;
         if kept.is_empty() && unset == UnsetAttribute::Add {
             let names = self.unset_attributes(stack, &field.path).await?;

@@ -1,17 +1,17 @@
-//! What an Application of Argo CD says.
+//! Reads an Application of Argo CD.
 
 use konverge_base::model::masked_value::object;
 use serde_json::Value;
 
 use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
-/// The sync options that write something else than the objects of the artifact.
+/// The sync options with which Argo CD writes something else than the objects of the artifact.
 const CHANGING_OPTIONS: [&str; 2] = ["Replace=true", "RespectIgnoreDifferences=true"];
 /// The cluster of Argo CD itself, as a destination names it.
 const OWN_SERVER: &str = "https://kubernetes.default.svc";
 const OWN_NAME: &str = "in-cluster";
 
-/// Why an Application does not deliver the artifact.
+/// Returns why an Application does not deliver the artifact; `None` if it does.
 pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
     // Argo CD prefers them to `source`, also if a hydrator is empty.
     for key in ["sources", "sourceHydrator"] {
@@ -54,8 +54,9 @@ pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<
     ))
 }
 
-/// Why an Application sends the objects to another cluster than that of the stack. `is_own`: Argo CD runs in it. `cluster`
-/// is its name here, which the export may have written.
+/// Returns why an Application sends the objects to another cluster than the stack's; `None` if it does not. `is_own` is
+/// true if Argo CD runs in that cluster. `cluster` is the name of the cluster in konverge.yaml, which an export may
+/// have written.
 pub(super) fn destination_problem(
     application: &Value,
     is_own: bool,
@@ -86,7 +87,7 @@ pub(super) fn destination_problem(
     ))
 }
 
-/// Why a source does not read the files of the artifact as they are.
+/// Returns why a source does not read the files of the artifact as they are; `None` if it does.
 fn rendering_problem(source: &Value) -> Option<DeliveryProblem> {
     for key in ["kustomize", "helm", "plugin", "chart"] {
         if !is_empty(&source[key]) {
@@ -115,7 +116,8 @@ fn rendering_problem(source: &Value) -> Option<DeliveryProblem> {
     })
 }
 
-/// Returns true if it deletes what leaves the artifact. Who syncs by hand decides then.
+/// Returns true if Argo CD deletes objects that leave the artifact. Without automated sync, the person who syncs
+/// decides.
 pub(super) fn prunes(application: &Value) -> bool {
     match application.pointer("/spec/syncPolicy/automated") {
         Some(automated) if !automated.is_null() => automated["prune"] == true,
@@ -123,7 +125,7 @@ pub(super) fn prunes(application: &Value) -> bool {
     }
 }
 
-/// How far it is with an artifact.
+/// Returns how far Argo CD is with an artifact.
 pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
     let status = |pointer: &str| text(application, &format!("/status{pointer}")).to_owned();
     let (sync, revision) = (status("/sync/status"), status("/sync/revision"));

@@ -1,4 +1,4 @@
-//! The artifact of a stack: the files that a controller applies, and what they say of themselves.
+//! The artifact of a stack: the files that a controller applies, and the document that describes them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use konverge_export::{Bundle, BundleRequest, ExportTarget, Exported, LeaveOut, e
 use konverge_publish::Artifact;
 use konverge_report::json;
 
-/// What each export says of itself.
+/// The document of each export that describes it.
 const DOCUMENT: &str = "konverge.json";
 
 /// The artifact of an export. It depends on the Spec alone: it does not name the commit.
@@ -50,7 +50,8 @@ impl DeliveredFiles {
         self.exported.files.keys()
     }
 
-    /// Each object with the values of its references, as the controller reads it: with what the export adds.
+    /// Returns each object with the values of its references, as the controller reads it: with the additions of the
+    /// export.
     ///
     /// # Errors
     /// Internal: a file is not YAML.
@@ -72,10 +73,10 @@ impl DeliveredFiles {
     }
 }
 
-/// The files of the objects of a stack. Their owner is marked as an apply marks it.
+/// Exports the objects of a stack. Each names the stack as its owner, as in an apply.
 ///
 /// # Errors
-/// What the tool cannot carry, by name.
+/// The objects that the tool cannot carry, by name.
 pub(crate) fn delivered_files(
     stack: &StackId,
     tool: DeliveryTool,

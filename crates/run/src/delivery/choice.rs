@@ -21,7 +21,7 @@ use super::{
 };
 use crate::RunContext;
 
-/// What decides who applies the objects of a stack.
+/// The facts that decide who applies the objects of a stack.
 pub(crate) struct DeliveryChoice<'a> {
     pub run: &'a RunContext,
     pub config: &'a Config,
@@ -29,9 +29,9 @@ pub(crate) struct DeliveryChoice<'a> {
     pub stack: &'a StackId,
     /// The controller of the stack's rule.
     pub rule: Option<DeliveryTool>,
-    /// Whether the Spec has objects.
+    /// True if the Spec has objects.
     pub has_objects: bool,
-    /// Whether the plan is applied.
+    /// True if the plan is applied.
     pub is_apply: bool,
     pub state: &'a StackState,
     /// The cluster of the stack.
@@ -89,7 +89,7 @@ impl DeliveryChoice<'_> {
                 self.run.warn(&what, refusal);
             }
             Ok(Some(says)) if !self.is_apply => {
-                let note = format!("{}: the last delivery is not well: {says}", self.stack);
+                let note = format!("{}: the last delivery is not healthy: {says}", self.stack);
                 self.run.notes.warning(&note);
             }
             Ok(_) => {}

@@ -27,8 +27,8 @@ fn field_manager(tool: DeliveryTool) -> &'static str {
     }
 }
 
-/// Everyone but `manager` who may apply the fields of a stack. A run that was killed says nothing of who applied them
-/// before.
+/// Returns the managers that may have applied the fields of a stack, without `manager`. After a killed run nobody knows
+/// which of them did.
 pub(super) fn managers_besides(manager: &str) -> Vec<&'static str> {
     let controllers = DeliveryTool::ALL.map(field_manager);
     let mut managers = vec![FIELD_MANAGER];
@@ -37,7 +37,7 @@ pub(super) fn managers_besides(manager: &str) -> Vec<&'static str> {
     managers
 }
 
-/// Which object of which controller delivers a stack.
+/// The object of a controller that delivers a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryTarget {
     pub tool: DeliveryTool,
@@ -95,8 +95,8 @@ impl DeliveryTarget {
         format!("{}:{}", self.artifact, self.tag).parse()
     }
 
-    /// One content of the artifact, by its digest.
-    pub(crate) fn at(&self, digest: &str) -> String {
+    /// Returns the address of one content of the artifact, by its digest.
+    pub(crate) fn with_digest(&self, digest: &str) -> String {
         format!("{}:{}@{digest}", self.artifact, self.tag)
     }
 
@@ -105,7 +105,7 @@ impl DeliveryTarget {
         field_manager(self.tool)
     }
 
-    /// `Application \`argocd/shop-prod\``, for messages.
+    /// Names the object for messages: ``Application `argocd/shop-prod` ``.
     pub(crate) fn title(&self) -> String {
         let kind = match self.tool {
             DeliveryTool::Argocd => "Application",
@@ -203,7 +203,7 @@ impl DeliveryTarget {
 }
 
 impl ControllerObjects {
-    /// How far the controller is with an artifact.
+    /// Returns how far the controller is with an artifact.
     pub(crate) fn progress(&self, digest: &str) -> DeliveryProgress {
         match self {
             Self::Argocd(application) => argocd::progress(application, digest),

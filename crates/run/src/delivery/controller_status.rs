@@ -1,4 +1,4 @@
-//! [`ControllerStatus`]: what the controller of a delivered stack says now.
+//! [`ControllerStatus`]: the present status of the controller that delivers a stack.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use konverge_base::{
 use super::{progress::DeliveryProgress, record::DeliveryRecord};
 use crate::{Planner, Target};
 
-/// How the controller of a stack stands to its last delivery.
+/// The status of the controller, compared with the last delivery of the stack.
 pub(crate) struct ControllerStatus {
     /// The Application or the OCIRepository.
     id: ResourceId,
@@ -68,7 +68,7 @@ impl ControllerStatus {
         }))
     }
 
-    /// Its health, as of an object of the stack.
+    /// Returns the health of the controller, in the form of an object of the stack.
     pub(crate) fn health(self) -> ObjectStatus {
         let (health, message) = match self.progress {
             DeliveryProgress::Healthy => (Health::Ready, String::new()),
@@ -84,7 +84,7 @@ impl ControllerStatus {
         }
     }
 
-    /// What differs from a delivery that has ended well; `None` if nothing does.
+    /// Returns the difference from a delivery that has ended well; `None` if there is none.
     pub(crate) fn difference(self, stack: &StackId) -> Option<ResourcePlan> {
         let (DeliveryProgress::Waiting(why) | DeliveryProgress::Failed(why)) = self.progress else {
             return None;
@@ -103,7 +103,8 @@ impl ControllerStatus {
     }
 }
 
-/// Why an apply does not restore a stack of which only the controller is not well.
+/// Returns the error for a stack whose controller is not healthy, although all objects are as applied: an apply would
+/// restore nothing.
 pub(crate) fn left_to_controller(stack: &StackId) -> UserError {
     let what = format!("`{stack}` is as applied, and only its controller can become healthy again");
     UserError::new(ErrorKind::Kubernetes, what)

@@ -14,7 +14,7 @@ use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
 
 use super::{controller::managers_besides, record::DeliveryRecord};
 
-/// Why an earlier delivery ends.
+/// The reason why an earlier delivery ends.
 pub(crate) const OTHER_RULE: &str = "konverge.yaml says otherwise now";
 pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
 

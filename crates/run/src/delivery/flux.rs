@@ -1,10 +1,10 @@
-//! What an OCIRepository and the Kustomizations of Flux say.
+//! Reads an OCIRepository and the Kustomizations of Flux.
 
 use serde_json::Value;
 
 use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
-/// What a Kustomization must not have: it changes the objects, or where they go.
+/// The fields that a Kustomization must not have: they change the objects, or where they go.
 const CHANGING: [&str; 9] = [
     "patches",
     "images",
@@ -17,10 +17,10 @@ const CHANGING: [&str; 9] = [
     "ignore",
 ];
 
-/// Why a Kustomization is not ready, if it waits for something else.
+/// The reasons of a Kustomization that is not ready because it waits for something else.
 const WAITS: [&str; 2] = ["DependencyNotReady", "ArtifactFailed"];
 
-/// Why an OCIRepository does not deliver the artifact.
+/// Returns why an OCIRepository does not deliver the artifact; `None` if it does.
 pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
     let url = text(source, "/spec/url");
     if url != artifact {
@@ -69,7 +69,8 @@ pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
     items.filter(reads).cloned().collect()
 }
 
-/// Why a Kustomization does not deliver what it reads. `is_own`: the controller runs in the cluster of the stack.
+/// Returns why a Kustomization does not deliver what it reads; `None` if it does. `is_own` is true if the controller
+/// runs in the cluster of the stack.
 pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<DeliveryProblem> {
     if is_empty(&one["spec"]["kubeConfig"]) != is_own {
         return Some(if is_own {
@@ -127,18 +128,18 @@ fn suspended(object: &Value) -> Option<DeliveryProblem> {
     })
 }
 
-/// Returns true if it deletes what leaves its folder.
+/// Returns true if the Kustomization deletes objects that leave its folder.
 pub(super) fn prunes(one: &Value) -> bool {
     one["spec"]["prune"] == true
 }
 
-/// Returns true if a file of the artifact is below its folder.
+/// Returns true if a file of the artifact is below the folder of the Kustomization.
 pub(super) fn reads(one: &Value, file: &str) -> bool {
     let path = text(one, "/spec/path").trim_start_matches("./").trim_matches('/');
     path.is_empty() || path == "." || file.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// How far they are with an artifact.
+/// Returns how far Flux is with an artifact.
 pub(super) fn progress(source: &Value, kustomizations: &[Value], digest: &str) -> DeliveryProgress {
     let mut waiting = None;
     for one in kustomizations {
@@ -171,7 +172,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.iter().find(|one| one["type"] == kind)
 }
 
-/// A revision is `TAG@sha256:DIGEST`.
+/// Returns true if a revision, `TAG@sha256:DIGEST`, has this digest.
 fn is_of(revision: &str, digest: &str) -> bool {
     revision == digest
         || revision

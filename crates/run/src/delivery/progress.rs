@@ -1,8 +1,8 @@
-//! What a controller says of a delivery: how far it is, and why its objects do not deliver a stack.
+//! The progress of a delivery, and the reasons why a controller does not deliver a stack.
 
 use serde_json::Value;
 
-/// The text at a place of an object; empty if there is none.
+/// Returns the text at a JSON pointer of an object; empty if there is none.
 pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -18,22 +18,22 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// How far a controller is with a revision.
+/// The progress of a controller with one revision of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DeliveryProgress {
-    /// It applied the revision, and what it applied is healthy.
+    /// The controller applied the revision, and the objects are healthy.
     Healthy,
-    /// It is not there yet: what it says.
+    /// The controller has not applied it yet, with its message.
     Waiting(String),
-    /// It gave up: what it says.
+    /// The controller failed, with its message.
     Failed(String),
 }
 
-/// Why an object of a controller does not deliver a stack, and what to do.
+/// The reason why an object of a controller does not deliver a stack, and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DeliveryProblem {
     pub what: String,
-    /// `None`: the object is written again.
+    /// The hint; `None`: to write the object of the controller again.
     pub remedy: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl DeliveryProblem {
         }
     }
 
-    /// It reads something else.
+    /// The object reads another source.
     pub(super) fn other_source(found: &str, ours: &str) -> Self {
         Self {
             what: format!(

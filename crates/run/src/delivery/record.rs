@@ -1,4 +1,4 @@
-//! [`DeliveryRecord`]: what the state keeps of the delivery of a stack.
+//! [`DeliveryRecord`]: the record of a delivery in the state.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use super::controller::DeliveryTarget;
 /// The key of the record in the runtimes' part of a state.
 const KEY: &str = "delivery";
 
-/// Who delivers the objects of a stack, and what was pushed.
+/// Who delivers the objects of a stack, and which artifacts were pushed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryRecord {
     /// The controller and its object.
     #[serde(flatten)]
     pub target: DeliveryTarget,
-    /// The digests at which the tag may stand: the last one, and before it the one that a push was to replace.
+    /// The digests to which the tag may point, the newest last. There is one after a delivery that ended well.
     pub digests: Vec<String>,
-    /// The artifact at which the controller was healthy last: `oci://HOST/NAME:TAG@DIGEST`. `None`: at none yet.
+    /// The artifact with which the controller was healthy last: `oci://HOST/NAME:TAG@DIGEST`. `None` if it never was.
     #[serde(default)]
     pub delivered: Option<String>,
 }
@@ -46,7 +46,7 @@ impl DeliveryRecord {
     pub(crate) fn settled(target: &DeliveryTarget, digest: String) -> Self {
         Self {
             target: target.clone(),
-            delivered: Some(target.at(&digest)),
+            delivered: Some(target.with_digest(&digest)),
             digests: vec![digest],
         }
     }
@@ -57,10 +57,10 @@ impl DeliveryRecord {
         before.map(|before| before.digests.clone()).unwrap_or_default()
     }
 
-    /// The digest at which the tag stands for certain, and at which the controller was healthy.
+    /// Returns the digest to which the tag certainly points, if the controller was healthy with it.
     pub(crate) fn settled_digest(&self) -> Option<&str> {
         match self.digests.as_slice() {
-            [only] if self.delivered.as_ref() == Some(&self.target.at(only)) => Some(only),
+            [only] if self.delivered.as_ref() == Some(&self.target.with_digest(only)) => Some(only),
             _ => None,
         }
     }
@@ -87,8 +87,8 @@ impl DeliveryRecord {
     }
 }
 
-/// The journal's word that Konverge manages the fields of the objects again. A kill before it is made good by the next
-/// run, which takes them back once more.
+/// Returns the journal entry that says that Konverge manages the fields of the objects again. If a run is killed before
+/// the entry is written, the next run takes the fields once more.
 pub(crate) fn ended() -> JournalEntry {
     JournalEntry::Runtime {
         key: KEY.to_owned(),

@@ -33,24 +33,24 @@ use super::{
 
 /// The objects of one stack, which a controller applies from an artifact. One plan and its apply use it.
 pub(crate) struct DeliveredObjects {
-    /// With the field manager of Konverge: it deletes what the controller never had.
+    /// The runtime with Konverge's field manager: it deletes objects that the controller never had.
     ours: Kubernetes,
-    /// With the field manager that applies the objects now: the plan shows what follows from its fields.
+    /// The runtime with the field manager that applies the objects now: the plan shows what follows from its fields.
     planner: Kubernetes,
-    /// With the field manager of the controller.
+    /// The runtime with the controller's field manager.
     pub(super) kubernetes: Kubernetes,
     pub(super) stack: StackId,
     pub(super) target: DeliveryTarget,
     /// The cluster of the objects.
     cluster: Option<ClusterName>,
-    /// What the state says of the last delivery.
+    /// The record of the last delivery.
     before: Option<DeliveryRecord>,
     login: Option<RegistryLogin>,
     secrets: Secrets,
     pub(super) interrupt: Interrupt,
 }
 
-/// What a delivery is made of, besides its clusters.
+/// The parts of a delivery, besides its clusters.
 pub(crate) struct Delivery {
     pub stack: StackId,
     pub target: DeliveryTarget,
@@ -91,11 +91,11 @@ impl DeliveredObjects {
         }
     }
 
-    /// Checks that the controller would deliver the stack, and that no other one does. Returns what it says if the last
-    /// delivery is not well any more.
+    /// Checks that this controller would deliver the stack, and that no other one does. Returns the controller's
+    /// message if the last delivery is no longer healthy.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The problem, with the remedy.
     pub(crate) async fn check(&self) -> Result<Option<String>, UserError> {
         if let Some(before) = self
             .before
@@ -120,7 +120,8 @@ impl DeliveredObjects {
         self.target.objects(&self.kubernetes, &self.stack, cluster).await
     }
 
-    /// The digest of the last delivery, if the tag stands at it for certain and the controller was healthy at it.
+    /// Returns the digest of the last delivery, if the tag certainly points to it and the controller was healthy with
+    /// it.
     fn last_digest(&self) -> Option<&str> {
         let before = self.before.as_ref();
         before
@@ -128,7 +129,7 @@ impl DeliveredObjects {
             .settled_digest()
     }
 
-    /// Returns true if the controller has delivered the stack before: then it deletes what leaves the artifact.
+    /// Returns true if the controller has delivered the stack before. It then deletes objects that leave the artifact.
     fn has_delivered(&self) -> bool {
         self.before
             .as_ref()
@@ -173,8 +174,8 @@ impl DeliveredObjects {
         }
         let is_due = self.last_digest() != Some(files.artifact.digest().as_str());
         let planned = self.planner.plan(scope, items).await?.into_iter();
-        let planned = planned.map(|answer| {
-            let mut planned = answer?;
+        let planned = planned.map(|result| {
+            let mut planned = result?;
             let Some(object) = objects.get(&planned.item.id) else {
                 return Ok(planned);
             };
@@ -213,8 +214,8 @@ impl DeliveredObjects {
                 )
             });
         }
-        let planned = planned.into_iter().map(|answer| {
-            let planned = answer?;
+        let planned = planned.into_iter().map(|result| {
+            let planned = result?;
             match (planned.public.action, &problem) {
                 (Action::Delete, Some(problem)) => Err(problem.clone()),
                 (Action::Forget, _) if !planned.public.notes.is_empty() => {
@@ -258,7 +259,7 @@ impl DeliveredObjects {
                 self.target.export_hint(&self.stack)
             )));
         }
-        sink.fence().await?;
+        sink.check_lease().await?;
         // A tag of somebody else is found before anything is changed.
         self.check_tag(&files).await?;
         // Before anything is changed: a run that ends too early is not taken for a delivery.
@@ -266,14 +267,15 @@ impl DeliveredObjects {
         if self.before.as_ref() != Some(&pushing) {
             Self::record(&pushing, sink).await?;
         }
+        // Before the push: otherwise a field that leaves the Spec would stay for ever.
         self.hand_over(&planned).await?;
         self.push(&files).await?;
         self.wait_until_healthy(scope, &digest, &planned, sink).await?;
         Self::record(&DeliveryRecord::settled(&self.target, digest), sink).await
     }
 
-    /// Gives the fields that Konverge, or an earlier controller, applied to the controller: it then removes what leaves
-    /// the artifact, and nothing is deleted.
+    /// Makes the controller the manager of the fields that Konverge, or an earlier controller, applied. It then removes
+    /// what leaves the artifact. Nothing is deleted here.
     async fn hand_over(&self, planned: &[PlannedResource]) -> Result<(), UserError> {
         if self.last_digest().is_some() {
             return Ok(());
@@ -290,7 +292,7 @@ impl DeliveredObjects {
         RegistryClient::new(self.login.clone(), self.interrupt.clone())
     }
 
-    /// Checks that the tag stands at a digest that an apply of the stack pushed, or is missing.
+    /// Checks that the tag points to a digest that an apply of the stack pushed, or does not exist.
     async fn check_tag(&self, files: &DeliveredFiles) -> Result<(), UserError> {
         let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
         let reference = self.target.reference()?;
@@ -299,7 +301,7 @@ impl DeliveredObjects {
         checked.await.map_err(not_moved)
     }
 
-    /// Moves the tag. The state says already at which digests it may stand.
+    /// Moves the tag. The state already lists the digests to which it may point.
     async fn push(&self, files: &DeliveredFiles) -> Result<(), UserError> {
         let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
         let reference = self.target.reference()?;
@@ -314,7 +316,7 @@ impl DeliveredObjects {
     }
 }
 
-/// Why the tag is not moved.
+/// Converts the error of a push that did not move the tag.
 fn not_moved(error: PublishError) -> UserError {
     match error {
         PublishError::OtherContent { reference, found, .. } => {
@@ -327,7 +329,7 @@ fn not_moved(error: PublishError) -> UserError {
     }
 }
 
-/// A change of the field manager alone is the controller's business.
+/// Removes changes of the field manager from a plan: they are the controller's business.
 fn without_ownership(stack: &StackId, planned: &mut PlannedResource) {
     let public = &planned.public;
     if public.action == Action::Update && public.changes.is_empty() {
@@ -361,11 +363,11 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
     )
 }
 
-/// The first path of an object whose value came from a secret: it is masked in the record, and the object alone does not
-/// say so.
+/// Returns the first path of an object whose value came from a secret. The value is masked in the record; the object
+/// alone does not show it.
 ///
 /// # Errors
-/// The plan lacks the record or the object: then nobody knows.
+/// The plan lacks the record or the object, so that nobody knows.
 fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<String>, UserError> {
     let (Some(recorded), Some(desired)) = (&planned.recorded, &planned.item.desired) else {
         let what = format!("internal error: the plan of `{}` has no record", planned.item.id);

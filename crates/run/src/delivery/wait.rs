@@ -15,20 +15,20 @@ use konverge_engine::runtime::{
 
 use super::{progress::DeliveryProgress, runtime::DeliveredObjects};
 
-/// The pause between two looks at the controller: it grows up to the second one.
+/// The first and the longest pause between two looks at the controller.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-/// How long a failure of the controller must last: it tries again by itself.
+/// The time for which a controller must fail before the wait ends: it tries again by itself.
 const FAILURE_LASTS: Duration = Duration::from_secs(30);
 
 /// A wait with a limit.
-struct Patience {
+struct WaitLimit {
     until: Instant,
     pause: Duration,
     failed_since: Option<Instant>,
     interrupt: Interrupt,
 }
 
-impl Patience {
+impl WaitLimit {
     fn new(limit: Duration, interrupt: &Interrupt) -> Self {
         Self {
             until: Instant::now() + limit,
@@ -38,7 +38,8 @@ impl Patience {
         }
     }
 
-    /// Pauses; an error if the time is over, the run is to stop, or the controller failed for long enough.
+    /// Pauses. Returns an error if the time is over, the run was asked to stop, or the controller has failed for long
+    /// enough.
     async fn wait(
         &mut self,
         failed: bool,
@@ -66,11 +67,11 @@ impl Patience {
     }
 }
 
-/// What a controller made of a plan.
+/// The result of a delivery, compared with the plan.
 enum Delivered {
     /// The applied objects.
     AsPlanned(Vec<AppliedResource>),
-    /// The first object that is not as planned, and how.
+    /// The first object that differs from the plan, and where.
     Otherwise(String),
 }
 
@@ -83,10 +84,11 @@ impl DeliveredObjects {
         planned: &[PlannedResource],
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
-        let mut patience = Patience::new(self.kubernetes.ready_timeout(), &self.interrupt);
+        let mut limit = WaitLimit::new(self.kubernetes.ready_timeout(), &self.interrupt);
         loop {
             let objects = self.objects().await?;
             let (failed, why) = match objects.progress(digest) {
+                // The controller's status alone is not enough: the server says whether the objects are as planned.
                 DeliveryProgress::Healthy => match self.compare(scope, planned).await? {
                     Delivered::AsPlanned(applied) => {
                         for one in applied {
@@ -111,11 +113,11 @@ impl DeliveredObjects {
                     .hint("see what the controller says, and run again: the artifact is pushed, so the run continues with the wait")
                     .hint("a controller looks for new artifacts at its own interval: `apply.ready_timeout` must be longer")
             };
-            patience.wait(failed, sink, stopped).await?;
+            limit.wait(failed, sink, stopped).await?;
         }
     }
 
-    /// Compares what is live with the plan, although the controller is content.
+    /// Compares the live objects with the plan, even though the controller reports that it is healthy.
     async fn compare(&self, scope: &StackScope, planned: &[PlannedResource]) -> Result<Delivered, UserError> {
         let items = planned.iter().map(|one| Item {
             id: one.item.id.clone(),
@@ -124,10 +126,10 @@ impl DeliveredObjects {
             desired: one.item.desired.clone(),
             needs: Needs::Done(vec![one.item.id.clone()]),
         });
-        let answers = self.kubernetes.plan(scope, items.collect()).await?;
-        let mut applied = Vec::with_capacity(answers.len());
-        for answer in answers {
-            let found = answer?;
+        let results = self.kubernetes.plan(scope, items.collect()).await?;
+        let mut applied = Vec::with_capacity(results.len());
+        for result in results {
+            let found = result?;
             if let Some(why) = difference(&found.public) {
                 return Ok(Delivered::Otherwise(why));
             }
@@ -149,7 +151,7 @@ impl DeliveredObjects {
         planned: Vec<PlannedResource>,
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
-        let mut patience = Patience::new(self.kubernetes.ready_timeout(), &self.interrupt);
+        let mut limit = WaitLimit::new(self.kubernetes.ready_timeout(), &self.interrupt);
         let mut left = planned;
         while !left.is_empty() {
             let items: Vec<Item> = left.iter().map(|one| one.item.clone()).collect();
@@ -180,13 +182,13 @@ impl DeliveredObjects {
                 UserError::new(ErrorKind::Kubernetes, what)
                     .hint("see whether the controller prunes; or delete the object yourself, and run again")
             };
-            patience.wait(false, sink, stopped).await?;
+            limit.wait(false, sink, stopped).await?;
         }
         Ok(())
     }
 }
 
-/// What a plan would still change, as a text.
+/// Describes the paths that a plan would still change.
 fn difference(plan: &ResourcePlan) -> Option<String> {
     match plan.action {
         Action::Unchanged => None,
@@ -238,7 +240,7 @@ mod tests {
             self.0.is_cancelled()
         }
 
-        async fn fence(&self) -> Result<(), UserError> {
+        async fn check_lease(&self) -> Result<(), UserError> {
             Ok(())
         }
     }
@@ -253,11 +255,11 @@ mod tests {
         tokio::time::timeout(guard, wait).await.expect("it ends early")
     }
 
-    fn patience(limit: Duration, token: &CancellationToken) -> Patience {
-        let patience = Patience::new(limit, &Interrupt::new(token.clone()));
-        Patience {
+    fn wait_limit(limit: Duration, token: &CancellationToken) -> WaitLimit {
+        let limit = WaitLimit::new(limit, &Interrupt::new(token.clone()));
+        WaitLimit {
             pause: Duration::from_secs(600),
-            ..patience
+            ..limit
         }
     }
 
@@ -265,9 +267,9 @@ mod tests {
     async fn a_pause_ends_at_the_limit() {
         let token = CancellationToken::new();
         let sink = Asked(token.clone());
-        let mut patience = patience(Duration::from_millis(20), &token);
-        soon(patience.wait(false, &sink, over)).await.unwrap();
-        let error = soon(patience.wait(false, &sink, over)).await.unwrap_err();
+        let mut limit = wait_limit(Duration::from_millis(20), &token);
+        soon(limit.wait(false, &sink, over)).await.unwrap();
+        let error = soon(limit.wait(false, &sink, over)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Kubernetes);
     }
 
@@ -275,13 +277,13 @@ mod tests {
     async fn a_pause_ends_when_the_run_is_asked_to_stop() {
         let token = CancellationToken::new();
         let sink = Asked(token.clone());
-        let mut patience = patience(Duration::from_secs(600), &token);
+        let mut limit = wait_limit(Duration::from_secs(600), &token);
         // The pause is polled first.
         let (waited, ()) =
-            soon(async { tokio::join!(biased; patience.wait(false, &sink, over), async { token.cancel() }) })
+            soon(async { tokio::join!(biased; limit.wait(false, &sink, over), async { token.cancel() }) })
                 .await;
         waited.unwrap();
-        let error = soon(patience.wait(false, &sink, over)).await.unwrap_err();
+        let error = soon(limit.wait(false, &sink, over)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Interrupted);
     }
 }

@@ -1,4 +1,4 @@
-//! [`BranchConfig`]: konverge.yaml of the default branch, which says who may do what, and where the repository is.
+//! [`BranchConfig`]: konverge.yaml of the default branch. It says who may do what, and names the repository.
 
 use crate::RunContext;
 use konverge_base::{error::UserError, model::CommitId};
@@ -9,9 +9,9 @@ use konverge_repo::git::Repository;
 /// konverge.yaml of the default branch.
 #[derive(Debug, Clone)]
 pub struct BranchConfig {
-    /// The commit; `None`: the configuration is a file that stands for it.
+    /// The commit; `None` if a file was given in its place.
     pub commit: Option<CommitId>,
-    /// What it says.
+    /// The configuration.
     pub config: Config,
 }
 
@@ -33,14 +33,14 @@ impl BranchConfig {
     /// There is no default branch, its commit cannot be read, or its file is not valid.
     pub fn load(repository: &Repository) -> Result<Self, UserError> {
         let commit = repository.resolve(&repository.default_branch()?)?;
-        Self::at(repository, commit)
+        Self::load_at(repository, commit)
     }
 
     /// Reads it at the tip of the default branch that a job found.
     ///
     /// # Errors
     /// The commit cannot be read, or its file is not valid.
-    pub fn at(repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
+    pub fn load_at(repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
         let config = Config::load(repository.revision(&commit)?.as_ref())?;
         Ok(Self {
             commit: Some(commit),
@@ -49,8 +49,8 @@ impl BranchConfig {
     }
 }
 
-/// The repository at its forge: as `portal.workflow` of the default branch names it, the job, or the clone of a repository
-/// at GitHub. Nothing of the store names it.
+/// Returns the repository at its forge: as `portal.workflow` of the default branch names it, or the job, or else the
+/// clone of a repository at GitHub. The store never decides it.
 pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<Forge> {
     let of_config = config.and_then(|config| config.config.portal.workflow.as_deref());
     let of_job = || Forge::from_url(&run.repository_url()?);

@@ -40,16 +40,16 @@ const FILES_AT_ONCE: usize = 16;
 /// The number of newest serials on the page of a stack. All but the oldest of them have a page with what they changed.
 const SERIALS: usize = 11;
 
-/// What the pages of a site are made of.
+/// The sources of the pages of a site.
 #[derive(Clone, Copy)]
 pub struct SiteSources<'a> {
     /// The stacks.
     pub stacks: StackSources<'a>,
-    /// konverge.yaml of the default branch; `None`: nobody knows who may do what.
+    /// konverge.yaml of the default branch; `None` if nobody knows who may do what.
     pub config: Option<&'a BranchConfig>,
 }
 
-/// What a build did.
+/// The numbers of a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct BuildReport {
     /// The number of stacks.
@@ -62,16 +62,16 @@ pub struct BuildReport {
     pub written: usize,
     /// The number of files that were deleted.
     pub deleted: usize,
-    /// What a reader must know, as on the overview.
+    /// The notices of the overview.
     pub notices: Vec<String>,
 }
 
-/// What the site holds: by path the digest of each file.
+/// The content of the site: the digest of each file, by path.
 #[derive(Default, Serialize, Deserialize)]
 struct SiteManifest {
     version: u32,
     repository: String,
-    /// By stack what its pages were made of.
+    /// The inputs of each stack's pages.
     stacks: BTreeMap<String, StackFiles>,
     /// The other pages.
     files: BTreeMap<String, Digest>,
@@ -179,6 +179,7 @@ async fn finish(
     let now = manifest.paths();
     report.files = now.len();
     let gone: BTreeSet<_> = before.paths().difference(&now).cloned().collect();
+    // The manifest is written before anything is deleted, so that the next build deletes what a stopped one left.
     manifest.leftover.clone_from(&gone);
     let is_same = before.version == 1 && report.written == 0 && report.read == 0 && gone.is_empty();
     if !is_same {
@@ -222,7 +223,7 @@ async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest
 /// Files by path.
 type Files = BTreeMap<String, String>;
 
-/// What the pages of a stack are made of.
+/// Returns the digest of everything that the pages of a stack show.
 fn page_fingerprint(index: &StackIndex, seen: &SeenRecords, row: &OverviewRow) -> Digest {
     let of_row = index.fingerprints.get(&row.id);
     Digest::of_json(&serde_json::json!([of_row, seen.fingerprint(row)]))

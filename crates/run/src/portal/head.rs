@@ -1,4 +1,4 @@
-//! [`Head`]: what the repository wants, to compare the recorded stacks with.
+//! [`Head`]: the repository's wanted state, to compare the recorded stacks with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use konverge_portal::HeadFact;
 use konverge_repo::git::Repository;
 use konverge_state::{IndexedStates, Proven};
 
-/// A revision of the repository, opened once and compared with what is recorded each time.
+/// A revision of the repository. It is opened once, and compared with the records for each request.
 pub struct Head {
     revision: OpenRevision,
     commit: CommitId,
 }
 
-/// What the head says of each stack.
+/// The facts of the head about each stack.
 pub(super) struct HeadFacts {
     pub commit: CommitId,
     /// The stacks of the head, with their folders.
     pub stacks: BTreeMap<StackId, RepoPath>,
-    /// Those that the next run applies, or destroys.
+    /// The stacks that the next run applies or destroys.
     pending: BTreeSet<StackId>,
     /// The recorded identities that stacks of the head continue, with the new identity.
     pub renamed: BTreeMap<StackId, StackId>,
@@ -85,7 +85,7 @@ impl Head {
 }
 
 impl HeadFacts {
-    /// What the head says of a recorded or a new stack.
+    /// Returns what the head says about a recorded or a new stack.
     pub(super) fn fact(&self, id: &StackId) -> HeadFact {
         let now = self.renamed.get(id).unwrap_or(id);
         match (self.stacks.contains_key(now), self.pending.contains(now)) {

@@ -1,4 +1,4 @@
-//! What the portal shows, read from the store: the overview from the index alone, a stack from its documents. Nothing
+//! Reads from the store what the portal shows: the overview from the index alone, a stack from its documents. Nothing
 //! here writes to the store of the states, and nothing asks a cluster or a cloud.
 
 mod branch_config;

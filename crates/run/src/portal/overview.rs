@@ -26,18 +26,18 @@ use konverge_state::{
 /// The number of states read concurrently.
 const AT_ONCE: usize = 32;
 
-/// What the pages are read from.
+/// The sources of the pages.
 #[derive(Clone, Copy)]
 pub struct StackSources<'a> {
     /// The states.
     pub backend: &'a StateBackend,
-    /// The repository; `None`: nothing is known to be pending.
+    /// The repository; `None` if pending changes are not known.
     pub head: Option<&'a Head>,
     /// The repository at its forge, for links.
     pub forge: Option<&'a Forge>,
 }
 
-/// A summary, or why there is none.
+/// A summary, or the reason why there is none.
 type SummaryRead = Result<Option<StackSummary>, String>;
 
 /// Reads the overview. A stack whose state cannot be read has a row that says so.
@@ -179,7 +179,8 @@ async fn summaries(
     Ok(summaries)
 }
 
-/// What the store knows of the applies of a stack. `written` says when its state was written, and how that apply ended.
+/// Returns the recorded facts about the applies of a stack. `written` is the time at which its state was written, with
+/// the result of that apply.
 pub fn recorded_facts(
     known: &IndexedStates,
     id: &StackId,
@@ -250,7 +251,7 @@ fn row(
     }
 }
 
-/// The stacks of the head that nothing is recorded of.
+/// Returns the stacks of the head without a record.
 fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<OverviewRow> {
     let Some(head) = head else { return Vec::new() };
     let is_recorded = |id: &StackId| {
@@ -290,7 +291,7 @@ fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<Ov
     .collect()
 }
 
-/// What the page of a stack is made of.
+/// Returns the digest of everything that the page of a stack shows.
 fn fingerprint(row: &OverviewRow, entry: Option<&IndexEntry>) -> Digest {
     let entry = entry.map(|entry| (entry.epoch, entry.serial, entry.open));
     let text = serde_json::json!([row.settled(), entry, env!("CARGO_PKG_VERSION")]);

@@ -1,4 +1,4 @@
-//! Who may do what: each line of konverge.yaml that lets somebody do something, or that stops it.
+//! The permissions: each line of konverge.yaml that lets somebody do something, or stops it.
 
 use super::branch_config::BranchConfig;
 use konverge_config::{Config, FreezeConfig, PolicyEnforcement, PortalRole, StackPolicy, WorkflowTime};
@@ -31,7 +31,7 @@ pub fn permissions(branch: &BranchConfig) -> PermissionsDocument {
 #[derive(Default)]
 struct PermissionLines(Vec<Permission>);
 
-/// Who, and for which stacks; where it is written.
+/// Who, for which stacks, and where it is written.
 struct Line<'a> {
     who: &'a [String],
     stacks: &'a str,
@@ -49,7 +49,7 @@ impl PermissionLines {
         });
     }
 
-    /// Approvals, actors, freezes and limits: of all stacks, then of rules.
+    /// Adds approvals, actors, freezes and limits: those of all stacks, then those of rules.
     fn policies(&mut self, config: &Config) {
         let policy = &config.policy;
         let of_all = StackPolicy {

@@ -59,7 +59,7 @@ impl Site for SiteStore {
 /// Builds the site in the store of an address.
 ///
 /// # Errors
-/// As [`build`].
+/// See [`build`].
 pub async fn publish(
     run: &RunContext,
     sources: SiteSources<'_>,

@@ -1,4 +1,5 @@
-//! How far the rollouts are, from their newest records and konverge.yaml: for the portal and for `konverge rollout`.
+//! The progress of the rollouts, from their newest records and konverge.yaml: for the portal and for `konverge
+//! rollout`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +37,7 @@ pub async fn read_rollouts(backend: &StateBackend, config: &Config) -> Result<Ro
     })
 }
 
-/// One rollout. `stored` is its newest record; `None`: it was never begun.
+/// Returns the view of one rollout. `stored` is its newest record; `None` if it was never begun.
 pub fn rollout_view(
     backend: &StateBackend,
     config: &Config,
@@ -88,7 +89,7 @@ fn begun(backend: &StateBackend, config: &Config, stored: &StoredRollout) -> Beg
     }
 }
 
-/// The gates that ask people now, with the digest that they ask for; `None`: a plan is missing.
+/// Returns the gates that wait for people now, with the digest that they ask for; `None` if a plan is missing.
 pub fn asking_gates(config: &Config, record: &RolloutRecord) -> BTreeMap<String, Option<Digest>> {
     let wave = configured_wave(config, record, record.wave);
     let gates = wave
@@ -107,7 +108,7 @@ pub fn asking_gates(config: &Config, record: &RolloutRecord) -> BTreeMap<String,
         .collect()
 }
 
-/// When the bake of the current wave ends.
+/// Returns when the bake of the current wave ends.
 pub fn bake_end(config: &Config, record: &RolloutRecord) -> Option<Timestamp> {
     let mut rollouts = config.rollouts.iter();
     let rollout = rollouts.find(|rollout| rollout.name == record.rollout)?;
@@ -136,7 +137,7 @@ fn waves(config: &Config, record: &RolloutRecord) -> Vec<WaveView> {
         .collect()
 }
 
-/// How far the wave with this number, from 0, is.
+/// Returns the standing of the wave with this number, from 0.
 pub fn wave_standing(record: &RolloutRecord, number: usize) -> WaveStanding {
     match number.cmp(&record.wave) {
         std::cmp::Ordering::Less => WaveStanding::Done,

@@ -1,5 +1,5 @@
-//! What drift checks and previews saw of stacks: the difference of a drift, the objects that were not ready, and the changes
-//! that are not applied. It is shown, and decides nothing.
+//! Observations of drift checks and previews: the difference of a drift, the objects that were not ready, and the
+//! changes that are not applied. They are shown, and decide nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,25 +21,25 @@ const AT_ONCE: usize = 8;
 /// The number of previews that the page of a stack shows.
 const SHOWN: usize = 5;
 
-/// What was recorded of some stacks beside their states.
+/// The records of some stacks beside their states.
 #[derive(Default)]
 pub struct SeenRecords {
     /// The drift history.
     pub(super) history: DriftHistory,
     /// The newest previews, of each pull request the last one, the newest pull request first.
     previews: Vec<ReviewRecord>,
-    /// What cannot be read.
+    /// The records that cannot be read, as notices.
     pub(super) notices: Vec<String>,
 }
 
 impl SeenRecords {
-    /// Reads what was seen of the stacks of a site: one LIST and one GET for the looks, and for changes that are not applied
-    /// one LIST and the last preview of each of the newest pull requests.
+    /// Reads the observations of the stacks of a site: one LIST and one GET for the drift history, and for changes that
+    /// are not applied one LIST and the last preview of each of the newest pull requests.
     pub(super) async fn of_site(backend: &StateBackend, rows: &[OverviewRow]) -> Self {
         Self::read(backend, true, rows.iter().any(is_pending)).await
     }
 
-    /// Reads what was seen of one stack: nothing where nothing is to tell.
+    /// Reads the observations of one stack. Sends no request if there can be none.
     pub async fn of_stack(backend: &StateBackend, row: &OverviewRow) -> Self {
         Self::read(backend, !row.is_calm(), is_pending(row)).await
     }
@@ -66,7 +66,7 @@ impl SeenRecords {
         self.notices.push(format!("{what}: {why}"));
     }
 
-    /// What was seen of a stack. The pull requests in `applied` are in its state already.
+    /// Returns the observations of a stack. The pull requests in `applied` are in its state already.
     pub(super) fn stack(&self, row: &OverviewRow, applied: &BTreeSet<u64>) -> SeenStack {
         let look = self.look(row);
         let previews = self.previews(row);
@@ -83,7 +83,7 @@ impl SeenRecords {
         }
     }
 
-    /// The digest of all that was seen of a stack: its page is the same while this is.
+    /// Returns the digest of all observations of a stack. While it is the same, the page is.
     pub(super) fn fingerprint(&self, row: &OverviewRow) -> Digest {
         let previews = self.previews(row);
         let previews: Vec<_> = previews
@@ -172,7 +172,7 @@ pub(super) fn writer(writer: DocumentWriter) -> Writer {
     }
 }
 
-/// What a stack adds to the search.
+/// Returns the words by which the search finds a stack.
 pub(super) fn search_names(summary: StackSummary) -> SearchNames {
     SearchNames {
         names: summary.names,

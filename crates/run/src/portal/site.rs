@@ -9,7 +9,7 @@ use konverge_base::{
 };
 use konverge_portal::site_path;
 
-/// The file that says what the site holds.
+/// The file that lists the content of the site.
 pub(super) const MANIFEST: &str = "portal.json";
 
 /// The error of a site.
@@ -20,7 +20,7 @@ pub enum SiteError {
     File {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         why: std::io::Error,
     },
     /// The folder holds other files.

@@ -1,4 +1,4 @@
-//! One stack, read from its documents. What cannot be read is said, and the rest of the page stands.
+//! One stack, read from its documents. A document that cannot be read gets a notice; the rest of the page stays.
 
 use std::{
     borrow::Cow,
@@ -28,10 +28,10 @@ use konverge_state::{Holder, StateError, Versioned};
 const SERIALS_AT_ONCE: usize = 4;
 const NO_LEASE: &str = "The lease cannot be read";
 
-/// How much of the history is read. Each serial is one GET.
+/// The part of the history to read. Each serial is one GET.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryRange {
-    /// Every serial that is kept, and no differences.
+    /// Every stored serial, without differences.
     All,
     /// So many of the newest serials, with what each changed since the one before.
     Newest(usize),
@@ -39,9 +39,9 @@ pub enum HistoryRange {
 
 /// One stack, as it was read.
 pub struct StackRead {
-    /// What is shown.
+    /// The details to show.
     pub details: StackDetails,
-    /// What each of the newest serials changed, the newest first.
+    /// The changes of each of the newest serials, the newest first.
     pub differences: Vec<StateDifference>,
     /// The number of older serials that were not read.
     pub older: usize,

@@ -1,4 +1,4 @@
-//! `state doctor`: whether the store provides its guarantees and every document can be read.
+//! `state doctor`: checks whether the store keeps its guarantees, and every document can be read.
 
 use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
@@ -19,11 +19,11 @@ pub struct StateFinding {
     pub what: String,
     /// True if it is as it should be.
     pub well: bool,
-    /// What was found.
+    /// The result in words.
     pub says: String,
 }
 
-/// What is done about the index.
+/// The treatment of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexCheck {
     /// It is compared with the states.
@@ -153,7 +153,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
     Ok(findings)
 }
 
-/// Who can decrypt what, and which key services answer.
+/// Checks who can decrypt which document, and which key services answer.
 async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserError> {
     let states = &backend.states;
     let (data_keys, mut says) = (states.list_data_keys().await?, Vec::new());
@@ -215,20 +215,21 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
     Ok(says)
 }
 
-/// How many objects are named that may be the same as another stack's.
+/// The maximum number of objects named that may be the same as another stack's.
 const NAMED: usize = 20;
 
-/// Which stack records what, to find what two stacks record.
+/// The stacks by their claims, to find objects that two stacks record.
 #[derive(Default)]
 struct Owners {
-    /// With whether the stack shares it with the others of its project.
+    /// The first owner of each claim. True if it shares the object with the other stacks of its project.
     by_claim: HashMap<Claim, (StackId, ResourceId, bool)>,
     /// How many objects may be the same as another stack's.
     uncertain: usize,
 }
 
 impl Owners {
-    /// Adds what a stack records. Returns what another stack records too, and whether it certainly is the same.
+    /// Adds the claims of a stack. Returns those that another stack has, too, each with true if it is certainly the
+    /// same object.
     fn add(&mut self, stack: &StackId, state: &Versioned) -> Vec<(bool, String)> {
         let mut found = Vec::new();
         for recorded in &state.state.resources {
@@ -267,7 +268,7 @@ impl Owners {
     }
 }
 
-/// `serial 3`, `serials 3, 4`.
+/// Formats serials: `serial 3`, `serials 3, 4`.
 fn serials(numbers: &[u64]) -> String {
     let word = if numbers.len() == 1 { "serial" } else { "serials" };
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();

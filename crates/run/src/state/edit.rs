@@ -15,7 +15,7 @@ use konverge_report as report;
 use konverge_state::{Holder, Lease, LeaseOptions, WriteReason};
 use konverge_terraform::{self as terraform, StateEncryption};
 
-/// A person is waiting, not a pipeline: a held lease is reported at once.
+/// Returns lease options without a wait: a person is waiting, so a held lease is reported at once.
 fn at_once() -> LeaseOptions {
     LeaseOptions {
         wait: std::time::Duration::ZERO,
@@ -23,7 +23,7 @@ fn at_once() -> LeaseOptions {
     }
 }
 
-/// As [`at_once`], also if the documents of a state are gone: what is written replaces them.
+/// Returns lease options without a wait that also hold if the documents of a state are gone: the write replaces them.
 fn over_lost_documents() -> LeaseOptions {
     LeaseOptions {
         over_vanished: true,
@@ -55,7 +55,7 @@ async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T,
     Ok(value)
 }
 
-/// What [`push`] asks of the newest document of the stack.
+/// The condition of [`push`] on the newest document of the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewestDocument {
     /// It is the one that was pulled.
@@ -141,10 +141,10 @@ pub async fn move_to(backend: &StateBackend, from: &StackId, to: &StackId) -> Re
     move_waiting(backend, from, to, at_once()).await
 }
 
-/// As [`move_to`], waiting for leases as the options say.
+/// Gives a stack another identity as [`move_to`] does, and waits for leases as the options say.
 ///
 /// # Errors
-/// As [`move_to`].
+/// See [`move_to`].
 pub async fn move_waiting(
     backend: &StateBackend,
     from: &StackId,
@@ -154,6 +154,7 @@ pub async fn move_waiting(
     if from == to {
         return Err(UserError::new(ErrorKind::Usage, "both are the same stack"));
     }
+    // Always in the order of the names: two runs that move in opposite directions must not wait for each other.
     let (first, second) = if from < to { (from, to) } else { (to, from) };
     let first_lease = backend.states.acquire(first, options.clone()).await?;
     let second_lease = match backend

@@ -26,7 +26,7 @@ use konverge_state::{
     },
 };
 
-/// What to import.
+/// The source and the target of an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportRequest {
     /// The source: a file, a folder of releases or of a stack, the URL of an object (`s3://BUCKET/KEY`, `gs://`, `az://`,
@@ -52,7 +52,7 @@ pub struct Imported {
     /// Terraform resources that were skipped: Kusion's file contains their values but not Terraform's own
     /// state, so a plan would create them a second time.
     pub left_out: Vec<LeftOut>,
-    /// Whether the repository has the stack; `None` if there is no monorepo.
+    /// True if the repository has the stack; `None` if there is no monorepo.
     pub is_known: Option<bool>,
 }
 

@@ -12,32 +12,33 @@ use konverge_config::ClusterChoice;
 use konverge_repo::{git::Repository, konfig::Layout};
 use konverge_state::kusion::KusionState;
 
-/// What was asked for.
+/// The stack, folder and source that the user asked for.
 pub(super) struct AskedTarget<'a> {
     /// The identity, if one was given.
     pub stack: Option<&'a StackId>,
     /// The folder, if one was given.
     pub folder: Option<&'a RepoPath>,
-    /// Where the state is read from.
+    /// The source of the state.
     pub from: &'a str,
 }
 
-/// Under which identity and folder a state is recorded.
+/// The identity and folder under which a state is recorded.
 pub(super) struct ImportTarget {
     /// The identity.
     pub stack: StackId,
     /// The folder in the repository.
     pub folder: StackFolder,
-    /// Where the identity comes from.
+    /// The origin of the identity.
     pub named_by: NamedBy,
     /// The cluster of its objects, if the configuration names one.
     pub cluster: Option<ClusterName>,
-    /// Whether the repository has the stack; `None` if there is no monorepo.
+    /// True if the repository has the stack; `None` if there is no monorepo.
     pub is_known: Option<bool>,
 }
 
 impl ImportTarget {
-    /// What was asked for; else the stack in whose folder the file lies, or that has the names which the file says.
+    /// Finds the stack to import into: the one that was asked for, or else the stack in whose folder the file lies, or
+    /// the stack with the names in the file.
     ///
     /// # Errors
     /// Several stacks have these names, or the file says none.

@@ -1,4 +1,4 @@
-//! What a stack publishes, as its state records it, and who reads it.
+//! The recorded outputs of a stack, and their readers.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use konverge_base::{
     model::{StackId, stack_output::OutputName},
 };
 
-/// What a stack publishes.
+/// The outputs that a stack publishes.
 #[derive(Debug, Clone, Serialize)]
 pub struct StackOutputs {
     /// Version of this format.

@@ -24,7 +24,7 @@ pub struct StateRow {
     /// Its entry in the index.
     #[serde(flatten)]
     pub entry: IndexEntry,
-    /// Why its state cannot be read.
+    /// The reason if its state cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }
@@ -164,7 +164,7 @@ pub fn unknown(stack: &StackId) -> UserError {
 /// The difference of two serials, as a unified diff of their YAML.
 ///
 /// # Errors
-/// As [`show`].
+/// See [`show`].
 pub async fn diff(backend: &StateBackend, stack: &StackId, from: u64, to: u64) -> Result<String, UserError> {
     let (old, new) = (
         show(backend, stack, Some(from)).await?,

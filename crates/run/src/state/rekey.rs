@@ -1,4 +1,4 @@
-//! `state rekey`: everything that is encrypted, encrypted to the recipients of today.
+//! `state rekey`: encrypts everything that is encrypted for today's recipients.
 
 use crate::{RunContext, StateBackend};
 use konverge_base::{
@@ -7,7 +7,7 @@ use konverge_base::{
 };
 use konverge_state::{IDENTITY_VARIABLE, LeaseOptions, SealScope, Sealer, StateError, StateStore};
 
-/// What was encrypted again.
+/// The documents that were encrypted again.
 #[derive(Debug, Default)]
 pub struct Rekeyed {
     /// True if a data key was made.
@@ -20,7 +20,7 @@ pub struct Rekeyed {
     pub failed: Vec<(StackId, UserError)>,
 }
 
-/// The data key that is wanted.
+/// The choice of the data key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WantedDataKey {
     /// The newest one, if everybody who is to have it has it.
@@ -29,9 +29,9 @@ pub enum WantedDataKey {
     New,
 }
 
-/// Encrypts every state and the key of the hashes to `state.encrypt_to` as it is now. A data key is made if the
-/// newest is not wrapped by exactly its key services, if the holder of an age identity of this run does not know it yet,
-/// or if a new one is wanted. What is encrypted so already is left.
+/// Encrypts every state and the key of the hashes for today's `state.encrypt_to`. A new data key is made if the newest
+/// one is not wrapped by exactly its key services, if the holder of an age identity of this run does not know it yet,
+/// or if a new one is wanted. A document that has these keys already stays.
 ///
 /// # Errors
 /// Nothing is encrypted; a key service fails; errors of the store.
@@ -105,7 +105,7 @@ pub async fn rekey(
     Ok(rekeyed)
 }
 
-/// Whether the identity is that of an age recipient.
+/// Returns true if the identity is that of an age recipient.
 fn can_decrypt(age: &[String], identity: Option<&str>) -> Result<bool, UserError> {
     let sealer = match identity {
         Some(_) if !age.is_empty() => Sealer::new(age, identity)?,

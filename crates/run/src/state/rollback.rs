@@ -65,7 +65,7 @@ pub async fn rollback(
     rollback_under(base, stack, serial, given).await
 }
 
-/// What a rollback stands on: today's configuration with its files, and the states.
+/// The base of a rollback: today's configuration with its files, and the states.
 pub struct RollbackBase<'a> {
     /// The run.
     pub run: &'a RunContext,
@@ -84,7 +84,7 @@ pub struct RollbackBase<'a> {
 /// Prepares a rollback under a given configuration.
 ///
 /// # Errors
-/// As [`rollback`].
+/// See [`rollback`].
 pub async fn rollback_under(
     base: RollbackBase<'_>,
     stack: &StackId,
@@ -107,6 +107,7 @@ pub async fn rollback_under(
         .map_err(|error| missing_commit(&error, &commit, serial))?;
     let mut config = today;
     let then = Config::load(repository.revision(&commit)?.as_ref())?;
+    // Only these two come from the old commit, because they decide what it compiles to.
     config.kcl.settings = then.kcl.settings;
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
     let head = OpenRevision::open_under(run, repository, &RevisionSpec::Commit(commit.clone()), &config)?;
@@ -188,11 +189,11 @@ fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError
 }
 
 impl Rollback {
-    /// Applies the plan, if `approver` approves what it is by then, and returns the result with what the policy sets
-    /// found.
+    /// Applies the plan, if `approver` approves it as it is at that time. Returns the result, with the findings of the
+    /// policy sets.
     ///
     /// # Errors
-    /// As an apply.
+    /// See [`apply::run`].
     pub async fn apply(
         &self,
         approver: Arc<dyn Approver>,

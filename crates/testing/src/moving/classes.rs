@@ -11,7 +11,7 @@ struct Class {
     key: &'static str,
     /// The annotation by which objects name it, too.
     annotation: Option<&'static str>,
-    /// Where a class says that it holds for objects that name none.
+    /// The paths at which a class says that it is the default for objects that name none.
     defaults: &'static [&'static str],
 }
 
@@ -51,15 +51,16 @@ const CLASSES: [Class; 5] = [
     },
 ];
 
-/// Where the keys of a ResourceQuota name a StorageClass: `CLASS.storageclass.storage.k8s.io/requests.storage`.
+/// The part of a ResourceQuota's key that follows the name of a StorageClass:
+/// `CLASS.storageclass.storage.k8s.io/requests.storage`.
 const QUOTA: &str = ".storageclass.storage.k8s.io/";
 
-/// True for a kind of class.
+/// Returns true for a kind of class.
 pub(super) fn is_class(of: GroupKind<'_>) -> bool {
     CLASSES.iter().any(|class| class.of == of)
 }
 
-/// Why a class cannot be moved, if it is one and cannot.
+/// Returns why a class cannot be moved; `None` if it can, or for another kind.
 pub(super) fn refusal(of: GroupKind<'_>, object: &Value) -> Option<String> {
     let class = CLASSES.iter().find(|class| class.of == of)?;
     let is_default = |path: &&&str| match object.pointer(path) {

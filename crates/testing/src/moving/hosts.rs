@@ -1,4 +1,4 @@
-//! The hosts of a Spec, and what they are called in a test.
+//! The hosts of a Spec, with their names in a test.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn find_hosts<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
     }
 }
 
-/// True for a name of the public DNS, not for an address or a name inside the cluster.
+/// Returns true for a name of the public DNS; false for an address or a name inside the cluster.
 fn is_public(host: &str) -> bool {
     let inside = host.ends_with(".svc") || host.ends_with(".cluster.local");
     host.contains('.') && !inside && host.parse::<std::net::IpAddr>().is_err()
@@ -127,7 +127,7 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || c == '-' || c == '.' || c == '*'
 }
 
-/// True if a name ends before this text.
+/// Returns true if a name ends before this text.
 fn ends(behind: &str) -> bool {
     behind
         .chars()
@@ -138,7 +138,7 @@ fn ends(behind: &str) -> bool {
             .is_some_and(|behind| behind.starts_with(char::is_alphanumeric))
 }
 
-/// `shop.example.com` becomes `shop-RUN.example.com`, and `*.example.com` becomes `*.RUN.example.com`.
+/// Moves a host: `shop.example.com` becomes `shop-RUN.example.com`, and `*.example.com` becomes `*.RUN.example.com`.
 fn moved(host: &str, run: &str) -> String {
     match host.split_once('.') {
         Some(("*", domain)) => format!("*.{run}.{domain}"),

@@ -1,4 +1,4 @@
-//! What the annotations of an object say about a hook.
+//! Reads the annotations of an object that declare a hook.
 
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ pub(super) struct HookDeclaration {
 
 impl HookDeclaration {
     /// A hook with the default of everything else.
-    pub(super) fn at(time: HookTime) -> Self {
+    pub(super) fn new(time: HookTime) -> Self {
         Self {
             time,
             always: false,

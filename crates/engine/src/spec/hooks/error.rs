@@ -1,4 +1,4 @@
-//! What is wrong with a hook.
+//! The errors of hooks.
 
 use konverge_base::{
     error::{ErrorKind, UserError},

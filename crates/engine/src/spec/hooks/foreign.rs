@@ -1,4 +1,4 @@
-//! The annotations of Argo CD and of Helm: what they mean here, and which of them mean nothing.
+//! The annotations of Argo CD and of Helm: those that have a meaning here, and those that have none.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,17 @@ use konverge_base::model::{
 /// The annotations of another tool.
 struct Dialect {
     tool: &'static str,
-    /// Its annotations begin so.
+    /// The prefix of its annotations.
     domain: &'static str,
     hook: &'static str,
     policy: &'static str,
     weight: &'static str,
-    /// What each of its times means. Those without a meaning here are missing.
+    /// Its times that have a meaning here, each with our time of that meaning.
     times: &'static [(&'static str, HookTime)],
-    /// Its times of objects that come with the others: after its hooks before them, and before those after them.
+    /// Its times of objects that it creates together with the others: after its hooks before them, and before its hooks
+    /// after them.
     in_order: &'static [&'static str],
-    /// Pairs of times that only together mean what ours does.
+    /// Pairs of times that only together mean the same as one of ours.
     pairs: &'static [[&'static str; 2]],
     /// Its policies that delete a Job which has ended.
     deletes: [&'static str; 2],
@@ -69,12 +70,12 @@ const HELM: Dialect = Dialect {
     recreates: "before-hook-creation",
 };
 
-/// Whose annotations make an object a hook.
+/// The owner of the annotations that make an object a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HookSource {
-    /// Ours.
+    /// Konverge.
     Own,
-    /// Those of another tool.
+    /// Another tool.
     Foreign,
 }
 
@@ -124,8 +125,8 @@ pub(super) fn collect_unread(
     }
 }
 
-/// Returns why an object is left out of its stack; `None` if it is not. Its tool makes it only at times that do not exist
-/// here: any apply that made it would run it at another time.
+/// Returns why an object is left out of its stack; `None` if it is not. Its tool creates it only at times that do not
+/// exist here: any apply that created it would run it at another time.
 pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<String> {
     let annotations = annotations(resource)?;
     if annotations.contains_key(HOOK) {
@@ -148,7 +149,7 @@ pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<Str
     })
 }
 
-/// What has the meaning of an annotation here.
+/// Returns what to write instead of an annotation that is not read here.
 fn instead(key: &str, value: &str) -> &'static str {
     let is_kept = match key {
         "helm.sh/resource-policy" => value.trim() == "keep",
@@ -165,7 +166,7 @@ fn instead(key: &str, value: &str) -> &'static str {
     }
 }
 
-/// One note for each annotation, however many objects have it.
+/// Returns one note for each annotation, however many objects have it.
 pub(super) fn notes_of(unread: UnreadAnnotations) -> impl Iterator<Item = String> {
     unread.into_iter().map(|((key, value), (tool, ids))| {
         let more = match ids.len() - 1 {
@@ -272,7 +273,7 @@ pub(super) fn read(
     }
     Some(HookDeclaration {
         keeps_last: !both,
-        ..HookDeclaration::at(time)
+        ..HookDeclaration::new(time)
     })
 }
 

@@ -1,4 +1,4 @@
-//! Whether an object fits the schema of its kind.
+//! Checks whether an object fits the schema of its kind.
 
 use serde_json::{Map, Value};
 

@@ -247,7 +247,7 @@ fn segment(key: &str) -> String {
     }
 }
 
-/// `; did you mean …?` if a known name is similar.
+/// Returns `; did you mean …?` if a known name is similar.
 pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
     known
         .map(|known| (strsim::damerau_levenshtein(known, name), known))

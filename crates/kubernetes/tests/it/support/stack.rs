@@ -247,7 +247,7 @@ impl Journal for Notebook {
         Ok(())
     }
 
-    async fn fence(&self) -> Result<(), UserError> {
+    async fn check_lease(&self) -> Result<(), UserError> {
         Ok(())
     }
 }
