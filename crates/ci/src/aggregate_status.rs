@@ -8,7 +8,7 @@ use crate::{
     newer_status::{OVERTAKEN, is_of_later_run, is_of_run, newest_status},
     publisher::Publisher,
     shard_mode::ShardMode,
-    trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task},
+    trust::authority::{Authority, Caller, Decision, DefaultBranchLookup, Task},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -123,7 +123,7 @@ pub(super) async fn run(
 ) -> Result<JobResult, UserError> {
     let caller = Caller::new(runner, "", None);
     let Some((head, into)) = judged_commit(run, event, caller)? else {
-        return Ok(JobResult::WELL);
+        return Ok(JobResult::SUCCESS);
     };
     let (head, into) = (&head, into.as_deref());
     let client = client.ok_or_else(|| {
@@ -161,7 +161,7 @@ fn judged_commit(
     event: &JobEvent,
     caller: Caller<'_>,
 ) -> Result<Option<(CommitId, Option<String>)>, UserError> {
-    let authority = match Authority::decide(event, caller, DefaultBranchAnswer::Never)? {
+    let authority = match Authority::decide(event, caller, DefaultBranchLookup::Never)? {
         Decision::Granted(authority) => authority,
         Decision::Nothing(why) => {
             run.notes.info(&why);
@@ -169,7 +169,7 @@ fn judged_commit(
         }
         Decision::Ask => return Ok(None),
     };
-    if !authority.trust.grants().tells {
+    if !authority.trust.grants().publishes {
         run.notes
             .note("this job may not write: the workflow on `workflow_run` sets the status");
         return Ok(None);

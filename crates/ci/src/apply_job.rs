@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     adoption,
-    apply_lane::{ApplyTarget, StacksToApply, apply_options, review_gate},
+    apply_input::{ApplyTarget, StacksToApply, apply_options, review_gate},
     commits_since_apply,
     deployments::Deployments,
     drift_schedule::DriftSchedule,
@@ -17,7 +17,7 @@ use crate::{
     restore,
     result_counts::counts,
     rolled_back,
-    rollout::{self, GuardedTargets, HeadLane, PendingRollouts, RolloutEvent, RolloutRecords},
+    rollout::{self, CarriedCommit, GuardedTargets, PendingRollouts, RolloutEvent, RolloutRecords},
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
 };
@@ -158,7 +158,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         ..
     } = result?;
     let matched = &decisions.matched;
-    publisher.tell_unmatched(&given.difference(matched).copied().collect());
+    publisher.note_unmatched(&given.difference(matched).copied().collect());
     // Somebody typed digests, and nothing at all was done.
     let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
@@ -238,7 +238,7 @@ async fn apply_pending(
     let head = tip.head;
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let mut stages = Stages::start("find pending stacks");
-    let (backend, side) = open_head(job, head, &config).await?;
+    let (backend, revision) = open_head(job, head, &config).await?;
     let records = RolloutRecords::load(&backend, &config).await;
     warn_of_overdue_drift(job, &backend, &config).await;
     for line in records.overdue(&config) {
@@ -246,9 +246,9 @@ async fn apply_pending(
     }
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
-    side.note_layout(&job.run);
-    workflow_coverage::warn(job, &config, &side);
-    let mut pending = StacksToApply::find(job, &tip, &side, &backend).await?;
+    revision.note_layout(&job.run);
+    workflow_coverage::warn(job, &config, &revision);
+    let mut pending = StacksToApply::find(job, &tip, &revision, &backend).await?;
 
     let reviews = if pending.targets.is_empty() {
         MergedReviews::default()
@@ -256,15 +256,22 @@ async fn apply_pending(
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
     let files = job.repository.revision(&tip.branch.tip)?;
-    let mut left_alone =
-        adoption::left_alone(files.as_ref(), &side, &backend, known, &reviews, &pending.targets).await?;
+    let mut left_alone = adoption::left_alone(
+        files.as_ref(),
+        &revision,
+        &backend,
+        known,
+        &reviews,
+        &pending.targets,
+    )
+    .await?;
     if tip.approved.digests.is_empty() {
         pending.targets.retain(|target| !left_alone.contains(&target.id));
     }
     let all_pending = pending.targets.clone();
     let records = records.with_earlier(&backend, &config, &pending.targets).await;
     let targets = std::mem::take(&mut pending.targets);
-    let split = GuardedTargets::split(&config, &side, targets, &records)?;
+    let split = GuardedTargets::split(&config, &revision, targets, &records)?;
     let guarded: Vec<_> = split.guarded().cloned().collect();
     let ScopedTargets {
         targets,
@@ -278,7 +285,7 @@ async fn apply_pending(
     let deployments = Deployments::new(job, &config, &all_pending, head)?;
     let options = apply_options(job, &tip, &pending.newer, gate, deployments.as_ref());
     let mut planning = job
-        .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())
+        .protected_planning(config.clone(), &tip.branch.tip, revision, backend.clone())
         .await?;
     planning.claims = StackClaims::without(tip.approved.without.clone());
     stages.next("plan and apply");
@@ -286,8 +293,8 @@ async fn apply_pending(
         mut report,
         mut decisions,
     } = apply::run(&planning, &pending.targets, &options).await?;
-    let lane = HeadLane {
-        head,
+    let carried = CarriedCommit {
+        commit: head,
         planning: &planning,
         pending: &all_pending,
         options: &options,
@@ -302,7 +309,7 @@ async fn apply_pending(
         records,
         guarded: &split.by_rollout,
     };
-    let rollouts = rollout::run(job, &tip, lane, &scope, guarded, succeeded).await;
+    let rollouts = rollout::run(job, &tip, carried, &scope, guarded, succeeded).await;
     decisions.extend(rollouts.decisions);
     report.stacks.extend(rollouts.outcomes);
     let is_stopped = |outcome: &&StackOutcome| outcome.result == StackResult::Stopped;
@@ -326,13 +333,13 @@ async fn apply_pending(
         stack.result != StackResult::Stopped || !left_alone.contains(&stack.id) || is_meant(&stack.digest)
     });
     left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
-    if let Some(side) = planning.wanted.head() {
+    if let Some(revision) = planning.wanted.head() {
         let is_stopped = |target: &&Target| {
             let mut stopped = decisions.stopped.iter();
             stopped.any(|stopped| stopped.plan.id == target.id)
         };
         let stopped: Vec<_> = all_pending.iter().filter(is_stopped).collect();
-        let left = rolled_back::find(job, &config, side, &backend, &reviews, &stopped).await?;
+        let left = rolled_back::find(job, &config, revision, &backend, &reviews, &stopped).await?;
         report.stacks.retain(|stack| !left.contains(&stack.id));
         decisions
             .stopped
@@ -359,7 +366,7 @@ async fn apply_pending(
     };
     let (mut stopped, findings) = masked_result(&decisions, &planning);
     stopped.retain(|stopped| !left_alone.contains(&stopped.plan.id));
-    let told = ApplyFeedback {
+    let feedback = ApplyFeedback {
         head,
         report: &report,
         stopped: &stopped,
@@ -375,7 +382,7 @@ async fn apply_pending(
         pulls: reviews.pull_requests_of(&report),
         findings: &findings,
     };
-    told.publish_result(job, publisher).await;
+    feedback.publish_result(job, publisher).await;
     if let Some(deployments) = deployments {
         let of_head = |stack: &&StackOutcome| !rollouts.deployed_before.contains(&stack.id);
         let of_head = ApplyReport {
@@ -421,14 +428,14 @@ async fn open_head(
         )
         .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
     })?;
-    let side = OpenRevision::open_with_power_of(
+    let revision = OpenRevision::open_with_power_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),
         config,
     )?;
-    side.layout.require_module()?;
-    Ok((backend, side))
+    revision.layout.require_module()?;
+    Ok((backend, revision))
 }
 
 /// A schedule that does not run cannot report that: every apply does.

@@ -70,7 +70,7 @@ async fn check_and_publish(
         });
     };
     let pages = config.portal.publish.clone();
-    let side = OpenRevision::open_with_power_of(
+    let revision = OpenRevision::open_with_power_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),
@@ -78,21 +78,21 @@ async fn check_and_publish(
     )?;
     let known = backend.states.known().await?;
     let mut rounds = DriftSchedule::load(job, &backend, &config).await;
-    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
-    let applied = applied(&backend, known, &side, &renamed).await;
+    let renamed = renamed_stacks(&backend, &revision.layout, known).await?;
+    let applied = applied(&backend, known, &revision, &renamed).await;
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
     let due = rounds.select_due(applied, config.drift.stacks_per_run);
-    let behind = side.changed_stacks(known)?;
+    let behind = revision.changed_stacks(known)?;
     let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
     for line in overdue_rollouts(&config, &backend).await {
         job.run.notes.warning(&line);
     }
-    workflow_coverage::warn(job, &config, &side);
+    workflow_coverage::warn(job, &config, &revision);
     let policy_check = PolicyCheck::new(
         job,
-        CommitPolicy::from_config(&config, Some(side.source.as_ref())),
+        CommitPolicy::from_config(&config, Some(revision.source.as_ref())),
         Stage::Apply,
         &backend.secrets,
     );
@@ -101,7 +101,7 @@ async fn check_and_publish(
     let notices = Notifications::new(job, &config);
     stages.next("look");
     let planning = job
-        .protected_planning(config, head, side, backend.clone())
+        .protected_planning(config, head, revision, backend.clone())
         .await?;
     let checked = drift::run(&planning, &due, budget).await?;
     let plan = &checked.plan;
@@ -188,7 +188,7 @@ async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: 
 pub(super) async fn applied(
     backend: &StateBackend,
     known: &Proven<IndexedStates>,
-    side: &OpenRevision,
+    revision: &OpenRevision,
     renamed: &BTreeMap<StackId, StackId>,
 ) -> Vec<Target> {
     let now = |id: &StackId| {
@@ -199,7 +199,7 @@ pub(super) async fn applied(
     };
     let mut applied = Vec::new();
     for (id, entry) in known.entries.iter().filter(|(_, entry)| entry.is_known()) {
-        applied.push(match side.layout.stack(now(id).unwrap_or(id)) {
+        applied.push(match revision.layout.stack(now(id).unwrap_or(id)) {
             Some(stack) => Target::new(stack, None),
             None => {
                 let prior = stack_lookup::recorded_state(backend, id).await;

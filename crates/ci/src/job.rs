@@ -57,7 +57,7 @@ pub struct JobResult {
 }
 
 impl JobResult {
-    pub(super) const WELL: Self = Self {
+    pub(super) const SUCCESS: Self = Self {
         code: 0,
         text: String::new(),
     };

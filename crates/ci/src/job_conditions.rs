@@ -28,7 +28,7 @@ fn may_hold(condition: &str, event: &str) -> bool {
         event,
     };
     reader.tokens.reverse();
-    let outcome = reader.any();
+    let outcome = reader.parse_or();
     if reader.tokens.is_empty() {
         outcome.may_hold
     } else {
@@ -71,43 +71,43 @@ struct ConditionReader<'a> {
 }
 
 impl<'a> ConditionReader<'a> {
-    fn take(&mut self, token: &str) -> bool {
+    fn consume(&mut self, token: &str) -> bool {
         let is_next = self.tokens.last() == Some(&token);
         is_next && self.tokens.pop().is_some()
     }
 
-    fn any(&mut self) -> Outcome {
-        let mut whole = self.all();
-        while self.take("||") {
-            let next = self.all();
+    fn parse_or(&mut self) -> Outcome {
+        let mut whole = self.parse_and();
+        while self.consume("||") {
+            let next = self.parse_and();
             whole.may_hold |= next.may_hold;
             whole.may_fail &= next.may_fail;
         }
         whole
     }
 
-    fn all(&mut self) -> Outcome {
-        let mut whole = self.one();
-        while self.take("&&") {
-            let next = self.one();
+    fn parse_and(&mut self) -> Outcome {
+        let mut whole = self.parse_comparison();
+        while self.consume("&&") {
+            let next = self.parse_comparison();
             whole.may_hold &= next.may_hold;
             whole.may_fail |= next.may_fail;
         }
         whole
     }
 
-    fn one(&mut self) -> Outcome {
-        if self.take("!") {
-            return self.one().not();
+    fn parse_comparison(&mut self) -> Outcome {
+        if self.consume("!") {
+            return self.parse_comparison().not();
         }
-        if self.take("(") {
-            let inner = self.any();
-            self.take(")");
+        if self.consume("(") {
+            let inner = self.parse_or();
+            self.consume(")");
             return inner;
         }
         let left = self.operand();
-        let is_equal = self.take("==");
-        if !is_equal && !self.take("!=") {
+        let is_equal = self.consume("==");
+        if !is_equal && !self.consume("!=") {
             return match left {
                 "true" => Outcome::known(true),
                 "false" => Outcome::known(false),

@@ -15,8 +15,8 @@
 
 mod adoption;
 mod aggregate_status;
+mod apply_input;
 mod apply_job;
-mod apply_lane;
 mod artifacts;
 mod checks;
 mod commits_since_apply;
@@ -66,7 +66,7 @@ pub use shard_mode::ShardMode;
 pub use stack_test_job::{StackTester, TestedChange, run as run_tests};
 use summary::RunSummary;
 pub use trust::authority::ScheduledTask;
-use trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
+use trust::authority::{Authority, Caller, Decision, DefaultBranchLookup, Task};
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_forge::{CiJob, Forge, JobEvent};
@@ -93,14 +93,14 @@ async fn begin(
     run: &RunContext,
     options: &CiOptions,
     runner: &mut Arc<dyn CiJob>,
-    told: &mut Option<Arc<dyn Forge>>,
+    connected: &mut Option<Arc<dyn Forge>>,
 ) -> Result<JobResult, UserError> {
     sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
     let client = connect(run, runner.as_ref())?;
     // Before anything is written: what a job writes is told from that of its retry by the attempt.
     *runner = with_attempt(runner, client.as_deref()).await?;
-    told.clone_from(&client);
+    connected.clone_from(&client);
     if options.part != ShardMode::Whole {
         shard_mode::refuse_for(&event)?;
     }
@@ -117,7 +117,7 @@ async fn begin(
     }
     match open_job(run, options, runner, &event, client).await? {
         Some(job) => run_task(&job).await,
-        None => Ok(JobResult::WELL),
+        None => Ok(JobResult::SUCCESS),
     }
 }
 
@@ -198,10 +198,10 @@ async fn authority(
     caller: Caller<'_>,
     client: Option<&dyn Forge>,
 ) -> Result<Option<Authority>, UserError> {
-    let mut decision = Authority::decide(event, caller, DefaultBranchAnswer::NotYet)?;
+    let mut decision = Authority::decide(event, caller, DefaultBranchLookup::NotYet)?;
     if matches!(decision, Decision::Ask) {
         decision = match client {
-            None => Authority::decide(event, caller, DefaultBranchAnswer::Never)?,
+            None => Authority::decide(event, caller, DefaultBranchLookup::Never)?,
             Some(client) => {
                 let branch = client.default_branch().await?;
                 let holds = match Authority::commit_of(event) {
@@ -210,7 +210,7 @@ async fn authority(
                     }
                     _ => true,
                 };
-                Authority::decide(event, caller, DefaultBranchAnswer::Is(&branch, holds))?
+                Authority::decide(event, caller, DefaultBranchLookup::Is(&branch, holds))?
             }
         };
     }

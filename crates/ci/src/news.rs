@@ -100,7 +100,7 @@ impl News {
 
 /// What a receiver is told: the events that it asks for, about the stacks that it selects.
 pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
-    let mut told: Vec<News> = Vec::new();
+    let mut selected: Vec<News> = Vec::new();
     for news in news {
         let Some(topic) = receiver.event_for(news.topic) else {
             continue;
@@ -116,12 +116,12 @@ pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
             continue;
         }
         // What is told as another event is told with it.
-        match told.iter_mut().find(|earlier| earlier.topic == topic) {
+        match selected.iter_mut().find(|earlier| earlier.topic == topic) {
             Some(earlier) => earlier.stacks.extend(news.stacks),
-            None => told.push(news),
+            None => selected.push(news),
         }
     }
-    told
+    selected
 }
 
 /// The news of an apply. Skipped stacks follow from the others and are not named.

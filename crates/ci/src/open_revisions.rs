@@ -33,7 +33,7 @@ pub(super) struct OpenedChange {
     /// The proposed configuration.
     pub proposed: Config,
     /// How the proposal changes permissions.
-    pub power: Vec<PowerChange>,
+    pub permission_changes: Vec<PowerChange>,
     /// What the configuration of the proposal changes for stacks.
     pub settings: Vec<SettingChange>,
     /// What it changes in generated models.
@@ -70,7 +70,7 @@ impl OpenedChange {
 pub(super) struct PreviewCommits {
     /// The commit of the effective configuration: the tip of the default branch; if the job was granted no
     /// permissions, the base.
-    pub power: CommitId,
+    pub trusted: CommitId,
     /// The commit to compare with.
     pub base: CommitId,
     /// The commit to compile: the test merge, or the head.
@@ -94,23 +94,23 @@ impl Job {
     ///
     /// # Errors
     /// A commit cannot be fetched or read; configuration, core or store are unusable.
-    pub(super) async fn open(&self, sides: &PreviewCommits) -> Result<OpenedChange, UserError> {
+    pub(super) async fn open(&self, commits: &PreviewCommits) -> Result<OpenedChange, UserError> {
         let PreviewCommits {
-            power: at,
+            trusted: at,
             base,
             content: head,
-        } = sides;
+        } = commits;
         let EffectiveConfig {
             config,
             proposed,
             protected,
             trust,
-        } = self.effective_config(sides).await?;
-        let power = self.repository.revision(at)?;
+        } = self.effective_config(commits).await?;
+        let trusted = self.repository.revision(at)?;
         let grants = trust.grants();
         let at_head = RevisionSpec::Commit(head.clone());
         let revisions = ComparedRevisions::open(&self.run, &self.repository, &at_head, Some(&config))?;
-        if grants.clusters && !health_rules::same(&config, power.as_ref(), revisions.head.source.as_ref()) {
+        if grants.clusters && !health_rules::same(&config, trusted.as_ref(), revisions.head.source.as_ref()) {
             self.run.notes.note(
                 "the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
@@ -118,10 +118,10 @@ impl Job {
         workflow_coverage::warn(self, &proposed, &revisions.head);
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
-        let power_changes = permission_changes(&proposed, revisions.base.as_ref(), &revisions.head);
+        let permission_changes = permission_changes(&proposed, revisions.base.as_ref(), &revisions.head);
         let models = model_changes::find(&self.run, revisions.base.as_ref(), &revisions.head, &affected);
         let mut targets = revisions.targets(&affected);
-        let introduces = introduces_config(power.as_ref(), &revisions);
+        let introduces = introduces_config(trusted.as_ref(), &revisions);
         if introduces {
             targets = revisions.with_every_stack(targets);
         }
@@ -165,7 +165,7 @@ impl Job {
             (true, None) => Live::Required,
         };
         let stacks_in_repository = revisions.head.layout.stacks.len();
-        let builder = RunBuilder::new(&self.run, config).rule_files(power).live(live);
+        let builder = RunBuilder::new(&self.run, config).rule_files(trusted).live(live);
         let compilers = compilers(&builder, trust, backend.as_ref(), revisions.base.as_ref())?;
         let (source, _known) = revisions.into_source(compilers);
         let builder = match backend {
@@ -184,7 +184,7 @@ impl Job {
             adds_targets,
             settings,
             proposed,
-            power: power_changes,
+            permission_changes,
             models,
         })
     }
@@ -195,20 +195,20 @@ impl Job {
     /// A commit cannot be fetched or read, or the proposed configuration is invalid.
     pub(super) async fn effective_config(
         &self,
-        sides: &PreviewCommits,
+        commits: &PreviewCommits,
     ) -> Result<EffectiveConfig, UserError> {
         let PreviewCommits {
-            power: at,
+            trusted: at,
             base,
             content: head,
-        } = sides;
+        } = commits;
         for commit in [at, base, head] {
             self.repository.ensure(commit, self.credentials.as_ref()).await?;
         }
-        let power = self.repository.revision(at)?;
+        let trusted = self.repository.revision(at)?;
         let trust = self.authority.trust;
         let proposed = Config::load(self.repository.revision(head)?.as_ref())?;
-        let (protected, trust) = match Config::load(power.as_ref()) {
+        let (protected, trust) = match Config::load(trusted.as_ref()) {
             Ok(config) => (config, trust),
             // This change may fix it and must be previewable: it is, without any permissions.
             Err(error) => {
@@ -219,14 +219,14 @@ impl Job {
                     ),
                     error,
                 );
-                (Config::default(), trust.without_power())
+                (Config::default(), trust.without_trusted_config())
             }
         };
         let grants = trust.grants();
         core_lookup::require_pinned(&proposed, &protected)?;
         let mut config = proposed.with_power_from(&protected);
         if !grants.clusters {
-            config = without_power(&config);
+            config = without_permissions(&config);
         }
         if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
             // It belongs to another branch, whose writers must not weaken the sandbox.
@@ -256,13 +256,13 @@ impl Job {
     pub(super) async fn protected_planning(
         &self,
         config: Config,
-        power: &CommitId,
+        trusted: &CommitId,
         head: OpenRevision,
         backend: StateBackend,
     ) -> Result<Planner, UserError> {
         let builder = RunBuilder::new(&self.run, config)
             .live(self.options.live.unwrap_or(Live::Required))
-            .rule_files(self.repository.revision(power)?);
+            .rule_files(self.repository.revision(trusted)?);
         let compilers = compilers(&builder, Trust::Merged, Some(&backend), None)?;
         let source = SpecSource::compiled(compilers, head, None);
         builder.states(backend).planner(source).await
@@ -309,8 +309,8 @@ pub(super) fn compilers(
 }
 
 /// Returns true if neither the base nor the default branch has a `konverge.yaml`.
-fn introduces_config(power: &dyn Source, revisions: &ComparedRevisions) -> bool {
-    revisions.introduces_config() && !power.files().contains_key(&RepoPath::root().child(FILE_NAME))
+fn introduces_config(trusted: &dyn Source, revisions: &ComparedRevisions) -> bool {
+    revisions.introduces_config() && !trusted.files().contains_key(&RepoPath::root().child(FILE_NAME))
 }
 
 fn sort_by_folder(targets: &mut [Target]) {
@@ -318,7 +318,7 @@ fn sort_by_folder(targets: &mut [Target]) {
 }
 
 /// The configuration without all permissions: only how the repository is read and compiled remains.
-fn without_power(config: &Config) -> Config {
+fn without_permissions(config: &Config) -> Config {
     let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
@@ -341,7 +341,7 @@ pub(super) struct PreviewTarget {
     /// The head, which identifies the change.
     pub head: CommitId,
     /// The compared commits.
-    pub sides: PreviewCommits,
+    pub commits: PreviewCommits,
     /// What merging it does.
     pub merging: Merging,
     /// The target branch, if it is not the default branch.

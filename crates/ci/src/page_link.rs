@@ -38,7 +38,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
             .note("the summary links the page; no comment does: this is not a pull request's job, or it has no token");
         return Ok(());
     };
-    let subject = match event {
+    let previewed = match event {
         JobEvent::PullRequest(event) => Some((event.number, event.head)),
         JobEvent::WorkflowRun(event) => {
             let pull = find_pull_request(client.as_ref(), &event, &event.default_branch).await?;
@@ -46,7 +46,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
         }
         _ => None,
     };
-    let Some((number, head)) = subject else {
+    let Some((number, head)) = previewed else {
         run.notes
             .note("the summary links the page; the pull request is closed or has a newer head");
         return Ok(());

@@ -42,11 +42,11 @@ pub fn permission_changes(
         let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
         changes.push(file(&format!("apply.health_rules: {folder}"), None));
     }
-    let sets = |side: &OpenRevision| policy_set_loader::load(proposed, side.source.as_ref());
+    let sets = |revision: &OpenRevision| policy_set_loader::load(proposed, revision.source.as_ref());
     for name in base.map(sets).unwrap_or_default().different(&sets(head)) {
         changes.push(file(&format!("policy.sets: {name}"), None));
     }
-    let owners = |side: &OpenRevision| active_policies::codeowners(side.source.as_ref());
+    let owners = |revision: &OpenRevision| active_policies::codeowners(revision.source.as_ref());
     let owners = [base.and_then(owners), owners(head)];
     if owners[0] != owners[1] {
         let [before, after] = owners.map(|text| CodeOwners::read(text.as_deref().unwrap_or_default()));

@@ -27,7 +27,7 @@ use konverge_state::ReviewKey;
 /// A planned change, with all that its comment says.
 pub(super) struct PreviewFeedback<'a> {
     pub job: &'a Job,
-    pub subject: &'a PreviewTarget,
+    pub target: &'a PreviewTarget,
     pub opened: &'a OpenedChange,
     pub plan: &'a Plan,
     pub findings: &'a [PolicyFinding],
@@ -70,7 +70,7 @@ impl PreviewFeedback<'_> {
     }
 
     async fn publish_comment(&self, publisher: &Publisher<'_>) {
-        let Some(number) = self.subject.number else {
+        let Some(number) = self.target.number else {
             return;
         };
         if self.is_mute() {
@@ -100,7 +100,7 @@ impl PreviewFeedback<'_> {
         let runner = &self.job.runner;
         let key = ReviewKey {
             pull_request: number,
-            head: self.subject.head.clone(),
+            head: self.target.head.clone(),
             run: runner.info().run_id,
             attempt: runner.info().run_attempt,
             share: self.job.options.part.share(),
@@ -138,7 +138,7 @@ impl PreviewFeedback<'_> {
         let nothing = total.changed() == 0
             && failed_stacks(self.plan, self.opened) == 0
             && !denied
-            && self.opened.power.is_empty()
+            && self.opened.permission_changes.is_empty()
             && self.opened.settings.is_empty()
             && self.opened.models.is_empty();
         of_no_stack || (nothing && self.job.options.comment == CommentRule::Changes)
@@ -150,7 +150,7 @@ impl PreviewFeedback<'_> {
             affected: &self.opened.affected,
             plan: self.plan,
             findings: self.findings,
-            power: &self.opened.power,
+            power: &self.opened.permission_changes,
             settings: &self.opened.settings,
             models: &self.opened.models,
             last_push: self.last_push,
@@ -172,7 +172,7 @@ impl PreviewFeedback<'_> {
     /// The effect of merging: without a record of the review, or without a store, it applies nothing.
     fn merging(&self) -> Merging {
         let is_recorded = self.opened.trust == self.job.authority.trust && self.now.unmerged;
-        match self.subject.merging {
+        match self.target.merging {
             Merging::Applies | Merging::Outside if !self.opened.can_mark => Merging::Unreviewed,
             Merging::Applies if !is_recorded => Merging::Unreviewed,
             Merging::Applies if self.opened.planning.backend.is_none() => Merging::NoStore,
@@ -182,11 +182,11 @@ impl PreviewFeedback<'_> {
 }
 
 /// The marker of the preview's comment.
-pub(super) fn marker(job: &Job, subject: &PreviewTarget) -> CommentMarker {
+pub(super) fn marker(job: &Job, target: &PreviewTarget) -> CommentMarker {
     let share = job.options.part.share();
     let key = share.map(|share| share.to_string()).unwrap_or_default();
     CommentMarker {
-        head: subject.head.to_string(),
+        head: target.head.to_string(),
         run: job.runner.info().run_id,
         attempt: job.runner.info().run_attempt,
         ..CommentMarker::new(MarkerKind::Preview, key)
@@ -194,14 +194,14 @@ pub(super) fn marker(job: &Job, subject: &PreviewTarget) -> CommentMarker {
 }
 
 /// What the comment says about the run.
-pub(super) fn run_info(job: &Job, subject: &PreviewTarget, opened: &OpenedChange) -> RunInfo {
+pub(super) fn run_info(job: &Job, target: &PreviewTarget, opened: &OpenedChange) -> RunInfo {
     let counted = opened.planning.counts();
     RunInfo {
         compiled: counted.compiled,
         cached: counted.cached,
-        pr: subject.number,
-        head: Some(subject.head.clone()),
-        base: Some(subject.sides.base.clone()),
+        pr: target.number,
+        head: Some(target.head.clone()),
+        base: Some(target.commits.base.clone()),
         stacks_in_repository: opened.stacks_in_repository,
         page_url: (job.options.page_artifact).then(|| job.runner.artifacts_url()),
         ..job.info()

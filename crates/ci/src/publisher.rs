@@ -32,7 +32,7 @@ use konverge_report::{self as report, RunInfo};
 const MOST_ISSUES: usize = 50;
 
 /// The maximum number of pull requests that get the result of one apply, for the same reason.
-const MOST_TOLD: usize = 50;
+const MOST_COMMENTED: usize = 50;
 
 /// A sticky comment that is on GitHub.
 pub(super) struct PublishedComment {
@@ -51,10 +51,10 @@ impl<'a> Publisher<'a> {
     /// In a job that may not publish on GitHub: summary, outputs and annotations, but neither comment nor
     /// status.
     pub(crate) fn new(job: &'a Job) -> Self {
-        let tells = job.authority.trust.grants().tells;
+        let publishes = job.authority.trust.grants().publishes;
         Self {
             job,
-            client: job.client.as_deref().filter(|_| tells),
+            client: job.client.as_deref().filter(|_| publishes),
         }
     }
 
@@ -170,13 +170,13 @@ impl<'a> Publisher<'a> {
                 }
             }
         }
-        if pulls.len() > MOST_TOLD {
+        if pulls.len() > MOST_COMMENTED {
             self.job.run.notes.note(&format!(
-                "{} pull requests were applied; only the newest {MOST_TOLD} get a comment",
+                "{} pull requests were applied; only the newest {MOST_COMMENTED} get a comment",
                 pulls.len()
             ));
         }
-        for number in pulls.into_iter().rev().take(MOST_TOLD) {
+        for number in pulls.into_iter().rev().take(MOST_COMMENTED) {
             let marker = CommentMarker {
                 head: head.to_string(),
                 run: self.job.runner.info().run_id,
@@ -303,15 +303,15 @@ impl<'a> Publisher<'a> {
     }
 
     /// Says something in the log and in the job summary.
-    pub(crate) fn tell(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         self.job.run.notes.note(text);
         self.summary(&format!("\n{}\n", report::escape::line(text)));
     }
 
     /// Says that some digests stood for nothing.
-    pub(crate) fn tell_unmatched(&self, digests: &BTreeSet<Digest>) {
+    pub(crate) fn note_unmatched(&self, digests: &BTreeSet<Digest>) {
         if let Some(text) = Approved::explain_unmatched(digests) {
-            self.tell(&text);
+            self.note(&text);
         }
     }
 

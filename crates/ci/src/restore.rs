@@ -64,8 +64,8 @@ pub(super) async fn run(
     let matched = done.as_ref().map(|done| &done.digests);
     let unmatched = approved.digests.iter();
     let unmatched = unmatched.filter(|digest| matched.is_none_or(|matched| !matched.contains(digest)));
-    Publisher::new(job).tell_unmatched(&unmatched.copied().collect());
-    Ok(done.map_or(JobResult::WELL, |done| done.result))
+    Publisher::new(job).note_unmatched(&unmatched.copied().collect());
+    Ok(done.map_or(JobResult::SUCCESS, |done| done.result))
 }
 
 /// Restores the drift that these digests stand for; `None` if they stand for none that is known.
@@ -97,8 +97,8 @@ async fn restore_known(
     let mut stages = Stages::start("open");
     let head = &branch.tip;
     job.repository.ensure(head, job.credentials.as_ref()).await?;
-    let power = job.repository.revision(head)?;
-    let config = Config::load(power.as_ref())?;
+    let trusted = job.repository.revision(head)?;
+    let config = Config::load(trusted.as_ref())?;
     let Some(backend) = job.backend(&config, KeyUse::Make).await? else {
         return Ok(None);
     };
@@ -108,10 +108,10 @@ async fn restore_known(
         return Ok(None);
     }
     let at_head = RevisionSpec::Commit(head.clone());
-    let side = OpenRevision::open_with_power_of(&job.run, &job.repository, &at_head, &config)?;
+    let revision = OpenRevision::open_with_power_of(&job.run, &job.repository, &at_head, &config)?;
     let known = backend.states.known().await?;
-    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
-    let applied = drift_job::applied(&backend, known, &side, &renamed).await;
+    let renamed = renamed_stacks(&backend, &revision.layout, known).await?;
+    let applied = drift_job::applied(&backend, known, &revision, &renamed).await;
     let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
@@ -119,12 +119,12 @@ async fn restore_known(
     if targets.is_empty() {
         return Ok(None);
     }
-    let policy = CommitPolicy::from_config(&config, Some(power.as_ref()));
+    let policy = CommitPolicy::from_config(&config, Some(trusted.as_ref()));
     let policy_check =
         PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets).with_digest_approvers(agreeing.clone());
     let notices = Notifications::new(job, &config);
     let planning = job
-        .protected_planning(config, head, side, backend.clone())
+        .protected_planning(config, head, revision, backend.clone())
         .await?;
     stages.next("restore");
     let found = differences(&planning, &targets, publisher).await?;
@@ -166,7 +166,7 @@ async fn restore_known(
         info: &info,
     };
     after.run(publisher, &targets, &report, history).await;
-    let told = ApplyDecisions {
+    let news = ApplyDecisions {
         unreviewed: &[],
         denied: &decisions.denied,
         rotated: &decisions.rotated,
@@ -174,7 +174,7 @@ async fn restore_known(
         rollouts: &[],
         kept_back: &BTreeSet::new(),
     };
-    notices.applied(&report, told).await;
+    notices.applied(&report, news).await;
     Ok(Some(Restoration {
         digests: drifted.into_values().chain(decisions.matched).collect(),
         result: JobResult {
@@ -194,7 +194,7 @@ async fn differences(
     let mut differing = BTreeMap::new();
     for StackDrift { plan, .. } in drift_check::differences(planning, targets, None).await? {
         if plan.error.is_none() && plan.summary.changed() == 0 {
-            publisher.tell(&format!(
+            publisher.note(&format!(
                 "{} does not differ from what was applied any more: nothing was restored",
                 plan.id
             ));

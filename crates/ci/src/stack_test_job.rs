@@ -78,7 +78,7 @@ pub trait StackTester {
         change: &TestedChange,
     ) -> Result<Vec<StackTestResult>, UserError>;
 
-    /// Runs the live tests, and cleans up what killed tests left. Store, clusters and rules are those of the commit `power`
+    /// Runs the live tests, and cleans up what killed tests left. Store, clusters and rules are those of the commit `trusted`
     /// of the default branch. The results of invalid test files are not among theirs.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ pub trait StackTester {
         &self,
         run: &RunContext,
         change: &TestedChange,
-        power: &CommitId,
+        trusted: &CommitId,
     ) -> Result<Vec<StackTestResult>, UserError>;
 }
 
@@ -137,7 +137,7 @@ async fn run_event(
     let client = connect(run, runner.as_ref())?;
     let runner = with_attempt(runner, client.as_deref()).await?;
     let Some(job) = open_job(run, options, &runner, &event, client).await? else {
-        return Ok(JobResult::WELL);
+        return Ok(JobResult::SUCCESS);
     };
     let publisher = Publisher::new(&job);
     match &job.authority.task {
@@ -154,10 +154,10 @@ async fn run_event(
             let why = "stack tests run on pull requests, not in the merge queue";
             publisher.test_check(head, test_check::skipped(why)).await;
             run.notes.note(why);
-            Ok(JobResult::WELL)
+            Ok(JobResult::SUCCESS)
         }
         Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
-            Ok(JobResult::WELL)
+            Ok(JobResult::SUCCESS)
         }
     }
 }
@@ -168,20 +168,20 @@ async fn test(
     event: &PullRequestEvent,
     tester: &dyn StackTester,
 ) -> Result<TestedStacks, UserError> {
-    let (base, content) = preview_events::sides(job, event).await?;
+    let (base, content) = preview_events::compared_commits(job, event).await?;
     let branch = job.authority.branch.as_ref().map(|branch| &branch.tip);
-    let sides = PreviewCommits {
-        power: preview_events::power(branch, event, &base, &content).clone(),
+    let commits = PreviewCommits {
+        trusted: preview_events::trusted_commit(branch, event, &base, &content).clone(),
         base,
         content,
     };
-    let (change, protected, trust) = open(job, &sides).await?;
+    let (change, protected, trust) = open(job, &commits).await?;
     let mut results = tester.offline(&job.run, &change).await?;
     let live = tester.live_tests(&change)?;
     let (mut failure, mut skipped) = (None, None);
     match why_not_live(trust) {
         Some(why) => skipped = (live > 0).then(|| why.to_owned()),
-        None => match run_live(job, event, tester, &change, &protected, &sides.power, live).await {
+        None => match run_live(job, event, tester, &change, &protected, &commits.trusted, live).await {
             Ok(more) => results.extend(more),
             Err(error) => failure = Some(error),
         },
@@ -207,18 +207,18 @@ fn why_not_live(trust: Trust) -> Option<&'static str> {
 }
 
 /// Opens the change and what it affects.
-async fn open(job: &Job, sides: &PreviewCommits) -> Result<(TestedChange, Config, Trust), UserError> {
+async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Config, Trust), UserError> {
     let EffectiveConfig {
         mut config,
         proposed,
         protected,
         trust,
-    } = job.effective_config(sides).await?;
+    } = job.effective_config(commits).await?;
     // A test may expect that a set refuses its stack. Sets grant nothing, and live tests ask those of the default branch, too.
     config.policy.sets = proposed.policy.sets;
-    let at = RevisionSpec::Commit(sides.content.clone());
+    let at = RevisionSpec::Commit(commits.content.clone());
     let revisions = ComparedRevisions::open(&job.run, &job.repository, &at, Some(&config))?;
-    let revisions = revisions.with_base(&job.repository, sides.base.clone())?;
+    let revisions = revisions.with_base(&job.repository, commits.base.clone())?;
     let targets = revisions.targets(&revisions.affected());
     let builder = RunBuilder::new(&job.run, config);
     let compilers = compilers(&builder, trust, None, revisions.base.as_ref())?;
@@ -237,7 +237,7 @@ async fn run_live(
     tester: &dyn StackTester,
     change: &TestedChange,
     protected: &Config,
-    power: &CommitId,
+    trusted: &CommitId,
     live: usize,
 ) -> Result<Vec<StackTestResult>, UserError> {
     if live > 0 {
@@ -245,7 +245,7 @@ async fn run_live(
     } else if !protected.clusters.values().any(|cluster| cluster.tests) {
         return Ok(Vec::new());
     }
-    tester.live(&job.run, change, power).await
+    tester.live(&job.run, change, trusted).await
 }
 
 /// Returns an error unless the last preview of this head ended well and no policy set denied anything in it.

@@ -104,14 +104,14 @@ pub fn grants(permissions: &Value, key: &str, access: &str) -> bool {
 }
 
 /// Warns about the stacks that no job applies, and about jobs that cannot start the workflows of `apply.hooks`.
-pub(super) fn warn(job: &Job, config: &Config, side: &OpenRevision) {
+pub(super) fn warn(job: &Job, config: &Config, revision: &OpenRevision) {
     // Where no such files start jobs, nothing is known of what they cover.
     let Ok(folder) = job.runner.workflow_folder() else {
         return;
     };
     let run = &job.run;
-    let workflows = workflows(side.source.as_ref(), folder);
-    let uncovered = uncovered_stacks(config, &side.layout.stacks, &workflows);
+    let workflows = workflows(revision.source.as_ref(), folder);
+    let uncovered = uncovered_stacks(config, &revision.layout.stacks, &workflows);
     if let Some(text) = describe(&uncovered) {
         run.notes.warning(&text);
     }
@@ -178,8 +178,8 @@ pub fn applies_on_schedule(workflow: &Value, job: &Value) -> bool {
 
 /// The steps of a job that apply on a schedule.
 fn scheduled_applies<'a>(workflow: &Value, job: &'a Value) -> impl Iterator<Item = &'a Value> {
-    let says = |place: &Value| {
-        let task = place["env"][variables::KONVERGE_ON_SCHEDULE].as_str()?;
+    let says = |scope: &Value| {
+        let task = scope["env"][variables::KONVERGE_ON_SCHEDULE].as_str()?;
         Some(task.trim() == "apply")
     };
     // The variable of a step hides that of its job, which hides that of the workflow.
@@ -212,8 +212,8 @@ fn limits_of(workflow: &Value, job: &Value, step: &Value) -> Option<Vec<String>>
 
 /// What a step gets as `for-environment`. A variable wins over the input, as it does in the action.
 fn for_environment<'a>(workflow: &'a Value, job: &'a Value, step: &'a Value) -> Option<&'a str> {
-    let places = [step, job, workflow].map(|place| &place["env"][variables::KONVERGE_FOR_ENVIRONMENT]);
-    let mut given = places.into_iter().chain([&step["with"]["for-environment"]]);
+    let scopes = [step, job, workflow].map(|scope| &scope["env"][variables::KONVERGE_FOR_ENVIRONMENT]);
+    let mut given = scopes.into_iter().chain([&step["with"]["for-environment"]]);
     given.find_map(Value::as_str)
 }
 

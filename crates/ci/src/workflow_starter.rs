@@ -81,9 +81,9 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         workflow: &str,
         call: WorkflowCall<'_>,
         after: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<u64>, UserError> {
-        let mut pauses = Pauses::until(patience);
+        let mut pauses = Pauses::until(timeout);
         loop {
             let runs = self.client.dispatched_runs(workflow, &self.branch, RUNS).await?;
             let is_it = |run: &&DispatchedRun| run.id > after && is_of_call(run, call);

@@ -147,7 +147,7 @@ impl Archive {
     ///
     /// # Errors
     /// The commit cannot be fetched or its configuration cannot be read, so its policy is unknown.
-    pub(crate) async fn at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
+    pub(crate) async fn policy_at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
         let config = Config::load(source.as_ref())?;
@@ -160,11 +160,11 @@ impl Archive {
 
 /// The CODEOWNERS file of a revision, at the places where GitHub looks.
 pub(crate) fn codeowners(source: &dyn Source) -> Option<String> {
-    let places = CodeOwners::PLACES
+    let paths = CodeOwners::PLACES
         .iter()
-        .filter_map(|place| RepoPath::normalize(place));
-    let bytes = places
-        .filter_map(|place| source.read_path(&place).ok().flatten())
+        .filter_map(|path| RepoPath::normalize(path));
+    let bytes = paths
+        .filter_map(|path| source.read_path(&path).ok().flatten())
         .next()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -263,11 +263,11 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            let policy = archive.at(&commits[at]).await.unwrap();
+            let policy = archive.policy_at(&commits[at]).await.unwrap();
             assert_eq!(policy.config.policy.approvals, Some(at as u32 + 1));
             assert_eq!(policy.codeowners.as_deref(), owners);
         }
-        assert!(archive.at(&"9".repeat(40).parse().unwrap()).await.is_err());
+        assert!(archive.policy_at(&"9".repeat(40).parse().unwrap()).await.is_err());
     }
 
     #[test]

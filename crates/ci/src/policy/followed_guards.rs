@@ -17,7 +17,7 @@ const NAMED: usize = 3;
 
 /// The findings for the stacks of a preview.
 pub(crate) fn findings(policy: &CommitPolicy, plan: &Plan, targets: &[Target]) -> Vec<PolicyFinding> {
-    let side = |is_meant: fn(&Target) -> bool| {
+    let select = |is_meant: fn(&Target) -> bool| {
         let ids: BTreeSet<_> = targets
             .iter()
             .filter(|target| is_meant(target))
@@ -25,8 +25,8 @@ pub(crate) fn findings(policy: &CommitPolicy, plan: &Plan, targets: &[Target]) -
             .collect();
         plan.stacks.iter().filter(move |stack| ids.contains(&stack.id))
     };
-    let removed: Vec<_> = side(|target| target.head.is_none()).collect();
-    let added = side(|target| target.head.is_some() && target.base.is_none());
+    let removed: Vec<_> = select(|target| target.head.is_none()).collect();
+    let added = select(|target| target.head.is_some() && target.base.is_none());
     let unfollowed = added.filter_map(|stack| unfollowed(policy, stack, &removed));
     let followed = plan.stacks.iter().flat_map(|stack| followed(policy, stack));
     followed.chain(unfollowed).collect()

@@ -74,7 +74,7 @@ impl Overrides {
 
 /// Takes out of the findings of some sets what was overridden in an earlier apply of the same resources, and
 /// returns those overrides.
-pub(crate) fn keep(
+pub(crate) fn reapply(
     earlier: &[PolicyOverride],
     sets: &PolicySets,
     findings: &mut [PolicyFinding],
@@ -284,17 +284,17 @@ mod tests {
             why: None,
         }];
         let mut findings = [denial()];
-        assert_eq!(keep(&earlier, &open_set(), &mut findings), earlier);
+        assert_eq!(reapply(&earlier, &open_set(), &mut findings), earlier);
         assert_eq!(findings[0].verdict, Enforcement::Pass);
         // It is passed already: it is not given twice.
-        assert!(keep(&earlier, &open_set(), &mut findings).is_empty());
+        assert!(reapply(&earlier, &open_set(), &mut findings).is_empty());
 
         let mut findings = [denial()];
-        assert!(keep(&earlier, &sets("enforce: always"), &mut findings).is_empty());
-        assert!(keep(&[], &open_set(), &mut findings).is_empty());
+        assert!(reapply(&earlier, &sets("enforce: always"), &mut findings).is_empty());
+        assert!(reapply(&[], &open_set(), &mut findings).is_empty());
         let mut other = denial();
         other.place.as_mut().unwrap().digest = Digest::of_bytes(b"another finding");
-        assert!(keep(&earlier, &open_set(), std::slice::from_mut(&mut other)).is_empty());
+        assert!(reapply(&earlier, &open_set(), std::slice::from_mut(&mut other)).is_empty());
         assert_eq!(
             (findings[0].verdict, other.verdict),
             (Enforcement::Deny, Enforcement::Deny)

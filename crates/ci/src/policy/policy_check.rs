@@ -179,7 +179,7 @@ impl PolicyCheck {
                 .before(agreed.since, head, plan.stack.as_str())
                 .await?;
             if let Some(before) = before.commit {
-                policies.push(self.archive.at(&before).await?);
+                policies.push(self.archive.policy_at(&before).await?);
             }
         }
         let mut different: Vec<Arc<CommitPolicy>> = Vec::new();
@@ -291,7 +291,7 @@ impl PolicyCheck {
         let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
         let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
             let mut excused = overrides.apply_overrides(sets, findings);
-            excused.extend(overrides::keep(given.earlier, sets, findings));
+            excused.extend(overrides::reapply(given.earlier, sets, findings));
             excused
         };
         let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, excuse).await;
@@ -319,7 +319,7 @@ impl PolicyCheck {
         }
         let versions = vec![self.own.sets.clone()];
         let keep = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
-            overrides::keep(&past.overridden, sets, findings)
+            overrides::reapply(&past.overridden, sets, findings)
         };
         let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, keep).await;
         decisions.extend(Decisions::of_findings(sets.findings().iter().cloned()));
@@ -419,7 +419,7 @@ impl PolicyCheck {
 
     /// Who authorized a plan that may be applied. What cannot be looked up is left out with a warning: the
     /// apply continues.
-    pub(crate) async fn grounds(
+    pub(crate) async fn authorization(
         &self,
         plan: &StackPlan,
         pulls: &[PullHead],

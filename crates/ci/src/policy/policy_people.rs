@@ -52,7 +52,7 @@ impl PolicyCheck {
             let givers: OverrideReasons = givers.collect();
             by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
         }
-        let of_plan = |record: &&&ReviewRecord| pulls.contains(&PullHead::of_record(record));
+        let of_plan = |record: &&&ReviewRecord| pulls.contains(&PullHead::from_record(record));
         let mut remarks = BTreeSet::new();
         for record in given.records.iter().filter(of_plan) {
             let found = review_overrides::in_reviews(&self.people, record).await?;

@@ -13,7 +13,7 @@ pub(crate) struct PullHead {
 
 impl PullHead {
     /// The revision of which a preview wrote a record.
-    pub(crate) fn of_record(record: &ReviewRecord) -> Self {
+    pub(crate) fn from_record(record: &ReviewRecord) -> Self {
         Self {
             number: record.pull_request,
             head: record.head.clone(),

@@ -54,7 +54,7 @@ impl ApprovedDrift {
     ///
     /// # Errors
     /// It is not known.
-    fn of(&self, stack: &StackId) -> Result<&StackPlan, UserError> {
+    fn difference_of(&self, stack: &StackId) -> Result<&StackPlan, UserError> {
         let what = || format!("{stack} was not restored: it could not be compared with what was applied");
         match self.found.get(stack).map(|found| (found, &found.error)) {
             Some((found, None)) => Ok(found),
@@ -169,7 +169,7 @@ impl Approver for ReviewGate {
         if proposed.plan.summary.changed() == 0 {
             return Ok(ApprovedPlan::by(NothingToRestore));
         }
-        let found = drift.of(&proposed.plan.id)?;
+        let found = drift.difference_of(&proposed.plan.id)?;
         let digest = drift::digest(found, past.commit.as_ref());
         if !self.approvals.contains(&digest) {
             return Err(another_difference(found, digest).into());
@@ -217,7 +217,7 @@ impl ReviewGate {
                     .iter()
                     .any(|s| s.id == plan.id && !s.units.is_empty())
             })
-            .map(|record| PullHead::of_record(record))
+            .map(|record| PullHead::from_record(record))
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
@@ -293,7 +293,7 @@ impl ReviewGate {
             authorization: Authorization {
                 overrides: sets.overridden().to_vec(),
                 findings: sets.recorded(),
-                ..self.policy_check.grounds(plan, &pulls, agreed).await
+                ..self.policy_check.authorization(plan, &pulls, agreed).await
             },
             decisions,
             late: Box::new(ApprovedStack {
@@ -327,10 +327,10 @@ impl ReviewGate {
 /// The parts of a difference with another live value than the approved one has: somebody wrote it after the check, perhaps
 /// while the apply waited for the lease.
 fn changed_since(approved: &StackPlan, now: &StackPlan) -> Vec<Unreviewed> {
-    let place = |unit: &ReviewUnit| (unit.resource.clone(), unit.path.clone());
+    let key = |unit: &ReviewUnit| (unit.resource.clone(), unit.path.clone());
     let approved = stack_units(approved).into_iter();
-    let found: BTreeMap<_, _> = approved.map(|unit| (place(&unit), unit.from)).collect();
-    let is_other = |unit: &ReviewUnit| found.get(&place(unit)).is_some_and(|from| *from != unit.from);
+    let found: BTreeMap<_, _> = approved.map(|unit| (key(&unit), unit.from)).collect();
+    let is_other = |unit: &ReviewUnit| found.get(&key(unit)).is_some_and(|from| *from != unit.from);
     let others = stack_units(now).into_iter().filter(is_other);
     let objected = others.map(|unit| Unreviewed {
         unit,

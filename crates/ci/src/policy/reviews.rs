@@ -33,20 +33,20 @@ pub(crate) struct MergedReviews {
     done: BTreeSet<u64>,
     /// Merged pull requests in the head that no run has used.
     arrived: BTreeSet<u64>,
-    places: Vec<ReviewKey>,
+    keys: Vec<ReviewKey>,
 }
 
 /// The policy at the time when a head was reviewed.
 async fn reviewed_under(
     archive: &Archive,
-    power: &CommitId,
+    trusted: &CommitId,
     head: &CommitId,
 ) -> Result<Arc<CommitPolicy>, UserError> {
-    let policy = archive.at(power).await?;
+    let policy = archive.policy_at(trusted).await?;
     if !policy.has_freezes() {
         return Ok(policy);
     }
-    Ok(match archive.at(head).await {
+    Ok(match archive.policy_at(head).await {
         Ok(proposal) => Arc::new(policy.without_freezes_of(&proposal)),
         // Its proposal is unknown: every freeze applies.
         Err(_) => policy,
@@ -64,8 +64,8 @@ impl MergedReviews {
         head: &CommitId,
         branch: &str,
     ) -> Result<Self, UserError> {
-        let places = backend.states.reviews().list().await?;
-        let mut recorded: BTreeSet<u64> = places.iter().map(|place| place.pull_request).collect();
+        let keys = backend.states.reviews().list().await?;
+        let mut recorded: BTreeSet<u64> = keys.iter().map(|key| key.pull_request).collect();
         let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
             return Ok(Self::default());
         };
@@ -88,7 +88,7 @@ impl MergedReviews {
             BTreeSet::new()
         };
         let mut reviews = Self {
-            places,
+            keys,
             ..Self::default()
         };
         for pull in pulls {
@@ -113,8 +113,8 @@ impl MergedReviews {
                     .note(&format!("the last head of #{} was never previewed", pull.number));
             }
             for record in records {
-                let power = record.power.as_ref().unwrap_or(&record.base);
-                match reviewed_under(&Archive::new(job), power, &record.head).await {
+                let trusted = record.power.as_ref().unwrap_or(&record.base);
+                match reviewed_under(&Archive::new(job), trusted, &record.head).await {
                     Ok(policy) => {
                         let stacks = record.stacks.iter().map(|stack| stack.id.clone()).collect();
                         reviews.policies.add(pull.number, ReviewScope::These(stacks), policy);
@@ -125,7 +125,7 @@ impl MergedReviews {
                         &format!(
                             "the review of #{} does not count, since the policy that it was made under ({}) is not known",
                             pull.number,
-                            power.short()
+                            trusted.short()
                         ),
                         error,
                     ),
@@ -178,8 +178,8 @@ impl MergedReviews {
         behind: &[Target],
         report: &ApplyReport,
     ) {
-        for place in self.used_up(behind, report) {
-            if let Err(error) = backend.states.reviews().forget(place).await {
+        for key in self.used_up(behind, report) {
+            if let Err(error) = backend.states.reviews().forget(key).await {
                 // They only cost a listing; the next run retries.
                 job.run.notes.warning(&format!(
                     "a review record that is no longer needed could not be deleted: {error}"
@@ -204,9 +204,8 @@ impl MergedReviews {
             let mut records = self.records.iter().filter(|record| record.pull_request == number);
             records.any(|record| record.stacks.iter().any(|stack| unsettled.contains(&stack.id)))
         };
-        let used =
-            |place: &&ReviewKey| self.done.contains(&place.pull_request) && !needed(place.pull_request);
-        self.places.iter().filter(used).collect()
+        let used = |key: &&ReviewKey| self.done.contains(&key.pull_request) && !needed(key.pull_request);
+        self.keys.iter().filter(used).collect()
     }
 }
 
@@ -238,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_record_is_kept_until_every_stack_of_it_ended_well() {
-        let place = |pull_request| ReviewKey {
+        let key = |pull_request| ReviewKey {
             pull_request,
             head: "a".repeat(40).parse().unwrap(),
             run: 1,
@@ -249,7 +248,7 @@ mod tests {
             records: vec![record(1, &["a/dev"]), record(2, &["a/dev", "b/dev"])],
             // The third was closed without a merge, the fourth is still open.
             done: BTreeSet::from([1, 2, 3]),
-            places: [1, 2, 3, 4].map(place).into(),
+            keys: [1, 2, 3, 4].map(key).into(),
             ..MergedReviews::default()
         };
         let target = |id: &str| Target {
@@ -266,9 +265,7 @@ mod tests {
                 stacks: ended.iter().map(|(id, result)| outcome(id, *result)).collect(),
             };
             let used = reviews.used_up(&behind, &report);
-            used.into_iter()
-                .map(|place| place.pull_request)
-                .collect::<Vec<_>>()
+            used.into_iter().map(|key| key.pull_request).collect::<Vec<_>>()
         };
         assert_eq!(used(&["a/dev", "b/dev"], &[]), [3]);
         assert_eq!(
@@ -296,7 +293,7 @@ mod tests {
         let of = |text: &str| vec![("konverge.yaml", format!("version: 1\n{text}"))];
         let (_folder, archive, commits) = archive(&[of(freeze), of(""), of(strict)]);
         let (frozen, free, small) = (&commits[0], &commits[1], &commits[2]);
-        let under = async |power, head| reviewed_under(&archive, power, head).await;
+        let under = async |trusted, head| reviewed_under(&archive, trusted, head).await;
         // The proposal keeps the freeze: the present version of it counts. One that it removes holds for it.
         assert!(!under(frozen, frozen).await.unwrap().has_freezes());
         assert!(under(frozen, free).await.unwrap().has_freezes());

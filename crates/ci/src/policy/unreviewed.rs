@@ -81,7 +81,7 @@ pub(crate) fn describe_all(objections: &[Unreviewed], restores: bool) -> Vec<Str
 
 /// `update v1:ConfigMap:shop:web at /data/value`.
 fn describe_unit(unit: &ReviewUnit) -> String {
-    let place = if unit.path.is_empty() {
+    let path = if unit.path.is_empty() {
         String::new()
     } else {
         format!(" at {}", unit.path)
@@ -92,5 +92,5 @@ fn describe_unit(unit: &ReviewUnit) -> String {
         .and_then(|action| action.as_str())
         .unwrap_or_default()
         .to_owned();
-    format!("{action} {}{place}", unit.resource)
+    format!("{action} {}{path}", unit.resource)
 }

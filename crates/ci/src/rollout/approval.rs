@@ -6,9 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use super::lane::HeadLane;
+use super::carried_commit::CarriedCommit;
 use crate::{
-    apply_lane::ApplyTarget,
+    apply_input::ApplyTarget,
     environments::EnvironmentScope,
     job::Job,
     policy::policy_check::{Agreed, PolicyCheck},
@@ -39,7 +39,7 @@ pub(super) struct OwnPlans {
 impl OwnPlans {
     /// Plans the stacks of the next wave that this job applies.
     pub(super) async fn make(
-        lane: HeadLane<'_>,
+        carried: CarriedCommit<'_>,
         scope: &EnvironmentScope<'_>,
         record: &RolloutRecord,
     ) -> Self {
@@ -50,16 +50,16 @@ impl OwnPlans {
             failure: None,
         };
         for (id, stack) in record.waves.get(record.wave + 1).into_iter().flatten() {
-            let target = lane.target(id, &stack.folder);
+            let target = carried.target(id, &stack.folder);
             if !scope.covers(&target) {
                 continue;
             }
-            match plan_digest(lane.planning, &target).await {
+            match plan_digest(carried.planning, &target).await {
                 Ok(digest) => {
                     own.digests.insert(id.clone(), digest);
                 }
                 Err(failure) => {
-                    own.failure = Some(format!("{id}: {}", masked(&failure, lane.planning.secrets())));
+                    own.failure = Some(format!("{id}: {}", masked(&failure, carried.planning.secrets())));
                 }
             }
         }
@@ -67,7 +67,7 @@ impl OwnPlans {
     }
 
     /// Returns true if they were made at the gate of this record.
-    pub(super) fn is_of(&self, record: &RolloutRecord) -> bool {
+    pub(super) fn belongs_to(&self, record: &RolloutRecord) -> bool {
         (self.wave, self.since) == (record.wave, record.since)
     }
 }
@@ -76,7 +76,7 @@ impl OwnPlans {
 pub(super) struct ApprovalGate<'a> {
     pub job: &'a Job,
     pub tip: &'a ApplyTarget<'a>,
-    pub lane: HeadLane<'a>,
+    pub carried: CarriedCommit<'a>,
     pub scope: &'a EnvironmentScope<'a>,
     pub record: &'a RolloutRecord,
     pub name: &'a str,
@@ -91,7 +91,7 @@ impl ApprovalGate<'_> {
         match self.decide().await {
             Ok(reading) => reading,
             Err(failure) => {
-                let why = masked(&failure, self.lane.planning.secrets());
+                let why = masked(&failure, self.carried.planning.secrets());
                 (GateReading::Unapproved(why), None)
             }
         }
@@ -110,7 +110,7 @@ impl ApprovalGate<'_> {
             let what = format!("{by} must agree; start the workflow with `approve: {digest}`");
             return Ok((GateReading::Unapproved(what), None));
         }
-        let check = self.lane.policy_check(self.job, self.tip)?;
+        let check = self.carried.policy_check(self.job, self.tip)?;
         let mut people = self.givers(&check).await?;
         let teams = self.approval.by.iter().map(|name| name.trim_start_matches('@'));
         let teams = teams.filter(|name| name.contains('/'));
@@ -137,7 +137,7 @@ impl ApprovalGate<'_> {
     /// The stacks of the next wave.
     fn targets(&self) -> impl Iterator<Item = Target> {
         let next = self.record.waves.get(self.record.wave + 1).into_iter().flatten();
-        next.map(|(id, stack)| self.lane.target(id, &stack.folder))
+        next.map(|(id, stack)| self.carried.target(id, &stack.folder))
     }
 
     /// Says which jobs must run before anybody can approve.
@@ -164,16 +164,16 @@ impl ApprovalGate<'_> {
     /// Who gave the digest, without those who took part in the change.
     async fn givers(&self, check: &PolicyCheck) -> Result<BTreeSet<String>, UserError> {
         let targets: Vec<_> = self.targets().collect();
-        let records = self.lane.reviews.records.iter();
+        let records = self.carried.reviews.records.iter();
         let records = records.filter(|record| {
             let shows = |target: &Target| record.stacks.iter().any(|stack| stack.id == target.id);
             targets.iter().any(shows)
         });
-        let pulls: BTreeSet<_> = records.map(PullHead::of_record).collect();
+        let pulls: BTreeSet<_> = records.map(PullHead::from_record).collect();
         let pulls: Vec<_> = pulls.into_iter().collect();
         let mut people: BTreeSet<String> = check.digest_givers(&pulls, true).await.into_iter().collect();
         for target in &targets {
-            let since = match &self.lane.planning.backend {
+            let since = match &self.carried.planning.backend {
                 Some(backend) => backend.states.load(&target.id).await?,
                 None => None,
             };

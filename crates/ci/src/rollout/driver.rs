@@ -11,12 +11,12 @@ use tracing::Instrument as _;
 
 use super::{
     approval::{ApprovalGate, OwnPlans},
+    carried_commit::{CarriedCommit, OlderCommit},
     gates::{self, PrometheusNumbers},
-    lane::{HeadLane, OlderLane},
     outcomes::{RolloutEvent, RolloutWait, carries, held_outcome, waiting_outcome},
     rollback::WaveRollback,
 };
-use crate::{apply_lane::ApplyTarget, environments::EnvironmentScope, job::Job};
+use crate::{apply_input::ApplyTarget, environments::EnvironmentScope, job::Job};
 use konverge_base::{
     error::UserError,
     interrupt::Interrupt,
@@ -126,7 +126,7 @@ pub(crate) struct PendingRollouts<'a> {
 pub(crate) async fn run(
     job: &Job,
     tip: &ApplyTarget<'_>,
-    head: HeadLane<'_>,
+    head: CarriedCommit<'_>,
     scope: &EnvironmentScope<'_>,
     PendingRollouts { records, guarded }: PendingRollouts<'_>,
     succeeded: BTreeSet<StackId>,
@@ -197,7 +197,7 @@ fn question(record: &RolloutRecord) -> Option<(&CommitId, usize, ClockReading, &
 pub(super) struct RolloutDriver<'a> {
     pub(super) job: &'a Job,
     pub(super) tip: &'a ApplyTarget<'a>,
-    pub(super) head: HeadLane<'a>,
+    pub(super) head: CarriedCommit<'a>,
     pub(super) scope: &'a EnvironmentScope<'a>,
     pub(super) config: &'a Config,
     pub(super) backend: &'a StateBackend,
@@ -211,7 +211,7 @@ pub(super) struct RolloutDriver<'a> {
     pub(super) first: u64,
     /// The number of the record for which the pending stacks were looked up again.
     pub(super) looked_up: u64,
-    pub(super) older: Option<OlderLane>,
+    pub(super) older: Option<OlderCommit>,
     /// When this run wrote the newest record, by number.
     pub(super) wrote: Option<(u64, Instant)>,
     /// Whether this run made the rollout ask people what it did not ask before.
@@ -264,7 +264,7 @@ impl RolloutDriver<'_> {
         let Some(StoredRollout { record, .. }) = &self.stored else {
             return;
         };
-        self.own_plans.take_if(|own| !own.is_of(record));
+        self.own_plans.take_if(|own| !own.belongs_to(record));
         // Another job of the workflow may have gone on with a digest that was given to this one too.
         let given = record.approvals.intersection(&self.tip.approved.digests);
         self.decisions.matched.extend(given);
@@ -304,7 +304,7 @@ impl RolloutDriver<'_> {
             let before = before.as_ref().map(|before| &before.record);
             self.asks |= question(&record).is_some_and(|asked| before.and_then(question) != Some(asked));
             self.events
-                .extend(before.and_then(|before| RolloutEvent::of(before, &record, &self.failed)));
+                .extend(before.and_then(|before| RolloutEvent::from_records(before, &record, &self.failed)));
             self.failed.clear();
         }
         self.read_newest(before.as_ref().map(|before| &before.record))
@@ -326,18 +326,19 @@ impl RolloutDriver<'_> {
     }
 
     /// The lane of a commit; an older one is opened once.
-    async fn open_lane(&mut self, commit: &CommitId) -> Result<(), UserError> {
+    async fn open_commit(&mut self, commit: &CommitId) -> Result<(), UserError> {
         let is_open =
-            commit == self.head.head || self.older.as_ref().is_some_and(|older| older.commit == *commit);
+            commit == self.head.commit || self.older.as_ref().is_some_and(|older| older.commit == *commit);
         if !is_open {
-            self.older = Some(OlderLane::open(self.job, self.tip, self.config, self.backend, commit).await?);
+            self.older =
+                Some(OlderCommit::open(self.job, self.tip, self.config, self.backend, commit).await?);
         }
         Ok(())
     }
 
-    pub(super) fn lane(&self, commit: &CommitId) -> HeadLane<'_> {
+    pub(super) fn carried(&self, commit: &CommitId) -> CarriedCommit<'_> {
         match &self.older {
-            Some(older) if older.commit == *commit => older.lane(),
+            Some(older) if older.commit == *commit => older.as_carried(),
             _ => self.head,
         }
     }
@@ -346,7 +347,7 @@ impl RolloutDriver<'_> {
         if record.phase.is_over() || record.phase == RolloutPhase::Stopped {
             return Ok(RolloutStep::Hold);
         }
-        self.open_lane(&record.commit).await?;
+        self.open_commit(&record.commit).await?;
         let pending = match record.phase {
             RolloutPhase::RollingBack => WaveRollback::pending(self.backend, record, &self.failed).await?,
             _ => self.pending_of(record).await?,
@@ -391,12 +392,15 @@ impl RolloutDriver<'_> {
 
     /// Whether the stacks of the wave are ready, of those whose environment is this job's.
     async fn health(&self, record: &RolloutRecord) -> BTreeMap<StackId, StackReadiness> {
-        let lane = self.lane(&record.commit);
+        let carried = self.carried(&record.commit);
         let mut health = BTreeMap::new();
         for (id, stack) in record.waves.get(record.wave).into_iter().flatten() {
-            let target = lane.target(id, &stack.folder);
+            let target = carried.target(id, &stack.folder);
             if self.scope.covers(&target) {
-                health.insert(id.clone(), stack_health::readiness(lane.planning, &target).await);
+                health.insert(
+                    id.clone(),
+                    stack_health::readiness(carried.planning, &target).await,
+                );
             }
         }
         health
@@ -417,7 +421,7 @@ impl RolloutDriver<'_> {
                 continue;
             };
             if gate.approve.is_some() && self.own_plans.is_none() {
-                self.own_plans = Some(OwnPlans::make(self.lane(&record.commit), self.scope, record).await);
+                self.own_plans = Some(OwnPlans::make(self.carried(&record.commit), self.scope, record).await);
             }
             let reading = match (
                 gates::reading(&PrometheusNumbers(self.job), gate).await,
@@ -428,7 +432,7 @@ impl RolloutDriver<'_> {
                     let gate = ApprovalGate {
                         job: self.job,
                         tip: self.tip,
-                        lane: self.lane(&record.commit),
+                        carried: self.carried(&record.commit),
                         scope: self.scope,
                         record,
                         name,
@@ -486,7 +490,7 @@ impl RolloutDriver<'_> {
         let mut queued = BTreeSet::new();
         let mut inputs = BTreeMap::new();
         for (_, target) in self.pending {
-            if self.had.get(&target.id) != Some(self.head.head)
+            if self.had.get(&target.id) != Some(self.head.commit)
                 && let Ok(input) = self.head.planning.input_digest(target)
             {
                 inputs.insert(target.id.clone(), input);
@@ -494,7 +498,7 @@ impl RolloutDriver<'_> {
         }
         let held = held_stacks(record, &inputs);
         for (_, target) in self.pending {
-            let has_head = self.had.get(&target.id) == Some(self.head.head);
+            let has_head = self.had.get(&target.id) == Some(self.head.commit);
             if has_head || outcomes.contains_key(&target.id) {
                 continue;
             }
@@ -522,7 +526,7 @@ impl RolloutDriver<'_> {
         }
         let older = outcomes
             .keys()
-            .filter(|id| self.had.get(*id) != Some(self.head.head));
+            .filter(|id| self.had.get(*id) != Some(self.head.commit));
         ended.of_older_commits.extend(older.cloned());
         ended.carried.extend(
             record

@@ -33,7 +33,7 @@ impl GuardedTargets {
     /// The `after` rules form a cycle. Without rollouts, the records cannot be read.
     pub(crate) fn split(
         config: &Config,
-        side: &OpenRevision,
+        revision: &OpenRevision,
         pending: Vec<Target>,
         records: &RolloutRecords,
     ) -> Result<Self, UserError> {
@@ -51,19 +51,19 @@ impl GuardedTargets {
             }
             return Ok(split);
         }
-        let empty = empty_waves(config, side);
+        let empty = empty_waves(config, revision);
         let leaving = pending.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
         let order = StackOrder::build(config, &pending)?.taking_down(&leaving);
         let mut split = Self::default();
         for target in pending {
-            let place = matcher.wave_of(target.folder());
-            let rollout = place.as_ref().ok().and_then(|place| Some(place.as_ref()?.0));
+            let membership = matcher.wave_of(target.folder());
+            let rollout = membership.as_ref().ok().and_then(|wave| Some(wave.as_ref()?.0));
             if let Some(record) = records.under_way(&target.id, rollout) {
                 split.refused.push(left_rollout_outcome(&target, record));
                 continue;
             }
-            match place {
+            match membership {
                 Ok(None) => split.free.push(target),
                 Ok(Some((rollout, wave))) => {
                     let of_rollout = split.by_rollout.entry(rollout.to_owned()).or_default();
@@ -105,9 +105,9 @@ impl GuardedTargets {
 }
 
 /// The rollouts with a wave that no stack of the commit belongs to.
-fn empty_waves(config: &Config, side: &OpenRevision) -> BTreeMap<String, UserError> {
+fn empty_waves(config: &Config, revision: &OpenRevision) -> BTreeMap<String, UserError> {
     let matcher = config.rollout_matcher();
-    let stacks = side.layout.stacks.iter();
+    let stacks = revision.layout.stacks.iter();
     let matched: BTreeSet<(String, usize)> = stacks
         .filter_map(|stack| matcher.wave_of(&stack.folder).ok().flatten())
         .map(|(rollout, wave)| (rollout.to_owned(), wave))
@@ -135,7 +135,7 @@ fn empty_waves(config: &Config, side: &OpenRevision) -> BTreeMap<String, UserErr
 
 /// What must end before what, by the waves of all rollouts and by `after`.
 struct WaveOrder<'a> {
-    places: BTreeMap<&'a StackId, (&'a str, usize)>,
+    waves: BTreeMap<&'a StackId, (&'a str, usize)>,
     before: BTreeMap<WaveStep<'a>, Vec<WaveStep<'a>>>,
 }
 
@@ -149,7 +149,7 @@ enum WaveStep<'a> {
 impl<'a> WaveOrder<'a> {
     fn new(by_rollout: &'a BTreeMap<String, Vec<(usize, Target)>>, order: &'a StackOrder) -> Self {
         let mut wave_order = Self {
-            places: BTreeMap::new(),
+            waves: BTreeMap::new(),
             before: BTreeMap::new(),
         };
         let before = &mut wave_order.before;
@@ -161,7 +161,7 @@ impl<'a> WaveOrder<'a> {
                 end.push(WaveStep::End(rollout, wave - 1));
             }
             for (wave, target) in targets {
-                wave_order.places.insert(&target.id, (rollout, *wave));
+                wave_order.waves.insert(&target.id, (rollout, *wave));
                 let end = before.entry(WaveStep::End(rollout, *wave)).or_default();
                 end.push(WaveStep::Stack(&target.id));
                 if let Some(earlier) = wave.checked_sub(1) {
@@ -182,7 +182,7 @@ impl<'a> WaveOrder<'a> {
         let cycle = self.find()?;
         // Where a stack of a rollout comes after another stack by the rules alone.
         let stacks = cycle.iter().filter_map(|step| match step {
-            WaveStep::Stack(id) => Some((*id, *self.places.get(id)?)),
+            WaveStep::Stack(id) => Some((*id, *self.waves.get(id)?)),
             WaveStep::End(..) => None,
         });
         let stacks: Vec<_> = stacks.collect();

@@ -32,7 +32,7 @@ pub(crate) struct RolloutEvent {
 
 impl RolloutEvent {
     /// The event of a new record, if there is a notification for it. `failed` are the stacks that failed before it.
-    pub(super) fn of(
+    pub(super) fn from_records(
         before: &RolloutRecord,
         after: &RolloutRecord,
         failed: &BTreeMap<StackId, String>,
@@ -217,7 +217,7 @@ mod tests {
         use RolloutPhase::{Applying, RollingBack, Stopped};
         let event = |before, after, failed: &[&str]| {
             let failed = failed.iter().map(|id| (id.parse().unwrap(), "no".to_owned()));
-            let event = RolloutEvent::of(&record(before), &record(after), &failed.collect())?;
+            let event = RolloutEvent::from_records(&record(before), &record(after), &failed.collect())?;
             let stacks = event.stacks.iter().map(|(id, _)| id.to_string());
             Some((event.topic, stacks.collect::<Vec<_>>().join(" ")))
         };

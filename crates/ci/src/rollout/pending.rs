@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{driver::RolloutDriver, lane::HeadLane};
+use super::{carried_commit::CarriedCommit, driver::RolloutDriver};
 use konverge_base::{
     error::UserError,
     model::{
@@ -24,13 +24,13 @@ impl RolloutDriver<'_> {
         let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
         let mut changed = BTreeMap::new();
         for (wave, target) in self.pending {
-            if self.had.get(&target.id) == Some(self.head.head) {
+            if self.had.get(&target.id) == Some(self.head.commit) {
                 continue;
             }
             // What this run applied is not in the index that it read.
             let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
             if is_old && self.has_commit(self.head, target).await? {
-                self.had.insert(target.id.clone(), self.head.head.clone());
+                self.had.insert(target.id.clone(), self.head.commit.clone());
                 continue;
             }
             let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
@@ -48,7 +48,7 @@ impl RolloutDriver<'_> {
         };
         let start = RolloutStart {
             name: &self.rollout.name,
-            commit: self.head.head,
+            commit: self.head.commit,
             rules: &self.rules,
             changed: &changed,
             prior: self.stored.as_ref().map(|stored| &stored.record),
@@ -61,8 +61,8 @@ impl RolloutDriver<'_> {
     }
 
     /// Returns true if a stack has the contents of a commit by now.
-    async fn has_commit(&self, lane: HeadLane<'_>, target: &Target) -> Result<bool, UserError> {
-        let wanted = lane.planning.input_digest(target)?;
+    async fn has_commit(&self, carried: CarriedCommit<'_>, target: &Target) -> Result<bool, UserError> {
+        let wanted = carried.planning.input_digest(target)?;
         let Some(now) = self.backend.states.load(&target.id).await? else {
             return Ok(false);
         };
@@ -79,7 +79,7 @@ impl RolloutDriver<'_> {
     ) -> Result<BTreeSet<StackId>, UserError> {
         self.look_up_applied(record).await?;
         let commit = &record.commit;
-        let pending = self.lane(commit).pending.iter().map(|target| &target.id);
+        let pending = self.carried(commit).pending.iter().map(|target| &target.id);
         let is_of_it = |id: &&StackId| record.waves.iter().any(|wave| wave.contains_key(*id));
         let pending = pending.filter(|id| is_of_it(id) && self.had.get(*id) != Some(commit));
         Ok(pending.cloned().collect())
@@ -93,12 +93,12 @@ impl RolloutDriver<'_> {
         if is_own || std::mem::replace(&mut self.looked_up, number) == number {
             return Ok(());
         }
-        let lane = self.lane(&record.commit);
+        let carried = self.carried(&record.commit);
         let begun: BTreeSet<_> = record.begun_stacks().map(|(id, _)| id).collect();
         let mut applied = Vec::new();
-        for target in lane.pending.iter().filter(|target| begun.contains(&target.id)) {
+        for target in carried.pending.iter().filter(|target| begun.contains(&target.id)) {
             let is_known = self.had.get(&target.id) == Some(&record.commit);
-            if !is_known && self.has_commit(lane, target).await? {
+            if !is_known && self.has_commit(carried, target).await? {
                 applied.push(target.id.clone());
             }
         }

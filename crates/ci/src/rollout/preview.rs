@@ -17,7 +17,7 @@ pub fn sentences<'a>(
     let changed: Vec<_> = changed.into_iter().collect();
     for (id, folder) in &changed {
         match matcher.wave_of(folder) {
-            Ok(Some(place)) => *counts.entry(place).or_default() += 1,
+            Ok(Some(wave)) => *counts.entry(wave).or_default() += 1,
             Ok(None) => {}
             Err(several) => unclear.push(format!(
                 "{id} is in several rollouts ({}): it will not be applied",

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    apply_lane::{ApplyTarget, policy_check},
+    apply_input::{ApplyTarget, policy_check},
     environments::EnvironmentScope,
     job::Job,
     policy::{
@@ -85,7 +85,7 @@ impl WaveRollback<'_> {
             if !stacks.contains(id) || !self.scope.covers(&target) {
                 continue;
             }
-            let (outcome, findings) = match self.one(id, stack).await {
+            let (outcome, findings) = match self.roll_back_stack(id, stack).await {
                 Ok(done) => done,
                 Err(failure) => {
                     let failure = konverge_run::redact::failure(&failure, &self.backend.secrets);
@@ -105,7 +105,11 @@ impl WaveRollback<'_> {
         Ok((outcomes, decisions, failed))
     }
 
-    async fn one(&self, id: &StackId, stack: &RolloutStack) -> Result<(StackOutcome, Decisions), UserError> {
+    async fn roll_back_stack(
+        &self,
+        id: &StackId,
+        stack: &RolloutStack,
+    ) -> Result<(StackOutcome, Decisions), UserError> {
         let before = stack.before.ok_or_else(|| {
             UserError::new(
                 ErrorKind::State,

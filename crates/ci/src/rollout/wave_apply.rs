@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{driver::RolloutDriver, fence::RolloutFence, outcomes::RolloutWait, rollback::WaveRollback};
+use super::{
+    driver::RolloutDriver, outcomes::RolloutWait, rollback::WaveRollback, wave_approver::WaveApprover,
+};
 use konverge_base::{
     error::UserError,
     model::{
@@ -39,9 +41,9 @@ impl RolloutDriver<'_> {
             });
             return Ok(false);
         }
-        let lane = self.lane(&record.commit);
-        let fence = Arc::new(RolloutFence {
-            inner: Arc::clone(&lane.options.approver),
+        let carried = self.carried(&record.commit);
+        let approver = Arc::new(WaveApprover {
+            inner: Arc::clone(&carried.options.approver),
             backend: self.backend.clone(),
             rollout: self.rollout.name.clone(),
             number: stored.number,
@@ -50,16 +52,16 @@ impl RolloutDriver<'_> {
             changed: Mutex::default(),
         });
         let options = ApplyOptions {
-            newer: lane.options.newer.clone(),
-            commit: lane.options.commit.clone(),
-            merged: lane.options.merged,
-            pull_requests: lane.options.pull_requests.clone(),
-            allow_empty: lane.options.allow_empty,
-            ..ApplyOptions::new(fence.clone())
+            newer: carried.options.newer.clone(),
+            commit: carried.options.commit.clone(),
+            merged: carried.options.merged,
+            pull_requests: carried.options.pull_requests.clone(),
+            allow_empty: carried.options.allow_empty,
+            ..ApplyOptions::new(approver.clone())
         };
-        let EndedRun { report, decisions } = apply::run(lane.planning, &targets, &options).await?;
+        let EndedRun { report, decisions } = apply::run(carried.planning, &targets, &options).await?;
         self.decisions.extend(decisions);
-        self.take(record, report, &fence).await
+        self.record_outcomes(record, report, &approver).await
     }
 
     /// The stacks that this job may apply now, and why it may not apply the others. Every job chooses the same stacks, and
@@ -70,13 +72,16 @@ impl RolloutDriver<'_> {
         stacks: &BTreeSet<StackId>,
         at_once: usize,
     ) -> Result<(Vec<Target>, String), UserError> {
-        let lane = self.lane(&record.commit);
-        let leaving = lane.pending.iter().filter(|target| target.head.is_none());
+        let carried = self.carried(&record.commit);
+        let leaving = carried.pending.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-        let order = StackOrder::build(self.config, lane.pending)?.taking_down(&leaving);
+        let order = StackOrder::build(self.config, carried.pending)?.taking_down(&leaving);
         let is_done = |id: &StackId| self.succeeded.contains(id) || self.had.get(id) == Some(&record.commit);
         let (chosen, blocked) = first_in_order(&order, stacks, is_done, at_once);
-        let targets = lane.pending.iter().filter(|target| chosen.contains(&target.id));
+        let targets = carried
+            .pending
+            .iter()
+            .filter(|target| chosen.contains(&target.id));
         let targets: Vec<_> = targets
             .filter(|target| self.scope.covers(target))
             .cloned()
@@ -89,11 +94,11 @@ impl RolloutDriver<'_> {
     }
 
     /// Takes over what an apply did. Returns true if something came of it.
-    async fn take(
+    async fn record_outcomes(
         &mut self,
         record: &RolloutRecord,
         mut report: ApplyReport,
-        fence: &RolloutFence,
+        approver: &WaveApprover,
     ) -> Result<bool, UserError> {
         let newer = match &self.older {
             Some(older) if older.commit == record.commit => older.pending.newer.take_out_of(&mut report),
@@ -102,7 +107,7 @@ impl RolloutDriver<'_> {
         let mut goes_on = !newer.is_empty();
         self.had
             .extend(newer.into_keys().map(|id| (id, record.commit.clone())));
-        let (moved, changed) = (fence.moved(), fence.changed());
+        let (moved, changed) = (approver.moved(), approver.changed());
         for outcome in report.stacks {
             let id = outcome.id.clone();
             if moved.contains(&id) || changed.contains(&id) {

@@ -59,7 +59,7 @@ impl<'a> Caller<'a> {
 
 /// GitHub's answer about the default branch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum DefaultBranchAnswer<'a> {
+pub(crate) enum DefaultBranchLookup<'a> {
     /// Not asked yet.
     NotYet,
     /// Cannot be asked: there is no token, or the job needs no permissions.
@@ -154,7 +154,7 @@ impl Authority {
     pub(crate) fn decide(
         event: &JobEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         match Self::decide_event(event, caller, answer)? {
             Decision::Granted(authority) => authority.limited(caller).map(Decision::Granted),
@@ -165,7 +165,7 @@ impl Authority {
     fn decide_event(
         event: &JobEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         match event {
             JobEvent::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
@@ -193,7 +193,7 @@ impl Authority {
             },
             JobEvent::WorkflowDispatch { inputs, ref_name, .. } => {
                 let digests = inputs.get("approve").map_or("", |text| text.trim());
-                if let DefaultBranchAnswer::Is(branch, _) = answer {
+                if let DefaultBranchLookup::Is(branch, _) = answer {
                     only_on(branch, ref_name)?;
                 }
                 if digests.is_empty() {
@@ -222,13 +222,13 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    fn grant(task: Task, trust: Trust, caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Self {
+    fn grant(task: Task, trust: Trust, caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Self {
         Self {
             task,
             trust,
             branch: match answer {
-                DefaultBranchAnswer::Is(branch, _) => Some(branch.clone()),
-                DefaultBranchAnswer::NotYet | DefaultBranchAnswer::Never => None,
+                DefaultBranchLookup::Is(branch, _) => Some(branch.clone()),
+                DefaultBranchLookup::NotYet | DefaultBranchLookup::Never => None,
             },
             actor: caller.actor.to_owned(),
             pushed: false,
@@ -268,7 +268,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     fn pull_request(
         event: &PullRequestEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Decision {
         if let Some(why) = event.nothing_to_preview() {
             return Decision::Nothing(why.to_owned());
@@ -276,20 +276,20 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         // A job of code from outside needs no permissions, so it asks for none.
         let trust = match (event.is_from_outside(), answer) {
             (true, _) => Trust::Untrusted,
-            (false, DefaultBranchAnswer::NotYet) => return Decision::Ask,
-            (false, DefaultBranchAnswer::Is(branch, _)) if event.base_branch == branch.name => {
+            (false, DefaultBranchLookup::NotYet) => return Decision::Ask,
+            (false, DefaultBranchLookup::Is(branch, _)) if event.base_branch == branch.name => {
                 Trust::Proposed
             }
-            (false, DefaultBranchAnswer::Is(..) | DefaultBranchAnswer::Never) => Trust::Own,
+            (false, DefaultBranchLookup::Is(..) | DefaultBranchLookup::Never) => Trust::Own,
         };
         let task = Task::PullRequest(Box::new(event.clone()));
         Decision::Granted(Self::grant(task, trust, caller, answer))
     }
 
-    fn merge_group(task: Task, caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Decision {
+    fn merge_group(task: Task, caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Decision {
         match answer {
-            DefaultBranchAnswer::NotYet => Decision::Ask,
-            DefaultBranchAnswer::Is(..) | DefaultBranchAnswer::Never => {
+            DefaultBranchLookup::NotYet => Decision::Ask,
+            DefaultBranchLookup::Is(..) | DefaultBranchLookup::Never => {
                 Decision::Granted(Self::grant(task, Trust::Own, caller, answer))
             }
         }
@@ -298,7 +298,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     fn decide_outside(
         event: &WorkflowRunEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         if event.event != "pull_request" || !event.from_outside() {
             return Ok(Decision::Nothing(
@@ -307,12 +307,12 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             ));
         }
         match answer {
-            DefaultBranchAnswer::NotYet => Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => Err(no_token(
+            DefaultBranchLookup::NotYet => Ok(Decision::Ask),
+            DefaultBranchLookup::Never => Err(no_token(
                 "a token is needed to post the preview of a pull request from outside",
                 caller,
             )),
-            DefaultBranchAnswer::Is(branch, _) => {
+            DefaultBranchLookup::Is(branch, _) => {
                 only_on(branch, caller.ref_name)?;
                 let task = Task::Outside(Box::new(event.clone()));
                 Ok(Decision::Granted(Self::grant(
@@ -328,7 +328,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     fn push(
         event: &PushEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         if !event.is_default_branch() {
             return Ok(Decision::Nothing(format!(
@@ -349,14 +349,14 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             only_in_an_environment(caller)?;
         }
         let (branch, holds) = match answer {
-            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => {
+            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
+            DefaultBranchLookup::Never => {
                 return Err(no_token(
                     "GitHub must confirm which commits may be applied",
                     caller,
                 ));
             }
-            DefaultBranchAnswer::Is(branch, holds) => (branch, holds),
+            DefaultBranchLookup::Is(branch, holds) => (branch, holds),
         };
         only_on(branch, &event.ref_name)?;
         if !holds {
@@ -386,18 +386,18 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         text: &str,
         reason: &str,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         let approved = text.parse()?;
         let branch = match answer {
-            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => {
+            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
+            DefaultBranchLookup::Never => {
                 return Err(no_token(
                     "GitHub must confirm which commits may be applied",
                     caller,
                 ));
             }
-            DefaultBranchAnswer::Is(branch, _) => branch,
+            DefaultBranchLookup::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
         let task = Task::Apply {
@@ -418,17 +418,17 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     }
 
     /// A drift check; or a later job of it with digests that the check found.
-    fn drift(caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Result<Decision, UserError> {
+    fn drift(caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Result<Decision, UserError> {
         let approved: Approved = caller.approve.parse()?;
         if !approved.is_empty() {
             only_in_an_environment(caller)?;
         }
         let branch = match answer {
-            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => {
+            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
+            DefaultBranchLookup::Never => {
                 return Err(no_token("GitHub must confirm which commit is applied", caller));
             }
-            DefaultBranchAnswer::Is(branch, _) => branch,
+            DefaultBranchLookup::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
         let task = if approved.is_empty() {

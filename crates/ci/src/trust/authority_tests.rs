@@ -240,15 +240,15 @@ fn the_table() {
     for (at, (event, caller, first, holds, answered, never)) in rows.iter().enumerate() {
         let row = format!("row {at}: {event:?}");
         assert_eq!(
-            said(Authority::decide(event, *caller, DefaultBranchAnswer::NotYet)),
+            said(Authority::decide(event, *caller, DefaultBranchLookup::NotYet)),
             *first,
             "{row}"
         );
         if *first == "ask" {
-            let told = Authority::decide(event, *caller, DefaultBranchAnswer::Is(&branch, *holds));
+            let told = Authority::decide(event, *caller, DefaultBranchLookup::Is(&branch, *holds));
             assert_eq!(said(told), *answered, "{row}");
             assert_eq!(
-                said(Authority::decide(event, *caller, DefaultBranchAnswer::Never)),
+                said(Authority::decide(event, *caller, DefaultBranchLookup::Never)),
                 *never,
                 "{row}"
             );
@@ -264,7 +264,7 @@ fn an_event_s_word_for_the_default_branch_grants_nothing() {
         ..main_branch()
     };
     let on_main = caller("bob", 1, "", None, "refs/heads/main");
-    let answer = DefaultBranchAnswer::Is(&now, true);
+    let answer = DefaultBranchLookup::Is(&now, true);
     for event in [
         JobEvent::Push(push("refs/heads/main")),
         dispatch("refs/heads/main", DIGEST),
@@ -298,12 +298,12 @@ fn who_is_trusted_less_may_not_more() {
             store,
             packages,
             caches,
-            tells,
+            publishes,
             people,
         } = trust.grants();
         (
             trust,
-            [clusters, store, packages, caches, tells, people].map(u8::from),
+            [clusters, store, packages, caches, publishes, people].map(u8::from),
         )
     })
     .collect();
@@ -318,7 +318,7 @@ fn who_is_trusted_less_may_not_more() {
         ]
     );
     for (trust, _) in rows {
-        let less = trust.without_power().grants();
+        let less = trust.without_trusted_config().grants();
         assert!(!less.clusters && !less.store && !less.caches, "{trust:?}");
     }
 }
@@ -333,7 +333,7 @@ fn an_environment_limits_applies_and_restores_alone() {
             for_environment: Some("dev"),
             ..caller("bob", 1, approve, environment, main)
         };
-        let decision = Authority::decide(event, caller, DefaultBranchAnswer::Is(&branch, true));
+        let decision = Authority::decide(event, caller, DefaultBranchLookup::Is(&branch, true));
         match decision {
             Ok(Decision::Granted(authority)) => authority.environment.unwrap_or_default(),
             other => said(other),
@@ -367,8 +367,8 @@ fn an_environment_limits_applies_and_restores_alone() {
 #[test]
 fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
     let branch = main_branch();
-    let is = DefaultBranchAnswer::Is(&branch, true);
-    let (unasked, never) = (DefaultBranchAnswer::NotYet, DefaultBranchAnswer::Never);
+    let is = DefaultBranchLookup::Is(&branch, true);
+    let (unasked, never) = (DefaultBranchLookup::NotYet, DefaultBranchLookup::Never);
     let pull = |base, outside| JobEvent::PullRequest(pull_request(base, outside));
     for (event, answer, merging) in [
         (pull("main", false), is, Merging::Applies),

@@ -78,9 +78,9 @@ fn nobody_approved(environment: &str) -> UserError {
 }
 
 /// Answers by question. Questions of one kind are sent one after another, as GitHub asks of its clients.
-struct AnswerCache<K, V>(Mutex<BTreeMap<K, V>>);
+struct LookupCache<K, V>(Mutex<BTreeMap<K, V>>);
 
-impl<K: Ord, V: Clone> AnswerCache<K, V> {
+impl<K: Ord, V: Clone> LookupCache<K, V> {
     fn new() -> Self {
         Self(Mutex::new(BTreeMap::new()))
     }
@@ -103,30 +103,30 @@ impl<K: Ord, V: Clone> AnswerCache<K, V> {
 /// The people of a run's repository. Without a client nobody is known.
 pub(crate) struct Reviewers {
     client: Option<Arc<dyn Forge>>,
-    permissions: AnswerCache<String, Permission>,
-    approvals: AnswerCache<u64, Vec<ReviewApproval>>,
-    comments: AnswerCache<u64, Vec<PreviewComment>>,
-    members: AnswerCache<(String, String), Result<bool, String>>,
-    edited: AnswerCache<String, Option<String>>,
-    runs: AnswerCache<(u64, String), Vec<RunApproval>>,
-    behind_pulls: AnswerCache<u64, Contributors>,
-    before: AnswerCache<(Option<CommitId>, String), RangeStart>,
-    behind_commits: AnswerCache<(Option<CommitId>, CommitId), Contributors>,
+    permissions: LookupCache<String, Permission>,
+    approvals: LookupCache<u64, Vec<ReviewApproval>>,
+    comments: LookupCache<u64, Vec<PreviewComment>>,
+    members: LookupCache<(String, String), Result<bool, String>>,
+    edited: LookupCache<String, Option<String>>,
+    runs: LookupCache<(u64, String), Vec<RunApproval>>,
+    behind_pulls: LookupCache<u64, Contributors>,
+    before: LookupCache<(Option<CommitId>, String), RangeStart>,
+    behind_commits: LookupCache<(Option<CommitId>, CommitId), Contributors>,
 }
 
 impl Reviewers {
     pub(crate) fn new(client: Option<Arc<dyn Forge>>) -> Self {
         Self {
             client,
-            permissions: AnswerCache::new(),
-            approvals: AnswerCache::new(),
-            comments: AnswerCache::new(),
-            members: AnswerCache::new(),
-            edited: AnswerCache::new(),
-            runs: AnswerCache::new(),
-            behind_pulls: AnswerCache::new(),
-            before: AnswerCache::new(),
-            behind_commits: AnswerCache::new(),
+            permissions: LookupCache::new(),
+            approvals: LookupCache::new(),
+            comments: LookupCache::new(),
+            members: LookupCache::new(),
+            edited: LookupCache::new(),
+            runs: LookupCache::new(),
+            behind_pulls: LookupCache::new(),
+            before: LookupCache::new(),
+            behind_commits: LookupCache::new(),
         }
     }
 
@@ -331,8 +331,8 @@ pub(crate) struct KnownPeople {
 impl Reviewers {
     /// These people, without a client.
     pub(crate) fn knowing(known: KnownPeople, folder: &str) -> Self {
-        fn cache<K: Ord, V>(answers: impl IntoIterator<Item = (K, V)>) -> AnswerCache<K, V> {
-            AnswerCache(Mutex::new(answers.into_iter().collect()))
+        fn cache<K: Ord, V>(answers: impl IntoIterator<Item = (K, V)>) -> LookupCache<K, V> {
+            LookupCache(Mutex::new(answers.into_iter().collect()))
         }
         let people = |logins: Vec<&str>, unknown: Option<CommitId>| Contributors {
             people: logins.into_iter().map(str::to_owned).collect(),
@@ -413,7 +413,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_is_asked_once_and_an_error_is_no_answer() {
-        let cache: AnswerCache<u8, u8> = AnswerCache::new();
+        let cache: LookupCache<u8, u8> = LookupCache::new();
         let error = || ForgeError::Runner {
             message: "no".to_owned(),
             hint: String::new(),

@@ -54,13 +54,13 @@ impl StacksToApply {
     pub(super) async fn find(
         job: &Job,
         tip: &ApplyTarget<'_>,
-        side: &OpenRevision,
+        revision: &OpenRevision,
         backend: &StateBackend,
     ) -> Result<Self, UserError> {
         let history = Box::new(ForgeHistory::new(job, tip.head, tip.branch));
         let PendingStacks { mut targets, newer } =
-            PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
-        let skipped = SkippedRemovals::take(&side.layout, &mut targets);
+            PendingStacks::find(&job.run, revision, backend, history, |_| true).await?;
+        let skipped = SkippedRemovals::take(&revision.layout, &mut targets);
         Ok(Self {
             targets,
             skipped,
@@ -90,10 +90,10 @@ pub(super) fn policy_check(
     secrets: &Secrets,
     reviews: &MergedReviews,
 ) -> Result<PolicyCheck, UserError> {
-    let power = job.repository.revision(&tip.branch.tip)?;
+    let trusted = job.repository.revision(&tip.branch.tip)?;
     let policy_check = PolicyCheck::new(
         job,
-        CommitPolicy::from_config(config, Some(power.as_ref())),
+        CommitPolicy::from_config(config, Some(trusted.as_ref())),
         Stage::Apply,
         secrets,
     );

@@ -1,4 +1,4 @@
-//! [`RolloutFence`]: asks once more under the lease of each stack whether its rollout is as it was, and whether the plan is
+//! [`WaveApprover`]: asks once more under the lease of each stack whether its rollout is as it was, and whether the plan is
 //! the approved one. A run that moves a rollout writes its record before anything follows from it.
 
 use std::{
@@ -19,7 +19,7 @@ use konverge_run::{
 use konverge_state::StateError;
 
 /// Approves what another approver approves, as long as the rollout is where this run found it.
-pub(super) struct RolloutFence {
+pub(super) struct WaveApprover {
     pub inner: Arc<dyn Approver>,
     pub backend: StateBackend,
     pub rollout: String,
@@ -33,7 +33,7 @@ pub(super) struct RolloutFence {
     pub changed: Mutex<BTreeSet<StackId>>,
 }
 
-impl RolloutFence {
+impl WaveApprover {
     /// The stacks that were refused because the rollout has changed.
     pub(super) fn moved(&self) -> BTreeSet<StackId> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -58,7 +58,7 @@ fn why_moved(number: Result<u64, StateError>, followed: u64) -> Option<String> {
 }
 
 #[async_trait]
-impl Approver for RolloutFence {
+impl Approver for WaveApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let id = &proposed.plan.id;
         let number = self.backend.states.rollout_number(&self.rollout).await;
