@@ -76,7 +76,7 @@ pub(super) async fn end_open(
     context: &str,
     why: &str,
 ) -> Result<(), ForgeError> {
-    // If GitHub does not list them, the status is set all the same: an error permits nothing.
+    // Without the list of statuses the status is set all the same: `error` permits no merge.
     let newest = client.newest_statuses(head).await.unwrap_or_default();
     let elsewhere = format!("{} into ", preview_of(None, None));
     let mut seen = BTreeSet::new();
@@ -154,8 +154,8 @@ pub(super) async fn run(
     })
 }
 
-/// The head whose shards were previewed, if they may be reported, and the target branch if it is not the
-/// default branch. Nothing is opened for it, so GitHub is not asked for the default branch.
+/// Returns the head whose shards were previewed, if this job may report them, and the target branch if it is not the
+/// default branch. Only statuses are read and set, so the forge is not asked for the default branch.
 fn judged_commit(
     run: &RunContext,
     event: &JobEvent,
@@ -182,9 +182,11 @@ fn judged_commit(
     })
 }
 
-/// Success if the newest status of every shard in this run is a success. A re-run of failed jobs leaves the statuses
-/// of the other shards from an earlier attempt. They count only if GitHub says that all jobs of the shards
-/// `succeeded`: a job that was started again and died without a status leaves its earlier success, too.
+/// Returns the combined state: success if the newest status of every shard in this run is a success.
+///
+/// A re-run of failed jobs leaves the statuses of the other shards from an earlier attempt. They count only if GitHub says
+/// that all jobs of the shards `succeeded`: a job that was started again and died before it set a status leaves its
+/// earlier success behind, too.
 fn verdict(
     shares: impl Iterator<Item = Shard>,
     into: Option<&str>,

@@ -15,7 +15,7 @@ use konverge_base::{
 const FOLDER: &str = ".konverge";
 
 impl Publisher<'_> {
-    /// Writes the whole result where later steps find it.
+    /// Writes the whole result as JSON, for later steps of the job.
     pub(super) fn result_file(&self, json: &str) {
         self.write_file("result", "json", json, "result-path");
     }
@@ -25,7 +25,7 @@ impl Publisher<'_> {
         self.write_file("page", "html", html, "summary-path")
     }
 
-    /// Writes the summary as Markdown, for a place where neither the comment nor the job summary is seen.
+    /// Writes the summary as Markdown, for readers who see neither the comment nor the job summary.
     pub(crate) fn markdown(&self, text: &str) {
         self.write_file("summary", "md", text, "markdown-path");
     }
@@ -61,8 +61,8 @@ impl Publisher<'_> {
     }
 }
 
-/// Git ignores the folder. The content of the workspace belongs to the pull request, so no link in it is
-/// followed.
+/// Writes a file into a folder of the workspace that git ignores. The content of the workspace belongs to the pull request, so
+/// no link in it is followed.
 fn write_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()> {
     let folder = Path::new(FOLDER);
     write(workspace, &folder.join(".gitignore"), b"*\n", Existing::Keep)?;

@@ -9,11 +9,11 @@ use konverge_forge::StatusState;
 use konverge_repo::git::GitError;
 use konverge_state::{IndexedStates, Proven};
 
-/// The largest number of commits.
+/// The maximum number of commits that are walked.
 const MOST: usize = 50;
 
-/// The commits of the branch from `head` back to the commit of an earlier apply, the head first. `known` is the index
-/// before this run.
+/// Returns the commits of the branch from `head` back to the commit of an earlier apply, the head first. `known` is the index
+/// as it was before this run.
 pub(super) async fn since_last_apply(
     job: &Job,
     head: &CommitId,
@@ -25,7 +25,7 @@ pub(super) async fn since_last_apply(
         .filter_map(|entry| entry.commit.as_ref())
         .collect();
     let mut commits = vec![head.clone()];
-    // Without an earlier apply there is no end to look for.
+    // Without an earlier apply the walk would not end before the limit: only the head counts.
     while !applied.is_empty() && commits.len() < MOST {
         let parent = match parent(job, commits.last().unwrap_or(head)).await {
             Ok(Some(parent)) => parent,
@@ -44,7 +44,7 @@ pub(super) async fn since_last_apply(
     commits
 }
 
-/// The first parent: the tip of the branch before the commit.
+/// Returns the first parent: the tip of the branch before the commit.
 async fn parent(job: &Job, commit: &CommitId) -> Result<Option<CommitId>, GitError> {
     job.repository.ensure(commit, job.credentials.as_ref()).await?;
     Ok(job.repository.parents(commit)?.into_iter().next())

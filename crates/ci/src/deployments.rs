@@ -30,7 +30,7 @@ use konverge_run::{
 /// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
 /// 80 per minute.
 pub(super) const MOST: usize = 20;
-/// How many deployments of a stack are looked at for the last one that ended well.
+/// The number of deployments among which the last successful one is searched.
 const LOOKED_AT: usize = 5;
 
 /// The deployments of one run.
@@ -43,7 +43,7 @@ pub(super) struct Deployments {
     made: Mutex<DeploymentIds>,
 }
 
-/// What has a deployment of its own. That of a rollout lasts over all runs that carry the commit.
+/// Identifies a deployment within a commit. The deployment of a rollout lasts over all runs that carry the commit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DeploymentKey {
     /// The environment in a rule, or else the stack itself.
@@ -60,10 +60,10 @@ pub(super) struct DeploymentIds {
 }
 
 impl Deployments {
-    /// `None` if they are not configured, or the job may not publish.
+    /// Returns `None` if deployments are not configured, or the job has no client.
     ///
     /// # Errors
-    /// They are configured, and the forge has none: a store that was put back would not be noticed.
+    /// Deployments are configured and the forge has none: then a store that was restored from a backup would not be noticed.
     pub(crate) fn new(
         job: &Job,
         config: &Config,
@@ -97,10 +97,10 @@ impl Deployments {
         })))
     }
 
-    /// Called before a stack is changed.
+    /// Creates the deployment of a stack, if it has none yet. Called before the stack is changed.
     async fn begin(&self, plan: &StackPlan) {
         let key = self.key_of(&plan.id);
-        // The lock is held during the request: two stacks of an environment share its deployment.
+        // The lock is held during the request: two stacks of an environment share its deployment, which is created once.
         let mut made = self.made.lock().await;
         if made.refused || made.ids.contains_key(&key) {
             return;
@@ -120,8 +120,9 @@ impl Deployments {
         }
     }
 
-    /// Refuses a stack whose last successful deployment is later than its state, and of a commit that the state does not
-    /// know: the store was put back, and what is made already would be made again. GitHub is the one place outside of it.
+    /// Refuses a stack whose last successful deployment is later than its state and has a commit that the state does not
+    /// know. Then the store was put back to an earlier day, and the apply would create again what exists. Only GitHub knows,
+    /// because a store that was put back lost its own record.
     async fn check_last(&self, plan: &StackPlan, past: &PriorState) -> Result<(), UserError> {
         let key = self.key_of(&plan.id);
         let mut made = self.made.lock().await;
@@ -156,7 +157,7 @@ impl Deployments {
             )))
     }
 
-    /// The newest of the last deployments of a stack that ended well.
+    /// Returns the newest successful deployment of a stack, among the last [`LOOKED_AT`].
     async fn last_success(
         &self,
         key: &DeploymentKey,
@@ -164,7 +165,8 @@ impl Deployments {
     ) -> Result<Option<Deployment>, ForgeError> {
         let forge = self.client.deployments()?;
         let all = forge.list_deployments(&key.environment, None).await?;
-        // That of a rollout names no stack: in the environment with the stack's own name it can only be this one.
+        // The deployment of a rollout names no stack. In an environment with the name of the stack it can only be of this
+        // stack.
         let is_alone = key.environment == stack.as_str();
         let own = all
             .into_iter()
@@ -205,8 +207,8 @@ impl Deployments {
         Ok(id)
     }
 
-    /// Called at the end of the run, with the stacks of its commit. `carried` are the commits that rollouts carry, if this
-    /// is the newest commit.
+    /// Sets the final states of the deployments. Called at the end of the run, with the stacks of its commit. `carried` are
+    /// the commits that rollouts carry, if this is the newest commit.
     pub(crate) async fn end(&self, report: &ApplyReport, carried: Option<&BTreeSet<CommitId>>) {
         let mut made = self.made.lock().await;
         self.end_waiting(report, carried, &mut made).await;
@@ -250,7 +252,7 @@ impl Deployments {
     }
 }
 
-/// The final state of an environment's stacks, with a description.
+/// Returns the final state of an environment's stacks, with a description.
 pub(super) fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
     let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
     let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
@@ -268,7 +270,7 @@ pub(super) fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (Deplo
     }
 }
 
-/// Updates GitHub for each approved stack before anything is changed.
+/// Approves as the review gate does, and creates the deployment of each approved stack before anything is changed.
 pub(super) struct DeploymentApprover {
     pub gate: ReviewGate,
     pub deployments: Arc<Deployments>,
@@ -277,6 +279,7 @@ pub(super) struct DeploymentApprover {
 #[async_trait]
 impl Approver for DeploymentApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
+        // The store is judged before the plan. Whoever approves the digest of the plan says that the state is right.
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.gate.is_given(&proposed.plan.digest) {
             self.deployments.check_last(proposed.plan, past).await?;

@@ -1,4 +1,5 @@
-//! Which events start a job of a workflow, by the workflow's `on` and the job's `if`. What cannot be known may hold.
+//! Decides which events start a job of a workflow, by the workflow's `on` and the job's `if`. A part that cannot be evaluated
+//! here may hold.
 
 use serde_json::Value;
 
@@ -36,7 +37,7 @@ fn may_hold(condition: &str, event: &str) -> bool {
     }
 }
 
-/// What a part of a condition may be at an event.
+/// The possible values of a part of a condition at an event. Both are possible if it is unknown.
 #[derive(Clone, Copy)]
 struct Outcome {
     may_hold: bool,
@@ -64,7 +65,7 @@ impl Outcome {
     }
 }
 
-/// Reads the tokens of a condition. The next one is the last.
+/// A parser of a condition. The tokens are in reverse order: the next one is the last.
 struct ConditionReader<'a> {
     tokens: Vec<&'a str>,
     event: &'a str,
@@ -119,7 +120,7 @@ impl<'a> ConditionReader<'a> {
             ("github.event_name", text) | (text, "github.event_name") if text.starts_with('\'') => {
                 Outcome::known(text[1..].eq_ignore_ascii_case(self.event))
             }
-            // One of several schedules.
+            // A job for one of several schedules. Other events have no schedule, so the text compared with is empty.
             ("github.event.schedule", text) | (text, "github.event.schedule")
                 if text.starts_with('\'') && self.event != "schedule" =>
             {
@@ -130,7 +131,7 @@ impl<'a> ConditionReader<'a> {
         if is_equal { outcome } else { outcome.not() }
     }
 
-    /// A name or a text, without the arguments of a function.
+    /// Reads a name or a text; a call of a function as an empty text.
     fn operand(&mut self) -> &'a str {
         let first = match self.tokens.last() {
             Some(&token) if !["(", ")", "||", "&&", "==", "!="].contains(&token) => token,
@@ -155,7 +156,7 @@ impl<'a> ConditionReader<'a> {
     }
 }
 
-/// The tokens of a condition. A text has its first quote.
+/// Splits a condition into tokens. A text keeps its first quote, which tells it from a name.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut rest = text.trim_start();

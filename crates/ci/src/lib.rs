@@ -98,7 +98,7 @@ async fn begin(
     sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
     let client = connect(run, runner.as_ref())?;
-    // Before anything is written: what a job writes is told from that of its retry by the attempt.
+    // Before anything is written: the attempt tells the comment and the status of a job from those of its retry.
     *runner = with_attempt(runner, client.as_deref()).await?;
     connected.clone_from(&client);
     if options.part != ShardMode::Whole {
@@ -121,7 +121,7 @@ async fn begin(
     }
 }
 
-/// The repository at its forge, if there is a token.
+/// Connects to the repository at its forge, if there is a token.
 fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>>, UserError> {
     let client = forge::connect(run, &runner.info().repository)?;
     if client.is_none() {
@@ -133,7 +133,8 @@ fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>
     Ok(client)
 }
 
-/// The job with its attempt. Without a token it writes nothing that could be another attempt's.
+/// Returns the job with its attempt. Without a token it is not asked: such a job writes nothing that another attempt could
+/// own.
 async fn with_attempt(
     runner: &Arc<dyn CiJob>,
     client: Option<&dyn Forge>,
@@ -144,7 +145,7 @@ async fn with_attempt(
     })
 }
 
-/// Opens the job of an event. `None`: there is nothing to do.
+/// Opens the job of an event; `None` if there is nothing to do.
 async fn open_job(
     run: &RunContext,
     options: &CiOptions,
@@ -178,7 +179,7 @@ async fn open_job(
     Ok(Some(job))
 }
 
-/// Who started the run. A preview decides nothing by it.
+/// Returns who started the run. A preview decides nothing by it, so the forge is not asked.
 async fn starter(
     runner: &dyn CiJob,
     event: &JobEvent,
@@ -191,7 +192,7 @@ async fn starter(
     }
 }
 
-/// Decides what the job may do; asks GitHub for the default branch if needed. `None`: there is nothing to do.
+/// Decides what the job may do, and asks the forge for the default branch if needed. `None` if there is nothing to do.
 async fn authority(
     run: &RunContext,
     event: &JobEvent,
@@ -204,6 +205,7 @@ async fn authority(
             None => Authority::decide(event, caller, DefaultBranchLookup::Never)?,
             Some(client) => {
                 let branch = client.default_branch().await?;
+                // The branch may have been rewritten since the push. Its tip needs no second request.
                 let holds = match Authority::commit_of(event) {
                     Some(commit) if *commit != branch.tip => {
                         client.commits_after(commit, &branch.tip).await?.is_some()
@@ -260,7 +262,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
     }
 }
 
-/// The repository that the job has checked out.
+/// Opens the repository that the job has checked out.
 fn checkout(run: &RunContext) -> Result<Repository, UserError> {
     Repository::discover(&run.dir).map_err(|error| match error {
         GitError::NotARepository(_) => UserError::from(error).hint(

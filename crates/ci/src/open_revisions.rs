@@ -30,17 +30,17 @@ pub(super) struct OpenedChange {
     pub targets: Vec<Target>,
     pub affected: Affected,
     pub stacks_in_repository: usize,
-    /// The proposed configuration.
+    /// The configuration of the proposal.
     pub proposed: Config,
-    /// How the proposal changes permissions.
+    /// Changes of permissions that the merge would bring.
     pub permission_changes: Vec<PowerChange>,
-    /// What the configuration of the proposal changes for stacks.
+    /// Changes that the configuration of the proposal brings to stacks.
     pub settings: Vec<SettingChange>,
-    /// What it changes in generated models.
+    /// Changes of generated models.
     pub models: Vec<ModelChange>,
-    /// How much the job trusts it: less than granted if the default branch's configuration is unusable.
+    /// The trust in the proposal: less than granted if the default branch's configuration is unusable.
     pub trust: Trust,
-    /// False if the job would record a review and holds no key to mark it.
+    /// False if the job would record a review and has no key to mark it: an unmarked record decides nothing.
     pub can_mark: bool,
     /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
     pub introduces: bool,
@@ -68,8 +68,8 @@ impl OpenedChange {
 
 /// The commits of a preview.
 pub(super) struct PreviewCommits {
-    /// The commit of the effective configuration: the tip of the default branch; if the job was granted no
-    /// permissions, the base.
+    /// The trusted commit, whose configuration grants permissions: the tip of the default branch, or the base if the branch
+    /// is unknown.
     pub trusted: CommitId,
     /// The commit to compare with.
     pub base: CommitId,
@@ -79,18 +79,18 @@ pub(super) struct PreviewCommits {
 
 /// The configuration of a proposal.
 pub(super) struct EffectiveConfig {
-    /// The one that holds: its permissions are those of the default branch.
+    /// The effective configuration: that of the proposal with the permissions of the default branch.
     pub config: Config,
-    /// The one of the proposal.
+    /// The configuration of the proposal.
     pub proposed: Config,
-    /// The one of the default branch.
+    /// The configuration of the default branch.
     pub protected: Config,
-    /// How much the job trusts the proposal: less than granted if `protected` is unusable.
+    /// The trust in the proposal: less than granted if `protected` is unusable.
     pub trust: Trust,
 }
 
 impl Job {
-    /// Opens base and head with the configuration of the default branch's commit `power`.
+    /// Opens base and head with the permissions of the trusted commit.
     ///
     /// # Errors
     /// A commit cannot be fetched or read; configuration, core or store are unusable.
@@ -108,6 +108,7 @@ impl Job {
         } = self.effective_config(commits).await?;
         let trusted = self.repository.revision(at)?;
         let grants = trust.grants();
+        // Compare the commits. Permissions come from the trusted commit, stacks and code from base and head.
         let at_head = RevisionSpec::Commit(head.clone());
         let revisions = ComparedRevisions::open(&self.run, &self.repository, &at_head, Some(&config))?;
         if grants.clusters && !health_rules::same(&config, trusted.as_ref(), revisions.head.source.as_ref()) {
@@ -125,6 +126,7 @@ impl Job {
         if introduces {
             targets = revisions.with_every_stack(targets);
         }
+        // Open the store, if the job may. A record without a mark would decide nothing, so without a key it stays closed.
         let can_mark = state_backend::can_mark(&self.run, &protected)?;
         let can_mark = can_mark || !grants.store;
         if !can_mark {
@@ -137,6 +139,8 @@ impl Job {
         } else {
             None
         };
+        // Add the stacks that the proposal takes over, and those that it stops leaving alone: their first apply comes with the
+        // merge, and must be reviewed although no input of theirs changes.
         let (adopted, released) = match (&backend, &revisions.base) {
             (Some(backend), Some(base)) if grants.clusters => (
                 adoption::proposed(&self.run, base, &revisions.head, backend, &targets).await?,
@@ -153,6 +157,7 @@ impl Job {
             targets.extend(released);
             sort_by_folder(&mut targets);
         }
+        // Choose between live infrastructure and Specs. A missing cluster is an error only where one is configured.
         let live = match (grants.clusters && can_mark, self.options.live) {
             (false, _) => Live::Never,
             (true, Some(live)) => live,
@@ -210,7 +215,7 @@ impl Job {
         let proposed = Config::load(self.repository.revision(head)?.as_ref())?;
         let (protected, trust) = match Config::load(trusted.as_ref()) {
             Ok(config) => (config, trust),
-            // This change may fix it and must be previewable: it is, without any permissions.
+            // The default branch is broken, and this change may repair it: it gets a preview, but no permissions.
             Err(error) => {
                 self.run.warn(
                     &format!(
@@ -229,7 +234,7 @@ impl Job {
             config = without_permissions(&config);
         }
         if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
-            // It belongs to another branch, whose writers must not weaken the sandbox.
+            // The setting comes from another branch, whose writers must not weaken the sandbox.
             config.kcl.sandbox = None;
         }
         if config != proposed && grants.clusters {
@@ -237,8 +242,7 @@ impl Job {
                 "konverge.yaml differs from the default branch's in settings that grant permissions; until the merge the default branch's settings apply",
             );
         }
-        // This code is not reviewed yet: it is compiled in the full sandbox, unless the default branch says
-        // otherwise.
+        // The code is not reviewed yet: it needs the full sandbox, unless the default branch sets another one.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
         Ok(EffectiveConfig {
             config,
@@ -248,8 +252,8 @@ impl Job {
         })
     }
 
-    /// The input of plans for a commit of the default branch, with the configuration and the files of the
-    /// branch's tip, `power`.
+    /// Creates the planner for a commit of the default branch, with the configuration and the rule files of the branch's tip,
+    /// `trusted`.
     ///
     /// # Errors
     /// An invalid setting of the infrastructure.
@@ -268,7 +272,7 @@ impl Job {
         builder.states(backend).planner(source).await
     }
 
-    /// The states, if a store is configured: a folder of the runner would be lost with it.
+    /// Opens the states, if a store is configured. There is no default: a folder of the runner would be lost with it.
     ///
     /// # Errors
     /// The store is unusable.
@@ -286,8 +290,8 @@ impl Job {
     }
 }
 
-/// The compilers of a job. What is compiled from code of others is not cached, because a later run with more trust would
-/// read it.
+/// Creates the compilers of a job. Results for less trusted code are not cached, because a later run with more trust would
+/// read them.
 pub(super) fn compilers(
     builder: &RunBuilder<'_>,
     trust: Trust,
@@ -317,14 +321,14 @@ fn sort_by_folder(targets: &mut [Target]) {
     targets.sort_by(|a, b| (a.folder(), &a.id).cmp(&(b.folder(), &b.id)));
 }
 
-/// The configuration without all permissions: only how the repository is read and compiled remains.
+/// Returns the configuration without permissions: only the settings for reading and compiling the repository remain.
 fn without_permissions(config: &Config) -> Config {
     let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
-        // Without a live infrastructure only the names of the stores are used.
+        // Without live infrastructure no store of secrets is opened: only its name is used.
         secrets: config.secrets.clone(),
-        // Nothing runs, and a hook that would be refused is named.
+        // No hook runs, but the preview names one that an apply would refuse.
         apply: Apply {
             hooks: config.apply.hooks.clone(),
             ..Apply::default()
@@ -342,7 +346,7 @@ pub(super) struct PreviewTarget {
     pub head: CommitId,
     /// The compared commits.
     pub commits: PreviewCommits,
-    /// What merging it does.
+    /// The effect of merging it.
     pub merging: Merging,
     /// The target branch, if it is not the default branch.
     pub into: Option<String>,

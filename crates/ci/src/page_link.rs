@@ -51,6 +51,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
             .note("the summary links the page; the pull request is closed or has a newer head");
         return Ok(());
     };
+    // The marker finds the comment that this attempt of the run wrote, and not that of a newer run.
     let scope = part.share().map(|share| share.to_string());
     let marker = CommentMarker {
         head: head.to_string(),

@@ -1,4 +1,4 @@
-//! What a merge would change in permissions.
+//! The changes of permissions that a merge would bring.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use konverge_config::{Config, StackSides};
 use konverge_policy::CodeOwners;
 use konverge_run::{OpenRevision, health_rules, policy_set_loader};
 
-/// How a proposal changes permissions: keys of `konverge.yaml`, files that it names, CODEOWNERS.
+/// Lists the changes of permissions in a proposal: keys of `konverge.yaml`, files that it names, CODEOWNERS.
 pub fn permission_changes(
     proposed: &Config,
     base: Option<&OpenRevision>,
     head: &OpenRevision,
 ) -> Vec<PowerChange> {
-    // An unreadable base grants nothing, so everything is new.
+    // An unreadable base grants nothing, so every permission is new.
     let before = base.and_then(|base| Config::load(base.source.as_ref()).ok());
     let before = before.unwrap_or_default();
     let mut pairs: BTreeMap<&StackId, StackSides<'_>> = BTreeMap::new();

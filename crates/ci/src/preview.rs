@@ -51,7 +51,7 @@ use konverge_run::{
     stack_order::StackOrder,
 };
 
-/// Previews a target and publishes the result.
+/// Previews a pull request or a merge group, and publishes the result.
 pub(super) async fn show(
     job: &Job,
     target: &PreviewTarget,
@@ -59,6 +59,7 @@ pub(super) async fn show(
 ) -> Result<JobResult, UserError> {
     let into = target.into.as_deref();
     let context = job.options.part.context(into);
+    // Pending first: the status of an earlier run for the same commit must not stay valid meanwhile.
     aggregate_status::open_status(publisher, &target.head, job.options.part, into).await;
     let result = plan_and_publish(job, target, publisher).await;
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
@@ -70,7 +71,7 @@ pub(super) async fn show(
             (StatusState::Error, &failure.message)
         }
     };
-    // The status of a shard belongs to its run only: the combined status reads it so.
+    // The combined status reads the status of a shard by its run, so a shard need not look for a newer run.
     match job.options.part.share() {
         Some(_) => {
             publisher
@@ -95,6 +96,7 @@ async fn plan_and_publish(
             job.run.notes.warning(&line);
         }
     }
+    // The waves and rollouts of the whole change, before this shard is selected: each comment shows the same numbers.
     let changed = opened.targets.iter().map(|stack| (&stack.id, stack.folder()));
     let rollouts = rollout::sentences(&opened.planning.config, changed.clone());
     let contexts = stack_contexts(&opened.planning.config, changed);
@@ -104,6 +106,7 @@ async fn plan_and_publish(
     }
     stages.next("compile and plan");
     let sets = SetFindings::new(job, target, &opened)?;
+    // Recorded before it is shown: if the record cannot be written, the preview fails and nobody reads a plan without one.
     let (preview, now) = plan_and_record(job, target, &opened, sets.as_ref(), publisher).await?;
     let last_push = last_push(job, target, &opened, &preview).await;
     let info = preview_feedback::run_info(job, target, &opened);
@@ -153,6 +156,7 @@ async fn plan_and_record(
         preview.count_every_failure();
     }
     adoption::refuse_changes(&mut preview, &opened.adopts);
+    // Asked after the plan: a preview that ends after the merge was seen by nobody before, and must not count as a review.
     let now = match target.number {
         Some(number) => publisher.fetch_pull_request(number, &target.head).await,
         None => PullRequestNow::default(),
@@ -165,7 +169,7 @@ async fn plan_and_record(
     Ok((preview, now))
 }
 
-/// The findings of the policies, of values that nobody can review, and of removals that are skipped.
+/// Returns the findings of the policies, of values that nobody can review, and of removals that are skipped.
 async fn all_findings(
     job: &Job,
     sets: Option<SetFindings>,
@@ -183,6 +187,7 @@ async fn all_findings(
         }
         None => Vec::new(),
     };
+    // Rules see true values, so their findings are masked before anybody reads them.
     redact::findings(&mut findings, opened.planning.secrets());
     findings.extend(preview.hidden.iter().map(unreviewable_finding));
     if let Some(skipped) = SkippedRemovals::in_targets(&opened.planning, &opened.targets) {
@@ -193,18 +198,18 @@ async fn all_findings(
     Ok(findings)
 }
 
-/// The findings of the policies if it were merged now. The policy sets see each plan as soon as it is there.
+/// Collects the findings of the policies as if it were merged now. The policy sets see each plan as soon as it is made.
 struct SetFindings {
     policy_check: PolicyCheck,
     pulls: Vec<PullHead>,
-    /// What the rules of the pull request would deny, if it edits them.
+    /// The comparison of both versions of the policy sets, if the pull request edits them.
     outlook: Option<PolicyOutlook>,
     found: Mutex<Vec<PolicyFinding>>,
     moved: Mutex<MovedResources>,
 }
 
 impl SetFindings {
-    /// `None` in a job for code from outside: it cannot look up facts, and shows no findings.
+    /// Returns `None` in a job for code from outside: it cannot look up facts, and shows no findings.
     fn new(job: &Job, target: &PreviewTarget, opened: &OpenedChange) -> Result<Option<Self>, UserError> {
         if !job.authority.trust.grants().people {
             return Ok(None);
@@ -218,7 +223,7 @@ impl SetFindings {
             number,
             head: target.head.clone(),
         });
-        // The policy that the merge creates applies too.
+        // After the merge both policies must be satisfied: the present one, and the one under which it was reviewed.
         if let Some(number) = target.number.filter(|_| opened.trust == Trust::Proposed) {
             let then = CommitPolicy::from_config(&opened.proposed, Some(content.as_ref()));
             outlook = PolicyOutlook::new(policy_check.own_sets(), &then.sets);
@@ -240,7 +245,7 @@ impl SetFindings {
         moved.add(document);
     }
 
-    /// The digests of the denials that the comment shows.
+    /// Returns the digests of the denials that the comment shows.
     fn shown(&self, secrets: &Secrets) -> BTreeSet<Digest> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let mut findings = found.clone();
@@ -261,7 +266,7 @@ impl SetFindings {
         }
     }
 
-    /// The findings of the sets so far, and those of the settings in `policy`.
+    /// Returns the findings of the sets so far, and those of the settings in `policy`.
     async fn with_settings_findings(
         self,
         plan: &Plan,
@@ -294,7 +299,7 @@ impl DocumentVisitor for SetFindings {
     }
 }
 
-/// A removed stack that an apply would skip.
+/// Returns the finding for a removed stack that an apply would skip.
 fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
     PolicyFinding {
         verdict: Enforcement::Warn,
@@ -306,7 +311,7 @@ fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
     }
 }
 
-/// A desired value that the comment does not show is not in the review record either.
+/// Returns the denial of a desired value that the comment masks: it is not in the review record either.
 fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     PolicyFinding {
         verdict: Enforcement::Deny,
@@ -321,8 +326,8 @@ fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     }
 }
 
-/// What this head changes in the plan of the pull request's earlier head. Shards have no such comparison: their
-/// stacks may be distributed in another way. Without an answer from the store there is none either.
+/// Compares the plan with that of the pull request's earlier head. Shards have no such comparison, because their stacks may be
+/// distributed in another way. Without an answer from the store there is none either.
 async fn last_push(
     job: &Job,
     target: &PreviewTarget,

@@ -51,8 +51,8 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     show(job, &target, &Publisher::new(job)).await
 }
 
-/// The commit that grants permissions: the tip of the default branch, or without it that of the base branch. The author
-/// chooses the merge base, so it grants nothing.
+/// Returns the commit that grants permissions: the tip of the default branch, or without it that of the base branch. The
+/// author of a change chooses the merge base, so it grants nothing.
 pub(super) fn trusted_commit<'c>(
     branch: Option<&'c CommitId>,
     event: &'c PullRequestEvent,
@@ -67,8 +67,8 @@ pub(super) fn trusted_commit<'c>(
     }
 }
 
-/// The commits to compare: the test merge with its first parent, if it belongs to this head; otherwise the
-/// head with the merge base.
+/// Returns the base and the commit to compile: the test merge with its first parent, if it belongs to this head; otherwise
+/// the head with the merge base.
 pub(super) async fn compared_commits(
     job: &Job,
     event: &PullRequestEvent,
@@ -177,9 +177,9 @@ async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Resul
     }
 }
 
-/// The open pull request of a run's head. It is found by its number if the run has it, or else by its branch, because GitHub
-/// knows no pull request for a commit that only a fork has. Of several the one into the default branch is taken, which is the
-/// applied one.
+/// Finds the open pull request of a run's head: by its number if the run has it, or else by its branch, because GitHub knows no
+/// pull request for a commit that only a fork has. Of several, the one into the default branch counts: only its merge is
+/// applied.
 pub(crate) async fn find_pull_request(
     client: &dyn Forge,
     event: &WorkflowRunEvent,

@@ -12,13 +12,14 @@ use konverge_base::model::{
 };
 use konverge_forge::{Deployment, DeploymentState, ForgeError};
 
-/// What is stored with the deployment of a rollout in an environment: the same in each run.
+/// Returns the payload of the deployment of a rollout in an environment. It is the same in each run, so that a later run finds
+/// the deployment.
 fn receipt(rollout: &str) -> Value {
     json!({"version": 1, "rollout": rollout})
 }
 
 impl Deployments {
-    /// The deployment of this commit in an environment of a rollout, from this run or an earlier one.
+    /// Finds the deployment of this commit in an environment of a rollout, from this run or an earlier one.
     pub(super) async fn find(&self, key: &DeploymentKey, rollout: &str) -> Result<Option<u64>, ForgeError> {
         let all = self
             .client
@@ -29,7 +30,7 @@ impl Deployments {
         Ok(own.map(|own| own.id))
     }
 
-    /// Creates it.
+    /// Creates the deployment of this commit in an environment of a rollout.
     pub(super) async fn create_of_rollout(
         &self,
         key: &DeploymentKey,
@@ -43,7 +44,8 @@ impl Deployments {
             .await
     }
 
-    /// The one before it is not applied any more, if it is still queued and no rollout carries its commit.
+    /// Sets the deployment of an earlier commit to `inactive`, if it is still queued and no rollout carries its commit: that
+    /// commit will not be applied any more.
     async fn retire_earlier(
         &self,
         key: &DeploymentKey,
@@ -66,8 +68,8 @@ impl Deployments {
             .await
     }
 
-    /// The stacks of rollouts that this run did not apply: those that wait have a queued deployment, and what became of the
-    /// others is told.
+    /// Updates the deployments of stacks of rollouts that this run did not apply: those that wait get a queued deployment, the
+    /// others their final state.
     pub(super) async fn end_waiting(
         &self,
         report: &ApplyReport,
@@ -124,6 +126,7 @@ impl Deployments {
             }
             (None, _) => Ok(()),
             (Some(id), wanted) => {
+                // A wave that has begun is `in_progress` until all of its stacks ended: it is not queued again.
                 let now = self.client.deployments()?.deployment_state(id).await?;
                 let is_shown = now == Some(wanted)
                     || (now, wanted) == (Some(DeploymentState::InProgress), DeploymentState::Queued);

@@ -43,14 +43,14 @@ use konverge_run::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// What became of the digests that stand for known drift.
+/// The result for the digests that stand for known drift.
 pub(super) struct Restoration {
     pub result: JobResult,
-    /// Those digests, and those of findings that were overridden for them.
+    /// The digests of known drift, and of findings that were overridden for it.
     pub digests: BTreeSet<Digest>,
 }
 
-/// Restores what the reviewers of the job's environment approved, after a drift check in the same run.
+/// Restores the drift that the reviewers of the job's environment approved, after a drift check in the same run.
 ///
 /// # Errors
 /// Nobody approved it; errors of the configuration, the repository or the store.
@@ -102,6 +102,7 @@ async fn restore_known(
     let Some(backend) = job.backend(&config, KeyUse::Make).await? else {
         return Ok(None);
     };
+    // Select the stacks: the history of the checks says which stack a digest belongs to.
     let history = DriftSchedule::load(job, &backend, &config).await;
     let mut drifted = history.stacks_with(digests);
     if drifted.is_empty() {
@@ -127,11 +128,13 @@ async fn restore_known(
         .protected_planning(config, head, revision, backend.clone())
         .await?;
     stages.next("restore");
+    // Compare before any lease is taken: a stack without drift is not written to. The gate compares again under the lease.
     let found = differences(&planning, &targets, publisher).await?;
     let differing = targets.iter().filter(|target| found.contains_key(&target.id));
     let differing: Vec<_> = differing.cloned().collect();
     let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
     let before = commits_before(&backend, &recorded).await?;
+    // Restore exactly the approved drift. Only the given digests count, and no review of a pull request.
     let gate = ReviewGate::new(policy_check, Vec::new(), digests.clone());
     let gate = gate.for_restoring(ApprovedDrift { found, before });
     let options = ApplyOptions {
@@ -158,6 +161,7 @@ async fn restore_known(
     };
     publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
     publisher.apply_outputs(&report, &findings);
+    // Check again, so that the issues show what is left, with new digests.
     let after = CheckAfter {
         job,
         planning: &planning,
@@ -184,8 +188,7 @@ async fn restore_known(
     }))
 }
 
-/// The differences of the stacks that still differ, before any lease is taken. For the others there is nothing to do, and
-/// nothing of them is written.
+/// Returns the drift of the stacks that still differ. A note names each of the others, of which nothing is written.
 async fn differences(
     planning: &Planner,
     targets: &[Target],
@@ -205,7 +208,7 @@ async fn differences(
     Ok(differing)
 }
 
-/// For each stack the commit before the applied one, as far as its serials are kept.
+/// Returns for each stack the commit before the applied one, as far as its serials are kept.
 async fn commits_before(
     backend: &StateBackend,
     targets: &[Target],
@@ -228,7 +231,7 @@ async fn commits_before(
     Ok(before)
 }
 
-/// The drift check after a restoration, of its stacks alone: it says what is left.
+/// The drift check after a restoration, of its stacks alone.
 struct CheckAfter<'a> {
     job: &'a Job,
     planning: &'a Planner,
@@ -278,7 +281,7 @@ impl CheckAfter<'_> {
         }
     }
 
-    /// Who approved the difference that was restored.
+    /// Returns the comment on the drift issue: who approved the restoration.
     fn line(&self, stack: &StackOutcome) -> String {
         report::markdown::restored(stack, self.info)
     }

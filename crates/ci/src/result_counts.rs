@@ -2,7 +2,7 @@
 
 use konverge_base::model::apply_result::{ApplyReport, StackResult};
 
-/// The results with their numbers, in words.
+/// Returns the number of stacks of each result, in words.
 pub(super) fn counts(report: &ApplyReport) -> String {
     let count = |result| {
         report

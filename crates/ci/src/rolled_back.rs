@@ -47,8 +47,8 @@ pub(crate) async fn find(
     Ok(found)
 }
 
-/// Compares the inputs of a stack at the head with those of the last apply before its rollback. What cannot be compared is
-/// not the same.
+/// Returns true if the inputs of a stack at the head are those of the last apply before its rollback. Inputs that cannot be
+/// compared count as different.
 async fn is_what_was_rolled_back(
     job: &Job,
     config: &Config,

@@ -55,7 +55,7 @@ pub struct TestedChange {
     pub revision: Arc<OpenRevision>,
     /// The affected stacks, without removed ones.
     pub stacks: Vec<Stack>,
-    /// Compile them, as far as the job trusts the change.
+    /// The compilers of these stacks, with what the trust in the change allows.
     pub compilers: Compilers,
 }
 
@@ -68,7 +68,7 @@ pub trait StackTester {
     /// A file cannot be read.
     fn live_tests(&self, change: &TestedChange) -> Result<usize, UserError>;
 
-    /// Runs the offline tests. The results of invalid test files are among theirs.
+    /// Runs the offline tests. An invalid test file has a result, too.
     ///
     /// # Errors
     /// The core is not available, or the run is interrupted.
@@ -78,8 +78,8 @@ pub trait StackTester {
         change: &TestedChange,
     ) -> Result<Vec<StackTestResult>, UserError>;
 
-    /// Runs the live tests, and cleans up what killed tests left. Store, clusters and rules are those of the commit `trusted`
-    /// of the default branch. The results of invalid test files are not among theirs.
+    /// Runs the live tests, and cleans up after killed tests. Store, clusters and rules are those of the commit `trusted` of the
+    /// default branch. Invalid test files have no result here, because the offline tests report them.
     ///
     /// # Errors
     /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
@@ -91,12 +91,12 @@ pub trait StackTester {
     ) -> Result<Vec<StackTestResult>, UserError>;
 }
 
-/// How the tests of a change ended.
+/// The result of the tests of a change.
 struct TestedStacks {
     report: StackTestReport,
-    /// Why live tests are not run although the job should run them: the check fails.
+    /// The error because of which live tests are not run although the job should run them: the check fails.
     failure: Option<UserError>,
-    /// Why live tests are not run in such a job.
+    /// The reason why a job of this kind runs no live tests.
     skipped: Option<String>,
 }
 
@@ -162,7 +162,7 @@ async fn run_event(
     }
 }
 
-/// Runs the tests of a pull request as far as its code may.
+/// Runs the tests of a pull request as far as its code is trusted.
 async fn test(
     job: &Job,
     event: &PullRequestEvent,
@@ -194,7 +194,7 @@ async fn test(
     })
 }
 
-/// Why a job with this trust runs no live tests.
+/// Returns the reason why a job with this trust runs no live tests.
 fn why_not_live(trust: Trust) -> Option<&'static str> {
     match trust {
         Trust::Proposed => None,
@@ -206,7 +206,7 @@ fn why_not_live(trust: Trust) -> Option<&'static str> {
     }
 }
 
-/// Opens the change and what it affects.
+/// Opens the change and the stacks that it affects.
 async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Config, Trust), UserError> {
     let EffectiveConfig {
         mut config,
@@ -214,7 +214,8 @@ async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Conf
         protected,
         trust,
     } = job.effective_config(commits).await?;
-    // A test may expect that a set refuses its stack. Sets grant nothing, and live tests ask those of the default branch, too.
+    // A test may expect a denial by a set of its own pull request. Sets grant nothing, and live tests ask those of the default
+    // branch, too.
     config.policy.sets = proposed.policy.sets;
     let at = RevisionSpec::Commit(commits.content.clone());
     let revisions = ComparedRevisions::open(&job.run, &job.repository, &at, Some(&config))?;

@@ -40,7 +40,7 @@ pub(super) struct FailureComment {
 }
 
 impl FailureComment {
-    /// The comment of a preview, or of one shard of it.
+    /// Returns the comment of a preview, or of one shard of it.
     pub(crate) fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
         Self {
             number,
@@ -60,7 +60,7 @@ impl FailureComment {
 }
 
 impl<'a> RunSummary<'a> {
-    /// `summary` is the length of the job summary before anything was published.
+    /// Creates the end of a run. `summary` is the length of the job summary before anything was published.
     pub(crate) fn new(run: &'a RunContext, runner: &'a dyn CiJob, summary: u64) -> Self {
         Self { run, runner, summary }
     }
@@ -133,7 +133,7 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// The commit and the context of the status that the run of an event sets, if it may set one.
+    /// Returns the commit and the context of the status that the run of an event sets, if it may set one.
     fn status(&self, options: &CiOptions) -> Option<(CommitId, String)> {
         let part = options.part;
         let of = |head: CommitId, base: &str, default: &str| {
@@ -151,7 +151,7 @@ impl<'a> RunSummary<'a> {
                 default_branch,
                 ..
             } => Some(of(head, &base_branch, &default_branch)),
-            // The base branch is unknown here. Most pull requests target the default branch.
+            // The event does not name the base branch. Most pull requests target the default branch.
             JobEvent::WorkflowRun(event) if event.event == "pull_request" && event.from_outside() => {
                 Some((event.head, preview_of(None, None)))
             }
@@ -162,8 +162,8 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// The comments that an event's run maintains. A run for code from outside has none: its own job may not
-    /// write, and the job on `workflow_run` finds the pull request later.
+    /// Returns the comments that an event's run maintains. A run for code from outside has none: its own job may not write, and
+    /// the job on `workflow_run` finds the pull request later.
     async fn comments(&self, client: Option<&dyn Forge>, part: ShardMode) -> Vec<FailureComment> {
         match self.runner.event() {
             Ok(JobEvent::PullRequest(event))

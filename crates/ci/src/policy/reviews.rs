@@ -17,7 +17,7 @@ use konverge_base::{
 use konverge_run::{StateBackend, Target, apply};
 use konverge_state::ReviewKey;
 
-/// The number of pages of pull requests that are searched (100 each), the last updated first.
+/// The maximum number of pages of pull requests that are searched (100 each), the last updated first.
 const PAGES: usize = 10;
 
 /// The reviews, and the authors of the pull requests.
@@ -29,14 +29,14 @@ pub(crate) struct MergedReviews {
     pub authors: BTreeMap<u64, String>,
     /// The policy under which each was reviewed.
     pub policies: ReviewedPolicies,
-    /// Pull requests whose records serve nothing once every stack of this head ended well.
+    /// Pull requests whose records are of no use once every stack of this head ended well.
     done: BTreeSet<u64>,
     /// Merged pull requests in the head that no run has used.
     arrived: BTreeSet<u64>,
     keys: Vec<ReviewKey>,
 }
 
-/// The policy at the time when a head was reviewed.
+/// Returns the policy under which a head was reviewed: that of the trusted commit of its preview.
 async fn reviewed_under(
     archive: &Archive,
     trusted: &CommitId,
@@ -48,13 +48,13 @@ async fn reviewed_under(
     }
     Ok(match archive.policy_at(head).await {
         Ok(proposal) => Arc::new(policy.without_freezes_of(&proposal)),
-        // Its proposal is unknown: every freeze applies.
+        // Without the proposal it is unknown which freezes it had: every one applies.
         Err(_) => policy,
     })
 }
 
 impl MergedReviews {
-    /// The last preview of each pull request that was merged into the branch up to this head.
+    /// Loads the last preview of each pull request that was merged into the branch up to this head.
     ///
     /// # Errors
     /// Errors of the store or of GitHub.
@@ -70,7 +70,8 @@ impl MergedReviews {
             return Ok(Self::default());
         };
         let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
-        // Queried after the pull requests, so that it includes everything merged after this head.
+        // Asked after the pull requests: a merge between the two requests must be among the later commits. In the other
+        // order its review could be used before its commit is applied.
         let later = if pulls.iter().any(|pull| pull.merged) {
             let tip = client.branch(branch).await?.tip;
             client.commits_after(head, &tip).await?.ok_or_else(|| {
@@ -100,7 +101,8 @@ impl MergedReviews {
                 }
                 continue;
             }
-            // What came after this head belongs to the next run and must not be used by this one.
+            // A pull request that was merged after this head belongs to the next run: its review must not approve a plan of
+            // this one. Without a merge commit its order is unknown.
             if pull.merge_commit.is_none_or(|commit| later.contains(&commit)) {
                 continue;
             }
@@ -143,8 +145,8 @@ impl MergedReviews {
         Ok(reviews)
     }
 
-    /// The merged pull requests that a run applied: those that showed one of its stacks, and those whose last
-    /// head was never previewed.
+    /// Returns the merged pull requests that a run applied: those that showed one of its stacks, and those whose last head was
+    /// never previewed.
     pub(crate) fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
         let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
         let shown: BTreeSet<u64> = self.records.iter().map(|record| record.pull_request).collect();
@@ -157,7 +159,7 @@ impl MergedReviews {
         self.arrived.difference(&shown).copied().chain(applied).collect()
     }
 
-    /// The merged pull requests whose review has something of a stack.
+    /// Returns the merged pull requests whose review has a unit of a stack.
     pub(crate) fn pull_requests_with(&self, stack: &StackId) -> impl Iterator<Item = u64> {
         let has_it = |record: &&ReviewRecord| {
             let mut stacks = record.stacks.iter();
@@ -180,7 +182,7 @@ impl MergedReviews {
     ) {
         for key in self.used_up(behind, report) {
             if let Err(error) = backend.states.reviews().forget(key).await {
-                // They only cost a listing; the next run retries.
+                // A record that stays only costs a listing, and the next run tries again.
                 job.run.notes.warning(&format!(
                     "a review record that is no longer needed could not be deleted: {error}"
                 ));
@@ -189,7 +191,7 @@ impl MergedReviews {
         }
     }
 
-    /// The records that no stack needs any more. `behind` are the stacks that were pending.
+    /// Returns the records that no stack needs any more. `behind` are the stacks that were pending.
     fn used_up<'r>(&'r self, behind: &[Target], report: &ApplyReport) -> Vec<&'r ReviewKey> {
         let well = |id: &StackId| {
             let mut outcomes = report.stacks.iter();

@@ -1,4 +1,4 @@
-//! The approval of the next wave: it is bound to the plans of its stacks as they are now. A job plans the stacks of its own
+//! The approval of the next wave, bound to the plans of its stacks as they are now. A job plans the stacks of its own
 //! environment; the record has the plans of the others.
 
 use std::{
@@ -27,12 +27,12 @@ use konverge_config::GateApproval;
 use konverge_policy::rollout::{GateReading, NextPlans};
 use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, redact};
 
-/// The plans of the next wave that this run made at a gate. They are made once: an apply makes them again.
+/// The plans of the next wave that this run made at a gate. Each is made once in a run; the apply plans again.
 pub(super) struct OwnPlans {
     wave: usize,
     since: ClockReading,
     pub digests: BTreeMap<StackId, Digest>,
-    /// Why a plan could not be made.
+    /// The reason why a plan could not be made.
     failure: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl OwnPlans {
         own
     }
 
-    /// Returns true if they were made at the gate of this record.
+    /// Returns true if the plans were made at the gate of this record.
     pub(super) fn belongs_to(&self, record: &RolloutRecord) -> bool {
         (self.wave, self.since) == (record.wave, record.since)
     }
@@ -81,12 +81,12 @@ pub(super) struct ApprovalGate<'a> {
     pub record: &'a RolloutRecord,
     pub name: &'a str,
     pub approval: &'a GateApproval,
-    /// What this run planned.
+    /// The plans that this run made.
     pub own: &'a OwnPlans,
 }
 
 impl ApprovalGate<'_> {
-    /// What the gate says, and the digest that was given for it.
+    /// Returns the reading of the gate, and the digest that was given for it.
     pub(super) async fn reading(&self) -> (GateReading, Option<Digest>) {
         match self.decide().await {
             Ok(reading) => reading,
@@ -110,6 +110,7 @@ impl ApprovalGate<'_> {
             let what = format!("{by} must agree; start the workflow with `approve: {digest}`");
             return Ok((GateReading::Unapproved(what), None));
         }
+        // The digest was given. It counts if somebody whom the gate names gave it, and took no part in the change.
         let check = self.carried.policy_check(self.job, self.tip)?;
         let mut people = self.givers(&check).await?;
         let teams = self.approval.by.iter().map(|name| name.trim_start_matches('@'));
@@ -134,13 +135,13 @@ impl ApprovalGate<'_> {
         Ok((reading, Some(digest)))
     }
 
-    /// The stacks of the next wave.
+    /// Returns the stacks of the next wave.
     fn targets(&self) -> impl Iterator<Item = Target> {
         let next = self.record.waves.get(self.record.wave + 1).into_iter().flatten();
         next.map(|(id, stack)| self.carried.target(id, &stack.folder))
     }
 
-    /// Says which jobs must run before anybody can approve.
+    /// Describes which jobs must plan their stacks before anybody can approve.
     fn not_planned(&self, missing: &BTreeSet<StackId>) -> String {
         let mut stacks: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
         for target in self.targets().filter(|target| missing.contains(&target.id)) {
@@ -161,7 +162,7 @@ impl ApprovalGate<'_> {
         format!("{jobs} before wave {} can be approved", self.record.wave + 2)
     }
 
-    /// Who gave the digest, without those who took part in the change.
+    /// Returns the people who gave the digest and took no part in the change.
     async fn givers(&self, check: &PolicyCheck) -> Result<BTreeSet<String>, UserError> {
         let targets: Vec<_> = self.targets().collect();
         let records = self.carried.reviews.records.iter();
@@ -190,13 +191,14 @@ impl ApprovalGate<'_> {
     }
 }
 
-/// What an error says. The record keeps it in the store, and everybody sees it.
+/// Returns the message of an error without secrets: the record keeps it in the store, where everybody sees it.
 fn masked(failure: &UserError, secrets: &Secrets) -> String {
     redact::failure(failure, secrets).message
 }
 
-/// The digest of the plan of a stack, as an apply would make it: with the values of its secrets, or an apply that finds one
-/// changed would never make the approved plan. What an apply refuses cannot be approved.
+/// Returns the digest of the plan of a stack, as an apply would make it. The plan has the values of secrets: without them an
+/// apply that finds one changed would never make the approved plan. A plan that an apply would refuse is an error, so it cannot
+/// be approved.
 async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, UserError> {
     let prior = match &planning.backend {
         Some(backend) => backend.states.load(&target.id).await?,

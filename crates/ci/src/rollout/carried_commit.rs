@@ -12,7 +12,7 @@ use konverge_run::{
     OpenRevision, Planner, RevisionSpec, SpecSource, StateBackend, Target, apply::ApplyOptions,
 };
 
-/// The head of the run.
+/// A commit that is opened for applies: the head of the run, or an older one by [`OlderCommit::as_carried`].
 #[derive(Clone, Copy)]
 pub(crate) struct CarriedCommit<'a> {
     /// The commit.
@@ -27,7 +27,7 @@ pub(crate) struct CarriedCommit<'a> {
     pub reviews: &'a MergedReviews,
 }
 
-/// An older commit.
+/// An older commit that a rollout carries, opened for applies.
 pub(super) struct OlderCommit {
     pub commit: CommitId,
     pub planning: Planner,
@@ -74,7 +74,7 @@ impl OlderCommit {
         })
     }
 
-    /// As a lane.
+    /// Borrows the commit in the form that the head of the run has.
     pub(super) fn as_carried(&self) -> CarriedCommit<'_> {
         CarriedCommit {
             commit: &self.commit,
@@ -87,7 +87,7 @@ impl OlderCommit {
 }
 
 impl CarriedCommit<'_> {
-    /// A stack of a rollout at this commit; one that the commit removes is forgotten.
+    /// Returns a stack of a rollout at this commit. A stack that the commit removes has no code, only its id and folder.
     pub(super) fn target(
         &self,
         id: &konverge_base::model::StackId,
@@ -106,7 +106,7 @@ impl CarriedCommit<'_> {
         )
     }
 
-    /// The policies for its plans.
+    /// Returns the policies for the plans of the commit.
     pub(super) fn policy_check(&self, job: &Job, tip: &ApplyTarget<'_>) -> Result<PolicyCheck, UserError> {
         let target = ApplyTarget {
             head: self.commit,

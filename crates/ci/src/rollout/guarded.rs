@@ -17,11 +17,12 @@ use super::{driver::RolloutRecords, outcomes::left_rollout_outcome};
 /// The pending stacks, by rollout.
 #[derive(Default)]
 pub(crate) struct GuardedTargets {
-    /// Those in no rollout.
+    /// Stacks in no rollout.
     pub free: Vec<Target>,
-    /// Those of each rollout, with their wave from 0.
+    /// Stacks of each rollout, with their wave from 0.
     pub by_rollout: BTreeMap<String, Vec<(usize, Target)>>,
-    /// Those whose rollout makes no sense. They are not applied.
+    /// Stacks that are not applied: they are in several rollouts, in one with an empty wave or a cycle, or have left one that is
+    /// under way.
     pub refused: Vec<StackOutcome>,
 }
 
@@ -82,6 +83,7 @@ impl GuardedTargets {
                 }
             }
         }
+        // Each turn refuses the rollouts of one cycle, so the loop ends. The others still go.
         split.refuse(&empty);
         while let Some(cycle) = WaveOrder::new(&split.by_rollout, &order).cycle() {
             split.refuse(&cycle);
@@ -89,7 +91,7 @@ impl GuardedTargets {
         Ok(split)
     }
 
-    /// All stacks of rollouts.
+    /// Returns the stacks of all rollouts.
     pub(crate) fn guarded(&self) -> impl Iterator<Item = &Target> {
         self.by_rollout.values().flatten().map(|(_, target)| target)
     }
@@ -104,7 +106,7 @@ impl GuardedTargets {
     }
 }
 
-/// The rollouts with a wave that no stack of the commit belongs to.
+/// Returns the rollouts with a wave that no stack of the commit belongs to, with their error.
 fn empty_waves(config: &Config, revision: &OpenRevision) -> BTreeMap<String, UserError> {
     let matcher = config.rollout_matcher();
     let stacks = revision.layout.stacks.iter();
@@ -133,7 +135,7 @@ fn empty_waves(config: &Config, revision: &OpenRevision) -> BTreeMap<String, Use
     empty
 }
 
-/// What must end before what, by the waves of all rollouts and by `after`.
+/// The order of stacks and of ends of waves, by the waves of all rollouts and by `after`.
 struct WaveOrder<'a> {
     waves: BTreeMap<&'a StackId, (&'a str, usize)>,
     before: BTreeMap<WaveStep<'a>, Vec<WaveStep<'a>>>,
@@ -177,10 +179,10 @@ impl<'a> WaveOrder<'a> {
         wave_order
     }
 
-    /// The rollouts of a cycle, with their error: each of them would wait for ever.
+    /// Returns the rollouts of a cycle, with their error: each of them would wait for ever.
     fn cycle(&self) -> Option<BTreeMap<String, UserError>> {
         let cycle = self.find()?;
-        // Where a stack of a rollout comes after another stack by the rules alone.
+        // Only stacks of rollouts are named: the ends of waves between them follow from the waves.
         let stacks = cycle.iter().filter_map(|step| match step {
             WaveStep::Stack(id) => Some((*id, *self.waves.get(id)?)),
             WaveStep::End(..) => None,
@@ -205,7 +207,7 @@ impl<'a> WaveOrder<'a> {
                 ));
             }
         }
-        // A cycle of `after` rules alone is refused with the order.
+        // A cycle of `after` rules alone is an error of `StackOrder`.
         if rollouts.is_empty() {
             return None;
         }
@@ -227,8 +229,9 @@ impl<'a> WaveOrder<'a> {
         )
     }
 
-    /// The steps of a cycle, each before the one that it waits for.
+    /// Finds the steps of a cycle, each before the one that it waits for.
     fn find(&self) -> Option<Vec<WaveStep<'a>>> {
+        // Remove each step that waits for nothing, as a topological sort does.
         let mut left: BTreeMap<_, usize> = self.before.iter().map(|(step, all)| (*step, all.len())).collect();
         let mut after: BTreeMap<WaveStep<'_>, Vec<WaveStep<'_>>> = BTreeMap::new();
         for (step, before) in &self.before {
@@ -253,7 +256,7 @@ impl<'a> WaveOrder<'a> {
                 }
             }
         }
-        // Each step that is left waits for another one that is left.
+        // Each step that is left waits for another one that is left, so a walk must meet a step again.
         let mut path = vec![*left.keys().next()?];
         loop {
             let last = path.last()?;

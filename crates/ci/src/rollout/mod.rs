@@ -1,5 +1,5 @@
-//! Rollouts in a job: which pending stacks may go now. A filter over what the apply finds, no orchestrator: the record in the
-//! store says how far each rollout is, [`konverge_policy::rollout`] what follows, and any run continues there.
+//! Rollouts in a job: which pending stacks may go now. A rollout is a filter over the stacks that an apply finds, no orchestrator:
+//! the record in the store says how far it is, [`konverge_policy::rollout`] decides the next step, and any run continues there.
 
 mod approval;
 mod carried_commit;

@@ -1,4 +1,4 @@
-//! The pending stacks of a rollout: with which it begins, and which of them another run has applied since.
+//! The pending stacks of a rollout: those with which it begins, and those that another run has applied since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,15 @@ impl RolloutDriver<'_> {
             return Ok(false);
         }
         let known = self.backend.states.known().await?;
-        // Since this run listed its pending stacks, another one may have applied some.
+        // A newer record than at the start: another run may have applied some of the listed stacks since. Without this look a
+        // second rollout would begin with them.
         let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
         let mut changed = BTreeMap::new();
         for (wave, target) in self.pending {
             if self.had.get(&target.id) == Some(self.head.commit) {
                 continue;
             }
-            // What this run applied is not in the index that it read.
+            // The index was read at the start, so it lacks the serials of stacks that this run applied.
             let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
             if is_old && self.has_commit(self.head, target).await? {
                 self.had.insert(target.id.clone(), self.head.commit.clone());
@@ -60,7 +61,7 @@ impl RolloutDriver<'_> {
         }
     }
 
-    /// Returns true if a stack has the contents of a commit by now.
+    /// Returns true if a stack has the content of a commit by now.
     async fn has_commit(&self, carried: CarriedCommit<'_>, target: &Target) -> Result<bool, UserError> {
         let wanted = carried.planning.input_digest(target)?;
         let Some(now) = self.backend.states.load(&target.id).await? else {
@@ -72,7 +73,7 @@ impl RolloutDriver<'_> {
         })
     }
 
-    /// The stacks of a rollout that do not have its commit.
+    /// Returns the stacks of a rollout that do not have its commit.
     pub(super) async fn pending_of(
         &mut self,
         record: &RolloutRecord,
@@ -85,8 +86,8 @@ impl RolloutDriver<'_> {
         Ok(pending.cloned().collect())
     }
 
-    /// If another run wrote the record, it may have applied stacks that this run has listed as pending: of every wave that has
-    /// begun, because the rollout may go back to an earlier one.
+    /// Looks up in the states which pending stacks another run has applied, if another run wrote the record: of every wave that
+    /// has begun, because the rollout may go back to an earlier one.
     async fn look_up_applied(&mut self, record: &RolloutRecord) -> Result<(), UserError> {
         let number = self.stored.as_ref().map_or(0, |stored| stored.number);
         let is_own = self.wrote.is_some_and(|(wrote, _)| wrote == number);

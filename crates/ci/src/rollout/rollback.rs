@@ -1,5 +1,5 @@
-//! Gives the stacks of a failed wave what they had before the rollout: a new plan of the recorded commit, under freezes, policy
-//! sets and `max_destructive`. It deletes and replaces nothing: that needs a person.
+//! Rolls back the stacks of a failed wave to the commit before the rollout: by a new plan, under freezes, policy sets and
+//! `max_destructive`. It deletes and replaces nothing: that needs a person.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,7 +49,8 @@ pub(super) struct WaveRollback<'a> {
 }
 
 impl WaveRollback<'_> {
-    /// The stacks of the wave that do not have what they had before. One that is new cannot have it: it stays.
+    /// Returns the stacks of the wave that are not back at their state before the rollout. A new stack has no state before, so it
+    /// stays as it is.
     pub(super) async fn pending(
         backend: &StateBackend,
         record: &RolloutRecord,
@@ -73,7 +74,8 @@ impl WaveRollback<'_> {
         Ok(pending)
     }
 
-    /// Rolls these stacks back, of those whose environment is this job's. Returns what was done, and what failed.
+    /// Rolls these stacks back, as far as they are in the environment of this job. Returns the outcomes, the decisions, and the
+    /// stacks that failed with their reasons.
     pub(super) async fn run(
         &self,
         stacks: &BTreeSet<StackId>,
@@ -148,7 +150,7 @@ impl WaveRollback<'_> {
     }
 }
 
-/// Approves what only changes objects back.
+/// Approves a rollback that neither deletes nor replaces anything.
 struct RollbackApprover {
     check: PolicyCheck,
     backend: StateBackend,
@@ -201,7 +203,7 @@ impl Approver for RollbackApprover {
 /// A stack that is being rolled back.
 struct RolledBackStack {
     follows_rotation: bool,
-    /// For values that become known later.
+    /// The sets that judge values which become known during the apply.
     sets: ActiveSets,
 }
 

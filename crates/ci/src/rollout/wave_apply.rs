@@ -1,4 +1,4 @@
-//! Applies or rolls back stacks of the current wave, and takes over what came of it.
+//! Applies or rolls back stacks of the current wave, and records their outcomes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use konverge_run::{
 use konverge_state::StoredRollout;
 
 impl RolloutDriver<'_> {
-    /// Applies stacks of the wave. Returns true if something came of it.
+    /// Applies stacks of the wave. Returns true if that may lead to a next step.
     pub(super) async fn apply(
         &mut self,
         stored: &StoredRollout,
@@ -64,8 +64,8 @@ impl RolloutDriver<'_> {
         self.record_outcomes(record, report, &approver).await
     }
 
-    /// The stacks that this job may apply now, and why it may not apply the others. Every job chooses the same stacks, and
-    /// applies its own of them: so no more than `at_once` go, whatever jobs run.
+    /// Returns the stacks that this job may apply now, and why it may not apply the others. Every job chooses the same stacks and
+    /// applies its own part of them, so no more than `at_once` go, however many jobs run.
     fn applicable(
         &self,
         record: &RolloutRecord,
@@ -93,7 +93,7 @@ impl RolloutDriver<'_> {
         ))
     }
 
-    /// Takes over what an apply did. Returns true if something came of it.
+    /// Records the outcomes of an apply. Returns true if they may lead to a next step.
     async fn record_outcomes(
         &mut self,
         record: &RolloutRecord,
@@ -110,6 +110,7 @@ impl RolloutDriver<'_> {
         let (moved, changed) = (approver.moved(), approver.changed());
         for outcome in report.stacks {
             let id = outcome.id.clone();
+            // Nothing of these was tried: the next record decides about them.
             if moved.contains(&id) || changed.contains(&id) {
                 continue;
             }
@@ -123,7 +124,7 @@ impl RolloutDriver<'_> {
                     self.failed.insert(id.clone(), message.unwrap_or_default());
                     goes_on = true;
                 }
-                // Nothing of it was changed, or it waits: the next run takes it up.
+                // The stack was not changed, or it waits: the next run continues with it.
                 _ => {}
             }
             self.outcomes.insert(id, outcome);
@@ -176,8 +177,8 @@ impl RolloutDriver<'_> {
     }
 }
 
-/// The first `at_once` stacks in the order of `after`, and why the first of the others must wait. A stack goes if all that come
-/// before it are done, or go with it.
+/// Returns the first `at_once` stacks in the order of `after`, and why the first of the others must wait. A stack goes if all
+/// stacks before it are done, or go with it.
 fn first_in_order(
     order: &StackOrder,
     stacks: &BTreeSet<StackId>,

@@ -1,6 +1,6 @@
-//! The authority of a job: what it may do. This one value is computed only here, from the event, from who
-//! started the run, and from GitHub's answer about the default branch. This file sends no requests; the tests
-//! below are its table.
+//! The authority of a job: the task and the permissions that it has. This one value is computed only here, from the event, from
+//! who started the run, and from GitHub's answer about the default branch. This file sends no requests; the tests are its
+//! table.
 //!
 //! No ref of an event grants anything. Everything that grants permissions (store, clusters, sandbox, policy…)
 //! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
@@ -23,9 +23,9 @@ pub(crate) struct Caller<'a> {
     pub forge: ForgeKind,
     /// The full ref of the run.
     pub ref_name: &'a str,
-    /// The actor: who started the run, or re-ran it.
+    /// The actor: the user who started the run, or re-ran it.
     pub actor: &'a str,
-    /// Who started its first attempt, and so gave its inputs.
+    /// The user who started the first attempt, and so gave its inputs.
     pub starter: &'a str,
     /// The number of the attempt, from 1.
     pub attempt: u32,
@@ -35,12 +35,12 @@ pub(crate) struct Caller<'a> {
     pub environment: Option<&'a str>,
     /// The environment that the job is limited to.
     pub for_environment: Option<&'a str>,
-    /// What the job does on a schedule.
+    /// The task of the job on a schedule.
     pub on_schedule: ScheduledTask,
 }
 
 impl<'a> Caller<'a> {
-    /// The caller of a run.
+    /// Creates the caller of a run.
     pub(crate) fn new(runner: &'a dyn CiJob, approve: &'a str, environment: Option<&'a str>) -> Self {
         let job = runner.info();
         Self {
@@ -57,14 +57,14 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// GitHub's answer about the default branch.
+/// The lookup of the default branch at the forge.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultBranchLookup<'a> {
     /// Not asked yet.
     NotYet,
     /// Cannot be asked: there is no token, or the job needs no permissions.
     Never,
-    /// The branch, and whether it contains the commit of the event.
+    /// The branch; true if it contains the commit of the event.
     Is(&'a DefaultBranch, bool),
 }
 
@@ -72,28 +72,27 @@ pub(crate) enum DefaultBranchLookup<'a> {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a job makes one of them")]
 pub(crate) enum Decision {
-    /// Nothing to do, and why.
+    /// There is nothing to do, for this reason.
     Nothing(String),
-    /// It depends on the default branch: ask GitHub, then decide again.
+    /// The decision depends on the default branch: ask GitHub, then decide again.
     Ask,
     /// The job has this authority.
     Granted(Authority),
 }
 
-/// What a job may do.
+/// The task of a job, with its permissions.
 #[derive(Debug, Clone)]
 pub(crate) struct Authority {
     pub task: Task,
-    /// How much it trusts the code that it processes; [`Trust::grants`] gives the consequences.
+    /// The trust in the code that the job processes. [`Trust::grants`] gives the consequences.
     pub trust: Trust,
     /// The default branch, whose tip grants permissions; `None` grants none.
     pub branch: Option<DefaultBranch>,
     /// The actor, for `policy.actors`.
     pub actor: String,
-    /// True if the actor pushed or merged what is applied, in this attempt: then GitHub allowed them to
-    /// write.
+    /// True if the actor pushed or merged the applied commit, in this attempt: then GitHub has checked the permission.
     pub pushed: bool,
-    /// The job opens and applies the stacks of this environment alone; `None`: all.
+    /// The environment whose stacks alone the job applies; `None`: all stacks.
     pub environment: Option<String>,
 }
 
@@ -131,14 +130,14 @@ pub(crate) enum Task {
     },
 }
 
-/// Who approves the digests of a run.
+/// The people who approve the digests of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DispatchApprovers {
     /// The user who started its first attempt with them, and if rules require more, the users who approved
     /// the job in its environment.
     Starter {
         login: String,
-        /// What the user said about it.
+        /// The reason that the user gave.
         reason: String,
     },
     /// Only the users who approved the job: the digests were found by the run itself, after its start.
@@ -188,7 +187,7 @@ impl Authority {
             JobEvent::Push(event) => Self::push(event, caller, answer),
             JobEvent::Schedule { .. } => match caller.on_schedule {
                 ScheduledTask::Drift => Self::drift(caller, answer),
-                // As `konverge-continue`: it approves nothing.
+                // A schedule carries no digests, so it approves nothing.
                 ScheduledTask::Apply => Self::decide_dispatch("", "", caller, answer),
             },
             JobEvent::WorkflowDispatch { inputs, ref_name, .. } => {
@@ -209,7 +208,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                     let text = |key: &str| payload[key].as_str().unwrap_or_default();
                     Self::decide_dispatch(text("approve"), text("reason"), caller, answer)
                 }
-                // It approves nothing: it only moves rollouts on, and applies what is pending.
+                // The event takes no digests: it only continues rollouts, and applies what is pending and reviewed.
                 "konverge-continue" => Self::decide_dispatch("", "", caller, answer),
                 other => Err(UserError::new(
                     ErrorKind::Github,
@@ -236,7 +235,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    /// The authority over the stacks of one environment.
+    /// Limits an apply to the stacks of one environment, if the job names one.
     fn limited(self, caller: Caller<'_>) -> Result<Self, UserError> {
         let Some(name) = caller.for_environment else {
             return Ok(self);
@@ -273,7 +272,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         if let Some(why) = event.nothing_to_preview() {
             return Decision::Nothing(why.to_owned());
         }
-        // A job of code from outside needs no permissions, so it asks for none.
+        // A job for code from outside gets no permissions, so the default branch is not asked for.
         let trust = match (event.is_from_outside(), answer) {
             (true, _) => Trust::Untrusted,
             (false, DefaultBranchLookup::NotYet) => return Decision::Ask,
@@ -337,6 +336,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                 event.default_branch
             )));
         }
+        // What can be refused without a request is refused first.
         let Some(after) = &event.after else {
             return Err(UserError::new(
                 ErrorKind::Github,
@@ -358,6 +358,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             }
             DefaultBranchLookup::Is(branch, holds) => (branch, holds),
         };
+        // The event names its default branch itself. Only the forge's answer counts, also in a re-run.
         only_on(branch, &event.ref_name)?;
         if !holds {
             return Err(UserError::new(
@@ -376,12 +377,13 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             agreeing: DispatchApprovers::Environment,
         };
         Ok(Decision::Granted(Self {
+            // The actor of a later attempt is the user who re-ran it, perhaps not the one who pushed.
             pushed: caller.attempt == 1,
             ..Self::grant(task, Trust::Merged, caller, answer)
         }))
     }
 
-    /// A person or another system requests an apply of the default branch.
+    /// Decides about an apply of the default branch that a person or another system requests.
     fn decide_dispatch(
         text: &str,
         reason: &str,
@@ -403,7 +405,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let task = Task::Apply {
             head: branch.tip.clone(),
             approved,
-            // A user who only re-runs the run did not enter the digests.
+            // Not the actor: a user who only re-runs the run did not enter the digests.
             agreeing: DispatchApprovers::Starter {
                 login: caller.starter.to_owned(),
                 reason: reason.to_owned(),
@@ -417,7 +419,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         )))
     }
 
-    /// A drift check; or a later job of it with digests that the check found.
+    /// Decides about a drift check, or about a later job of the same run that restores digests which the check found.
     fn drift(caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Result<Decision, UserError> {
         let approved: Approved = caller.approve.parse()?;
         if !approved.is_empty() {
@@ -446,7 +448,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         )))
     }
 
-    /// The target branch of a previewed pull request or group, if it is not the default branch.
+    /// Returns the target branch of a previewed pull request or group, if it is not the default branch.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         let (base, named) = match &self.task {
             Task::PullRequest(event) => (&event.base_branch, &event.default_branch),
@@ -463,7 +465,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         other_branch(base, default)
     }
 
-    /// What merging a pull request does, for its preview.
+    /// Returns the effect of merging a pull request, for its preview.
     pub(crate) fn merging(&self) -> Merging {
         match (self.trust, self.elsewhere()) {
             (Trust::Recorded | Trust::Untrusted, _) => Merging::Outside,
@@ -473,7 +475,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    /// The commit of an event that the default branch must contain, if it is not to be its tip.
+    /// Returns the commit that an event applies, which the default branch must contain; `None` if its tip is used.
     pub(crate) fn commit_of(event: &JobEvent) -> Option<&CommitId> {
         match event {
             JobEvent::Push(event) => event.after.as_ref(),
@@ -482,7 +484,8 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     }
 }
 
-/// A person may start a workflow on any branch or tag. State is changed only from the default branch.
+/// Refuses a run on another ref. A person may start a workflow on any branch or tag, and state is changed only from the default
+/// branch.
 fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     if branch.is(full_ref) {
         return Ok(());
@@ -529,7 +532,7 @@ fn no_token(what: &str, caller: Caller<'_>) -> UserError {
     UserError::new(ErrorKind::Github, format!("{what}, and there is none")).hint(caller.forge.token_hint())
 }
 
-/// What a job does on a schedule.
+/// The task of a job on a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ScheduledTask {
     /// It checks for drift.

@@ -1,6 +1,6 @@
-//! [`Trust`]: how much a job trusts the code that it processes, and what that grants.
+//! [`Trust`]: the trust of a job in the code that it processes, and the permissions that follow from it.
 
-/// How much a job trusts the code that it processes.
+/// The trust of a job in the code that it processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// Code of the default branch: merged, or checked for drift.
@@ -15,7 +15,7 @@ pub(crate) enum Trust {
     Untrusted,
 }
 
-/// What a job may open, store and write.
+/// The permissions of a job: what it may open, store and write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // a row of the table
 pub(crate) struct Grants {
@@ -34,7 +34,7 @@ pub(crate) struct Grants {
 }
 
 impl Trust {
-    /// The grants of each level.
+    /// Returns the permissions of a level.
     pub(crate) const fn grants(self) -> Grants {
         const NOTHING: Grants = Grants {
             clusters: false,
@@ -71,7 +71,7 @@ impl Trust {
         }
     }
 
-    /// The trust without the default branch's configuration, if that is unusable or unknown.
+    /// Lowers the trust to the level without the default branch's configuration, if that is unusable or unknown.
     #[must_use]
     pub(crate) const fn without_trusted_config(self) -> Self {
         match self {
