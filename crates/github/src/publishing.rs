@@ -71,7 +71,7 @@ impl Publishing for Client {
     }
 
     fn on_issues(&self) -> Box<dyn Publishing + '_> {
-        // Pull requests and issues have numbers of one sequence.
+        // Pull requests and issues share one sequence of numbers.
         Box::new(self.clone())
     }
 
@@ -222,7 +222,7 @@ impl Client {
     }
 }
 
-/// An issue with a marker, whose author is known.
+/// Converts an issue; `None` without a marker or an author.
 fn into_issue(raw: IssueBody) -> Option<Issue> {
     // The list of issues contains pull requests too.
     if raw.pull_request.is_some() {

@@ -15,7 +15,7 @@ pub struct ArtifactReference {
     pub tag: String,
 }
 
-/// What every reference begins with.
+/// The scheme at the start of every reference.
 const SCHEME: &str = "oci://";
 
 impl FromStr for ArtifactReference {
