@@ -68,7 +68,7 @@ impl Publisher<'_> {
             Ok(pull) => pull,
             Err(error) => {
                 self.warn(
-                    "whether the pull request is merged or has a newer head is not known, so its review is not recorded",
+                    "failed to read the pull request again, so its review is not recorded: it may be merged or have a newer head",
                     error,
                 );
                 return PullRequestNow::default();

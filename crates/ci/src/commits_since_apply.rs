@@ -31,8 +31,10 @@ pub(super) async fn since_last_apply(
             Ok(Some(parent)) => parent,
             Ok(None) => break,
             Err(error) => {
-                job.run
-                    .warn("the other merged pull requests are not known", error);
+                job.run.warn(
+                    "failed to find the other merged pull requests, so they get no comment",
+                    error,
+                );
                 break;
             }
         };
@@ -60,8 +62,10 @@ async fn is_done(job: &Job, commit: &CommitId) -> bool {
             .find(|status| status.context == job.apply_status())
             .is_some_and(|status| status.state == StatusState::Success),
         Err(error) => {
-            job.run
-                .warn("the other merged pull requests are not known", error);
+            job.run.warn(
+                "failed to find the other merged pull requests, so they get no comment",
+                error,
+            );
             true
         }
     }

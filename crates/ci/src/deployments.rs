@@ -224,7 +224,9 @@ impl Deployments {
             let stacks: Vec<_> = stacks.filter(|stack| self.key_of(&stack.id) == *key).collect();
             let (state, description) = final_state(&stacks, self.run.cancel.is_cancelled());
             if let Err(error) = self.set_state(*id, state, &description).await {
-                return self.run.warn("a deployment does not say how it ended", error);
+                return self
+                    .run
+                    .warn("failed to set the final state of a deployment", error);
             }
         }
     }

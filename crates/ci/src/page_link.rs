@@ -35,7 +35,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
     };
     let Some(client) = client else {
         run.notes
-            .note("the summary links the page; no comment does: this is not a pull request's job, or it has no token");
+            .note("the job summary links the page, but no comment does: this job is not for a pull request, or has no token");
         return Ok(());
     };
     let previewed = match event {

@@ -93,7 +93,10 @@ impl Deployments {
             }
             if let Err(error) = self.update_deployment(&key, &stacks, carried).await {
                 made.refused = true;
-                self.run.warn("GitHub has no deployment of what waits", error);
+                self.run.warn(
+                    "failed to update the deployment of a stack that waits for its rollout",
+                    error,
+                );
             }
         }
     }

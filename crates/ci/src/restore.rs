@@ -261,7 +261,9 @@ impl CheckAfter<'_> {
             Ok(checked) => checked,
             Err(failure) => {
                 let failure = redact::failure(&failure, planning.secrets());
-                return job.run.warn("the drift that is left is not known", failure);
+                return job
+                    .run
+                    .warn("failed to check which drift is left after the restore", failure);
             }
         };
         history.record_stacks(&checked, &[], &job.run.url());

@@ -140,8 +140,7 @@ impl Runs for Client {
         }
         let own = self.job.as_ref().filter(|own| own.pipeline == job.run_id);
         let own = own.ok_or_else(|| ForgeError::Runner {
-            message: "which attempt of its job this is cannot be asked: CI_JOB_ID or CI_JOB_NAME is missing"
-                .to_owned(),
+            message: "failed to find the attempt of this job: CI_JOB_ID or CI_JOB_NAME is missing".to_owned(),
             hint: "GitLab sets them; in a container of its own pass the CI_ variables on".to_owned(),
         })?;
         let path = self.path(&format!("/pipelines/{}/jobs?include_retried=true", own.pipeline));
@@ -182,7 +181,7 @@ impl Client {
         match (role.as_deref(), project.restrict_user_defined_variables) {
             (Some("no_one_allowed" | "owner"), None | Some(true)) => Ok(()),
             (Some(_), _) => Err(ForgeError::Runner {
-                message: "whoever may start a pipeline here may overwrite what GitLab tells its jobs: the commit, who started it"
+                message: "the project lets people who start a pipeline override the variables that GitLab sets, such as the commit and who started it"
                     .to_owned(),
                 hint: "set \"Minimum role to use pipeline variables\" to \"No one allowed\" in Settings, CI/CD, Variables, and `restrict_user_defined_variables` to true if a request of the API has set it; inputs of pipelines stay possible"
                     .to_owned(),

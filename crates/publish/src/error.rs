@@ -67,7 +67,7 @@ pub enum PublishError {
         ours: String,
     },
     /// The registry returns another manifest than was pushed.
-    #[error("the registry `{host}` gives another manifest than it took: `{found}` instead of `{ours}`")]
+    #[error("the registry `{host}` returned another manifest than was pushed: `{found}` instead of `{ours}`")]
     Lies {
         /// The registry.
         host: String,

@@ -133,7 +133,7 @@ impl PolicyCheck {
                 Ok(approvals) => logins.extend(approvals.into_iter().map(|approval| approval.reviewer)),
                 Err(error) => self
                     .run
-                    .warn("who approved this run in its environment does not count", error),
+                    .warn("failed to read who approved this run in its environment, so these approvals do not count", error),
             }
         }
         let authors: Vec<_> = pulls

@@ -352,7 +352,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
                 return Err(no_token(
-                    "GitHub must confirm which commits may be applied",
+                    "a token is needed to ask GitHub which commits may be applied",
                     caller,
                 ));
             }
@@ -395,7 +395,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
                 return Err(no_token(
-                    "GitHub must confirm which commits may be applied",
+                    "a token is needed to ask GitHub which commits may be applied",
                     caller,
                 ));
             }
@@ -428,7 +428,10 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let branch = match answer {
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
-                return Err(no_token("GitHub must confirm which commit is applied", caller));
+                return Err(no_token(
+                    "a token is needed to ask GitHub which commit is applied",
+                    caller,
+                ));
             }
             DefaultBranchLookup::Is(branch, _) => branch,
         };

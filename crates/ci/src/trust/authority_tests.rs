@@ -179,7 +179,7 @@ fn the_table() {
     };
     let refused = |full_ref: &str| format!("refused: the workflow was started on `{full_ref}`");
     let no_token = |what: &str| format!("refused: {what}, and there is none");
-    let asked = "GitHub must confirm which commits may be applied";
+    let asked = "a token is needed to ask GitHub which commits may be applied";
     let late = "aaaaaaa is no longer on `main`: its history was rewritten since the push";
     let wrong = "refs/heads/refs/heads/main";
     // event, caller, before GitHub is asked, its answer (whether it contains the event's commit), without a
@@ -209,17 +209,17 @@ fn the_table() {
         (pushed(tag), on(tag), "nothing: a push to `refs/tags/main`: only `main` is applied", true, String::new(), String::new()),
         (pushed(wrong), on(wrong), "nothing: a push to `refs/heads/refs/heads/main`: only `main` is applied", true, String::new(), String::new()),
         (gone, on(main), "refused: the default branch was deleted: nothing is applied", true, String::new(), String::new()),
-        (clock.clone(), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
+        (clock.clone(), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), topic), "ask", true, refused(topic), no_token("a token is needed to ask GitHub which commit is applied")),
         (clock.clone(), caller("bob", 1, DIGEST, None, main), "refused: the environment of this job is unknown, so these digests are not approved", true, String::new(), String::new()),
         (clock.clone(), caller("bob", 2, DIGEST, Some("gate"), main), "refused: the run was restarted: the reviewers of its environment may have approved other digests", true, String::new(), String::new()),
         (clock.clone(), scheduled(on(main)), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (clock.clone(), scheduled(caller("bob", 2, DIGEST, None, main)), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (clock.clone(), scheduled(on(topic)), "ask", true, refused(topic), no_token(asked)),
-        (dispatch(main, ""), scheduled(on(main)), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (clock, on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
-        (dispatch(main, ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (dispatch(main, ""), scheduled(on(main)), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (clock, on(topic), "ask", true, refused(topic), no_token("a token is needed to ask GitHub which commit is applied")),
+        (dispatch(main, ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
         (dispatch(main, DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (dispatch(main, DIGEST), caller("eve", 2, "", None, main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (dispatch(topic, DIGEST), on(topic), "ask", true, refused(topic), no_token(asked)),
@@ -227,13 +227,13 @@ fn the_table() {
         (dispatch("main", DIGEST), on(tag), "ask", true, refused("main"), no_token(asked)),
         (dispatch(main, DIGEST), on(tag), "ask", true, refused(tag), no_token(asked)),
         (dispatch(wrong, DIGEST), on(wrong), "ask", true, refused(wrong), no_token(asked)),
-        (dispatch(topic, ""), on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
+        (dispatch(topic, ""), on(topic), "ask", true, refused(topic), no_token("a token is needed to ask GitHub which commit is applied")),
         (call("konverge-apply", DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (call("konverge-continue", DIGEST), on(main), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (call("konverge-apply", ""), on(topic), "ask", true, refused(topic), no_token(asked)),
-        (dispatch(main, ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (call("konverge-drift", ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (call("konverge-drift", ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (dispatch(main, ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (call("konverge-drift", ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (call("konverge-drift", ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
         (call("on-demand", ""), on(main), "refused: unknown repository_dispatch event `on-demand`", true, String::new(), String::new()),
     ];
     let branch = main_branch();
