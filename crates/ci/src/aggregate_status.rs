@@ -85,6 +85,7 @@ pub(super) async fn end_open(
     for status in &newest {
         let is_it = status.context == context
             || (context == preview_of(None, None) && status.context.starts_with(&elsewhere));
+        // The list has the newest first: only the first status of a name is in force.
         if !is_it || !seen.insert(&status.context) {
             continue;
         }
@@ -95,6 +96,7 @@ pub(super) async fn end_open(
             open.push(status.context.as_str());
         }
     }
+    // The run failed before it set a status: without one, a required status would wait for ever.
     if !spoke {
         open.push(context);
     }
@@ -140,6 +142,7 @@ pub(super) async fn run(
         run.notes.note(NOT_AGAIN);
     }
     let whole = preview_of(None, into);
+    // After a change of the base branch a later run may have judged the same commit.
     let word = statuses.iter().find(|status| status.context == whole);
     if word.is_some_and(|word| is_of_later_run(word, runner)) {
         run.notes.note(OVERTAKEN);
@@ -208,6 +211,7 @@ fn verdict(
     }
     let attempt = runner.info().run_attempt;
     let listed = |words: &str, shares: &[String]| format!("{words} shards {}", shares.join(", "));
+    // The worst decides: a failure, then a shard without a result, then a result that may be outdated.
     if !failed.is_empty() {
         return (StatusState::Failure, listed("could not be previewed:", &failed));
     }

@@ -38,6 +38,7 @@ pub(super) async fn since_last_apply(
                 break;
             }
         };
+        // A run that had nothing to apply left no commit in the index, so its status is asked for, too.
         if applied.contains(&parent) || is_done(job, &parent).await {
             break;
         }

@@ -100,10 +100,12 @@ async fn begin(
     let client = connect(run, runner.as_ref())?;
     // Before anything is written: the attempt tells the comment and the status of a job from those of its retry.
     *runner = with_attempt(runner, client.as_deref()).await?;
+    // The caller needs the client for the summary even if everything after this fails.
     connected.clone_from(&client);
     if options.part != ShardMode::Whole {
         shard_mode::refuse_for(&event)?;
     }
+    // The combined status needs no checkout, so it does not open a job.
     if let ShardMode::Verdict(of) = options.part {
         return aggregate_status::run(
             run,

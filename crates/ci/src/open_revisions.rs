@@ -169,6 +169,7 @@ impl Job {
             }
             (true, None) => Live::Required,
         };
+        // Make the planner. Rules and readiness come from the trusted commit, the stacks' code from the proposal.
         let stacks_in_repository = revisions.head.layout.stacks.len();
         let builder = RunBuilder::new(&self.run, config).rule_files(trusted).live(live);
         let compilers = compilers(&builder, trust, backend.as_ref(), revisions.base.as_ref())?;

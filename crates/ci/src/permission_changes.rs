@@ -21,6 +21,7 @@ pub fn permission_changes(
     // An unreadable base grants nothing, so every permission is new.
     let before = base.and_then(|base| Config::load(base.source.as_ref()).ok());
     let before = before.unwrap_or_default();
+    // Stacks are compared by identity: a rule may match a stack on one side only.
     let mut pairs: BTreeMap<&StackId, StackSides<'_>> = BTreeMap::new();
     for stack in base.iter().flat_map(|base| &base.layout.stacks) {
         pairs.entry(&stack.id).or_default().before = Some(stack);

@@ -158,6 +158,8 @@ impl<'a> Publisher<'a> {
         info: &RunInfo,
     ) {
         let Some(client) = self.client else { return };
+        // By commit, because a pull request that was never previewed has no record. Once for each number, also if a pull
+        // request has several commits.
         let mut pulls = others.clone();
         for commit in commits {
             match client.pull_requests_of_commit(commit).await {

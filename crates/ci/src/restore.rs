@@ -115,6 +115,7 @@ async fn restore_known(
     let applied = drift_job::applied(&backend, known, &revision, &renamed).await;
     let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
+    // Stacks of another environment are left to its job, and their digests to that job, too.
     let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
     drifted.retain(|stack, _| targets.iter().any(|target| target.id == *stack));
     if targets.is_empty() {

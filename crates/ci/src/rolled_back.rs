@@ -28,6 +28,7 @@ pub(crate) async fn find(
     let mut found = BTreeSet::new();
     for target in stopped {
         let Some(stack) = &target.head else { continue };
+        // A merged pull request that was not applied yet asks for the change, so the stop must be reported there.
         if let Some(prior) = backend.states.load(&target.id).await?
             && prior.reason == WriteReason::Rollback
             && reviews

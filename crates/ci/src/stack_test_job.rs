@@ -176,6 +176,7 @@ async fn test(
         content,
     };
     let (change, protected, trust) = open(job, &commits).await?;
+    // Offline tests need no trust. Live tests write to a cluster, so they run only for a proposal into the default branch.
     let mut results = tester.offline(&job.run, &change).await?;
     let live = tester.live_tests(&change)?;
     let (mut failure, mut skipped) = (None, None);
@@ -275,6 +276,7 @@ async fn require_passed_policies(
             "no store is configured (`state.url` in konverge.yaml), so no preview is recorded".to_owned(),
         );
     };
+    // The status says that the preview ended well. Only its record says whether a set denied something.
     let records = backend.states.reviews().latest(event.number, &event.head).await?;
     if records.is_empty() {
         return refuse("no preview of this commit is recorded".to_owned());

@@ -56,6 +56,7 @@ pub trait KeptIssues: Publishing {
     ) -> Result<IssueChange, ForgeError> {
         let same_place = known.iter().filter(|issue| issue.marker.same_place(marker));
         let oldest = same_place.min_by_key(|issue| (!issue.open, issue.number));
+        // The digest of the marker stands for the content: equal digests need no write.
         if let Some(issue) = oldest {
             let same = issue.open && issue.marker.digest == marker.digest;
             if same || issue.marker.is_newer_than(marker) {

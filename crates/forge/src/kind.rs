@@ -97,6 +97,7 @@ impl DetectedForge {
         if found.iter().any(|mark| mark.kind == ForgeKind::Gitea) {
             found.retain(|mark| mark.kind != ForgeKind::Github);
         }
+        // Two forges are an error, because a token of one must not be sent to the other.
         match found[..] {
             [] => Ok(None),
             [only] => Ok(Some(only)),

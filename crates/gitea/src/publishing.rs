@@ -154,6 +154,7 @@ impl Publishing for Client {
             .rest
             .create(&path, &json!({"body": body}), ISSUES, convert, find)
             .await?;
+        // The author of our own comment is our login, which saves the request for it.
         if let Some(author) = &created.author {
             // An error means that the login is known already.
             let _ = self.learned.login.set(author.clone());

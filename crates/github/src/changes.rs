@@ -135,6 +135,7 @@ impl Changes for Client {
         for page in 1.. {
             let path = self.path(&format!("/compare/{commit}...{tip}?per_page={PAGE}&page={page}"));
             let comparison: Comparison = self.rest.get(&path, CONTENTS).await?;
+            // `behind` and `diverged` mean that the tip does not contain the commit.
             if !matches!(comparison.status.as_str(), "ahead" | "identical") {
                 return Ok(None);
             }

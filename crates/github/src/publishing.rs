@@ -116,6 +116,7 @@ impl Publishing for Client {
                 find,
             )
             .await?;
+        // The author of our own comment is our login, which saves the request for it. An error means that it is known.
         if let Some(author) = &created.author {
             let _ = self.login.set(author.clone());
         }

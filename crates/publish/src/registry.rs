@@ -159,6 +159,7 @@ impl RegistryClient {
             RegistryAuth::Basic(login.user.clone(), login.password.clone())
         });
         let image = Reference::with_tag(host.clone(), reference.name.clone(), reference.tag.clone());
+        // One login serves all requests of the push, and a refused one ends the push before anything is sent.
         let login = client.auth(&image, &auth, RegistryOperation::Push).await;
         login.map_err(|error| self.refused(host, error))?;
         Ok(Tag {

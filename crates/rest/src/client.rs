@@ -156,6 +156,7 @@ impl RestClient {
     ) -> Result<Vec<T>, ForgeError> {
         let mut all = Vec::new();
         let mut next = Some(path.to_owned());
+        // Without a bound, a server whose last page links to itself would never end.
         for _ in 0..MOST_PAGES {
             let Some(path) = next.take() else { return Ok(all) };
             let answer = self.repeatable(Method::GET, &path, None, need).await?;
@@ -195,6 +196,7 @@ impl RestClient {
     ) -> BoxFuture<'a, Result<Answer, ForgeError>> {
         Box::pin(async move {
             let tries = async {
+                // The login is retried apart: if it fails, the request was certainly not sent.
                 self.patience.run(ForgeError::retry, || self.log_in()).await?;
                 let send = || self.send_once(method.clone(), path, body, need);
                 self.patience.run(classify, send).await

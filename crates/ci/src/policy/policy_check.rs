@@ -183,6 +183,7 @@ impl PolicyCheck {
                 policies.push(self.archive.policy_at(&before).await?);
             }
         }
+        // Mostly they are equal: each is evaluated once, and its findings are not repeated.
         let mut different: Vec<Arc<CommitPolicy>> = Vec::new();
         for policy in policies {
             if !different.contains(&policy) {
@@ -237,6 +238,7 @@ impl PolicyCheck {
     /// Returns the rules that a plan must satisfy; at least one.
     fn rules(&self, policy: &CommitPolicy, plan: &StackPlan) -> Result<Vec<EffectivePolicy>, UserError> {
         let mut rules = policy.rules(plan)?;
+        // The first policy has the freezes and the strictest numbers of all names of the stack. The others only ask for people.
         if self.restoring {
             rules.truncate(1);
             for rules in &mut rules {

@@ -112,6 +112,7 @@ impl PolicyCheck {
                     .note(&format!("no override counts for #{pull}: {why}"));
             }
         }
+        // Asked last, about the few people who are left.
         let mut allowed = BTreeSet::new();
         for login in people {
             if self.role(&login).await? >= Role::Write {
@@ -214,6 +215,7 @@ impl PolicyCheck {
         let Some((branch, head)) = &self.applied else {
             return Ok(Contributors::default());
         };
+        // A digest of drift covers commits up to the applied one, which may be older than the head.
         let head = agreed.until.unwrap_or(head);
         let behind = self
             .people

@@ -38,6 +38,7 @@ pub(crate) async fn in_reviews(
         ));
         return Ok(found);
     };
+    // A review that means "all that the comment shows" is only as good as the comment.
     let comments = people.preview_comments(number).await?;
     let is_unedited = is_shown_unedited(&comments, record, shown);
     if !is_unedited {
@@ -47,6 +48,7 @@ pub(crate) async fn in_reviews(
         ));
     }
     for review in people.approvals(number).await? {
+        // A review of an older head did not see these findings.
         if review.commit != record.head {
             continue;
         }

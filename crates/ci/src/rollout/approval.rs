@@ -101,6 +101,7 @@ impl ApprovalGate<'_> {
         if let Some(failure) = &self.own.failure {
             return Ok((GateReading::Unapproved(failure.clone()), None));
         }
+        // The question is complete only when every stack of the wave has a plan, by this job or by others.
         let plans = NextPlans::new(self.record, Some(&self.own.digests));
         let Some(digest) = plans.approval(self.record, self.name) else {
             return Ok((GateReading::Unclear(self.not_planned(&plans.missing)), None));

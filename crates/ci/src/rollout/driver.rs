@@ -308,6 +308,7 @@ impl RolloutDriver<'_> {
                 .notes
                 .note(&format!("rollout {}: {what}", record.rollout));
             let before = before.as_ref().map(|before| &before.record);
+            // Only a new question is news. A run that finds the same question again notifies nobody.
             self.asks |= question(&record).is_some_and(|asked| before.and_then(question) != Some(asked));
             self.events
                 .extend(before.and_then(|before| RolloutEvent::from_records(before, &record, &self.failed)));
@@ -429,6 +430,7 @@ impl RolloutDriver<'_> {
             let Some(gate) = self.config.gates.get(name) else {
                 continue;
             };
+            // Only a gate that asks people needs the plans of the next wave.
             if gate.approve.is_some() && self.own_plans.is_none() {
                 self.own_plans = Some(OwnPlans::make(self.carried(&record.commit), self.scope, record).await);
             }
@@ -464,6 +466,7 @@ impl RolloutDriver<'_> {
         let until = wait.until.filter(|_| wait.reason == WaitReason::Time);
         let left = until.and_then(|until| Duration::try_from(until.duration_since(Timestamp::now())).ok());
         let left = left.unwrap_or(Duration::ZERO).max(Duration::from_secs(1));
+        // A wait without an end, or a longer one, is left to a later run.
         if until.is_none() || left > *self.budget {
             self.wait = Some(wait);
             return false;
@@ -542,6 +545,7 @@ impl RolloutDriver<'_> {
             .keys()
             .filter(|id| self.had.get(*id) != Some(self.head.commit));
         ended.of_older_commits.extend(older.cloned());
+        // The queued deployment of a commit that is still carried must not be retired.
         ended.carried.extend(
             record
                 .filter(|record| !record.phase.is_over())

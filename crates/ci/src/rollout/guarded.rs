@@ -172,6 +172,7 @@ impl<'a> WaveOrder<'a> {
                 }
             }
         }
+        // `after` is in the same graph, so that a cycle over waves and rules is found.
         for id in order.stacks() {
             let stack = before.entry(WaveStep::Stack(id)).or_default();
             stack.extend(order.before(id).map(WaveStep::Stack));

@@ -162,6 +162,7 @@ struct RollbackApprover {
 impl Approver for RollbackApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
+        // Asked under the lease of the stack, as before each apply of a wave.
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if number.map_err(UserError::from)? != self.number {
             let what = format!("the rollout `{}` was changed in the meantime", self.rollout);

@@ -129,8 +129,10 @@ impl RolloutDriver<'_> {
             }
             self.outcomes.insert(id, outcome);
         }
+        // A plan that is not the approved one brings the rollout back to its gate.
         goes_on |= !changed.is_empty();
         self.changed.extend(changed);
+        // Another run has written a record: only the newest one says what may go now.
         if !moved.is_empty() {
             self.read_newest(Some(record)).await?;
             return Ok(true);
