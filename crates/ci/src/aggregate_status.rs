@@ -40,11 +40,11 @@ pub(super) async fn open_status(
     let runner = publisher.job.runner.as_ref();
     let again = runner.info().run_attempt > 1;
     let whole = preview_of(None, into);
-    let word = newest_status(publisher.client, head, &whole).await;
-    let (is_open, overtaken) = match &word {
-        Ok(Some(word)) => (
-            word.state == StatusState::Pending && is_of_run(word, runner),
-            is_of_later_run(word, runner),
+    let newest = newest_status(publisher.client, head, &whole).await;
+    let (is_open, overtaken) = match &newest {
+        Ok(Some(newest)) => (
+            newest.state == StatusState::Pending && is_of_run(newest, runner),
+            is_of_later_run(newest, runner),
         ),
         Ok(None) | Err(_) => (false, false),
     };
@@ -77,12 +77,12 @@ pub(super) async fn end_open(
     why: &str,
 ) -> Result<(), ForgeError> {
     // Without the list of statuses the status is set all the same: `error` permits no merge.
-    let newest = client.newest_statuses(head).await.unwrap_or_default();
+    let statuses = client.newest_statuses(head).await.unwrap_or_default();
     let elsewhere = format!("{} into ", preview_of(None, None));
     let mut seen = BTreeSet::new();
     let mut open = Vec::new();
-    let mut spoke = false;
-    for status in &newest {
+    let mut has_reported = false;
+    for status in &statuses {
         let is_it = status.context == context
             || (context == preview_of(None, None) && status.context.starts_with(&elsewhere));
         // The list has the newest first: only the first status of a name is in force.
@@ -91,13 +91,13 @@ pub(super) async fn end_open(
         }
         let is_own = is_of_attempt(status, runner);
         let overtaken = status.context == context && is_of_later_run(status, runner);
-        spoke |= is_own || overtaken;
+        has_reported |= is_own || overtaken;
         if is_own && status.state == StatusState::Pending {
             open.push(status.context.as_str());
         }
     }
     // The run failed before it set a status: without one, a required status would wait for ever.
-    if !spoke {
+    if !has_reported {
         open.push(context);
     }
     for context in open {
@@ -143,8 +143,8 @@ pub(super) async fn run(
     }
     let whole = preview_of(None, into);
     // After a change of the base branch a later run may have judged the same commit.
-    let word = statuses.iter().find(|status| status.context == whole);
-    if word.is_some_and(|word| is_of_later_run(word, runner)) {
+    let newest = statuses.iter().find(|status| status.context == whole);
+    if newest.is_some_and(|newest| is_of_later_run(newest, runner)) {
         run.notes.note(OVERTAKEN);
     } else {
         client

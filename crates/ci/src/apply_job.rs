@@ -198,7 +198,7 @@ struct AppliedCommit {
 }
 
 impl AppliedCommit {
-    /// The status of the commit.
+    /// Returns the status of the commit, with its description.
     fn status(&self) -> (StatusState, String) {
         let state = match &self.report {
             report if apply::ended_well(report) && !self.waits_for_others => StatusState::Success,
@@ -223,7 +223,7 @@ impl AppliedCommit {
         applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
     }
 
-    /// The stacks that were stopped as unreviewed.
+    /// Returns the stacks that were stopped as unreviewed.
     fn stopped_stacks(&self) -> Vec<StackId> {
         let stopped = self.decisions.stopped.iter().map(|stopped| &stopped.plan.id);
         stopped

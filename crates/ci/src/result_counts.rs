@@ -1,4 +1,4 @@
-//! How many stacks of an apply ended with each result, for the status of the commit.
+//! The number of stacks of an apply with each result, for the status of the commit.
 
 use konverge_base::model::apply_result::{ApplyReport, StackResult};
 

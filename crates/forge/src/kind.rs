@@ -1,4 +1,4 @@
-//! Which forge a job belongs to, and what a forge lacks.
+//! The kinds of forges, the detection of a job's forge, and the features that a forge lacks.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -258,7 +258,7 @@ impl Client {
     }
 }
 
-/// GitHub's words for a branch that somebody else created or moved.
+/// Returns true if GitHub's message says that somebody else created or moved the branch.
 fn says_moved(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("fast forward") || message.contains("already exists")

@@ -193,12 +193,12 @@ impl PolicyCheck {
         Ok(different)
     }
 
-    /// The policy of the default branch.
+    /// Returns the policy of the default branch.
     pub(crate) fn own_policy(&self) -> &CommitPolicy {
         &self.own
     }
 
-    /// The policy sets of the default branch.
+    /// Returns the policy sets of the default branch.
     pub(crate) fn own_sets(&self) -> &PolicySets {
         &self.own.sets
     }

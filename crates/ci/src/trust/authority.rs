@@ -16,7 +16,7 @@ use konverge_forge::{
 };
 use konverge_report::Merging;
 
-/// Who started the run, and how.
+/// The start of a run: who started it, where, and with which inputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
     /// The forge whose job it is.
@@ -538,10 +538,10 @@ fn no_token(what: &str, caller: Caller<'_>) -> UserError {
 /// The task of a job on a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ScheduledTask {
-    /// It checks for drift.
+    /// Check for drift.
     #[default]
     Drift,
-    /// It applies what is pending and reviewed, and moves rollouts on. It approves nothing.
+    /// Apply pending stacks that are reviewed, and continue rollouts. Nothing is approved.
     Apply,
 }
 
