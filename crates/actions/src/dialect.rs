@@ -1,11 +1,11 @@
-//! In what the runners differ.
+//! The differences between the runners.
 
 use konverge_forge::{ForgeKind, Unsupported};
 
 /// The web address of github.com.
 const GITHUB: &str = "https://github.com";
 
-/// Whose runner it is.
+/// The forge of a runner, which decides how the runner speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// GitHub's.
@@ -15,7 +15,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The forge of the runner.
+    /// Returns the forge of the runner.
     pub fn kind(self) -> ForgeKind {
         match self {
             Self::Github => ForgeKind::Github,
@@ -23,7 +23,7 @@ impl Dialect {
         }
     }
 
-    /// The web address of the forge, where the runner names none.
+    /// Returns the web address of the forge, for a runner that names none.
     pub(crate) fn default_server(self) -> Option<&'static str> {
         match self {
             Self::Github => Some(GITHUB),
@@ -31,7 +31,7 @@ impl Dialect {
         }
     }
 
-    /// The folder of the workflow files.
+    /// Returns the folder of the workflow files.
     pub(crate) fn workflow_folder(self) -> &'static str {
         match self {
             Self::Github => ".github/workflows",
@@ -39,7 +39,7 @@ impl Dialect {
         }
     }
 
-    /// The issuer of the identity tokens of a server's jobs.
+    /// Returns the issuer of the identity tokens of a server's jobs.
     ///
     /// # Errors
     /// Its jobs have no identity.

@@ -63,7 +63,7 @@ impl Runner {
                 inputs: inputs(payload),
                 ref_name: match self.dialect {
                     Dialect::Github => p.text("/ref")?,
-                    // What the caller wrote, which may lack `refs/heads/`. The runner has the whole name.
+                    // The payload has the ref as the caller wrote it, perhaps without `refs/heads/`. The runner has the whole name.
                     Dialect::Gitea => self.info.ref_name.clone(),
                 },
                 default_branch: p.text("/repository/default_branch")?,
@@ -150,7 +150,8 @@ fn branch(name: &str) -> String {
     name.strip_prefix("refs/heads/").unwrap_or(name).to_owned()
 }
 
-/// `konverge.yml@refs/pull/12/head` → 12, as Gitea tells for which ref another run was. A branch may be called `x@refs/pull/12/head`.
+/// Returns the pull request in the path of a run, as Gitea names the ref: `konverge.yml@refs/pull/12/head` → 12. A branch may be
+/// called `x@refs/pull/12/head`, so the path is split at its first `@`.
 fn pull_request_of_run(path: &str) -> Option<u64> {
     let (_, full_ref) = path.split_once('@')?;
     full_ref
@@ -160,7 +161,8 @@ fn pull_request_of_run(path: &str) -> Option<u64> {
         .ok()
 }
 
-/// `refs/heads/gh-readonly-queue/main/pr-12-<sha>` → 12. The name of the branch may contain anything.
+/// Returns the last pull request of a merge group: `refs/heads/gh-readonly-queue/main/pr-12-<sha>` → 12. The name of the branch may
+/// contain anything.
 fn queued_pull_request(head_ref: &str) -> Option<u64> {
     let last = head_ref.rsplit('/').next()?;
     let (number, sha) = last.strip_prefix("pr-")?.split_once('-')?;

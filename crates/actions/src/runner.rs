@@ -163,6 +163,7 @@ impl CiJob for Runner {
         // GitHub shows nothing of a summary above 1 MiB.
         const LIMIT: u64 = 1_048_576 - 1024;
         let there = self.summary_length();
+        // A note takes the place of a text without room, so that a reader sees that something is missing.
         if there + markdown.len() as u64 > LIMIT {
             let note = "\n**Not shown**: the summary of this step is full.\n";
             if there + note.len() as u64 > LIMIT {

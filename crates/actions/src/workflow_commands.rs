@@ -1,4 +1,4 @@
-//! What the runner reads from us: outputs, the job summary, annotations. Pure text functions;
+//! The texts that the runner reads: outputs, the job summary, annotations. Pure text functions;
 //! [`Runner`](super::Runner) knows the files.
 //!
 //! The runner obeys `::command::` at the start of a line of stdout and stderr, and `##[command]` anywhere in
@@ -12,10 +12,10 @@ use konverge_base::model::{
 /// The number of annotations that the runner keeps per step and level.
 const MOST: usize = 10;
 
-/// The runner truncates a longer message.
+/// The maximum length of a message. The runner truncates a longer one.
 const MESSAGE: usize = 4_000;
 
-/// One `name=value` for the file GITHUB_OUTPUT, as a heredoc with a random delimiter: no value can end it and
+/// Writes one `name=value` for the file GITHUB_OUTPUT, as a heredoc with a random delimiter: no value can end it and
 /// set an output of its own.
 pub fn output(name: &str, value: &str) -> String {
     loop {
@@ -26,7 +26,7 @@ pub fn output(name: &str, value: &str) -> String {
     }
 }
 
-/// Annotations as workflow commands: at most ten of each level; the tenth counts the rest.
+/// Writes annotations as workflow commands: at most ten of each level; the tenth counts the rest.
 pub fn annotations(notes: &[Annotation]) -> Vec<String> {
     let mut lines = Vec::new();
     for level in [Level::Error, Level::Warning, Level::Notice] {

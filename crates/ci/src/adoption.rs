@@ -19,8 +19,8 @@ pub(super) use konverge_run::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// The stacks that an apply leaves alone while the repository is taken over: nothing is recorded of them, and no merged
-/// pull request showed what their first apply does.
+/// Returns the stacks that an apply leaves alone while the repository is taken over: those without a recorded state
+/// whose first apply no merged pull request has shown.
 ///
 /// # Errors
 /// The file is invalid; errors of the store.

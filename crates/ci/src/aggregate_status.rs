@@ -8,7 +8,7 @@ use crate::{
     newer_status::{OVERTAKEN, is_of_later_run, is_of_run, newest_status},
     publisher::Publisher,
     shard_mode::ShardMode,
-    trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task},
+    trust::authority::{Authority, Caller, Decision, DefaultBranchLookup, Task},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -40,11 +40,11 @@ pub(super) async fn open_status(
     let runner = publisher.job.runner.as_ref();
     let again = runner.info().run_attempt > 1;
     let whole = preview_of(None, into);
-    let word = newest_status(publisher.client, head, &whole).await;
-    let (is_open, overtaken) = match &word {
-        Ok(Some(word)) => (
-            word.state == StatusState::Pending && is_of_run(word, runner),
-            is_of_later_run(word, runner),
+    let newest = newest_status(publisher.client, head, &whole).await;
+    let (is_open, overtaken) = match &newest {
+        Ok(Some(newest)) => (
+            newest.state == StatusState::Pending && is_of_run(newest, runner),
+            is_of_later_run(newest, runner),
         ),
         Ok(None) | Err(_) => (false, false),
     };
@@ -76,26 +76,28 @@ pub(super) async fn end_open(
     context: &str,
     why: &str,
 ) -> Result<(), ForgeError> {
-    // If GitHub does not list them, the status is set all the same: an error permits nothing.
-    let newest = client.newest_statuses(head).await.unwrap_or_default();
+    // Without the list of statuses the status is set all the same: `error` permits no merge.
+    let statuses = client.newest_statuses(head).await.unwrap_or_default();
     let elsewhere = format!("{} into ", preview_of(None, None));
     let mut seen = BTreeSet::new();
     let mut open = Vec::new();
-    let mut spoke = false;
-    for status in &newest {
+    let mut has_reported = false;
+    for status in &statuses {
         let is_it = status.context == context
             || (context == preview_of(None, None) && status.context.starts_with(&elsewhere));
+        // The list has the newest first: only the first status of a name is in force.
         if !is_it || !seen.insert(&status.context) {
             continue;
         }
         let is_own = is_of_attempt(status, runner);
         let overtaken = status.context == context && is_of_later_run(status, runner);
-        spoke |= is_own || overtaken;
+        has_reported |= is_own || overtaken;
         if is_own && status.state == StatusState::Pending {
             open.push(status.context.as_str());
         }
     }
-    if !spoke {
+    // The run failed before it set a status: without one, a required status would wait for ever.
+    if !has_reported {
         open.push(context);
     }
     for context in open {
@@ -123,7 +125,7 @@ pub(super) async fn run(
 ) -> Result<JobResult, UserError> {
     let caller = Caller::new(runner, "", None);
     let Some((head, into)) = judged_commit(run, event, caller)? else {
-        return Ok(JobResult::WELL);
+        return Ok(JobResult::SUCCESS);
     };
     let (head, into) = (&head, into.as_deref());
     let client = client.ok_or_else(|| {
@@ -140,8 +142,9 @@ pub(super) async fn run(
         run.notes.note(NOT_AGAIN);
     }
     let whole = preview_of(None, into);
-    let word = statuses.iter().find(|status| status.context == whole);
-    if word.is_some_and(|word| is_of_later_run(word, runner)) {
+    // After a change of the base branch a later run may have judged the same commit.
+    let newest = statuses.iter().find(|status| status.context == whole);
+    if newest.is_some_and(|newest| is_of_later_run(newest, runner)) {
         run.notes.note(OVERTAKEN);
     } else {
         client
@@ -154,14 +157,14 @@ pub(super) async fn run(
     })
 }
 
-/// The head whose shards were previewed, if they may be reported, and the target branch if it is not the
-/// default branch. Nothing is opened for it, so GitHub is not asked for the default branch.
+/// Returns the head whose shards were previewed, if this job may report them, and the target branch if it is not the
+/// default branch. Only statuses are read and set, so the forge is not asked for the default branch.
 fn judged_commit(
     run: &RunContext,
     event: &JobEvent,
     caller: Caller<'_>,
 ) -> Result<Option<(CommitId, Option<String>)>, UserError> {
-    let authority = match Authority::decide(event, caller, DefaultBranchAnswer::Never)? {
+    let authority = match Authority::decide(event, caller, DefaultBranchLookup::Never)? {
         Decision::Granted(authority) => authority,
         Decision::Nothing(why) => {
             run.notes.info(&why);
@@ -169,7 +172,7 @@ fn judged_commit(
         }
         Decision::Ask => return Ok(None),
     };
-    if !authority.trust.grants().tells {
+    if !authority.trust.grants().publishes {
         run.notes
             .note("this job may not write: the workflow on `workflow_run` sets the status");
         return Ok(None);
@@ -182,9 +185,11 @@ fn judged_commit(
     })
 }
 
-/// Success if the newest status of every shard in this run is a success. A re-run of failed jobs leaves the statuses
-/// of the other shards from an earlier attempt. They count only if GitHub says that all jobs of the shards
-/// `succeeded`: a job that was started again and died without a status leaves its earlier success, too.
+/// Returns the combined state: success if the newest status of every shard in this run is a success.
+///
+/// A re-run of failed jobs leaves the statuses of the other shards from an earlier attempt. They count only if GitHub says
+/// that all jobs of the shards `succeeded`: a job that was started again and died before it set a status leaves its
+/// earlier success behind, too.
 fn verdict(
     shares: impl Iterator<Item = Shard>,
     into: Option<&str>,
@@ -206,6 +211,7 @@ fn verdict(
     }
     let attempt = runner.info().run_attempt;
     let listed = |words: &str, shares: &[String]| format!("{words} shards {}", shares.join(", "));
+    // The worst decides: a failure, then a shard without a result, then a result that may be outdated.
     if !failed.is_empty() {
         return (StatusState::Failure, listed("could not be previewed:", &failed));
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     adoption,
-    apply_lane::{ApplyTarget, StacksToApply, apply_options, review_gate},
+    apply_input::{ApplyTarget, StacksToApply, apply_options, review_gate},
     commits_since_apply,
     deployments::Deployments,
     drift_schedule::DriftSchedule,
@@ -17,7 +17,7 @@ use crate::{
     restore,
     result_counts::counts,
     rolled_back,
-    rollout::{self, GuardedTargets, HeadLane, PendingRollouts, RolloutEvent, RolloutRecords},
+    rollout::{self, CarriedCommit, GuardedTargets, PendingRollouts, RolloutEvent, RolloutRecords},
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
 };
@@ -43,7 +43,7 @@ use konverge_run::{
 /// The label of issues about unreviewed changes.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
-/// Applies a commit of the default branch, with manual approvals.
+/// Applies a commit of the default branch. Approved digests may also stand for drift, which is restored first.
 pub(super) async fn run(
     job: &Job,
     branch: &DefaultBranch,
@@ -51,6 +51,7 @@ pub(super) async fn run(
     approved: Approved,
     agreeing: DispatchApprovers,
 ) -> Result<JobResult, UserError> {
+    // Who approves is checked before anything is opened: digests that nobody may approve stop the whole run.
     if !approved.is_empty() {
         match &agreeing {
             DispatchApprovers::Environment => reviewers::require_run_approval(job).await?,
@@ -64,6 +65,7 @@ pub(super) async fn run(
     } else {
         restore::restore(job, branch, &approved.digests, &agreeing).await?
     };
+    // A digest that restored drift must not be reported as unmatched by the apply.
     let mut approved = approved;
     if let Some(restored) = &restored {
         approved
@@ -71,7 +73,7 @@ pub(super) async fn run(
             .retain(|digest| !restored.digests.contains(digest));
     }
     match restored.map(|restored| restored.result) {
-        // Nothing but drift was meant.
+        // Every digest stood for drift, so pending changes are left to another run.
         Some(restored) if approved.is_empty() => Ok(restored),
         Some(restored) => {
             let applied = apply_approved(job, branch, head, approved, agreeing).await?;
@@ -110,6 +112,8 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
             "applying what was reviewed",
         )
         .await;
+    // A repository without a store is not taken into use yet: its merges succeed with a note. Digests ask for an apply,
+    // which then fails with the missing setting.
     let config = configured(job, &tip.branch.tip).await;
     if let Ok(config) = &config
         && config.state.url.is_none()
@@ -135,7 +139,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     publisher
         .status(head, &job.apply_status(), state, &description)
         .await;
-    // They come last: a receiver that does not answer delays nothing else.
+    // Receivers come last: one that does not answer must not delay the status.
     match (&notices, &result) {
         (Some(notices), Ok(applied)) => {
             let decisions = ApplyDecisions {
@@ -158,8 +162,8 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         ..
     } = result?;
     let matched = &decisions.matched;
-    publisher.tell_unmatched(&given.difference(matched).copied().collect());
-    // Somebody typed digests, and nothing at all was done.
+    publisher.note_unmatched(&given.difference(matched).copied().collect());
+    // A person who typed digests must notice that they had no effect: the run fails.
     let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
         code: match apply::exit_code(&report, &job.run) {
@@ -171,7 +175,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     })
 }
 
-/// The configuration of the default branch's tip, which may be newer than the applied commit.
+/// Loads the configuration of the default branch's tip, which may be newer than the applied commit.
 async fn configured(job: &Job, tip: &CommitId) -> Result<Config, UserError> {
     job.repository.ensure(tip, job.credentials.as_ref()).await?;
     Ok(Config::load(job.repository.revision(tip)?.as_ref())?)
@@ -185,16 +189,16 @@ struct AppliedCommit {
     newer: BTreeMap<StackId, CommitId>,
     /// The stacks that are left alone while the repository is taken over.
     left_alone: BTreeSet<StackId>,
-    /// Whether stacks were held back for another environment, or a rollout waits.
+    /// True if stacks were held back for another environment, or a rollout waits.
     waits_for_others: bool,
     /// The rollouts that stopped.
     rollout_events: Vec<RolloutEvent>,
-    /// The stacks that their rollouts keep back, with nothing new to tell of them.
+    /// The stacks that their rollouts keep back as before. Receivers are not notified of them again.
     kept_back: BTreeSet<StackId>,
 }
 
 impl AppliedCommit {
-    /// The status of the commit.
+    /// Returns the status of the commit, with its description.
     fn status(&self) -> (StatusState, String) {
         let state = match &self.report {
             report if apply::ended_well(report) && !self.waits_for_others => StatusState::Success,
@@ -219,7 +223,7 @@ impl AppliedCommit {
         applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
     }
 
-    /// The stacks that were stopped as unreviewed.
+    /// Returns the stacks that were stopped as unreviewed.
     fn stopped_stacks(&self) -> Vec<StackId> {
         let stopped = self.decisions.stopped.iter().map(|stopped| &stopped.plan.id);
         stopped
@@ -236,9 +240,11 @@ async fn apply_pending(
     publisher: &Publisher<'_>,
 ) -> Result<AppliedCommit, UserError> {
     let head = tip.head;
+    // Find: the pending stacks, and the reviews that count for them.
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let mut stages = Stages::start("find pending stacks");
-    let (backend, side) = open_head(job, head, &config).await?;
+    let (backend, revision) = open_head(job, head, &config).await?;
+    // Before the pending stacks are listed: a newer record then tells that another run may have applied some of them.
     let records = RolloutRecords::load(&backend, &config).await;
     warn_of_overdue_drift(job, &backend, &config).await;
     for line in records.overdue(&config) {
@@ -246,25 +252,36 @@ async fn apply_pending(
     }
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
-    side.note_layout(&job.run);
-    workflow_coverage::warn(job, &config, &side);
-    let mut pending = StacksToApply::find(job, &tip, &side, &backend).await?;
+    revision.note_layout(&job.run);
+    workflow_coverage::warn(job, &config, &revision);
+    let mut pending = StacksToApply::find(job, &tip, &revision, &backend).await?;
 
+    // Without a pending stack the forge is not asked for pull requests.
     let reviews = if pending.targets.is_empty() {
         MergedReviews::default()
     } else {
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
     let files = job.repository.revision(&tip.branch.tip)?;
-    let mut left_alone =
-        adoption::left_alone(files.as_ref(), &side, &backend, known, &reviews, &pending.targets).await?;
+    let mut left_alone = adoption::left_alone(
+        files.as_ref(),
+        &revision,
+        &backend,
+        known,
+        &reviews,
+        &pending.targets,
+    )
+    .await?;
+    // A digest may stand for a stack that is not taken over yet, which only its plan shows: then all are planned.
     if tip.approved.digests.is_empty() {
         pending.targets.retain(|target| !left_alone.contains(&target.id));
     }
+    // Split: rollouts decide about their own stacks later, and stacks of other environments belong to other jobs.
+    // Deployments and review records need the whole list, so it is kept.
     let all_pending = pending.targets.clone();
     let records = records.with_earlier(&backend, &config, &pending.targets).await;
     let targets = std::mem::take(&mut pending.targets);
-    let split = GuardedTargets::split(&config, &side, targets, &records)?;
+    let split = GuardedTargets::split(&config, &revision, targets, &records)?;
     let guarded: Vec<_> = split.guarded().cloned().collect();
     let ScopedTargets {
         targets,
@@ -272,13 +289,14 @@ async fn apply_pending(
         elsewhere,
     } = scope.select(split.free, &guarded)?;
     pending.targets = targets;
+    // Apply: one write to the index announces all stacks, in place of one write for each.
     let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
     backend.states.announce_run(known, &ids).await?;
     let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
     let deployments = Deployments::new(job, &config, &all_pending, head)?;
     let options = apply_options(job, &tip, &pending.newer, gate, deployments.as_ref());
     let mut planning = job
-        .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())
+        .protected_planning(config.clone(), &tip.branch.tip, revision, backend.clone())
         .await?;
     planning.claims = StackClaims::without(tip.approved.without.clone());
     stages.next("plan and apply");
@@ -286,8 +304,9 @@ async fn apply_pending(
         mut report,
         mut decisions,
     } = apply::run(&planning, &pending.targets, &options).await?;
-    let lane = HeadLane {
-        head,
+    // Rollouts come after the free stacks: by `after`, a stack of a wave may wait for one that this run has just applied.
+    let carried = CarriedCommit {
+        commit: head,
         planning: &planning,
         pending: &all_pending,
         options: &options,
@@ -302,7 +321,8 @@ async fn apply_pending(
         records,
         guarded: &split.by_rollout,
     };
-    let rollouts = rollout::run(job, &tip, lane, &scope, guarded, succeeded).await;
+    let rollouts = rollout::run(job, &tip, carried, &scope, guarded, succeeded).await;
+    // Report: one list of all outcomes, also of stacks that were refused or held back before the apply.
     decisions.extend(rollouts.decisions);
     report.stacks.extend(rollouts.outcomes);
     let is_stopped = |outcome: &&StackOutcome| outcome.result == StackResult::Stopped;
@@ -319,28 +339,30 @@ async fn apply_pending(
     report
         .stacks
         .sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    // Everything below is published.
     redact::report(&mut report, planning.secrets());
-    // A digest may stand for any stack; those that none stood for are left alone nevertheless.
+    // All stacks were planned because a digest may stand for any. Those that no digest matched are left alone after all.
     let is_meant = |digest: &Digest| tip.approved.digests.contains(digest);
     report.stacks.retain(|stack| {
         stack.result != StackResult::Stopped || !left_alone.contains(&stack.id) || is_meant(&stack.digest)
     });
     left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
-    if let Some(side) = planning.wanted.head() {
+    // Somebody rolled these stacks back on purpose. Whoever merged another change can do nothing about them.
+    if let Some(revision) = planning.wanted.head() {
         let is_stopped = |target: &&Target| {
             let mut stopped = decisions.stopped.iter();
             stopped.any(|stopped| stopped.plan.id == target.id)
         };
         let stopped: Vec<_> = all_pending.iter().filter(is_stopped).collect();
-        let left = rolled_back::find(job, &config, side, &backend, &reviews, &stopped).await?;
+        let left = rolled_back::find(job, &config, revision, &backend, &reviews, &stopped).await?;
         report.stacks.retain(|stack| !left.contains(&stack.id));
         decisions
             .stopped
             .retain(|stopped| !left.contains(&stopped.plan.id));
     }
-    // A missing stack may have been removed, which needs its review.
+    // Clean up. Skipped removals are not in the list, so the reviews that they still need would look used.
     if pending.skipped.is_none() {
-        // What has an older commit still needs the reviews of the head.
+        // A stack whose rollout carries an older commit still needs the reviews of the head.
         let of_head = |stack: &&StackOutcome| !rollouts.of_older_commits.contains(&stack.id);
         let of_head = ApplyReport {
             version: report.version,
@@ -350,6 +372,7 @@ async fn apply_pending(
     }
     save_index(job, &backend).await;
 
+    // Publish.
     let counted = planning.counts();
     let info = RunInfo {
         head: Some(head.clone()),
@@ -359,7 +382,7 @@ async fn apply_pending(
     };
     let (mut stopped, findings) = masked_result(&decisions, &planning);
     stopped.retain(|stopped| !left_alone.contains(&stopped.plan.id));
-    let told = ApplyFeedback {
+    let feedback = ApplyFeedback {
         head,
         report: &report,
         stopped: &stopped,
@@ -375,8 +398,9 @@ async fn apply_pending(
         pulls: reviews.pull_requests_of(&report),
         findings: &findings,
     };
-    told.publish_result(job, publisher).await;
+    feedback.publish_result(job, publisher).await;
     if let Some(deployments) = deployments {
+        // The deployment of an older commit was ended by its rollout.
         let of_head = |stack: &&StackOutcome| !rollouts.deployed_before.contains(&stack.id);
         let of_head = ApplyReport {
             version: report.version,
@@ -395,7 +419,7 @@ async fn apply_pending(
     })
 }
 
-/// The end of a merge into a repository that has no store yet: nothing is applied, which its previews said.
+/// Ends a merge into a repository that has no store yet. Nothing is applied, as its previews said.
 async fn without_store(head: &CommitId, publisher: &Publisher<'_>) -> JobResult {
     let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
     publisher
@@ -421,17 +445,17 @@ async fn open_head(
         )
         .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
     })?;
-    let side = OpenRevision::open_with_permissions_of(
+    let revision = OpenRevision::open_with_permissions_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),
         config,
     )?;
-    side.layout.require_module()?;
-    Ok((backend, side))
+    revision.layout.require_module()?;
+    Ok((backend, revision))
 }
 
-/// A schedule that does not run cannot report that: every apply does.
+/// Warns if the last drift check is too long ago. A schedule that does not run cannot report that itself.
 async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Config) {
     if let Some(since) = DriftSchedule::load(job, backend, config).await.overdue() {
         job.run.notes.warning(&format!(
@@ -441,7 +465,7 @@ async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Confi
     }
 }
 
-/// The index only serves speed: the next run looks up what is missing.
+/// Saves the index. A failure is a warning: the index only serves speed, and the next run looks up what is missing.
 async fn save_index(job: &Job, backend: &StateBackend) {
     if let Err(error) = backend.states.save_index().await {
         job.run
@@ -450,7 +474,7 @@ async fn save_index(job: &Job, backend: &StateBackend) {
     }
 }
 
-/// The plans that were stopped and the findings of the policies, without secrets.
+/// Returns the plans that were stopped and the findings of the policies, without secrets.
 fn masked_result(decisions: &Decisions, planning: &Planner) -> (Vec<StoppedPlan>, Vec<PolicyFinding>) {
     let mut stopped = decisions.stopped.clone();
     for stopped in &mut stopped {
@@ -461,7 +485,7 @@ fn masked_result(decisions: &Decisions, planning: &Planner) -> (Vec<StoppedPlan>
     (stopped, findings)
 }
 
-/// What to publish after an apply.
+/// The result of an apply, as it is published.
 struct ApplyFeedback<'a> {
     head: &'a CommitId,
     report: &'a ApplyReport,
@@ -507,7 +531,8 @@ impl ApplyFeedback<'_> {
                 .merged_outcome(head, &self.arrived, &self.pulls, report, info)
                 .await;
         }
-        // Stacks that were not selected have no differences, unless a newer run knows better.
+        // A stack that was not pending has no differences, so its issue may be closed. A stack of another environment was
+        // not planned, and one with a newer commit belongs to a newer run.
         let settled = |stack: &str| {
             let not_well = |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome);
             let is_elsewhere = self.elsewhere.iter().any(|target| target.id.as_str() == stack);
@@ -529,7 +554,7 @@ impl ApplyFeedback<'_> {
     }
 }
 
-/// The marker, title and body of the issue for a stopped stack.
+/// Returns the marker, title and body of the issue for a stopped stack.
 fn unreviewed_issue(
     job: &Job,
     info: &RunInfo,
@@ -547,7 +572,8 @@ fn unreviewed_issue(
     (marker, title, body)
 }
 
-/// Returns true if nothing of the stack was left that needs an approval. One that waits for its rollout was not planned.
+/// Returns true if nothing in the stack is left that needs an approval. A stack that waits for its rollout was not planned,
+/// so it has no serial.
 fn was_approved(stack: &StackOutcome) -> bool {
     apply::has_succeeded(stack.result) || (stack.result == StackResult::Waiting && stack.serial.is_some())
 }

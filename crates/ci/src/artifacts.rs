@@ -15,22 +15,22 @@ use konverge_base::{
 const FOLDER: &str = ".konverge";
 
 impl Publisher<'_> {
-    /// Writes the whole result where later steps find it.
+    /// Writes the whole result as JSON, for later steps of the job.
     pub(super) fn result_file(&self, json: &str) {
-        self.keep("result", "json", json, "result-path");
+        self.write_file("result", "json", json, "result-path");
     }
 
     /// Writes the preview as an HTML page, and returns its path.
     pub(crate) fn page(&self, html: &str) -> Option<String> {
-        self.keep("page", "html", html, "summary-path")
+        self.write_file("page", "html", html, "summary-path")
     }
 
-    /// Writes the summary as Markdown, for a place where neither the comment nor the job summary is seen.
+    /// Writes the summary as Markdown, for readers who see neither the comment nor the job summary.
     pub(crate) fn markdown(&self, text: &str) {
-        self.keep("summary", "md", text, "markdown-path");
+        self.write_file("summary", "md", text, "markdown-path");
     }
 
-    fn keep(&self, what: &str, extension: &str, text: &str, output: &str) -> Option<String> {
+    fn write_file(&self, what: &str, extension: &str, text: &str, output: &str) -> Option<String> {
         let run = &self.job.run;
         let name = format!("konverge-{}.{extension}", uuid::Uuid::new_v4().simple());
         // Only the docker action gets inputs as variables. Its folders have other paths in the following
@@ -38,7 +38,7 @@ impl Publisher<'_> {
         let workspace = self.job.runner.info().workspace.as_ref();
         let workspace = workspace.filter(|_| run.var(variables::INPUT_COMMAND).is_some());
         let written = match workspace {
-            Some(workspace) => keep_in_workspace(workspace, &name, &run.secrets.mask_finished(text))
+            Some(workspace) => write_in_workspace(workspace, &name, &run.secrets.mask_finished(text))
                 .map(|()| format!("{FOLDER}/{name}")),
             None => {
                 let folder = run
@@ -61,9 +61,9 @@ impl Publisher<'_> {
     }
 }
 
-/// Git ignores the folder. The content of the workspace belongs to the pull request, so no link in it is
-/// followed.
-fn keep_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()> {
+/// Writes a file into a folder of the workspace that git ignores. The content of the workspace belongs to the pull request, so
+/// no link in it is followed.
+fn write_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()> {
     let folder = Path::new(FOLDER);
     write(workspace, &folder.join(".gitignore"), b"*\n", Existing::Keep)?;
     match write(workspace, &folder.join(name), text.as_bytes(), Existing::Keep)? {
@@ -80,7 +80,7 @@ mod tests {
     fn what_is_kept_in_a_workspace_is_ignored_by_git_and_no_link_is_followed() {
         let workspace = tempfile::tempdir().unwrap();
         for name in ["a.json", "b.html"] {
-            keep_in_workspace(workspace.path(), name, "text").unwrap();
+            write_in_workspace(workspace.path(), name, "text").unwrap();
             assert_eq!(
                 fs::read_to_string(workspace.path().join(FOLDER).join(name)).unwrap(),
                 "text"
@@ -93,7 +93,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         let hostile = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), hostile.path().join(FOLDER)).unwrap();
-        assert!(keep_in_workspace(hostile.path(), "a.json", "text").is_err());
+        assert!(write_in_workspace(hostile.path(), "a.json", "text").is_err());
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 }

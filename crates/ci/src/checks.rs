@@ -58,7 +58,8 @@ impl Publisher<'_> {
         links
     }
 
-    /// The current state of the pull request, after its preview was made.
+    /// Asks for the state of the pull request after its preview was made. Without an answer the preview is not recorded as
+    /// reviewed.
     pub(crate) async fn fetch_pull_request(&self, number: u64, head: &CommitId) -> PullRequestNow {
         let Some(client) = self.client else {
             return PullRequestNow::default();
@@ -67,7 +68,7 @@ impl Publisher<'_> {
             Ok(pull) => pull,
             Err(error) => {
                 self.warn(
-                    "whether the pull request is merged or has a newer head is not known, so its review is not recorded",
+                    "failed to read the pull request again, so its review is not recorded: it may be merged or have a newer head",
                     error,
                 );
                 return PullRequestNow::default();
@@ -98,8 +99,8 @@ impl Publisher<'_> {
 pub(super) struct PullRequestNow {
     /// True if it has another head: the preview says so, and the newer run's preview stays.
     pub superseded: bool,
-    /// True if GitHub says that it is not merged. Otherwise the preview may be a re-run, and what it shows
-    /// was not visible at the merge.
+    /// True if the forge says that it is not merged. Otherwise the preview may be a re-run, and nobody saw it before the
+    /// merge.
     pub unmerged: bool,
 }
 

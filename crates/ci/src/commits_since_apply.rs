@@ -9,11 +9,11 @@ use konverge_forge::StatusState;
 use konverge_repo::git::GitError;
 use konverge_state::{IndexedStates, Proven};
 
-/// The largest number of commits.
+/// The maximum number of commits that are walked.
 const MOST: usize = 50;
 
-/// The commits of the branch from `head` back to the commit of an earlier apply, the head first. `known` is the index
-/// before this run.
+/// Returns the commits of the branch from `head` back to the commit of an earlier apply, the head first. `known` is the index
+/// as it was before this run.
 pub(super) async fn since_last_apply(
     job: &Job,
     head: &CommitId,
@@ -25,17 +25,20 @@ pub(super) async fn since_last_apply(
         .filter_map(|entry| entry.commit.as_ref())
         .collect();
     let mut commits = vec![head.clone()];
-    // Without an earlier apply there is no end to look for.
+    // Without an earlier apply the walk would not end before the limit: only the head counts.
     while !applied.is_empty() && commits.len() < MOST {
         let parent = match parent(job, commits.last().unwrap_or(head)).await {
             Ok(Some(parent)) => parent,
             Ok(None) => break,
             Err(error) => {
-                job.run
-                    .warn("the other merged pull requests are not known", error);
+                job.run.warn(
+                    "failed to find the other merged pull requests, so they get no comment",
+                    error,
+                );
                 break;
             }
         };
+        // A run that had nothing to apply left no commit in the index, so its status is asked for, too.
         if applied.contains(&parent) || is_done(job, &parent).await {
             break;
         }
@@ -44,7 +47,7 @@ pub(super) async fn since_last_apply(
     commits
 }
 
-/// The first parent: the tip of the branch before the commit.
+/// Returns the first parent: the tip of the branch before the commit.
 async fn parent(job: &Job, commit: &CommitId) -> Result<Option<CommitId>, GitError> {
     job.repository.ensure(commit, job.credentials.as_ref()).await?;
     Ok(job.repository.parents(commit)?.into_iter().next())
@@ -60,8 +63,10 @@ async fn is_done(job: &Job, commit: &CommitId) -> bool {
             .find(|status| status.context == job.apply_status())
             .is_some_and(|status| status.state == StatusState::Success),
         Err(error) => {
-            job.run
-                .warn("the other merged pull requests are not known", error);
+            job.run.warn(
+                "failed to find the other merged pull requests, so they get no comment",
+                error,
+            );
             true
         }
     }

@@ -30,7 +30,7 @@ use konverge_run::{
 /// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
 /// 80 per minute.
 pub(super) const MOST: usize = 20;
-/// How many deployments of a stack are looked at for the last one that ended well.
+/// The number of deployments among which the last successful one is searched.
 const LOOKED_AT: usize = 5;
 
 /// The deployments of one run.
@@ -39,13 +39,13 @@ pub(super) struct Deployments {
     pub(super) run: RunContext,
     attempt: u32,
     pub(super) head: CommitId,
-    places: BTreeMap<StackId, DeploymentPlace>,
+    keys: BTreeMap<StackId, DeploymentKey>,
     made: Mutex<DeploymentIds>,
 }
 
-/// What has a deployment of its own. That of a rollout lasts over all runs that carry the commit.
+/// Identifies a deployment within a commit. The deployment of a rollout lasts over all runs that carry the commit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct DeploymentPlace {
+pub(super) struct DeploymentKey {
     /// The environment in a rule, or else the stack itself.
     pub environment: String,
     /// The rollout of its stacks.
@@ -54,16 +54,16 @@ pub(super) struct DeploymentPlace {
 
 #[derive(Default)]
 pub(super) struct DeploymentIds {
-    pub ids: BTreeMap<DeploymentPlace, u64>,
+    pub ids: BTreeMap<DeploymentKey, u64>,
     pub left_out: BTreeSet<String>,
     pub refused: bool,
 }
 
 impl Deployments {
-    /// `None` if they are not configured, or the job may not publish.
+    /// Returns `None` if deployments are not configured, or the job has no client.
     ///
     /// # Errors
-    /// They are configured, and the forge has none: a store that was put back would not be noticed.
+    /// Deployments are configured and the forge has none: then a store that was restored from a backup would not be noticed.
     pub(crate) fn new(
         job: &Job,
         config: &Config,
@@ -78,40 +78,40 @@ impl Deployments {
             return Err(failure.hint("`apply.deployments: false` in konverge.yaml does without them"));
         }
         let matcher = config.rollout_matcher();
-        let places = targets.iter().map(|target| {
+        let keys = targets.iter().map(|target| {
             let rules = config.for_place(&target.id, target.folder());
             let rollout = matcher.wave_of(target.folder()).ok().flatten();
-            let place = DeploymentPlace {
+            let key = DeploymentKey {
                 environment: rules.environment.unwrap_or_else(|| target.id.to_string()),
                 rollout: rollout.map(|(name, _)| name.to_owned()),
             };
-            (target.id.clone(), place)
+            (target.id.clone(), key)
         });
         Ok(Some(Arc::new(Self {
             client,
             run: job.run.clone(),
             attempt: job.runner.info().run_attempt,
             head: head.clone(),
-            places: places.collect(),
+            keys: keys.collect(),
             made: Mutex::default(),
         })))
     }
 
-    /// Called before a stack is changed.
+    /// Creates the deployment of a stack, if it has none yet. Called before the stack is changed.
     async fn begin(&self, plan: &StackPlan) {
-        let place = self.place(&plan.id);
-        // The lock is held during the request: two stacks of an environment share its deployment.
+        let key = self.key_of(&plan.id);
+        // The lock is held during the request: two stacks of an environment share its deployment, which is created once.
         let mut made = self.made.lock().await;
-        if made.refused || made.ids.contains_key(&place) {
+        if made.refused || made.ids.contains_key(&key) {
             return;
         }
         if made.ids.len() >= MOST {
-            made.left_out.insert(place.environment);
+            made.left_out.insert(key.environment);
             return;
         }
-        match self.create(&place, plan).await {
+        match self.create(&key, plan).await {
             Ok(id) => {
-                made.ids.insert(place, id);
+                made.ids.insert(key, id);
             }
             Err(error) => {
                 made.refused = true;
@@ -120,15 +120,16 @@ impl Deployments {
         }
     }
 
-    /// Refuses a stack whose last successful deployment is later than its state, and of a commit that the state does not
-    /// know: the store was put back, and what is made already would be made again. GitHub is the one place outside of it.
+    /// Refuses a stack whose last successful deployment is later than its state and has a commit that the state does not
+    /// know. Then the store was put back to an earlier day, and the apply would create again what exists. Only GitHub knows,
+    /// because a store that was put back lost its own record.
     async fn check_last(&self, plan: &StackPlan, past: &PriorState) -> Result<(), UserError> {
-        let place = self.place(&plan.id);
+        let key = self.key_of(&plan.id);
         let mut made = self.made.lock().await;
         if made.refused {
             return Ok(());
         }
-        let last = match self.last_success(&place, &plan.id).await {
+        let last = match self.last_success(&key, &plan.id).await {
             Ok(last) => last,
             Err(error) => {
                 made.refused = true;
@@ -156,16 +157,17 @@ impl Deployments {
             )))
     }
 
-    /// The newest of the last deployments of a stack that ended well.
+    /// Returns the newest successful deployment of a stack, among the last [`LOOKED_AT`].
     async fn last_success(
         &self,
-        place: &DeploymentPlace,
+        key: &DeploymentKey,
         stack: &StackId,
     ) -> Result<Option<Deployment>, ForgeError> {
         let forge = self.client.deployments()?;
-        let all = forge.list_deployments(&place.environment, None).await?;
-        // That of a rollout names no stack: in the environment with the stack's own name it can only be this one.
-        let is_alone = place.environment == stack.as_str();
+        let all = forge.list_deployments(&key.environment, None).await?;
+        // The deployment of a rollout names no stack. In an environment with the name of the stack it can only be of this
+        // stack.
+        let is_alone = key.environment == stack.as_str();
         let own = all
             .into_iter()
             .filter(|made| match made.payload["stack"].as_str() {
@@ -180,23 +182,23 @@ impl Deployments {
         Ok(None)
     }
 
-    async fn create(&self, place: &DeploymentPlace, plan: &StackPlan) -> Result<u64, ForgeError> {
+    async fn create(&self, key: &DeploymentKey, plan: &StackPlan) -> Result<u64, ForgeError> {
         let receipt = json!({
             "version": 1, "run": self.run.url(), "attempt": self.attempt, "stack": plan.id, "digest": plan.digest,
         });
         let description = format!("{}: plan {}", plan.id, plan.digest.short());
-        let id = match &place.rollout {
+        let id = match &key.rollout {
             Some(rollout) => {
-                let found = self.find(place, rollout).await?;
+                let found = self.find(key, rollout).await?;
                 match found {
                     Some(found) => found,
-                    None => self.create_of_rollout(place, rollout, &description).await?,
+                    None => self.create_of_rollout(key, rollout, &description).await?,
                 }
             }
             None => {
                 self.client
                     .deployments()?
-                    .create_deployment(&self.head, &place.environment, &description, &receipt)
+                    .create_deployment(&self.head, &key.environment, &description, &receipt)
                     .await?
             }
         };
@@ -205,8 +207,8 @@ impl Deployments {
         Ok(id)
     }
 
-    /// Called at the end of the run, with the stacks of its commit. `carried` are the commits that rollouts carry, if this
-    /// is the newest commit.
+    /// Sets the final states of the deployments. Called at the end of the run, with the stacks of its commit. `carried` are
+    /// the commits that rollouts carry, if this is the newest commit.
     pub(crate) async fn end(&self, report: &ApplyReport, carried: Option<&BTreeSet<CommitId>>) {
         let mut made = self.made.lock().await;
         self.end_waiting(report, carried, &mut made).await;
@@ -217,12 +219,14 @@ impl Deployments {
                 made.left_out.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
             ));
         }
-        for (place, id) in &made.ids {
+        for (key, id) in &made.ids {
             let stacks = report.stacks.iter();
-            let stacks: Vec<_> = stacks.filter(|stack| self.place(&stack.id) == *place).collect();
+            let stacks: Vec<_> = stacks.filter(|stack| self.key_of(&stack.id) == *key).collect();
             let (state, description) = final_state(&stacks, self.run.cancel.is_cancelled());
             if let Err(error) = self.set_state(*id, state, &description).await {
-                return self.run.warn("a deployment does not say how it ended", error);
+                return self
+                    .run
+                    .warn("failed to set the final state of a deployment", error);
             }
         }
     }
@@ -241,16 +245,16 @@ impl Deployments {
             .await
     }
 
-    pub(super) fn place(&self, stack: &StackId) -> DeploymentPlace {
-        let place = self.places.get(stack).cloned();
-        place.unwrap_or_else(|| DeploymentPlace {
+    pub(super) fn key_of(&self, stack: &StackId) -> DeploymentKey {
+        let key = self.keys.get(stack).cloned();
+        key.unwrap_or_else(|| DeploymentKey {
             environment: stack.to_string(),
             rollout: None,
         })
     }
 }
 
-/// The final state of an environment's stacks, with a description.
+/// Returns the final state of an environment's stacks, with a description.
 pub(super) fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
     let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
     let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
@@ -268,7 +272,7 @@ pub(super) fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (Deplo
     }
 }
 
-/// Updates GitHub for each approved stack before anything is changed.
+/// Approves as the review gate does, and creates the deployment of each approved stack before anything is changed.
 pub(super) struct DeploymentApprover {
     pub gate: ReviewGate,
     pub deployments: Arc<Deployments>,
@@ -277,6 +281,7 @@ pub(super) struct DeploymentApprover {
 #[async_trait]
 impl Approver for DeploymentApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
+        // The store is judged before the plan. Whoever approves the digest of the plan says that the state is right.
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.gate.is_given(&proposed.plan.digest) {
             self.deployments.check_last(proposed.plan, past).await?;

@@ -1,4 +1,4 @@
-//! The scheduled drift check: what differs from what was applied. One issue per stack, closed when the drift
+//! The scheduled drift check: compares live resources with what was applied. One issue per stack, closed when the drift
 //! is gone.
 
 use std::collections::BTreeMap;
@@ -54,6 +54,7 @@ async fn check_and_publish(
     head: &CommitId,
     publisher: &Publisher<'_>,
 ) -> Result<JobResult, UserError> {
+    // Open. Only a job that restores drift may create the key of the hashes: a check may have no right to write.
     let mut stages = Stages::start("open");
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::load(job.repository.revision(head)?.as_ref())?;
@@ -62,7 +63,7 @@ async fn check_and_publish(
         Reconcile::Restore => KeyUse::Make,
     };
     let Some(backend) = job.backend(&config, key).await? else {
-        // Without a store no job knows what was applied.
+        // Without a store nothing records what was applied.
         return Ok(JobResult {
             code: 0,
             text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"
@@ -70,29 +71,30 @@ async fn check_and_publish(
         });
     };
     let pages = config.portal.publish.clone();
-    let side = OpenRevision::open_with_permissions_of(
+    let revision = OpenRevision::open_with_permissions_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),
         &config,
     )?;
+    // Select the stacks that are due. `behind` are those that a merge has changed since their apply.
     let known = backend.states.known().await?;
     let mut rounds = DriftSchedule::load(job, &backend, &config).await;
-    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
-    let applied = applied(&backend, known, &side, &renamed).await;
+    let renamed = renamed_stacks(&backend, &revision.layout, known).await?;
+    let applied = applied(&backend, known, &revision, &renamed).await;
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
     let due = rounds.select_due(applied, config.drift.stacks_per_run);
-    let behind = side.changed_stacks(known)?;
+    let behind = revision.changed_stacks(known)?;
     let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
     for line in overdue_rollouts(&config, &backend).await {
         job.run.notes.warning(&line);
     }
-    workflow_coverage::warn(job, &config, &side);
+    workflow_coverage::warn(job, &config, &revision);
     let policy_check = PolicyCheck::new(
         job,
-        CommitPolicy::from_config(&config, Some(side.source.as_ref())),
+        CommitPolicy::from_config(&config, Some(revision.source.as_ref())),
         Stage::Apply,
         &backend.secrets,
     );
@@ -101,16 +103,18 @@ async fn check_and_publish(
     let notices = Notifications::new(job, &config);
     stages.next("look");
     let planning = job
-        .protected_planning(config, head, side, backend.clone())
+        .protected_planning(config, head, revision, backend.clone())
         .await?;
     let checked = drift::run(&planning, &due, budget).await?;
     let plan = &checked.plan;
     stages.next("restoring drift");
+    // An apply would not help a delivered stack that is as applied and whose controller is not well.
     let policy_check = policy_check.for_restoring();
     let ours = |target: &&Target| !checked.left_to_controller.contains(&target.id);
     let ours: Vec<_> = due.iter().filter(ours).cloned().collect();
     let Restored { report, findings } = reconcile::run(&planning, policy_check, &ours, plan, &behind).await?;
     let restored = restored_stacks(&report);
+    // Publish. The history is recorded first, because the issues say since when a stack differs.
     rounds.record_run(&checked, &restored, &job.run.url());
     let info = RunInfo {
         head: Some(head.clone()),
@@ -140,6 +144,7 @@ async fn check_and_publish(
     let issues = publish_issues(publisher, &looked, &info, &label).await;
     rounds.note_issues(&issues);
     notices.notify_drift(plan, &restored).await;
+    // The history holds the numbers of the issues, and the portal's pages are made from the saved history.
     rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
     if let Some(url) = pages {
         publish_pages(job, &backend, head, &url).await;
@@ -155,7 +160,7 @@ async fn check_and_publish(
     })
 }
 
-/// Writes the pages of the portal. They are no reason for a drift check to fail: a warning says that they are old.
+/// Writes the pages of the portal. A failure is a warning: a drift check does not fail because the pages are old.
 async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: &str) {
     let publish = async {
         let config = portal::BranchConfig::load_at(&job.repository, head.clone())?;
@@ -184,11 +189,11 @@ async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: 
     }
 }
 
-/// The applied stacks, which can be compared.
+/// Returns the applied stacks, each with its code at the head if it still has some.
 pub(super) async fn applied(
     backend: &StateBackend,
     known: &Proven<IndexedStates>,
-    side: &OpenRevision,
+    revision: &OpenRevision,
     renamed: &BTreeMap<StackId, StackId>,
 ) -> Vec<Target> {
     let now = |id: &StackId| {
@@ -199,7 +204,7 @@ pub(super) async fn applied(
     };
     let mut applied = Vec::new();
     for (id, entry) in known.entries.iter().filter(|(_, entry)| entry.is_known()) {
-        applied.push(match side.layout.stack(now(id).unwrap_or(id)) {
+        applied.push(match revision.layout.stack(now(id).unwrap_or(id)) {
             Some(stack) => Target::new(stack, None),
             None => {
                 let prior = stack_lookup::recorded_state(backend, id).await;
@@ -242,8 +247,8 @@ pub(super) struct DriftResult<'a> {
 }
 
 impl DriftResult<'_> {
-    /// How what differs in a stack can be kept: an attribute can only be set where there is code, and for an object that is
-    /// there.
+    /// Returns how a reader can keep the drift of a stack. `konverge set` needs code to write the value into, and a live object
+    /// that has it.
     fn keeping(&self, stack: &StackPlan) -> DriftKeeping {
         let has_code = |head: &&OpenRevision| head.layout.stack(&stack.id).is_some();
         let is_set = stack
@@ -262,7 +267,7 @@ impl DriftResult<'_> {
     }
 }
 
-/// The guide calls the file as the workflow.
+/// Returns true if the repository has the workflow `konverge-keep`, by the file name that the guide gives it.
 fn has_keep_workflow(head: &OpenRevision) -> bool {
     let names = [
         ".github/workflows/konverge-keep.yml",

@@ -40,20 +40,20 @@ impl DriftSchedule {
         }
     }
 
-    /// The targets that are due: the least recently checked first, at most `most`.
+    /// Returns the targets that are due: the least recently checked first, at most `most`.
     pub(crate) fn select_due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
         targets.sort_by_cached_key(|target| (self.last_checked(&target.id), target.id.clone()));
         targets.truncate(most.map_or(usize::MAX, |most| most.max(1) as usize));
         targets
     }
 
-    /// The age of the last successful run, if it is too old.
+    /// Returns the age of the last successful run, if it is too old.
     pub(crate) fn overdue(&self) -> Option<Duration> {
         let since = self.time_since(self.history.good?);
         (since > self.stale_after).then_some(since)
     }
 
-    /// The stacks whose last check found one of these differences, with its digest.
+    /// Returns the stacks whose last check found one of these differences, each with its digest.
     pub(crate) fn stacks_with(&self, digests: &BTreeSet<Digest>) -> BTreeMap<StackId, Digest> {
         let known = self.history.stacks.iter();
         let known = known.filter_map(|(stack, check)| Some((stack, check.drift.as_ref()?.digest)));
@@ -67,6 +67,7 @@ impl DriftSchedule {
     pub(crate) fn record_run(&mut self, checked: &DriftReport, restored: &[StackId], run: &str) {
         self.record_stacks(checked, restored, run);
         let plan = &checked.plan;
+        // One stack that cannot be compared makes the check overdue in the end: nobody would see its drift.
         if plan.stacks.iter().all(|stack| stack.error.is_none()) {
             self.history.good = Some(self.now);
         }
@@ -85,7 +86,7 @@ impl DriftSchedule {
                 since: before.as_ref().map_or(self.now, |seen| seen.since),
             };
             let drift = match (&stack.error, stack.summary.changed()) {
-                // It is unknown whether it still differs.
+                // A failed check neither finds drift nor ends it: the earlier finding stays.
                 (Some(_), _) => before,
                 (None, 0) => None,
                 (None, _) if restored.contains(&stack.id) => None,
@@ -113,7 +114,7 @@ impl DriftSchedule {
         }
     }
 
-    /// Notes the issues that tell of drift, by the stack.
+    /// Records the number of the issue of each stack with drift.
     pub(crate) fn note_issues(&mut self, issues: &BTreeMap<String, u64>) {
         for (stack, check) in &mut self.history.stacks {
             let issue = issues.get(stack.as_str()).filter(|_| check.drift.is_some());
@@ -123,7 +124,7 @@ impl DriftSchedule {
         }
     }
 
-    /// Since when a stack differs.
+    /// Returns the time since which a stack differs.
     pub(crate) fn since(&self, stack: &StackId) -> Timestamp {
         let seen = self
             .history
@@ -133,7 +134,7 @@ impl DriftSchedule {
         seen.map_or(self.now, |seen| seen.since)
     }
 
-    /// How long each difference has been known.
+    /// Returns how long each difference has been known.
     pub(crate) fn known_for(&self) -> BTreeMap<StackId, Duration> {
         let seen = |check: &DriftCheck| check.drift.as_ref().map(|seen| self.time_since(seen.since));
         let stacks = self.history.stacks.iter();
@@ -142,7 +143,7 @@ impl DriftSchedule {
             .collect()
     }
 
-    /// The least recently checked of these stacks, and how long ago; `None` if it was never checked.
+    /// Returns the least recently checked of these stacks, and how long ago that was; `None` if it was never checked.
     pub(crate) fn least_recently_checked<'a>(
         &self,
         stacks: impl IntoIterator<Item = &'a StackId>,
@@ -162,7 +163,7 @@ impl DriftSchedule {
         self.history.stacks.get(stack).map(|check| check.at)
     }
 
-    /// Clocks of different machines may differ: a future time counts as now.
+    /// Returns the time since then. Clocks of different machines may differ, so a future time counts as now.
     fn time_since(&self, then: Timestamp) -> Duration {
         Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
 //! [`EnvironmentScope`]: the stacks that a job applies. With `for-environment` they are those whose rule names that environment,
-//! so that GitHub's own reviewers, wait timers and subjects guard it. What comes after a pending stack of another
+//! so that GitHub's own reviewers, wait timers and OIDC subjects guard it. A stack that comes after a pending stack of another
 //! environment is held back; the next run of the job catches up.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,16 +23,16 @@ pub(crate) struct EnvironmentScope<'a> {
 
 /// The pending stacks of a job.
 pub(crate) struct ScopedTargets {
-    /// Those to apply now.
+    /// Stacks to apply now.
     pub targets: Vec<Target>,
-    /// Its own that wait for another environment, with the reason.
+    /// Stacks of the job that wait for another environment, with the reason.
     pub held_back: Vec<StackOutcome>,
-    /// Those of other jobs.
+    /// Stacks that other jobs apply.
     pub elsewhere: Vec<Target>,
 }
 
 impl<'a> EnvironmentScope<'a> {
-    /// The scope of a job; without an environment every stack.
+    /// Creates the scope of a job; without an environment it covers every stack.
     ///
     /// # Errors
     /// No rule names the environment.
@@ -67,12 +67,12 @@ format!("rules name {}", known.join(", ").escape_debug())
         environment_of(&self.rules, target).as_deref() == Some(environment)
     }
 
-    /// The environment whose job applies a stack.
+    /// Returns the environment whose job applies a stack.
     pub(crate) fn environment(&self, target: &Target) -> Option<String> {
         environment_of(&self.rules, target)
     }
 
-    /// Selects the stacks of the job among all that are pending. What comes after a stack of a rollout (`guarded`) is held
+    /// Selects the stacks of the job among all that are pending. A stack that comes after one of a rollout (`guarded`) is held
     /// back.
     ///
     /// # Errors
@@ -90,14 +90,17 @@ format!("rules name {}", known.join(", ").escape_debug())
             });
         }
         let all: Vec<_> = pending.iter().chain(guarded).cloned().collect();
+        // Stacks that are destroyed come in reverse order: they wait for those that depend on them.
         let leaving = all.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
         let order = StackOrder::build(self.config, &all)?.taking_down(&leaving);
         let waves = order.waves();
         let (mut own, elsewhere): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|target| self.covers(target));
+        // In the order of waves, so that each stack is reached after all that may block it.
         own.sort_by_key(|target| waves.get(&target.id).copied());
-        // What a stack waits for, of other environments. It is handed on to those that wait for the stack.
+        // The stacks of other environments that a stack waits for. Whoever waits for the stack waits for these, too, so a
+        // chain of `after` names its real cause.
         let mut blocked: BTreeMap<StackId, BTreeSet<StackId>> = elsewhere
             .iter()
             .chain(guarded)
@@ -158,7 +161,7 @@ format!("rules name {}", known.join(", ").escape_debug())
     }
 }
 
-/// The environment that a rule gives a stack. The folder counts, and no identity that a pull request chooses.
+/// Returns the environment that a rule gives a stack. Its folder is matched: a pull request may choose the identity.
 fn environment_of(rules: &StackRules<'_>, target: &Target) -> Option<String> {
     rules.for_place(&target.id, target.folder()).environment
 }

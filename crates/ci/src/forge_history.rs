@@ -44,7 +44,7 @@ impl BranchHistory for ForgeHistory {
     }
 }
 
-/// The commits in a branch's tip that are not in a commit.
+/// Returns the commits in a branch's tip that are not in a commit.
 async fn after(
     client: &dyn Forge,
     commit: &CommitId,

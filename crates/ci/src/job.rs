@@ -14,11 +14,11 @@ use konverge_run::{RunContext, cluster_selection::Live};
 /// The options besides the environment.
 #[derive(Debug, Clone, Default)]
 pub struct CiOptions {
-    /// Whether the live infrastructure is queried; `None` means `required`, and `never` for forks.
+    /// The use of the live infrastructure; `None` means `required`, and `never` for forks.
     pub live: Option<Live>,
     /// The part of the preview that this job handles.
     pub part: ShardMode,
-    /// GitHub says that the last job of every shard succeeded, in this attempt of the run or in an earlier one.
+    /// True if GitHub says that the last job of every shard succeeded, in this attempt of the run or in an earlier one.
     pub shards_succeeded: bool,
     /// Plan digests. A person who approves the job's environment approves these plans. Empty if there are none.
     pub approve: String,
@@ -27,9 +27,9 @@ pub struct CiOptions {
     pub environment: Option<String>,
     /// The environment whose stacks the job applies, and no others; `None`: all stacks.
     pub for_environment: Option<String>,
-    /// What the job does on a schedule.
+    /// The task of the job on a schedule.
     pub on_schedule: ScheduledTask,
-    /// When a comment is written.
+    /// The rule when a comment is written.
     pub comment: CommentRule,
     /// True if a later step uploads the preview's page as an artifact of the run.
     pub page_artifact: bool,
@@ -57,12 +57,12 @@ pub struct JobResult {
 }
 
 impl JobResult {
-    pub(super) const WELL: Self = Self {
+    pub(super) const SUCCESS: Self = Self {
         code: 0,
         text: String::new(),
     };
 
-    /// Both results. The code is the other one's, if this one is good.
+    /// Joins two results. The first exit code that is not 0 counts.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             code: match self.code {
@@ -86,12 +86,12 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// The scope of its comments about an apply: each environment has its own.
+    /// Returns the scope of the comments about an apply: each environment has its own comment.
     pub(super) fn scope(&self) -> &str {
         self.authority.environment.as_deref().unwrap_or_default()
     }
 
-    /// The name of the status of its apply.
+    /// Returns the name of the status of the apply.
     pub(super) fn apply_status(&self) -> String {
         konverge_forge::apply_of(self.authority.environment.as_deref())
     }

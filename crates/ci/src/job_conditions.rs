@@ -1,4 +1,5 @@
-//! Which events start a job of a workflow, by the workflow's `on` and the job's `if`. What cannot be known may hold.
+//! Decides which events start a job of a workflow, by the workflow's `on` and the job's `if`. A part that cannot be evaluated
+//! here may hold.
 
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ fn may_hold(condition: &str, event: &str) -> bool {
         event,
     };
     reader.tokens.reverse();
-    let outcome = reader.any();
+    let outcome = reader.parse_or();
     if reader.tokens.is_empty() {
         outcome.may_hold
     } else {
@@ -36,7 +37,7 @@ fn may_hold(condition: &str, event: &str) -> bool {
     }
 }
 
-/// What a part of a condition may be at an event.
+/// The possible values of a part of a condition at an event. Both are possible if it is unknown.
 #[derive(Clone, Copy)]
 struct Outcome {
     may_hold: bool,
@@ -64,50 +65,50 @@ impl Outcome {
     }
 }
 
-/// Reads the tokens of a condition. The next one is the last.
+/// A parser of a condition. The tokens are in reverse order: the next one is the last.
 struct ConditionReader<'a> {
     tokens: Vec<&'a str>,
     event: &'a str,
 }
 
 impl<'a> ConditionReader<'a> {
-    fn take(&mut self, token: &str) -> bool {
+    fn consume(&mut self, token: &str) -> bool {
         let is_next = self.tokens.last() == Some(&token);
         is_next && self.tokens.pop().is_some()
     }
 
-    fn any(&mut self) -> Outcome {
-        let mut whole = self.all();
-        while self.take("||") {
-            let next = self.all();
+    fn parse_or(&mut self) -> Outcome {
+        let mut whole = self.parse_and();
+        while self.consume("||") {
+            let next = self.parse_and();
             whole.may_hold |= next.may_hold;
             whole.may_fail &= next.may_fail;
         }
         whole
     }
 
-    fn all(&mut self) -> Outcome {
-        let mut whole = self.one();
-        while self.take("&&") {
-            let next = self.one();
+    fn parse_and(&mut self) -> Outcome {
+        let mut whole = self.parse_comparison();
+        while self.consume("&&") {
+            let next = self.parse_comparison();
             whole.may_hold &= next.may_hold;
             whole.may_fail |= next.may_fail;
         }
         whole
     }
 
-    fn one(&mut self) -> Outcome {
-        if self.take("!") {
-            return self.one().not();
+    fn parse_comparison(&mut self) -> Outcome {
+        if self.consume("!") {
+            return self.parse_comparison().not();
         }
-        if self.take("(") {
-            let inner = self.any();
-            self.take(")");
+        if self.consume("(") {
+            let inner = self.parse_or();
+            self.consume(")");
             return inner;
         }
         let left = self.operand();
-        let is_equal = self.take("==");
-        if !is_equal && !self.take("!=") {
+        let is_equal = self.consume("==");
+        if !is_equal && !self.consume("!=") {
             return match left {
                 "true" => Outcome::known(true),
                 "false" => Outcome::known(false),
@@ -119,7 +120,7 @@ impl<'a> ConditionReader<'a> {
             ("github.event_name", text) | (text, "github.event_name") if text.starts_with('\'') => {
                 Outcome::known(text[1..].eq_ignore_ascii_case(self.event))
             }
-            // One of several schedules.
+            // A job for one of several schedules. Other events have no schedule, so the text compared with is empty.
             ("github.event.schedule", text) | (text, "github.event.schedule")
                 if text.starts_with('\'') && self.event != "schedule" =>
             {
@@ -130,7 +131,7 @@ impl<'a> ConditionReader<'a> {
         if is_equal { outcome } else { outcome.not() }
     }
 
-    /// A name or a text, without the arguments of a function.
+    /// Reads a name or a text; a call of a function as an empty text.
     fn operand(&mut self) -> &'a str {
         let first = match self.tokens.last() {
             Some(&token) if !["(", ")", "||", "&&", "==", "!="].contains(&token) => token,
@@ -155,7 +156,7 @@ impl<'a> ConditionReader<'a> {
     }
 }
 
-/// The tokens of a condition. A text has its first quote.
+/// Splits a condition into tokens. A text keeps its first quote, which tells it from a name.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut rest = text.trim_start();

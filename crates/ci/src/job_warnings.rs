@@ -20,7 +20,7 @@ pub(super) struct JobWarnings {
 }
 
 impl JobWarnings {
-    /// The warnings of a run, and the run that keeps them.
+    /// Wraps the notes of a run. Returns the collected warnings and the run that collects them.
     pub(super) fn of_run(run: &RunContext) -> (Arc<Self>, RunContext) {
         let warnings = Arc::new(Self {
             notes: Arc::clone(&run.notes),
@@ -34,7 +34,8 @@ impl JobWarnings {
         (warnings, run)
     }
 
-    /// Annotates the job. At its end, because the runner keeps ten annotations of a level: the last of them counts the rest.
+    /// Annotates the job with the warnings. Called at its end, because the runner keeps ten annotations of a level, and the last
+    /// of them counts the rest.
     pub(super) fn annotate(&self, job: &dyn CiJob) {
         let said = std::mem::take(&mut *self.lock());
         let annotation = |text: &String| Annotation {

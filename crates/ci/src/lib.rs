@@ -15,8 +15,8 @@
 
 mod adoption;
 mod aggregate_status;
+mod apply_input;
 mod apply_job;
-mod apply_lane;
 mod artifacts;
 mod checks;
 mod commits_since_apply;
@@ -66,7 +66,7 @@ pub use shard_mode::ShardMode;
 pub use stack_test_job::{StackTester, TestedChange, run as run_tests};
 use summary::RunSummary;
 pub use trust::authority::ScheduledTask;
-use trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
+use trust::authority::{Authority, Caller, Decision, DefaultBranchLookup, Task};
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_forge::{CiJob, Forge, JobEvent};
@@ -93,17 +93,19 @@ async fn begin(
     run: &RunContext,
     options: &CiOptions,
     runner: &mut Arc<dyn CiJob>,
-    told: &mut Option<Arc<dyn Forge>>,
+    connected: &mut Option<Arc<dyn Forge>>,
 ) -> Result<JobResult, UserError> {
     sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
     let client = connect(run, runner.as_ref())?;
-    // Before anything is written: what a job writes is told from that of its retry by the attempt.
+    // Before anything is written: the attempt tells the comment and the status of a job from those of its retry.
     *runner = with_attempt(runner, client.as_deref()).await?;
-    told.clone_from(&client);
+    // The caller needs the client for the summary even if everything after this fails.
+    connected.clone_from(&client);
     if options.part != ShardMode::Whole {
         shard_mode::refuse_for(&event)?;
     }
+    // The combined status needs no checkout, so it does not open a job.
     if let ShardMode::Verdict(of) = options.part {
         return aggregate_status::run(
             run,
@@ -117,11 +119,11 @@ async fn begin(
     }
     match open_job(run, options, runner, &event, client).await? {
         Some(job) => run_task(&job).await,
-        None => Ok(JobResult::WELL),
+        None => Ok(JobResult::SUCCESS),
     }
 }
 
-/// The repository at its forge, if there is a token.
+/// Connects to the repository at its forge, if there is a token.
 fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>>, UserError> {
     let client = forge::connect(run, &runner.info().repository)?;
     if client.is_none() {
@@ -133,7 +135,8 @@ fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>
     Ok(client)
 }
 
-/// The job with its attempt. Without a token it writes nothing that could be another attempt's.
+/// Returns the job with its attempt. Without a token it is not asked: such a job writes nothing that another attempt could
+/// own.
 async fn with_attempt(
     runner: &Arc<dyn CiJob>,
     client: Option<&dyn Forge>,
@@ -144,7 +147,7 @@ async fn with_attempt(
     })
 }
 
-/// Opens the job of an event. `None`: there is nothing to do.
+/// Opens the job of an event; `None` if there is nothing to do.
 async fn open_job(
     run: &RunContext,
     options: &CiOptions,
@@ -178,7 +181,7 @@ async fn open_job(
     Ok(Some(job))
 }
 
-/// Who started the run. A preview decides nothing by it.
+/// Returns who started the run. A preview decides nothing by it, so the forge is not asked.
 async fn starter(
     runner: &dyn CiJob,
     event: &JobEvent,
@@ -191,26 +194,27 @@ async fn starter(
     }
 }
 
-/// Decides what the job may do; asks GitHub for the default branch if needed. `None`: there is nothing to do.
+/// Decides what the job may do, and asks the forge for the default branch if needed. `None` if there is nothing to do.
 async fn authority(
     run: &RunContext,
     event: &JobEvent,
     caller: Caller<'_>,
     client: Option<&dyn Forge>,
 ) -> Result<Option<Authority>, UserError> {
-    let mut decision = Authority::decide(event, caller, DefaultBranchAnswer::NotYet)?;
+    let mut decision = Authority::decide(event, caller, DefaultBranchLookup::NotYet)?;
     if matches!(decision, Decision::Ask) {
         decision = match client {
-            None => Authority::decide(event, caller, DefaultBranchAnswer::Never)?,
+            None => Authority::decide(event, caller, DefaultBranchLookup::Never)?,
             Some(client) => {
                 let branch = client.default_branch().await?;
+                // The branch may have been rewritten since the push. Its tip needs no second request.
                 let holds = match Authority::commit_of(event) {
                     Some(commit) if *commit != branch.tip => {
                         client.commits_after(commit, &branch.tip).await?.is_some()
                     }
                     _ => true,
                 };
-                Authority::decide(event, caller, DefaultBranchAnswer::Is(&branch, holds))?
+                Authority::decide(event, caller, DefaultBranchLookup::Is(&branch, holds))?
             }
         };
     }
@@ -260,7 +264,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
     }
 }
 
-/// The repository that the job has checked out.
+/// Opens the repository that the job has checked out.
 fn checkout(run: &RunContext) -> Result<Repository, UserError> {
     Repository::discover(&run.dir).map_err(|error| match error {
         GitError::NotARepository(_) => UserError::from(error).hint(

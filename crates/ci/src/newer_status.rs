@@ -37,7 +37,7 @@ pub(super) fn is_of_run(status: &CommitStatus, runner: &dyn CiJob) -> bool {
     page.is_some_and(|page| runner.is_page_of_run(page))
 }
 
-/// The newest status with this context, if it is among the newest statuses of the commit.
+/// Returns the newest status with this context, if it is among the newest statuses of the commit.
 pub(super) async fn newest_status(
     client: Option<&dyn Forge>,
     head: &CommitId,

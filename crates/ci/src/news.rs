@@ -1,4 +1,4 @@
-//! What there is to tell of an apply and of a drift check, and which of it a receiver is told.
+//! The news of an apply and of a drift check, and which of them a receiver gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use konverge_config::Notify;
 use konverge_notify::{NotifyDetail, NotifyEvent};
 use konverge_run::apply;
 
-/// What was decided about the stacks of an apply, and is not in its report.
+/// Decisions about the stacks of an apply that are not in its report.
 pub(super) struct ApplyDecisions<'a> {
     /// The stacks that were stopped as unreviewed.
     pub(super) unreviewed: &'a [StackId],
@@ -31,7 +31,7 @@ pub(super) struct ApplyDecisions<'a> {
     pub(super) kept_back: &'a BTreeSet<StackId>,
 }
 
-/// Something that happened. Without stacks it concerns all of them.
+/// One event with its stacks. Without stacks it concerns all of them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct News {
     pub(super) topic: NotifyEvent,
@@ -48,7 +48,7 @@ pub(super) struct NewsStack {
     count: usize,
 }
 
-/// What there is to say besides the stacks.
+/// A fact about the event besides its stacks.
 #[derive(Debug, Clone, PartialEq)]
 enum Fact {
     None,
@@ -56,7 +56,7 @@ enum Fact {
     NotStarted(String),
     Restored,
     Overridden,
-    /// What each stack waits for.
+    /// The reason why each stack waits.
     Waits(BTreeMap<StackId, WaitReason>),
 }
 
@@ -69,7 +69,7 @@ impl News {
         }
     }
 
-    /// An apply without a report. The message of the error may contain values, so only its kind is told.
+    /// Creates the news of an apply without a report. The message of the error may contain values, so only its kind is sent.
     pub(super) fn not_started(failure: &UserError) -> Self {
         let kind = serde_json::to_value(failure.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
@@ -79,7 +79,7 @@ impl News {
         }
     }
 
-    /// What there is to say besides the stacks.
+    /// Returns the detail of the notification, besides its stacks.
     pub(super) fn detail(&self) -> NotifyDetail {
         let count = self.stacks.iter().map(|stack| stack.count).sum();
         match &self.fact {
@@ -98,9 +98,9 @@ impl News {
     }
 }
 
-/// What a receiver is told: the events that it asks for, about the stacks that it selects.
+/// Selects the news for a receiver: the events that it asks for, about the stacks that it selects.
 pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
-    let mut told: Vec<News> = Vec::new();
+    let mut selected: Vec<News> = Vec::new();
     for news in news {
         let Some(topic) = receiver.event_for(news.topic) else {
             continue;
@@ -115,16 +115,16 @@ pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
         if news.stacks.is_empty() && !concerns_all {
             continue;
         }
-        // What is told as another event is told with it.
-        match told.iter_mut().find(|earlier| earlier.topic == topic) {
+        // An event that the receiver gets under another name joins the news of that name: one message, not two.
+        match selected.iter_mut().find(|earlier| earlier.topic == topic) {
             Some(earlier) => earlier.stacks.extend(news.stacks),
-            None => told.push(news),
+            None => selected.push(news),
         }
     }
-    told
+    selected
 }
 
-/// The news of an apply. Skipped stacks follow from the others and are not named.
+/// Returns the news of an apply. Skipped stacks follow from the others and are not named.
 pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> Vec<News> {
     let select = |wanted: &dyn Fn(&StackOutcome) -> bool| -> Vec<_> {
         let those = report.stacks.iter().filter(|stack| wanted(stack));
@@ -203,7 +203,7 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     all
 }
 
-/// What each waiting stack waits for. Only a rollout inside a cluster does not say it.
+/// Returns the reason why each stack waits. Only a rollout inside a cluster records none: it waits for its promotion.
 fn wait_reasons(report: &ApplyReport) -> BTreeMap<StackId, WaitReason> {
     let waiting = report
         .stacks
@@ -217,7 +217,7 @@ fn wait_reasons(report: &ApplyReport) -> BTreeMap<StackId, WaitReason> {
     waiting.map(|stack| (stack.id.clone(), reason(stack))).collect()
 }
 
-/// A stack that waits for the time or for another wave of its rollout needs nobody.
+/// Returns true if a stack waits for a person. One that waits for a bake or for another wave of its rollout does not.
 fn waits_for_somebody(stack: &StackOutcome) -> bool {
     let is_of_rollout = |waiting: Waiting| waiting.wave.is_some() || waiting.reason == WaitReason::Wave;
     let is_asked = |waiting: Waiting| matches!(waiting.reason, WaitReason::Approval | WaitReason::Resume);
@@ -248,7 +248,7 @@ fn is_failed_job(stack: &StackOutcome) -> bool {
         && failed.all(|resource| resource.action == Action::Run)
 }
 
-/// The news of a drift check. A new version of a secret is a difference until it is applied.
+/// Returns the news of a drift check. A new version of a secret is a difference until it is applied.
 pub(super) fn of_drift(plan: &Plan, restored: &[StackId]) -> Vec<News> {
     let select = |wanted: &dyn Fn(&StackPlan) -> bool| -> Vec<_> {
         let those = plan.stacks.iter().filter(|stack| wanted(stack));

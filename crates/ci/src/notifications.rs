@@ -22,7 +22,7 @@ pub(super) struct Notifications<'a> {
 }
 
 impl<'a> Notifications<'a> {
-    /// With the configuration of the default branch.
+    /// Creates them from the configuration of the default branch.
     pub(crate) fn new(job: &'a Job, config: &Config) -> Self {
         Self {
             job,

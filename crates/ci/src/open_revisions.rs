@@ -30,17 +30,17 @@ pub(super) struct OpenedChange {
     pub targets: Vec<Target>,
     pub affected: Affected,
     pub stacks_in_repository: usize,
-    /// The proposed configuration.
+    /// The configuration of the proposal.
     pub proposed: Config,
-    /// How the proposal changes permissions.
-    pub power: Vec<PowerChange>,
-    /// What the configuration of the proposal changes for stacks.
+    /// Changes of permissions that the merge would bring.
+    pub permission_changes: Vec<PowerChange>,
+    /// Changes that the configuration of the proposal brings to stacks.
     pub settings: Vec<SettingChange>,
-    /// What it changes in generated models.
+    /// Changes of generated models.
     pub models: Vec<ModelChange>,
-    /// How much the job trusts it: less than granted if the default branch's configuration is unusable.
+    /// The trust in the proposal: less than granted if the default branch's configuration is unusable.
     pub trust: Trust,
-    /// False if the job would record a review and holds no key to mark it.
+    /// False if the job would record a review and has no key to mark it: an unmarked record decides nothing.
     pub can_mark: bool,
     /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
     pub introduces: bool,
@@ -68,9 +68,9 @@ impl OpenedChange {
 
 /// The commits of a preview.
 pub(super) struct PreviewCommits {
-    /// The commit of the effective configuration: the tip of the default branch; if the job was granted no
-    /// permissions, the base.
-    pub power: CommitId,
+    /// The trusted commit, whose configuration grants permissions: the tip of the default branch, or the base if the branch
+    /// is unknown.
+    pub trusted: CommitId,
     /// The commit to compare with.
     pub base: CommitId,
     /// The commit to compile: the test merge, or the head.
@@ -79,38 +79,39 @@ pub(super) struct PreviewCommits {
 
 /// The configuration of a proposal.
 pub(super) struct EffectiveConfig {
-    /// The one that holds: its permissions are those of the default branch.
+    /// The effective configuration: that of the proposal with the permissions of the default branch.
     pub config: Config,
-    /// The one of the proposal.
+    /// The configuration of the proposal.
     pub proposed: Config,
-    /// The one of the default branch.
+    /// The configuration of the default branch.
     pub protected: Config,
-    /// How much the job trusts the proposal: less than granted if `protected` is unusable.
+    /// The trust in the proposal: less than granted if `protected` is unusable.
     pub trust: Trust,
 }
 
 impl Job {
-    /// Opens base and head with the configuration of the default branch's commit `power`.
+    /// Opens base and head with the permissions of the trusted commit.
     ///
     /// # Errors
     /// A commit cannot be fetched or read; configuration, core or store are unusable.
-    pub(super) async fn open(&self, sides: &PreviewCommits) -> Result<OpenedChange, UserError> {
+    pub(super) async fn open(&self, commits: &PreviewCommits) -> Result<OpenedChange, UserError> {
         let PreviewCommits {
-            power: at,
+            trusted: at,
             base,
             content: head,
-        } = sides;
+        } = commits;
         let EffectiveConfig {
             config,
             proposed,
             protected,
             trust,
-        } = self.effective_config(sides).await?;
-        let power = self.repository.revision(at)?;
+        } = self.effective_config(commits).await?;
+        let trusted = self.repository.revision(at)?;
         let grants = trust.grants();
+        // Compare the commits. Permissions come from the trusted commit, stacks and code from base and head.
         let at_head = RevisionSpec::Commit(head.clone());
         let revisions = ComparedRevisions::open(&self.run, &self.repository, &at_head, Some(&config))?;
-        if grants.clusters && !health_rules::same(&config, power.as_ref(), revisions.head.source.as_ref()) {
+        if grants.clusters && !health_rules::same(&config, trusted.as_ref(), revisions.head.source.as_ref()) {
             self.run.notes.note(
                 "the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
@@ -118,13 +119,14 @@ impl Job {
         workflow_coverage::warn(self, &proposed, &revisions.head);
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
-        let power_changes = permission_changes(&proposed, revisions.base.as_ref(), &revisions.head);
+        let permission_changes = permission_changes(&proposed, revisions.base.as_ref(), &revisions.head);
         let models = model_changes::find(&self.run, revisions.base.as_ref(), &revisions.head, &affected);
         let mut targets = revisions.targets(&affected);
-        let introduces = introduces_config(power.as_ref(), &revisions);
+        let introduces = introduces_config(trusted.as_ref(), &revisions);
         if introduces {
             targets = revisions.with_every_stack(targets);
         }
+        // Open the store, if the job may. A record without a mark would decide nothing, so without a key it stays closed.
         let can_mark = state_backend::can_mark(&self.run, &protected)?;
         let can_mark = can_mark || !grants.store;
         if !can_mark {
@@ -137,6 +139,8 @@ impl Job {
         } else {
             None
         };
+        // Add the stacks that the proposal takes over, and those that it stops leaving alone: their first apply comes with the
+        // merge, and must be reviewed although no input of theirs changes.
         let (adopted, released) = match (&backend, &revisions.base) {
             (Some(backend), Some(base)) if grants.clusters => (
                 adoption::proposed(&self.run, base, &revisions.head, backend, &targets).await?,
@@ -153,6 +157,7 @@ impl Job {
             targets.extend(released);
             sort_by_folder(&mut targets);
         }
+        // Choose between live infrastructure and Specs. A missing cluster is an error only where one is configured.
         let live = match (grants.clusters && can_mark, self.options.live) {
             (false, _) => Live::Never,
             (true, Some(live)) => live,
@@ -164,8 +169,9 @@ impl Job {
             }
             (true, None) => Live::Required,
         };
+        // Make the planner. Rules and readiness come from the trusted commit, the stacks' code from the proposal.
         let stacks_in_repository = revisions.head.layout.stacks.len();
-        let builder = RunBuilder::new(&self.run, config).rule_files(power).live(live);
+        let builder = RunBuilder::new(&self.run, config).rule_files(trusted).live(live);
         let compilers = compilers(&builder, trust, backend.as_ref(), revisions.base.as_ref())?;
         let (source, _known) = revisions.into_source(compilers);
         let builder = match backend {
@@ -184,7 +190,7 @@ impl Job {
             adds_targets,
             settings,
             proposed,
-            power: power_changes,
+            permission_changes,
             models,
         })
     }
@@ -195,22 +201,22 @@ impl Job {
     /// A commit cannot be fetched or read, or the proposed configuration is invalid.
     pub(super) async fn effective_config(
         &self,
-        sides: &PreviewCommits,
+        commits: &PreviewCommits,
     ) -> Result<EffectiveConfig, UserError> {
         let PreviewCommits {
-            power: at,
+            trusted: at,
             base,
             content: head,
-        } = sides;
+        } = commits;
         for commit in [at, base, head] {
             self.repository.ensure(commit, self.credentials.as_ref()).await?;
         }
-        let power = self.repository.revision(at)?;
+        let trusted = self.repository.revision(at)?;
         let trust = self.authority.trust;
         let proposed = Config::load(self.repository.revision(head)?.as_ref())?;
-        let (protected, trust) = match Config::load(power.as_ref()) {
+        let (protected, trust) = match Config::load(trusted.as_ref()) {
             Ok(config) => (config, trust),
-            // This change may fix it and must be previewable: it is, without any permissions.
+            // The default branch is broken, and this change may repair it: it gets a preview, but no permissions.
             Err(error) => {
                 self.run.warn(
                     &format!(
@@ -219,17 +225,17 @@ impl Job {
                     ),
                     error,
                 );
-                (Config::default(), trust.without_power())
+                (Config::default(), trust.without_trusted_config())
             }
         };
         let grants = trust.grants();
         core_lookup::require_pinned(&proposed, &protected)?;
         let mut config = proposed.with_power_from(&protected);
         if !grants.clusters {
-            config = without_power(&config);
+            config = without_permissions(&config);
         }
         if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
-            // It belongs to another branch, whose writers must not weaken the sandbox.
+            // The setting comes from another branch, whose writers must not weaken the sandbox.
             config.kcl.sandbox = None;
         }
         if config != proposed && grants.clusters {
@@ -237,8 +243,7 @@ impl Job {
                 "konverge.yaml differs from the default branch's in settings that grant permissions; until the merge the default branch's settings apply",
             );
         }
-        // This code is not reviewed yet: it is compiled in the full sandbox, unless the default branch says
-        // otherwise.
+        // The code is not reviewed yet: it needs the full sandbox, unless the default branch sets another one.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
         Ok(EffectiveConfig {
             config,
@@ -248,27 +253,27 @@ impl Job {
         })
     }
 
-    /// The input of plans for a commit of the default branch, with the configuration and the files of the
-    /// branch's tip, `power`.
+    /// Creates the planner for a commit of the default branch, with the configuration and the rule files of the branch's tip,
+    /// `trusted`.
     ///
     /// # Errors
     /// An invalid setting of the infrastructure.
     pub(super) async fn protected_planning(
         &self,
         config: Config,
-        power: &CommitId,
+        trusted: &CommitId,
         head: OpenRevision,
         backend: StateBackend,
     ) -> Result<Planner, UserError> {
         let builder = RunBuilder::new(&self.run, config)
             .live(self.options.live.unwrap_or(Live::Required))
-            .rule_files(self.repository.revision(power)?);
+            .rule_files(self.repository.revision(trusted)?);
         let compilers = compilers(&builder, Trust::Merged, Some(&backend), None)?;
         let source = SpecSource::compiled(compilers, head, None);
         builder.states(backend).planner(source).await
     }
 
-    /// The states, if a store is configured: a folder of the runner would be lost with it.
+    /// Opens the states, if a store is configured. There is no default: a folder of the runner would be lost with it.
     ///
     /// # Errors
     /// The store is unusable.
@@ -286,8 +291,8 @@ impl Job {
     }
 }
 
-/// The compilers of a job. What is compiled from code of others is not cached, because a later run with more trust would
-/// read it.
+/// Creates the compilers of a job. Results for less trusted code are not cached, because a later run with more trust would
+/// read them.
 pub(super) fn compilers(
     builder: &RunBuilder<'_>,
     trust: Trust,
@@ -309,22 +314,22 @@ pub(super) fn compilers(
 }
 
 /// Returns true if neither the base nor the default branch has a `konverge.yaml`.
-fn introduces_config(power: &dyn Source, revisions: &ComparedRevisions) -> bool {
-    revisions.introduces_config() && !power.files().contains_key(&RepoPath::root().child(FILE_NAME))
+fn introduces_config(trusted: &dyn Source, revisions: &ComparedRevisions) -> bool {
+    revisions.introduces_config() && !trusted.files().contains_key(&RepoPath::root().child(FILE_NAME))
 }
 
 fn sort_by_folder(targets: &mut [Target]) {
     targets.sort_by(|a, b| (a.folder(), &a.id).cmp(&(b.folder(), &b.id)));
 }
 
-/// The configuration without all permissions: only how the repository is read and compiled remains.
-fn without_power(config: &Config) -> Config {
+/// Returns the configuration without permissions: only the settings for reading and compiling the repository remain.
+fn without_permissions(config: &Config) -> Config {
     let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
-        // Without a live infrastructure only the names of the stores are used.
+        // Without live infrastructure no store of secrets is opened: only its name is used.
         secrets: config.secrets.clone(),
-        // Nothing runs, and a hook that would be refused is named.
+        // No hook runs, but the preview names one that an apply would refuse.
         apply: Apply {
             hooks: config.apply.hooks.clone(),
             ..Apply::default()
@@ -341,8 +346,8 @@ pub(super) struct PreviewTarget {
     /// The head, which identifies the change.
     pub head: CommitId,
     /// The compared commits.
-    pub sides: PreviewCommits,
-    /// What merging it does.
+    pub commits: PreviewCommits,
+    /// The effect of merging it.
     pub merging: Merging,
     /// The target branch, if it is not the default branch.
     pub into: Option<String>,

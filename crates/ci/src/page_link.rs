@@ -35,10 +35,10 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
     };
     let Some(client) = client else {
         run.notes
-            .note("the summary links the page; no comment does: this is not a pull request's job, or it has no token");
+            .note("the job summary links the page, but no comment does: this job is not for a pull request, or has no token");
         return Ok(());
     };
-    let subject = match event {
+    let previewed = match event {
         JobEvent::PullRequest(event) => Some((event.number, event.head)),
         JobEvent::WorkflowRun(event) => {
             let pull = find_pull_request(client.as_ref(), &event, &event.default_branch).await?;
@@ -46,11 +46,12 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
         }
         _ => None,
     };
-    let Some((number, head)) = subject else {
+    let Some((number, head)) = previewed else {
         run.notes
             .note("the summary links the page; the pull request is closed or has a newer head");
         return Ok(());
     };
+    // The marker finds the comment that this attempt of the run wrote, and not that of a newer run.
     let scope = part.share().map(|share| share.to_string());
     let marker = CommentMarker {
         head: head.to_string(),

@@ -1,4 +1,4 @@
-//! What a merge would change in permissions.
+//! The changes of permissions that a merge would bring.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,16 @@ use konverge_config::{Config, StackSides};
 use konverge_policy::CodeOwners;
 use konverge_run::{OpenRevision, health_rules, policy_set_loader};
 
-/// How a proposal changes permissions: keys of `konverge.yaml`, files that it names, CODEOWNERS.
+/// Lists the changes of permissions in a proposal: keys of `konverge.yaml`, files that it names, CODEOWNERS.
 pub fn permission_changes(
     proposed: &Config,
     base: Option<&OpenRevision>,
     head: &OpenRevision,
 ) -> Vec<PowerChange> {
-    // An unreadable base grants nothing, so everything is new.
+    // An unreadable base grants nothing, so every permission is new.
     let before = base.and_then(|base| Config::load(base.source.as_ref()).ok());
     let before = before.unwrap_or_default();
+    // Stacks are compared by identity: a rule may match a stack on one side only.
     let mut pairs: BTreeMap<&StackId, StackSides<'_>> = BTreeMap::new();
     for stack in base.iter().flat_map(|base| &base.layout.stacks) {
         pairs.entry(&stack.id).or_default().before = Some(stack);
@@ -42,11 +43,11 @@ pub fn permission_changes(
         let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
         changes.push(file(&format!("apply.health_rules: {folder}"), None));
     }
-    let sets = |side: &OpenRevision| policy_set_loader::load(proposed, side.source.as_ref());
+    let sets = |revision: &OpenRevision| policy_set_loader::load(proposed, revision.source.as_ref());
     for name in base.map(sets).unwrap_or_default().different(&sets(head)) {
         changes.push(file(&format!("policy.sets: {name}"), None));
     }
-    let owners = |side: &OpenRevision| active_policies::codeowners(side.source.as_ref());
+    let owners = |revision: &OpenRevision| active_policies::codeowners(revision.source.as_ref());
     let owners = [base.and_then(owners), owners(head)];
     if owners[0] != owners[1] {
         let [before, after] = owners.map(|text| CodeOwners::read(text.as_deref().unwrap_or_default()));

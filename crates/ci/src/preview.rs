@@ -51,16 +51,17 @@ use konverge_run::{
     stack_order::StackOrder,
 };
 
-/// Previews a target and publishes the result.
+/// Previews a pull request or a merge group, and publishes the result.
 pub(super) async fn show(
     job: &Job,
-    subject: &PreviewTarget,
+    target: &PreviewTarget,
     publisher: &Publisher<'_>,
 ) -> Result<JobResult, UserError> {
-    let into = subject.into.as_deref();
+    let into = target.into.as_deref();
     let context = job.options.part.context(into);
-    aggregate_status::open_status(publisher, &subject.head, job.options.part, into).await;
-    let result = plan_and_publish(job, subject, publisher).await;
+    // Pending first: the status of an earlier run for the same commit must not stay valid meanwhile.
+    aggregate_status::open_status(publisher, &target.head, job.options.part, into).await;
+    let result = plan_and_publish(job, target, publisher).await;
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
         Ok((JobResult { code: 0, .. }, description)) => (StatusState::Success, description),
@@ -70,36 +71,33 @@ pub(super) async fn show(
             (StatusState::Error, &failure.message)
         }
     };
-    // The status of a shard belongs to its run only: the combined status reads it so.
+    // The combined status reads the status of a shard by its run, so a shard need not look for a newer run.
     match job.options.part.share() {
         Some(_) => {
             publisher
-                .own_status(&subject.head, &context, state, description)
+                .own_status(&target.head, &context, state, description)
                 .await;
         }
-        None => {
-            publisher
-                .status(&subject.head, &context, state, description)
-                .await
-        }
+        None => publisher.status(&target.head, &context, state, description).await,
     }
     result.map(|(ended, _)| ended)
 }
 
 async fn plan_and_publish(
     job: &Job,
-    subject: &PreviewTarget,
+    target: &PreviewTarget,
     publisher: &Publisher<'_>,
 ) -> Result<(JobResult, String), UserError> {
     let mut stages = Stages::start("what is affected");
-    let mut opened = job.open(&subject.sides).await?;
+    let mut opened = job.open(&target.commits).await?;
     note_missing_store(job, &opened);
     if let Some(backend) = &opened.planning.backend {
         for line in overdue_rollouts(&opened.planning.config, backend).await {
             job.run.notes.warning(&line);
         }
     }
-    let changed = opened.targets.iter().map(|target| (&target.id, target.folder()));
+    // The waves and rollouts of the whole change, before this shard is selected: each comment shows the same numbers.
+    let changed = opened.targets.iter().map(|stack| (&stack.id, stack.folder()));
     let rollouts = rollout::sentences(&opened.planning.config, changed.clone());
     let contexts = stack_contexts(&opened.planning.config, changed);
     let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
@@ -107,18 +105,19 @@ async fn plan_and_publish(
         opened.select_shard(share);
     }
     stages.next("compile and plan");
-    let sets = SetFindings::new(job, subject, &opened)?;
-    let (preview, now) = plan_and_record(job, subject, &opened, sets.as_ref(), publisher).await?;
-    let last_push = last_push(job, subject, &opened, &preview).await;
-    let info = preview_feedback::run_info(job, subject, &opened);
+    let sets = SetFindings::new(job, target, &opened)?;
+    // Recorded before it is shown: if the record cannot be written, the preview fails and nobody reads a plan without one.
+    let (preview, now) = plan_and_record(job, target, &opened, sets.as_ref(), publisher).await?;
+    let last_push = last_push(job, target, &opened, &preview).await;
+    let info = preview_feedback::run_info(job, target, &opened);
     let findings = all_findings(job, sets, &opened, &preview).await?;
-    let links = match subject.number {
-        Some(_) => publisher.checks(&subject.head, &preview.plan).await,
+    let links = match target.number {
+        Some(_) => publisher.checks(&target.head, &preview.plan).await,
         None => BTreeMap::new(),
     };
     let shown = PreviewFeedback {
         job,
-        subject,
+        target,
         opened: &opened,
         plan: &preview.plan,
         findings: &findings,
@@ -127,7 +126,7 @@ async fn plan_and_publish(
         waves: &waves,
         rollouts: &rollouts,
         links: &links,
-        marker: &preview_feedback::marker(job, subject),
+        marker: &preview_feedback::marker(job, target),
         info: &info,
         now,
     };
@@ -146,7 +145,7 @@ fn note_missing_store(job: &Job, opened: &OpenedChange) {
 /// Plans the stacks, and records what can be reviewed while the pull request is not merged.
 async fn plan_and_record(
     job: &Job,
-    subject: &PreviewTarget,
+    target: &PreviewTarget,
     opened: &OpenedChange,
     sets: Option<&SetFindings>,
     publisher: &Publisher<'_>,
@@ -157,19 +156,20 @@ async fn plan_and_record(
         preview.count_every_failure();
     }
     adoption::refuse_changes(&mut preview, &opened.adopts);
-    let now = match subject.number {
-        Some(number) => publisher.fetch_pull_request(number, &subject.head).await,
+    // Asked after the plan: a preview that ends after the merge was seen by nobody before, and must not count as a review.
+    let now = match target.number {
+        Some(number) => publisher.fetch_pull_request(number, &target.head).await,
         None => PullRequestNow::default(),
     };
     if now.unmerged {
         let shown = sets.map(|sets| sets.shown(opened.planning.secrets()));
-        record(job, subject, opened, &preview, shown.unwrap_or_default()).await?;
-        compare_with_other_shares(job, subject, opened, &mut preview).await?;
+        record(job, target, opened, &preview, shown.unwrap_or_default()).await?;
+        compare_with_other_shares(job, target, opened, &mut preview).await?;
     }
     Ok((preview, now))
 }
 
-/// The findings of the policies, of values that nobody can review, and of removals that are skipped.
+/// Returns the findings of the policies, of values that nobody can review, and of removals that are skipped.
 async fn all_findings(
     job: &Job,
     sets: Option<SetFindings>,
@@ -187,6 +187,7 @@ async fn all_findings(
         }
         None => Vec::new(),
     };
+    // Rules see true values, so their findings are masked before anybody reads them.
     redact::findings(&mut findings, opened.planning.secrets());
     findings.extend(preview.hidden.iter().map(unreviewable_finding));
     if let Some(skipped) = SkippedRemovals::in_targets(&opened.planning, &opened.targets) {
@@ -197,33 +198,33 @@ async fn all_findings(
     Ok(findings)
 }
 
-/// The findings of the policies if it were merged now. The policy sets see each plan as soon as it is there.
+/// Collects the findings of the policies as if it were merged now. The policy sets see each plan as soon as it is made.
 struct SetFindings {
     policy_check: PolicyCheck,
     pulls: Vec<PullHead>,
-    /// What the rules of the pull request would deny, if it edits them.
+    /// The comparison of both versions of the policy sets, if the pull request edits them.
     outlook: Option<PolicyOutlook>,
     found: Mutex<Vec<PolicyFinding>>,
     moved: Mutex<MovedResources>,
 }
 
 impl SetFindings {
-    /// `None` in a job for code from outside: it cannot look up facts, and shows no findings.
-    fn new(job: &Job, subject: &PreviewTarget, opened: &OpenedChange) -> Result<Option<Self>, UserError> {
+    /// Returns `None` in a job for code from outside: it cannot look up facts, and shows no findings.
+    fn new(job: &Job, target: &PreviewTarget, opened: &OpenedChange) -> Result<Option<Self>, UserError> {
         if !job.authority.trust.grants().people {
             return Ok(None);
         }
-        let power = job.repository.revision(&subject.sides.power)?;
-        let content = job.repository.revision(&subject.sides.content)?;
-        let now = CommitPolicy::from_config(&opened.planning.config, Some(power.as_ref()));
+        let trusted = job.repository.revision(&target.commits.trusted)?;
+        let content = job.repository.revision(&target.commits.content)?;
+        let now = CommitPolicy::from_config(&opened.planning.config, Some(trusted.as_ref()));
         let mut policy_check = PolicyCheck::new(job, now, Stage::Preview, opened.planning.secrets());
         let mut outlook = None;
-        let pulls = subject.number.map(|number| PullHead {
+        let pulls = target.number.map(|number| PullHead {
             number,
-            head: subject.head.clone(),
+            head: target.head.clone(),
         });
-        // The policy that the merge creates applies too.
-        if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
+        // After the merge both policies must be satisfied: the present one, and the one under which it was reviewed.
+        if let Some(number) = target.number.filter(|_| opened.trust == Trust::Proposed) {
             let then = CommitPolicy::from_config(&opened.proposed, Some(content.as_ref()));
             outlook = PolicyOutlook::new(policy_check.own_sets(), &then.sets);
             let mut policies = ReviewedPolicies::default();
@@ -244,7 +245,7 @@ impl SetFindings {
         moved.add(document);
     }
 
-    /// The digests of the denials that the comment shows.
+    /// Returns the digests of the denials that the comment shows.
     fn shown(&self, secrets: &Secrets) -> BTreeSet<Digest> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let mut findings = found.clone();
@@ -265,7 +266,7 @@ impl SetFindings {
         }
     }
 
-    /// The findings of the sets so far, and those of the settings in `policy`.
+    /// Returns the findings of the sets so far, and those of the settings in `policy`.
     async fn with_settings_findings(
         self,
         plan: &Plan,
@@ -298,7 +299,7 @@ impl DocumentVisitor for SetFindings {
     }
 }
 
-/// A removed stack that an apply would skip.
+/// Returns the finding for a removed stack that an apply would skip.
 fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
     PolicyFinding {
         verdict: Enforcement::Warn,
@@ -310,7 +311,7 @@ fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
     }
 }
 
-/// A desired value that the comment does not show is not in the review record either.
+/// Returns the denial of a desired value that the comment masks: it is not in the review record either.
 fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     PolicyFinding {
         verdict: Enforcement::Deny,
@@ -325,21 +326,21 @@ fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     }
 }
 
-/// What this head changes in the plan of the pull request's earlier head. Shards have no such comparison: their
-/// stacks may be distributed in another way. Without an answer from the store there is none either.
+/// Compares the plan with that of the pull request's earlier head. Shards have no such comparison, because their stacks may be
+/// distributed in another way. Without an answer from the store there is none either.
 async fn last_push(
     job: &Job,
-    subject: &PreviewTarget,
+    target: &PreviewTarget,
     opened: &OpenedChange,
     preview: &Preview,
 ) -> Option<ReviewDifference> {
-    let (number, backend) = (subject.number?, opened.planning.backend.as_ref()?);
+    let (number, backend) = (target.number?, opened.planning.backend.as_ref()?);
     if job.options.part.share().is_some() {
         return None;
     }
     let reviews = backend.states.reviews();
     let earlier = reviews
-        .earlier(number, &subject.head, job.runner.info().run_id)
+        .earlier(number, &target.head, job.runner.info().run_id)
         .await
         .inspect_err(|error| {
             job.run.notes.warning(&format!(
@@ -356,20 +357,20 @@ async fn last_push(
 /// Specs.
 async fn record(
     job: &Job,
-    subject: &PreviewTarget,
+    target: &PreviewTarget,
     opened: &OpenedChange,
     preview: &Preview,
     findings: BTreeSet<Digest>,
 ) -> Result<(), UserError> {
-    let (Some(number), Some(backend)) = (subject.number, &opened.planning.backend) else {
+    let (Some(number), Some(backend)) = (target.number, &opened.planning.backend) else {
         return Ok(());
     };
     let record = ReviewRecord {
         version: 1,
         pull_request: number,
-        head: subject.head.clone(),
-        base: subject.sides.base.clone(),
-        power: Some(subject.sides.power.clone()),
+        head: target.head.clone(),
+        base: target.commits.base.clone(),
+        power: Some(target.commits.trusted.clone()),
         run: job.runner.run_url(),
         findings,
         stacks: preview.reviewed.clone(),
@@ -393,18 +394,18 @@ async fn record(
 /// status is as bad as the worst.
 async fn compare_with_other_shares(
     job: &Job,
-    subject: &PreviewTarget,
+    target: &PreviewTarget,
     opened: &OpenedChange,
     preview: &mut Preview,
 ) -> Result<(), UserError> {
     let (Some(number), Some(backend), Some(share)) =
-        (subject.number, &opened.planning.backend, job.options.part.share())
+        (target.number, &opened.planning.backend, job.options.part.share())
     else {
         return Ok(());
     };
     let reviews = backend.states.reviews();
     let others = reviews
-        .other_shares(number, &subject.head, job.runner.info().run_id, share)
+        .other_shares(number, &target.head, job.runner.info().run_id, share)
         .await?;
     preview.refuse_elsewhere(&others, opened.planning.secrets());
     Ok(())

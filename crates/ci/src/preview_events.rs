@@ -18,11 +18,11 @@ use konverge_report::Merging;
 
 /// Previews a pull request.
 pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<JobResult, UserError> {
-    let (base, content) = sides(job, event).await?;
+    let (base, content) = compared_commits(job, event).await?;
     let authority = &job.authority;
     let untrusted = authority.trust == Trust::Untrusted;
     let branch = authority.branch.as_ref().map(|branch| &branch.tip);
-    let power = power(branch, event, &base, &content).clone();
+    let trusted = trusted_commit(branch, event, &base, &content).clone();
     if let (Some(into), false) = (authority.elsewhere(), untrusted) {
         job.run.notes.note(&format!(
             "this pull request targets `{into}`, not `{}`. Merging it applies nothing, so the preview compares Specs only",
@@ -37,19 +37,23 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
             ForgeKind::Gitlab => "this job may not write: the summary holds the preview",
         });
     }
-    let subject = PreviewTarget {
+    let target = PreviewTarget {
         number: Some(event.number),
         head: event.head.clone(),
-        sides: PreviewCommits { power, base, content },
+        commits: PreviewCommits {
+            trusted,
+            base,
+            content,
+        },
         merging: authority.merging(),
         into: authority.elsewhere().map(str::to_owned),
     };
-    show(job, &subject, &Publisher::new(job)).await
+    show(job, &target, &Publisher::new(job)).await
 }
 
-/// The commit that grants permissions: the tip of the default branch, or without it that of the base branch. The author
-/// chooses the merge base, so it grants nothing.
-pub(super) fn power<'c>(
+/// Returns the commit that grants permissions: the tip of the default branch, or without it that of the base branch. The
+/// author of a change chooses the merge base, so it grants nothing.
+pub(super) fn trusted_commit<'c>(
     branch: Option<&'c CommitId>,
     event: &'c PullRequestEvent,
     base: &'c CommitId,
@@ -63,9 +67,12 @@ pub(super) fn power<'c>(
     }
 }
 
-/// The commits to compare: the test merge with its first parent, if it belongs to this head; otherwise the
-/// head with the merge base.
-pub(super) async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitId), UserError> {
+/// Returns the base and the commit to compile: the test merge with its first parent, if it belongs to this head; otherwise
+/// the head with the merge base.
+pub(super) async fn compared_commits(
+    job: &Job,
+    event: &PullRequestEvent,
+) -> Result<(CommitId, CommitId), UserError> {
     let credentials = job.credentials.as_ref();
     if let Some(merge) = &event.merge_commit {
         job.repository.ensure(merge, credentials).await?;
@@ -94,19 +101,19 @@ fn shallow(error: GitError) -> UserError {
 /// Previews a merge group by comparing Specs; nothing is commented or recorded.
 pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<JobResult, UserError> {
     let authority = &job.authority;
-    let power = authority.branch.as_ref().map_or(base, |branch| &branch.tip);
-    let subject = PreviewTarget {
+    let trusted = authority.branch.as_ref().map_or(base, |branch| &branch.tip);
+    let target = PreviewTarget {
         number: None,
         head: head.clone(),
-        sides: PreviewCommits {
-            power: power.clone(),
+        commits: PreviewCommits {
+            trusted: trusted.clone(),
             base: base.clone(),
             content: head.clone(),
         },
         merging: Merging::Queued,
         into: authority.elsewhere().map(str::to_owned),
     };
-    show(job, &subject, &Publisher::new(job)).await
+    show(job, &target, &Publisher::new(job)).await
 }
 
 /// Previews a pull request from a fork or from Dependabot in the job with write access: its commits are
@@ -122,7 +129,7 @@ pub(super) async fn preview_outside(
         job.run
             .notes
             .info("the pull request is closed or has a newer head: nothing to do");
-        return Ok(JobResult::WELL);
+        return Ok(JobResult::SUCCESS);
     };
     let credentials = job.credentials.as_ref();
     let base = job
@@ -130,23 +137,23 @@ pub(super) async fn preview_outside(
         .merge_base_fetching(&branch.tip, &event.head, credentials)
         .await
         .map_err(shallow)?;
-    let subject = PreviewTarget {
+    let target = PreviewTarget {
         number: Some(pull.number),
         head: event.head.clone(),
-        sides: PreviewCommits {
-            power: branch.tip.clone(),
+        commits: PreviewCommits {
+            trusted: branch.tip.clone(),
             base,
             content: event.head.clone(),
         },
         merging: job.authority.merging(),
         into: other_branch(&pull.base_branch, &branch.name).map(str::to_owned),
     };
-    let result = show(job, &subject, &Publisher::new(job)).await;
+    let result = show(job, &target, &Publisher::new(job)).await;
     if let Err(failure) = &result {
-        let place = FailureComment::preview(pull.number, &event.head, job.options.part);
+        let comment = FailureComment::preview(pull.number, &event.head, job.options.part);
         let runner = job.runner.as_ref();
         let ending = RunSummary::new(&job.run, runner, runner.summary_length());
-        ending.comment(client, &place, failure).await;
+        ending.comment(client, &comment, failure).await;
     }
     result
 }
@@ -170,9 +177,9 @@ async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Resul
     }
 }
 
-/// The open pull request of a run's head. It is found by its number if the run has it, or else by its branch, because GitHub
-/// knows no pull request for a commit that only a fork has. Of several the one into the default branch is taken, which is the
-/// applied one.
+/// Finds the open pull request of a run's head: by its number if the run has it, or else by its branch, because GitHub knows no
+/// pull request for a commit that only a fork has. Of several, the one into the default branch counts: only its merge is
+/// applied.
 pub(crate) async fn find_pull_request(
     client: &dyn Forge,
     event: &WorkflowRunEvent,
@@ -216,9 +223,9 @@ mod tests {
             dependabot: false,
             merged: false,
         };
-        assert_eq!(power(Some(&tip), &event, &older, &head), &tip);
+        assert_eq!(trusted_commit(Some(&tip), &event, &older, &head), &tip);
         // Without the test merge `older` is the merge base, which the author chooses.
-        assert_eq!(power(None, &event, &older, &head), &event_base);
-        assert_eq!(power(None, &event, &older, &merge), &older);
+        assert_eq!(trusted_commit(None, &event, &older, &head), &event_base);
+        assert_eq!(trusted_commit(None, &event, &older, &merge), &older);
     }
 }

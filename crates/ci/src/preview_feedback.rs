@@ -1,4 +1,4 @@
-//! What a preview publishes: comment, summary, page, outputs and annotations.
+//! The feedback of a preview: comment, summary, page, outputs and annotations.
 
 use std::collections::BTreeMap;
 
@@ -24,20 +24,20 @@ use konverge_report::{self as report, CommentInput, Merging, Mode, RunInfo, SUMM
 use konverge_run::preview;
 use konverge_state::ReviewKey;
 
-/// A planned change, with all that its comment says.
+/// A planned change, with everything that its comment shows.
 pub(super) struct PreviewFeedback<'a> {
     pub job: &'a Job,
-    pub subject: &'a PreviewTarget,
+    pub target: &'a PreviewTarget,
     pub opened: &'a OpenedChange,
     pub plan: &'a Plan,
     pub findings: &'a [PolicyFinding],
-    /// What the last push changed in the plan.
+    /// The change of the plan by the last push.
     pub last_push: Option<&'a ReviewDifference>,
-    /// Where each stack runs, and who is asked about it.
+    /// The infrastructure and the reviewers of each stack.
     pub contexts: &'a BTreeMap<StackId, StackContext>,
     /// The wave of each stack.
     pub waves: &'a BTreeMap<StackId, usize>,
-    /// In which waves rollouts would carry the change.
+    /// One sentence for each rollout that would carry the change, with its waves.
     pub rollouts: &'a [String],
     /// The check run of each stack.
     pub links: &'a BTreeMap<StackId, String>,
@@ -47,7 +47,7 @@ pub(super) struct PreviewFeedback<'a> {
 }
 
 impl PreviewFeedback<'_> {
-    /// Publishes it. Returns the result of the job.
+    /// Publishes the feedback. Returns the result of the job.
     pub(crate) async fn publish(&self, publisher: &Publisher<'_>) -> JobResult {
         self.publish_comment(publisher).await;
         let mut summary = report::markdown::summary(&self.input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
@@ -70,7 +70,7 @@ impl PreviewFeedback<'_> {
     }
 
     async fn publish_comment(&self, publisher: &Publisher<'_>) {
-        let Some(number) = self.subject.number else {
+        let Some(number) = self.target.number else {
             return;
         };
         if self.is_mute() {
@@ -91,7 +91,7 @@ impl PreviewFeedback<'_> {
         publisher.outputs(&[("comment-url", url)]);
     }
 
-    /// Records the text of the comment, so that an edit of it is noticed. Without it no review overrides a finding.
+    /// Records the text of the comment, so that an edit of it is noticed. Without the record no review overrides a finding.
     async fn record_comment(&self, number: u64, text: &str, written: Timestamp) {
         let backend = self.opened.planning.backend.as_ref();
         let Some(backend) = backend.filter(|_| self.now.unmerged && self.may_be_overridden()) else {
@@ -100,7 +100,7 @@ impl PreviewFeedback<'_> {
         let runner = &self.job.runner;
         let key = ReviewKey {
             pull_request: number,
-            head: self.subject.head.clone(),
+            head: self.target.head.clone(),
             run: runner.info().run_id,
             attempt: runner.info().run_attempt,
             share: self.job.options.part.share(),
@@ -116,16 +116,16 @@ impl PreviewFeedback<'_> {
         }
     }
 
-    /// Returns true if a policy set denies something.
+    /// Returns true if a policy set denies something. A denial by a setting has no digest, and cannot be overridden.
     fn may_be_overridden(&self) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.verdict == Enforcement::Deny && finding.place.is_some())
     }
 
-    /// Returns true if there is nothing to comment.
+    /// Returns true if no comment is written.
     fn is_mute(&self) -> bool {
         let share = self.job.options.part.share();
-        // Of the jobs without stacks only one reports.
+        // A change that affects nothing gives no shard a stack. Then only the first shard says so.
         let of_no_stack = self.opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
         let denied = self
             .findings
@@ -138,7 +138,7 @@ impl PreviewFeedback<'_> {
         let nothing = total.changed() == 0
             && failed_stacks(self.plan, self.opened) == 0
             && !denied
-            && self.opened.power.is_empty()
+            && self.opened.permission_changes.is_empty()
             && self.opened.settings.is_empty()
             && self.opened.models.is_empty();
         of_no_stack || (nothing && self.job.options.comment == CommentRule::Changes)
@@ -150,7 +150,7 @@ impl PreviewFeedback<'_> {
             affected: &self.opened.affected,
             plan: self.plan,
             findings: self.findings,
-            power: &self.opened.power,
+            power: &self.opened.permission_changes,
             settings: &self.opened.settings,
             models: &self.opened.models,
             last_push: self.last_push,
@@ -169,10 +169,10 @@ impl PreviewFeedback<'_> {
         }
     }
 
-    /// The effect of merging: without a record of the review, or without a store, it applies nothing.
+    /// Returns the effect of merging: without a record of the review, or without a store, it applies nothing.
     fn merging(&self) -> Merging {
         let is_recorded = self.opened.trust == self.job.authority.trust && self.now.unmerged;
-        match self.subject.merging {
+        match self.target.merging {
             Merging::Applies | Merging::Outside if !self.opened.can_mark => Merging::Unreviewed,
             Merging::Applies if !is_recorded => Merging::Unreviewed,
             Merging::Applies if self.opened.planning.backend.is_none() => Merging::NoStore,
@@ -181,34 +181,35 @@ impl PreviewFeedback<'_> {
     }
 }
 
-/// The marker of the preview's comment.
-pub(super) fn marker(job: &Job, subject: &PreviewTarget) -> CommentMarker {
+/// Returns the marker of the preview's comment.
+pub(super) fn marker(job: &Job, target: &PreviewTarget) -> CommentMarker {
     let share = job.options.part.share();
     let key = share.map(|share| share.to_string()).unwrap_or_default();
     CommentMarker {
-        head: subject.head.to_string(),
+        head: target.head.to_string(),
         run: job.runner.info().run_id,
         attempt: job.runner.info().run_attempt,
         ..CommentMarker::new(MarkerKind::Preview, key)
     }
 }
 
-/// What the comment says about the run.
-pub(super) fn run_info(job: &Job, subject: &PreviewTarget, opened: &OpenedChange) -> RunInfo {
+/// Returns the facts about the run for the comment.
+pub(super) fn run_info(job: &Job, target: &PreviewTarget, opened: &OpenedChange) -> RunInfo {
     let counted = opened.planning.counts();
     RunInfo {
         compiled: counted.compiled,
         cached: counted.cached,
-        pr: subject.number,
-        head: Some(subject.head.clone()),
-        base: Some(subject.sides.base.clone()),
+        pr: target.number,
+        head: Some(target.head.clone()),
+        base: Some(target.commits.base.clone()),
         stacks_in_repository: opened.stacks_in_repository,
         page_url: (job.options.page_artifact).then(|| job.runner.artifacts_url()),
         ..job.info()
     }
 }
 
-/// The number of stacks because of which the preview fails. The change that adds `konverge.yaml` answers for all of them.
+/// Returns the number of stacks that make the preview fail. The change that adds `konverge.yaml` answers for every stack, also
+/// for those that failed before.
 fn failed_stacks(plan: &Plan, opened: &OpenedChange) -> usize {
     let config = &opened.planning.config;
     let fails = |stack: &&StackPlan| {
@@ -221,7 +222,7 @@ fn failed_stacks(plan: &Plan, opened: &OpenedChange) -> usize {
     plan.stacks.iter().filter(fails).count()
 }
 
-/// The description of the status: what this change does, and what differs already.
+/// Describes the status: what this change does, and what differs already.
 pub(super) fn description(plan: &Plan, opened: &OpenedChange) -> String {
     let stacks = |n: usize| report::plural(n, "stack");
     let own: Vec<_> = plan.stacks.iter().map(report::diff::own_summary).collect();

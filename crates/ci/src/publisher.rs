@@ -1,4 +1,4 @@
-//! Publishes on GitHub. A failure is a warning and never fails the run: the plan and the apply matter more.
+//! Publishes at the forge. A failure is a warning and never fails the run: the plan and the apply matter more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ use konverge_report::{self as report, RunInfo};
 const MOST_ISSUES: usize = 50;
 
 /// The maximum number of pull requests that get the result of one apply, for the same reason.
-const MOST_TOLD: usize = 50;
+const MOST_COMMENTED: usize = 50;
 
 /// A sticky comment that is on GitHub.
 pub(super) struct PublishedComment {
@@ -48,13 +48,13 @@ pub(super) struct Publisher<'a> {
 }
 
 impl<'a> Publisher<'a> {
-    /// In a job that may not publish on GitHub: summary, outputs and annotations, but neither comment nor
-    /// status.
+    /// Creates the publisher. A job that may not publish at the forge writes summary, outputs and annotations, but neither
+    /// comment nor status.
     pub(crate) fn new(job: &'a Job) -> Self {
-        let tells = job.authority.trust.grants().tells;
+        let publishes = job.authority.trust.grants().publishes;
         Self {
             job,
-            client: job.client.as_deref().filter(|_| tells),
+            client: job.client.as_deref().filter(|_| publishes),
         }
     }
 
@@ -73,7 +73,8 @@ impl<'a> Publisher<'a> {
         match newer_status::has_newer_status(self.job, self.client, commit, context).await {
             Ok(true) => {}
             Ok(false) => self.own_status(commit, context, state, description).await,
-            // A required `success` could replace the `failure` of a newer run.
+            // Without the list a `success` could replace the `failure` of a newer run, and permit the merge. The status of an
+            // apply is not required, so it permits nothing.
             Err(error) if state == StatusState::Success && !context.starts_with(APPLY) => {
                 self.warn("it is not known whether a newer run has set the status", error);
                 let unknown = "previewed, but GitHub did not list the statuses of newer runs: run it again";
@@ -84,7 +85,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Sets the commit status of a shard, which is read together with its run.
+    /// Sets a commit status without a look at newer runs: of a shard, which is read together with its run.
     pub(crate) async fn own_status(
         &self,
         commit: &CommitId,
@@ -139,7 +140,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Deletes the sticky comment, if there is one: there is nothing to report any more.
+    /// Deletes the sticky comment, if there is one.
     pub(crate) async fn no_comment(&self, number: u64, marker: &CommentMarker) {
         let Some(client) = self.client else { return };
         if let Err(error) = client.remove_comment(number, marker).await {
@@ -157,6 +158,8 @@ impl<'a> Publisher<'a> {
         info: &RunInfo,
     ) {
         let Some(client) = self.client else { return };
+        // By commit, because a pull request that was never previewed has no record. Once for each number, also if a pull
+        // request has several commits.
         let mut pulls = others.clone();
         for commit in commits {
             match client.pull_requests_of_commit(commit).await {
@@ -170,13 +173,13 @@ impl<'a> Publisher<'a> {
                 }
             }
         }
-        if pulls.len() > MOST_TOLD {
+        if pulls.len() > MOST_COMMENTED {
             self.job.run.notes.note(&format!(
-                "{} pull requests were applied; only the newest {MOST_TOLD} get a comment",
+                "{} pull requests were applied; only the newest {MOST_COMMENTED} get a comment",
                 pulls.len()
             ));
         }
-        for number in pulls.into_iter().rev().take(MOST_TOLD) {
+        for number in pulls.into_iter().rev().take(MOST_COMMENTED) {
             let marker = CommentMarker {
                 head: head.to_string(),
                 run: self.job.runner.info().run_id,
@@ -197,7 +200,7 @@ impl<'a> Publisher<'a> {
         settled: impl Fn(&str) -> bool,
         mut issues: Vec<(CommentMarker, String, String)>,
     ) -> BTreeMap<String, u64> {
-        // They come in the order in which stacks ended.
+        // The issues come in the order in which stacks ended, which is another one in each run.
         issues.sort_by(|(a, ..), (b, ..)| a.scope.cmp(&b.scope));
         let Some(client) = self.client else {
             return BTreeMap::new();
@@ -237,7 +240,8 @@ impl<'a> Publisher<'a> {
             attempt: self.job.runner.info().run_attempt,
             ..CommentMarker::new(kind, "")
         };
-        // Another run may have opened issues of the same stacks meanwhile: the older ones stay.
+        // Another run may have opened an issue of the same stack after the list was read. The list after the write shows
+        // both, and each run closes the newer one.
         if opened {
             match client.kept_issues(label).await {
                 Ok(now) => known = now,
@@ -254,7 +258,7 @@ impl<'a> Publisher<'a> {
                 self.warn("an issue could not be closed", error);
             }
         }
-        // The oldest of a stack is the one that stays.
+        // The oldest issue of a stack is the one that stays.
         let ours = known.iter().filter(|issue| issue.marker.kind == kind);
         let ours = ours.map(|issue| (issue.marker.scope.clone(), issue.number));
         let mut numbers = BTreeMap::new();
@@ -265,7 +269,7 @@ impl<'a> Publisher<'a> {
         numbers
     }
 
-    /// Writes a comment on each drift issue of these stacks, which is unique for this run.
+    /// Writes one comment of this run on the drift issue of each of these stacks.
     pub(crate) async fn comment_on_drift(&self, label: &str, texts: &BTreeMap<String, String>) {
         let Some(client) = self.client.filter(|_| !texts.is_empty()) else {
             return;
@@ -302,16 +306,16 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Says something in the log and in the job summary.
-    pub(crate) fn tell(&self, text: &str) {
+    /// Prints a note, and adds it to the job summary.
+    pub(crate) fn note(&self, text: &str) {
         self.job.run.notes.note(text);
         self.summary(&format!("\n{}\n", report::escape::line(text)));
     }
 
-    /// Says that some digests stood for nothing.
-    pub(crate) fn tell_unmatched(&self, digests: &BTreeSet<Digest>) {
+    /// Notes the digests that matched nothing.
+    pub(crate) fn note_unmatched(&self, digests: &BTreeSet<Digest>) {
         if let Some(text) = Approved::explain_unmatched(digests) {
-            self.tell(&text);
+            self.note(&text);
         }
     }
 
@@ -326,7 +330,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Sets the step's outputs of a preview or a drift check. `count` gives what counts as a change of a stack.
+    /// Sets the step's outputs of a preview or a drift check. `count` returns the changes of a stack that count.
     pub(crate) fn plan_outputs(&self, plan: &Plan, count: impl Fn(&StackPlan) -> Summary, result: &str) {
         let counted = plan.stacks.iter().map(&count);
         let total = counted.fold(Summary::default(), |sum, stack| sum + stack);
@@ -406,7 +410,7 @@ impl<'a> Publisher<'a> {
         self.annotate_lines(notes);
     }
 
-    /// Shows what is wrong in files at their lines.
+    /// Shows annotations at lines of files.
     pub(crate) fn annotate_lines(&self, mut notes: Vec<Annotation>) {
         for note in &mut notes {
             note.message = self.job.run.secrets.mask_finished(&note.message);

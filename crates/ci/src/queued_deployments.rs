@@ -5,59 +5,57 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::deployments::{DeploymentIds, DeploymentPlace, Deployments, MOST, final_state};
+use crate::deployments::{DeploymentIds, DeploymentKey, Deployments, MOST, final_state};
 use konverge_base::model::{
     CommitId,
     apply_result::{ApplyReport, StackOutcome, StackResult},
 };
 use konverge_forge::{Deployment, DeploymentState, ForgeError};
 
-/// What is stored with the deployment of a rollout in an environment: the same in each run.
+/// Returns the payload of the deployment of a rollout in an environment. It is the same in each run, so that a later run finds
+/// the deployment.
 fn receipt(rollout: &str) -> Value {
     json!({"version": 1, "rollout": rollout})
 }
 
 impl Deployments {
-    /// The deployment of this commit in an environment of a rollout, from this run or an earlier one.
-    pub(super) async fn find(
-        &self,
-        place: &DeploymentPlace,
-        rollout: &str,
-    ) -> Result<Option<u64>, ForgeError> {
+    /// Finds the deployment of this commit in an environment of a rollout, from this run or an earlier one.
+    pub(super) async fn find(&self, key: &DeploymentKey, rollout: &str) -> Result<Option<u64>, ForgeError> {
         let all = self
             .client
             .deployments()?
-            .list_deployments(&place.environment, Some(&self.head))
+            .list_deployments(&key.environment, Some(&self.head))
             .await?;
         let own = all.into_iter().find(|made| made.payload == receipt(rollout));
         Ok(own.map(|own| own.id))
     }
 
-    /// Creates it.
+    /// Creates the deployment of this commit in an environment of a rollout.
     pub(super) async fn create_of_rollout(
         &self,
-        place: &DeploymentPlace,
+        key: &DeploymentKey,
         rollout: &str,
         description: &str,
     ) -> Result<u64, ForgeError> {
         let receipt = receipt(rollout);
         self.client
             .deployments()?
-            .create_deployment(&self.head, &place.environment, description, &receipt)
+            .create_deployment(&self.head, &key.environment, description, &receipt)
             .await
     }
 
-    /// The one before it is not applied any more, if it is still queued and no rollout carries its commit.
+    /// Sets the deployment of an earlier commit to `inactive`, if it is still queued and no rollout carries its commit: that
+    /// commit will not be applied any more.
     async fn retire_earlier(
         &self,
-        place: &DeploymentPlace,
+        key: &DeploymentKey,
         rollout: &str,
         carried: &BTreeSet<CommitId>,
     ) -> Result<(), ForgeError> {
         let receipt = receipt(rollout);
         let is_earlier = |made: &Deployment| made.payload == receipt && made.sha != self.head.as_str();
         let forge = self.client.deployments()?;
-        let all = forge.list_deployments(&place.environment, None).await?;
+        let all = forge.list_deployments(&key.environment, None).await?;
         let Some(earlier) = all.into_iter().find(is_earlier) else {
             return Ok(());
         };
@@ -70,43 +68,46 @@ impl Deployments {
             .await
     }
 
-    /// The stacks of rollouts that this run did not apply: those that wait have a queued deployment, and what became of the
-    /// others is told.
+    /// Updates the deployments of stacks of rollouts that this run did not apply: those that wait get a queued deployment, the
+    /// others their final state.
     pub(super) async fn end_waiting(
         &self,
         report: &ApplyReport,
         carried: Option<&BTreeSet<CommitId>>,
         made: &mut DeploymentIds,
     ) {
-        let mut places: BTreeMap<DeploymentPlace, Vec<&StackOutcome>> = BTreeMap::new();
+        let mut by_key: BTreeMap<DeploymentKey, Vec<&StackOutcome>> = BTreeMap::new();
         for stack in &report.stacks {
-            let place = self.place(&stack.id);
-            if place.rollout.is_some() && !made.ids.contains_key(&place) {
-                places.entry(place).or_default().push(stack);
+            let key = self.key_of(&stack.id);
+            if key.rollout.is_some() && !made.ids.contains_key(&key) {
+                by_key.entry(key).or_default().push(stack);
             }
         }
-        for (number, (place, stacks)) in (made.ids.len() + 1..).zip(places) {
+        for (number, (key, stacks)) in (made.ids.len() + 1..).zip(by_key) {
             if made.refused {
                 return;
             }
             if number > MOST {
-                made.left_out.insert(place.environment);
+                made.left_out.insert(key.environment);
                 continue;
             }
-            if let Err(error) = self.end_place(&place, &stacks, carried).await {
+            if let Err(error) = self.update_deployment(&key, &stacks, carried).await {
                 made.refused = true;
-                self.run.warn("GitHub has no deployment of what waits", error);
+                self.run.warn(
+                    "failed to update the deployment of a stack that waits for its rollout",
+                    error,
+                );
             }
         }
     }
 
-    async fn end_place(
+    async fn update_deployment(
         &self,
-        place: &DeploymentPlace,
+        key: &DeploymentKey,
         stacks: &[&StackOutcome],
         carried: Option<&BTreeSet<CommitId>>,
     ) -> Result<(), ForgeError> {
-        let Some(rollout) = &place.rollout else {
+        let Some(rollout) = &key.rollout else {
             return Ok(());
         };
         let waits = stacks.iter().any(|stack| stack.result == StackResult::Waiting);
@@ -117,21 +118,22 @@ impl Deployments {
             ),
             ended => ended,
         };
-        match (self.find(place, rollout).await?, state) {
+        match (self.find(key, rollout).await?, state) {
             (None, DeploymentState::Queued) => {
-                let id = self.create_of_rollout(place, rollout, &description).await?;
+                let id = self.create_of_rollout(key, rollout, &description).await?;
                 self.set_state(id, state, &description).await?;
                 match carried {
-                    Some(carried) => self.retire_earlier(place, rollout, carried).await,
+                    Some(carried) => self.retire_earlier(key, rollout, carried).await,
                     None => Ok(()),
                 }
             }
             (None, _) => Ok(()),
             (Some(id), wanted) => {
+                // A wave that has begun is `in_progress` until all of its stacks ended: it is not queued again.
                 let now = self.client.deployments()?.deployment_state(id).await?;
-                let is_told = now == Some(wanted)
+                let is_shown = now == Some(wanted)
                     || (now, wanted) == (Some(DeploymentState::InProgress), DeploymentState::Queued);
-                if is_told {
+                if is_shown {
                     Ok(())
                 } else {
                     self.set_state(id, wanted, &description).await

@@ -27,7 +27,8 @@ use konverge_run::{
     stack_policy_sets::ActiveSets,
 };
 
-/// What was restored, and what was not and why. A stack in `behind` is left to the apply of its new code.
+/// Restores the drift that a check found, and returns what was restored, and what was not and why. A stack in `behind` is left to
+/// the apply of its new code.
 ///
 /// # Errors
 /// The order of the stacks has a cycle.
@@ -73,14 +74,14 @@ pub(super) async fn run(
     Ok(Restored { report, findings })
 }
 
-/// What a drift run restored.
+/// The result of restoring drift.
 pub(super) struct Restored {
     pub report: ApplyReport,
-    /// What the policies found for the stacks to restore.
+    /// The findings of the policies for the stacks to restore.
     pub findings: Vec<PolicyFinding>,
 }
 
-/// The restored stacks.
+/// Returns the restored stacks.
 pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
     let stacks = report
         .stacks
@@ -124,7 +125,7 @@ impl Approver for RestoreApprover {
 /// A stack that is being restored.
 struct RestoredStack {
     follows_rotation: bool,
-    /// For values that become known later.
+    /// The sets that judge values which become known during the apply.
     sets: ActiveSets,
 }
 
@@ -140,7 +141,8 @@ impl LateApprover for RestoredStack {
     }
 }
 
-/// Checks that a resource may be restored without a person. `follows_rotation`: with a new version of a secret, too.
+/// Checks that a resource may be restored without a person. With `follows_rotation` a new version of a secret may be written,
+/// too.
 fn check_restorable(resource: &ResourcePlan, follows_rotation: bool) -> Result<(), UserError> {
     takes_nothing_away(resource)?;
     if follows_rotation {

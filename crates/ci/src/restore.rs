@@ -43,14 +43,14 @@ use konverge_run::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// What became of the digests that stand for known drift.
+/// The result for the digests that stand for known drift.
 pub(super) struct Restoration {
     pub result: JobResult,
-    /// Those digests, and those of findings that were overridden for them.
+    /// The digests of known drift, and of findings that were overridden for it.
     pub digests: BTreeSet<Digest>,
 }
 
-/// Restores what the reviewers of the job's environment approved, after a drift check in the same run.
+/// Restores the drift that the reviewers of the job's environment approved, after a drift check in the same run.
 ///
 /// # Errors
 /// Nobody approved it; errors of the configuration, the repository or the store.
@@ -64,8 +64,8 @@ pub(super) async fn run(
     let matched = done.as_ref().map(|done| &done.digests);
     let unmatched = approved.digests.iter();
     let unmatched = unmatched.filter(|digest| matched.is_none_or(|matched| !matched.contains(digest)));
-    Publisher::new(job).tell_unmatched(&unmatched.copied().collect());
-    Ok(done.map_or(JobResult::WELL, |done| done.result))
+    Publisher::new(job).note_unmatched(&unmatched.copied().collect());
+    Ok(done.map_or(JobResult::SUCCESS, |done| done.result))
 }
 
 /// Restores the drift that these digests stand for; `None` if they stand for none that is known.
@@ -97,41 +97,45 @@ async fn restore_known(
     let mut stages = Stages::start("open");
     let head = &branch.tip;
     job.repository.ensure(head, job.credentials.as_ref()).await?;
-    let power = job.repository.revision(head)?;
-    let config = Config::load(power.as_ref())?;
+    let trusted = job.repository.revision(head)?;
+    let config = Config::load(trusted.as_ref())?;
     let Some(backend) = job.backend(&config, KeyUse::Make).await? else {
         return Ok(None);
     };
+    // Select the stacks: the history of the checks says which stack a digest belongs to.
     let history = DriftSchedule::load(job, &backend, &config).await;
     let mut drifted = history.stacks_with(digests);
     if drifted.is_empty() {
         return Ok(None);
     }
     let at_head = RevisionSpec::Commit(head.clone());
-    let side = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at_head, &config)?;
+    let revision = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at_head, &config)?;
     let known = backend.states.known().await?;
-    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
-    let applied = drift_job::applied(&backend, known, &side, &renamed).await;
+    let renamed = renamed_stacks(&backend, &revision.layout, known).await?;
+    let applied = drift_job::applied(&backend, known, &revision, &renamed).await;
     let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
+    // Stacks of another environment are left to its job, and their digests to that job, too.
     let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
     drifted.retain(|stack, _| targets.iter().any(|target| target.id == *stack));
     if targets.is_empty() {
         return Ok(None);
     }
-    let policy = CommitPolicy::from_config(&config, Some(power.as_ref()));
+    let policy = CommitPolicy::from_config(&config, Some(trusted.as_ref()));
     let policy_check =
         PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets).with_digest_approvers(agreeing.clone());
     let notices = Notifications::new(job, &config);
     let planning = job
-        .protected_planning(config, head, side, backend.clone())
+        .protected_planning(config, head, revision, backend.clone())
         .await?;
     stages.next("restore");
+    // Compare before any lease is taken: a stack without drift is not written to. The gate compares again under the lease.
     let found = differences(&planning, &targets, publisher).await?;
     let differing = targets.iter().filter(|target| found.contains_key(&target.id));
     let differing: Vec<_> = differing.cloned().collect();
     let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
     let before = commits_before(&backend, &recorded).await?;
+    // Restore exactly the approved drift. Only the given digests count, and no review of a pull request.
     let gate = ReviewGate::new(policy_check, Vec::new(), digests.clone());
     let gate = gate.for_restoring(ApprovedDrift { found, before });
     let options = ApplyOptions {
@@ -158,6 +162,7 @@ async fn restore_known(
     };
     publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
     publisher.apply_outputs(&report, &findings);
+    // Check again, so that the issues show what is left, with new digests.
     let after = CheckAfter {
         job,
         planning: &planning,
@@ -166,7 +171,7 @@ async fn restore_known(
         info: &info,
     };
     after.run(publisher, &targets, &report, history).await;
-    let told = ApplyDecisions {
+    let news = ApplyDecisions {
         unreviewed: &[],
         denied: &decisions.denied,
         rotated: &decisions.rotated,
@@ -174,7 +179,7 @@ async fn restore_known(
         rollouts: &[],
         kept_back: &BTreeSet::new(),
     };
-    notices.applied(&report, told).await;
+    notices.applied(&report, news).await;
     Ok(Some(Restoration {
         digests: drifted.into_values().chain(decisions.matched).collect(),
         result: JobResult {
@@ -184,8 +189,7 @@ async fn restore_known(
     }))
 }
 
-/// The differences of the stacks that still differ, before any lease is taken. For the others there is nothing to do, and
-/// nothing of them is written.
+/// Returns the drift of the stacks that still differ. A note names each of the others, of which nothing is written.
 async fn differences(
     planning: &Planner,
     targets: &[Target],
@@ -194,7 +198,7 @@ async fn differences(
     let mut differing = BTreeMap::new();
     for StackDrift { plan, .. } in drift_check::differences(planning, targets, None).await? {
         if plan.error.is_none() && plan.summary.changed() == 0 {
-            publisher.tell(&format!(
+            publisher.note(&format!(
                 "{} does not differ from what was applied any more: nothing was restored",
                 plan.id
             ));
@@ -205,7 +209,7 @@ async fn differences(
     Ok(differing)
 }
 
-/// For each stack the commit before the applied one, as far as its serials are kept.
+/// Returns for each stack the commit before the applied one, as far as its serials are kept.
 async fn commits_before(
     backend: &StateBackend,
     targets: &[Target],
@@ -228,7 +232,7 @@ async fn commits_before(
     Ok(before)
 }
 
-/// The drift check after a restoration, of its stacks alone: it says what is left.
+/// The drift check after a restoration, of its stacks alone.
 struct CheckAfter<'a> {
     job: &'a Job,
     planning: &'a Planner,
@@ -258,7 +262,9 @@ impl CheckAfter<'_> {
             Ok(checked) => checked,
             Err(failure) => {
                 let failure = redact::failure(&failure, planning.secrets());
-                return job.run.warn("the drift that is left is not known", failure);
+                return job
+                    .run
+                    .warn("failed to check which drift is left after the restore", failure);
             }
         };
         history.record_stacks(&checked, &[], &job.run.url());
@@ -278,7 +284,7 @@ impl CheckAfter<'_> {
         }
     }
 
-    /// Who approved the difference that was restored.
+    /// Returns the comment on the drift issue: who approved the restoration.
     fn line(&self, stack: &StackOutcome) -> String {
         report::markdown::restored(stack, self.info)
     }

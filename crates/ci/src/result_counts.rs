@@ -1,8 +1,8 @@
-//! How many stacks of an apply ended with each result, for the status of the commit.
+//! The number of stacks of an apply with each result, for the status of the commit.
 
 use konverge_base::model::apply_result::{ApplyReport, StackResult};
 
-/// The results with their numbers, in words.
+/// Returns the number of stacks of each result, in words.
 pub(super) fn counts(report: &ApplyReport) -> String {
     let count = |result| {
         report

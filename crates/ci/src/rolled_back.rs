@@ -28,6 +28,7 @@ pub(crate) async fn find(
     let mut found = BTreeSet::new();
     for target in stopped {
         let Some(stack) = &target.head else { continue };
+        // A merged pull request that was not applied yet asks for the change, so the stop must be reported there.
         if let Some(prior) = backend.states.load(&target.id).await?
             && prior.reason == WriteReason::Rollback
             && reviews
@@ -47,8 +48,8 @@ pub(crate) async fn find(
     Ok(found)
 }
 
-/// Compares the inputs of a stack at the head with those of the last apply before its rollback. What cannot be compared is
-/// not the same.
+/// Returns true if the inputs of a stack at the head are those of the last apply before its rollback. Inputs that cannot be
+/// compared count as different.
 async fn is_what_was_rolled_back(
     job: &Job,
     config: &Config,

@@ -26,7 +26,7 @@ pub enum ShardMode {
 }
 
 impl ShardMode {
-    /// The shard, if it is one.
+    /// Returns the shard, if the job handles one.
     pub(super) fn share(self) -> Option<Shard> {
         match self {
             Self::Share(share) => Some(share),
@@ -34,7 +34,7 @@ impl ShardMode {
         }
     }
 
-    /// The name of the status of this part; `into` as in [`preview_of`].
+    /// Returns the name of the status of this part. `into` is the target branch, if it is not the default branch.
     pub(super) fn context(self, into: Option<&str>) -> String {
         preview_of(self.share(), into)
     }
@@ -47,7 +47,7 @@ impl FromStr for ShardMode {
         let Some(of) = text.strip_prefix("all/") else {
             return text.parse().map(Self::Share);
         };
-        // Parsing the last shard validates the number.
+        // The number has the same limits as the count in `N/M`, so the last shard is parsed to check it.
         let last: Shard = format!("{of}/{of}").parse()?;
         Ok(Self::Verdict(last.count()))
     }

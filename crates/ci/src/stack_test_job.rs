@@ -55,7 +55,7 @@ pub struct TestedChange {
     pub revision: Arc<OpenRevision>,
     /// The affected stacks, without removed ones.
     pub stacks: Vec<Stack>,
-    /// Compile them, as far as the job trusts the change.
+    /// The compilers of these stacks, with what the trust in the change allows.
     pub compilers: Compilers,
 }
 
@@ -68,7 +68,7 @@ pub trait StackTester {
     /// A file cannot be read.
     fn live_tests(&self, change: &TestedChange) -> Result<usize, UserError>;
 
-    /// Runs the offline tests. The results of invalid test files are among theirs.
+    /// Runs the offline tests. An invalid test file has a result, too.
     ///
     /// # Errors
     /// The core is not available, or the run is interrupted.
@@ -78,8 +78,8 @@ pub trait StackTester {
         change: &TestedChange,
     ) -> Result<Vec<StackTestResult>, UserError>;
 
-    /// Runs the live tests, and cleans up what killed tests left. Store, clusters and rules are those of the commit `power`
-    /// of the default branch. The results of invalid test files are not among theirs.
+    /// Runs the live tests, and cleans up after killed tests. Store, clusters and rules are those of the commit `trusted` of the
+    /// default branch. Invalid test files have no result here, because the offline tests report them.
     ///
     /// # Errors
     /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
@@ -87,16 +87,16 @@ pub trait StackTester {
         &self,
         run: &RunContext,
         change: &TestedChange,
-        power: &CommitId,
+        trusted: &CommitId,
     ) -> Result<Vec<StackTestResult>, UserError>;
 }
 
-/// How the tests of a change ended.
+/// The result of the tests of a change.
 struct TestedStacks {
     report: StackTestReport,
-    /// Why live tests are not run although the job should run them: the check fails.
+    /// The error because of which live tests are not run although the job should run them: the check fails.
     failure: Option<UserError>,
-    /// Why live tests are not run in such a job.
+    /// The reason why a job of this kind runs no live tests.
     skipped: Option<String>,
 }
 
@@ -137,7 +137,7 @@ async fn run_event(
     let client = connect(run, runner.as_ref())?;
     let runner = with_attempt(runner, client.as_deref()).await?;
     let Some(job) = open_job(run, options, &runner, &event, client).await? else {
-        return Ok(JobResult::WELL);
+        return Ok(JobResult::SUCCESS);
     };
     let publisher = Publisher::new(&job);
     match &job.authority.task {
@@ -154,34 +154,35 @@ async fn run_event(
             let why = "stack tests run on pull requests, not in the merge queue";
             publisher.test_check(head, test_check::skipped(why)).await;
             run.notes.note(why);
-            Ok(JobResult::WELL)
+            Ok(JobResult::SUCCESS)
         }
         Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
-            Ok(JobResult::WELL)
+            Ok(JobResult::SUCCESS)
         }
     }
 }
 
-/// Runs the tests of a pull request as far as its code may.
+/// Runs the tests of a pull request as far as its code is trusted.
 async fn test(
     job: &Job,
     event: &PullRequestEvent,
     tester: &dyn StackTester,
 ) -> Result<TestedStacks, UserError> {
-    let (base, content) = preview_events::sides(job, event).await?;
+    let (base, content) = preview_events::compared_commits(job, event).await?;
     let branch = job.authority.branch.as_ref().map(|branch| &branch.tip);
-    let sides = PreviewCommits {
-        power: preview_events::power(branch, event, &base, &content).clone(),
+    let commits = PreviewCommits {
+        trusted: preview_events::trusted_commit(branch, event, &base, &content).clone(),
         base,
         content,
     };
-    let (change, protected, trust) = open(job, &sides).await?;
+    let (change, protected, trust) = open(job, &commits).await?;
+    // Offline tests need no trust. Live tests write to a cluster, so they run only for a proposal into the default branch.
     let mut results = tester.offline(&job.run, &change).await?;
     let live = tester.live_tests(&change)?;
     let (mut failure, mut skipped) = (None, None);
     match why_not_live(trust) {
         Some(why) => skipped = (live > 0).then(|| why.to_owned()),
-        None => match run_live(job, event, tester, &change, &protected, &sides.power, live).await {
+        None => match run_live(job, event, tester, &change, &protected, &commits.trusted, live).await {
             Ok(more) => results.extend(more),
             Err(error) => failure = Some(error),
         },
@@ -194,7 +195,7 @@ async fn test(
     })
 }
 
-/// Why a job with this trust runs no live tests.
+/// Returns the reason why a job with this trust runs no live tests.
 fn why_not_live(trust: Trust) -> Option<&'static str> {
     match trust {
         Trust::Proposed => None,
@@ -206,19 +207,20 @@ fn why_not_live(trust: Trust) -> Option<&'static str> {
     }
 }
 
-/// Opens the change and what it affects.
-async fn open(job: &Job, sides: &PreviewCommits) -> Result<(TestedChange, Config, Trust), UserError> {
+/// Opens the change and the stacks that it affects.
+async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Config, Trust), UserError> {
     let EffectiveConfig {
         mut config,
         proposed,
         protected,
         trust,
-    } = job.effective_config(sides).await?;
-    // A test may expect that a set refuses its stack. Sets grant nothing, and live tests ask those of the default branch, too.
+    } = job.effective_config(commits).await?;
+    // A test may expect a denial by a set of its own pull request. Sets grant nothing, and live tests ask those of the default
+    // branch, too.
     config.policy.sets = proposed.policy.sets;
-    let at = RevisionSpec::Commit(sides.content.clone());
+    let at = RevisionSpec::Commit(commits.content.clone());
     let revisions = ComparedRevisions::open(&job.run, &job.repository, &at, Some(&config))?;
-    let revisions = revisions.with_base(&job.repository, sides.base.clone())?;
+    let revisions = revisions.with_base(&job.repository, commits.base.clone())?;
     let targets = revisions.targets(&revisions.affected());
     let builder = RunBuilder::new(&job.run, config);
     let compilers = compilers(&builder, trust, None, revisions.base.as_ref())?;
@@ -237,7 +239,7 @@ async fn run_live(
     tester: &dyn StackTester,
     change: &TestedChange,
     protected: &Config,
-    power: &CommitId,
+    trusted: &CommitId,
     live: usize,
 ) -> Result<Vec<StackTestResult>, UserError> {
     if live > 0 {
@@ -245,7 +247,7 @@ async fn run_live(
     } else if !protected.clusters.values().any(|cluster| cluster.tests) {
         return Ok(Vec::new());
     }
-    tester.live(&job.run, change, power).await
+    tester.live(&job.run, change, trusted).await
 }
 
 /// Returns an error unless the last preview of this head ended well and no policy set denied anything in it.
@@ -274,6 +276,7 @@ async fn require_passed_policies(
             "no store is configured (`state.url` in konverge.yaml), so no preview is recorded".to_owned(),
         );
     };
+    // The status says that the preview ended well. Only its record says whether a set denied something.
     let records = backend.states.reviews().latest(event.number, &event.head).await?;
     if records.is_empty() {
         return refuse("no preview of this commit is recorded".to_owned());

@@ -40,7 +40,7 @@ pub(super) struct FailureComment {
 }
 
 impl FailureComment {
-    /// The comment of a preview, or of one shard of it.
+    /// Returns the comment of a preview, or of one shard of it.
     pub(crate) fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
         Self {
             number,
@@ -50,7 +50,7 @@ impl FailureComment {
         }
     }
 
-    fn what(&self) -> Failed {
+    fn failed_task(&self) -> Failed {
         match self.kind {
             MarkerKind::Preview => Failed::Preview,
             MarkerKind::Apply => Failed::Apply,
@@ -60,7 +60,7 @@ impl FailureComment {
 }
 
 impl<'a> RunSummary<'a> {
-    /// `summary` is the length of the job summary before anything was published.
+    /// Creates the end of a run. `summary` is the length of the job summary before anything was published.
     pub(crate) fn new(run: &'a RunContext, runner: &'a dyn CiJob, summary: u64) -> Self {
         Self { run, runner, summary }
     }
@@ -89,14 +89,14 @@ impl<'a> RunSummary<'a> {
             }
             Ok(_) => {}
             Err(failure) => {
-                let places = self.places(client, part).await;
-                let what = places.first().map_or(Failed::Run, FailureComment::what);
+                let comments = self.comments(client, part).await;
+                let what = comments.first().map_or(Failed::Run, FailureComment::failed_task);
                 let masked = redact::failure(failure, &self.run.secrets);
-                let head = places.first().map(|place| place.head.clone());
+                let head = comments.first().map(|comment| comment.head.clone());
                 self.summarize(&markdown::failure(what, &masked, &self.info(head), None));
-                for place in places {
+                for comment in comments {
                     if let Some(client) = client.filter(|_| options.comment != CommentRule::Never) {
-                        self.comment(client, &place, failure).await;
+                        self.comment(client, &comment, failure).await;
                     }
                 }
                 if let (Some(client), Some((head, context))) = (client, self.status(options)) {
@@ -112,18 +112,18 @@ impl<'a> RunSummary<'a> {
     }
 
     /// Replaces a comment by the failure, unless a newer run has written it.
-    pub(crate) async fn comment(&self, client: &dyn Forge, place: &FailureComment, failure: &UserError) {
+    pub(crate) async fn comment(&self, client: &dyn Forge, target: &FailureComment, failure: &UserError) {
         let failure = redact::failure(failure, &self.run.secrets);
         let marker = CommentMarker {
-            head: place.head.to_string(),
+            head: target.head.to_string(),
             run: self.runner.info().run_id,
             attempt: self.runner.info().run_attempt,
-            ..CommentMarker::new(place.kind, place.scope.clone())
+            ..CommentMarker::new(target.kind, target.scope.clone())
         };
-        let info = self.info(Some(place.head.clone()));
-        let text = markdown::failure(place.what(), &failure, &info, Some(&marker));
+        let info = self.info(Some(target.head.clone()));
+        let text = markdown::failure(target.failed_task(), &failure, &info, Some(&marker));
         let text = self.run.secrets.mask_finished(&text);
-        match client.upsert_comment(place.number, &marker, &text).await {
+        match client.upsert_comment(target.number, &marker, &text).await {
             Ok(Upsert::NewerRunWrote { .. }) => self
                 .run
                 .notes
@@ -133,7 +133,7 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// The commit and the context of the status that the run of an event sets, if it may set one.
+    /// Returns the commit and the context of the status that the run of an event sets, if it may set one.
     fn status(&self, options: &CiOptions) -> Option<(CommitId, String)> {
         let part = options.part;
         let of = |head: CommitId, base: &str, default: &str| {
@@ -151,7 +151,7 @@ impl<'a> RunSummary<'a> {
                 default_branch,
                 ..
             } => Some(of(head, &base_branch, &default_branch)),
-            // The base branch is unknown here. Most pull requests target the default branch.
+            // The event does not name the base branch. Most pull requests target the default branch.
             JobEvent::WorkflowRun(event) if event.event == "pull_request" && event.from_outside() => {
                 Some((event.head, preview_of(None, None)))
             }
@@ -162,9 +162,9 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// The comments that an event's run maintains. A run for code from outside has none: its own job may not
-    /// write, and the job on `workflow_run` finds the pull request later.
-    async fn places(&self, client: Option<&dyn Forge>, part: ShardMode) -> Vec<FailureComment> {
+    /// Returns the comments that an event's run maintains. A run for code from outside has none: its own job may not write, and
+    /// the job on `workflow_run` finds the pull request later.
+    async fn comments(&self, client: Option<&dyn Forge>, part: ShardMode) -> Vec<FailureComment> {
         match self.runner.event() {
             Ok(JobEvent::PullRequest(event))
                 if !event.is_from_outside()
@@ -185,13 +185,13 @@ impl<'a> RunSummary<'a> {
                     }
                 };
                 let merged = pulls.into_iter().filter(|pull| pull.merged);
-                let place = |number| FailureComment {
+                let comment = |number| FailureComment {
                     number,
                     head: head.clone(),
                     kind: MarkerKind::Apply,
                     scope: String::new(),
                 };
-                merged.map(|pull| place(pull.number)).collect()
+                merged.map(|pull| comment(pull.number)).collect()
             }
             _ => Vec::new(),
         }

@@ -1,5 +1,5 @@
-//! The first merge of a repository that has no rule about who approves: whoever merges it applies it. The rules are an
-//! administrator's choice, so this is told once, before anything is applied, and never again.
+//! Warns about the first merge of a repository without a rule about approvals: whoever merges it applies it. The rules are an
+//! administrator's choice, so the warning comes once, before anything is applied, and never again.
 
 use crate::{open_revisions::OpenedChange, policy::policy_config::effective_policies};
 use konverge_base::{
@@ -13,7 +13,7 @@ use konverge_config::Config;
 use konverge_policy::EffectivePolicy;
 use konverge_report as report;
 
-/// The finding, if the merge would be the first apply, and nobody has to approve some of it.
+/// Returns the finding if the merge would be the first apply, and nobody has to approve some of its stacks.
 ///
 /// # Errors
 /// A rule that cannot be read; errors of the store.
@@ -29,7 +29,8 @@ pub(crate) async fn finding(opened: &OpenedChange, plan: &Plan) -> Result<Option
                 return Ok(None);
             }
         }
-        // Before the merge that adds the configuration there is no store. Elsewhere nobody looked into it.
+        // Before the merge that adds the configuration no store exists, so nothing was applied. Any other preview without a
+        // store does not know.
         None if opened.introduces => {}
         None => return Ok(None),
     }

@@ -1,5 +1,5 @@
-//! What the workflows of the repository lack: stacks that no job applies, because the workflows limit their jobs by
-//! `for-environment` and no job has the stack's; and the permission to start the workflows of `apply.hooks`.
+//! Gaps in the workflows of the repository: stacks that no job applies, because each job is limited by `for-environment` to
+//! another environment; and jobs without the permission to start the workflows of `apply.hooks`.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ pub const EVERY_ENVIRONMENT: &str = "*";
 /// The most stacks that a warning names.
 const NAMED: usize = 10;
 
-/// The stacks that no job applies, each with its environment, if it has one. None, if a job applies all stacks or the
-/// environments of a job cannot be determined.
+/// Returns the stacks that no job applies, each with its environment, if it has one. The list is empty if a job applies all
+/// stacks, or if the environments of a job cannot be determined.
 pub fn uncovered_stacks(config: &Config, stacks: &[Stack], workflows: &[Value]) -> Vec<String> {
     let mut covered = BTreeSet::new();
     for (workflow, _, job) in apply_jobs(workflows) {
@@ -41,7 +41,7 @@ pub fn uncovered_stacks(config: &Config, stacks: &[Stack], workflows: &[Value]) 
     uncovered.collect()
 }
 
-/// The workflows in a folder of a revision. Those that are not YAML run nothing.
+/// Reads the workflows in a folder of a revision. A file that is not YAML runs nothing.
 fn workflows(source: &dyn Source, folder: &str) -> Vec<Value> {
     let Some(folder) = RepoPath::normalize(folder) else {
         return Vec::new();
@@ -53,7 +53,7 @@ fn workflows(source: &dyn Source, folder: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The jobs that apply, each with its workflow and its name.
+/// Returns the jobs that apply, each with its workflow and its name.
 fn apply_jobs(workflows: &[Value]) -> impl Iterator<Item = (&Value, &str, &Value)> {
     let jobs = workflows.iter().flat_map(|workflow| {
         let jobs = workflow["jobs"].as_object().into_iter().flatten();
@@ -65,11 +65,11 @@ fn apply_jobs(workflows: &[Value]) -> impl Iterator<Item = (&Value, &str, &Value
     })
 }
 
-/// The permission that starts the workflows of `apply.hooks`.
+/// The permission that a job needs to start the workflows of `apply.hooks`.
 pub const HOOK_PERMISSION: (&str, &str) = ("actions", "write");
 
-/// The jobs that apply and whose `permissions` do not let them start the workflows of `apply.hooks`. Where there are no
-/// `permissions`, the setting of the repository decides, which is not known.
+/// Returns the jobs that apply and whose `permissions` do not let them start the workflows of `apply.hooks`. A job without
+/// `permissions` is left out: the setting of the repository decides, which is not known.
 fn jobs_without_hook_permission(config: &Config, workflows: &[Value]) -> Vec<String> {
     if config.apply.hooks.workflows.is_empty() {
         return Vec::new();
@@ -82,7 +82,7 @@ fn jobs_without_hook_permission(config: &Config, workflows: &[Value]) -> Vec<Str
     lacking.map(|(_, name, _)| name.to_owned()).collect()
 }
 
-/// The permissions of a job: its own, or those of its workflow.
+/// Returns the permissions of a job: its own, or those of its workflow.
 pub fn permissions<'a>(workflow: &'a Value, job: &'a Value) -> &'a Value {
     match &job["permissions"] {
         Value::Null => &workflow["permissions"],
@@ -90,8 +90,8 @@ pub fn permissions<'a>(workflow: &'a Value, job: &'a Value) -> &'a Value {
     }
 }
 
-/// Returns true if `permissions` grant this access. Without any, the setting of the repository decides, which
-/// is not read here.
+/// Returns true if `permissions` grant this access. Without `permissions` the setting of the repository decides, which is not
+/// read here.
 pub fn grants(permissions: &Value, key: &str, access: &str) -> bool {
     match permissions {
         Value::String(all) => all == "write-all" || (all == "read-all" && access == "read"),
@@ -104,14 +104,14 @@ pub fn grants(permissions: &Value, key: &str, access: &str) -> bool {
 }
 
 /// Warns about the stacks that no job applies, and about jobs that cannot start the workflows of `apply.hooks`.
-pub(super) fn warn(job: &Job, config: &Config, side: &OpenRevision) {
-    // Where no such files start jobs, nothing is known of what they cover.
+pub(super) fn warn(job: &Job, config: &Config, revision: &OpenRevision) {
+    // A forge whose jobs are in other files, such as GitLab, is not checked.
     let Ok(folder) = job.runner.workflow_folder() else {
         return;
     };
     let run = &job.run;
-    let workflows = workflows(side.source.as_ref(), folder);
-    let uncovered = uncovered_stacks(config, &side.layout.stacks, &workflows);
+    let workflows = workflows(revision.source.as_ref(), folder);
+    let uncovered = uncovered_stacks(config, &revision.layout.stacks, &workflows);
     if let Some(text) = describe(&uncovered) {
         run.notes.warning(&text);
     }
@@ -127,7 +127,7 @@ pub(super) fn warn(job: &Job, config: &Config, side: &OpenRevision) {
     }
 }
 
-/// One sentence about the stacks that no job applies.
+/// Returns one sentence about the stacks that no job applies.
 pub fn describe(uncovered: &[String]) -> Option<String> {
     let more = match uncovered.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -155,7 +155,7 @@ fn is_konverge(step: &Value) -> bool {
     }) || has_text(&step["run"], |run| run.contains("konverge ci"))
 }
 
-/// The action that a step uses. Gitea's workflows name it by its whole address.
+/// Returns the action that a step uses, without the host: Gitea's workflows name it by its whole address.
 fn action_path(uses: &str) -> &str {
     let address = uses.split_once("://").map(|(_, address)| address);
     let path = address.and_then(|address| address.split_once('/'));
@@ -166,7 +166,7 @@ fn has_text(value: &Value, is_it: impl Fn(&str) -> bool) -> bool {
     value.as_str().is_some_and(is_it)
 }
 
-/// The steps of a job.
+/// Returns the steps of a job.
 pub fn steps(job: &Value) -> impl Iterator<Item = &Value> {
     job["steps"].as_array().into_iter().flatten()
 }
@@ -176,10 +176,10 @@ pub fn applies_on_schedule(workflow: &Value, job: &Value) -> bool {
     scheduled_applies(workflow, job).next().is_some()
 }
 
-/// The steps of a job that apply on a schedule.
+/// Returns the steps of a job that apply on a schedule.
 fn scheduled_applies<'a>(workflow: &Value, job: &'a Value) -> impl Iterator<Item = &'a Value> {
-    let says = |place: &Value| {
-        let task = place["env"][variables::KONVERGE_ON_SCHEDULE].as_str()?;
+    let says = |scope: &Value| {
+        let task = scope["env"][variables::KONVERGE_ON_SCHEDULE].as_str()?;
         Some(task.trim() == "apply")
     };
     // The variable of a step hides that of its job, which hides that of the workflow.
@@ -188,7 +188,7 @@ fn scheduled_applies<'a>(workflow: &Value, job: &'a Value) -> impl Iterator<Item
     steps(job).filter(move |step| is_heard && is_konverge(step) && says(step).unwrap_or(outer))
 }
 
-/// The environments that a job applies; `None` if it applies all, or if they cannot be determined.
+/// Returns the environments that a job applies; `None` if it applies all, or if they cannot be determined.
 fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
     let applying: Vec<_> = if may_start(workflow, job, "push") {
         steps(job).filter(|step| is_konverge(step)).collect()
@@ -200,7 +200,7 @@ fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
     (!limits.is_empty()).then(|| limits.concat())
 }
 
-/// The environments that a step applies; `None` if it applies all, or if they cannot be determined.
+/// Returns the environments that a step applies; `None` if it applies all, or if they cannot be determined.
 fn limits_of(workflow: &Value, job: &Value, step: &Value) -> Option<Vec<String>> {
     let given = for_environment(workflow, job, step)?.trim();
     if let Some(key) = matrix_key(given) {
@@ -210,14 +210,14 @@ fn limits_of(workflow: &Value, job: &Value, step: &Value) -> Option<Vec<String>>
     is_name.then(|| vec![given.to_owned()])
 }
 
-/// What a step gets as `for-environment`. A variable wins over the input, as it does in the action.
+/// Returns the `for-environment` of a step. A variable wins over the input, as it does in the action.
 fn for_environment<'a>(workflow: &'a Value, job: &'a Value, step: &'a Value) -> Option<&'a str> {
-    let places = [step, job, workflow].map(|place| &place["env"][variables::KONVERGE_FOR_ENVIRONMENT]);
-    let mut given = places.into_iter().chain([&step["with"]["for-environment"]]);
+    let scopes = [step, job, workflow].map(|scope| &scope["env"][variables::KONVERGE_FOR_ENVIRONMENT]);
+    let mut given = scopes.into_iter().chain([&step["with"]["for-environment"]]);
     given.find_map(Value::as_str)
 }
 
-/// The key of `${{ matrix.KEY }}`.
+/// Returns the key of `${{ matrix.KEY }}`.
 fn matrix_key(given: &str) -> Option<&str> {
     let expression = given.trim().strip_prefix("${{")?.strip_suffix("}}")?;
     let key = expression.trim().strip_prefix("matrix.")?;
@@ -225,7 +225,7 @@ fn matrix_key(given: &str) -> Option<&str> {
     key.chars().all(is_key).then_some(key)
 }
 
-/// The values of a key of a matrix; `None` if they cannot be determined.
+/// Returns the values of a key of a matrix; `None` if they cannot be determined.
 fn matrix_values(matrix: &Value, key: &str) -> Option<Vec<String>> {
     let entries = |name: &str| matrix[name].as_array().into_iter().flatten();
     // An entry with more keys excludes some of the jobs only.
@@ -241,8 +241,8 @@ fn matrix_values(matrix: &Value, key: &str) -> Option<Vec<String>> {
     (!values.is_empty()).then_some(values)
 }
 
-/// The jobs with a `for-environment` that is always empty, each with the text of it: its matrix lacks the key. Such a job
-/// applies nothing, since an empty name is refused.
+/// Returns the jobs with a `for-environment` that is always empty, each with its text: the matrix lacks the key. Such a job
+/// applies nothing, because an empty name is refused.
 pub fn jobs_without_environment(workflows: &[Value]) -> Vec<String> {
     let lacking = apply_jobs(workflows).filter_map(|(workflow, name, job)| {
         let matrix = &job["strategy"]["matrix"];
@@ -264,7 +264,7 @@ pub fn jobs_without_environment(workflows: &[Value]) -> Vec<String> {
     lacking.collect()
 }
 
-/// One sentence about jobs with an empty `for-environment`.
+/// Returns one sentence about jobs with an empty `for-environment`.
 pub fn describe_without_environment(jobs: &[String]) -> Option<String> {
     (!jobs.is_empty()).then(|| {
         format!(

@@ -18,11 +18,11 @@ use konverge_run::{
     apply::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter},
 };
 
-/// How long to wait before a run is asked for again, at first and at most.
+/// The first and the longest pause before a run is asked for again.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// The number of runs in which one is looked for.
+/// The number of newest runs among which a run is searched.
 const RUNS: usize = 100;
 
 /// Starts workflows of the default branch with the token of the job.
@@ -33,7 +33,7 @@ pub(super) struct DefaultBranchWorkflows {
 }
 
 impl DefaultBranchWorkflows {
-    /// `None` if the job has no token.
+    /// Returns `None` if the job has no token.
     pub(super) fn new(job: &Job, branch: &DefaultBranch) -> Option<Self> {
         Some(Self {
             client: job.client.clone()?,
@@ -81,9 +81,9 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         workflow: &str,
         call: WorkflowCall<'_>,
         after: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<u64>, UserError> {
-        let mut pauses = Pauses::until(patience);
+        let mut pauses = Pauses::until(timeout);
         loop {
             let runs = self.client.dispatched_runs(workflow, &self.branch, RUNS).await?;
             let is_it = |run: &&DispatchedRun| run.id > after && is_of_call(run, call);
@@ -104,7 +104,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         timeout: Duration,
     ) -> Result<Option<UserError>, UserError> {
         let mut pauses = Pauses::until(timeout);
-        // A forge shows a run late.
+        // A forge may show a new run late, so a run that is missing is taken for deleted only after this time.
         let appears_until = Instant::now() + SEARCH;
         let waits_on = format!(
             "the next apply waits for the same run; `timeout` of `{workflow}` in `apply.hooks.workflows` says how long"
@@ -153,7 +153,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
     }
 }
 
-/// The pauses between questions, longer from one to the next, up to a deadline.
+/// Pauses between requests, each longer than the one before, until a deadline.
 struct Pauses {
     deadline: Instant,
     pause: Duration,
@@ -171,7 +171,7 @@ impl Pauses {
         Instant::now() >= self.deadline
     }
 
-    /// Waits for the next question.
+    /// Waits before the next request.
     ///
     /// # Errors
     /// The run was interrupted.

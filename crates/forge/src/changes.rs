@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::error::ForgeError;
 use konverge_base::model::CommitId;
 
-/// The needed fields of a pull request.
+/// A pull request, with the fields that Konverge needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequest {
     /// Number of the pull request.
@@ -59,7 +59,7 @@ pub struct Contribution {
     pub people: BTreeSet<String>,
 }
 
-/// What the forge knows of changes. Errors are those of the forge.
+/// Reads pull requests, branches and commits. Errors are those of the forge.
 #[async_trait]
 pub trait Changes: Send + Sync {
     /// Returns a pull request.

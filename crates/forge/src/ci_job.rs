@@ -1,4 +1,4 @@
-//! The job that runs Konverge: what its runner says, and what it takes.
+//! The job that runs Konverge: the facts that its runner gives, and the results that it takes.
 
 use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 use konverge_base::model::{CommitId, check_run::Annotation};
 
-/// What the runner says of the job.
+/// The facts about a job, as its runner gives them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobInfo {
     /// The name of the event.
@@ -38,13 +38,13 @@ pub struct JobInfo {
 
 /// A job of a forge's CI.
 pub trait CiJob: Debug + Send + Sync {
-    /// The forge whose job it is.
+    /// Returns the forge whose job it is.
     fn kind(&self) -> ForgeKind;
 
-    /// What the runner says of it.
+    /// Returns the facts that the runner gives.
     fn info(&self) -> &JobInfo;
 
-    /// The same job with the attempt that the forge counts.
+    /// Returns a copy of the job with the attempt that the forge counts.
     fn of_attempt(&self, attempt: u32) -> Arc<dyn CiJob>;
 
     /// Parses the event that started it.
@@ -53,16 +53,16 @@ pub trait CiJob: Debug + Send + Sync {
     /// An unreadable payload; an event that Konverge does not handle or refuses.
     fn event(&self) -> Result<JobEvent, ForgeError>;
 
-    /// The URL of the run.
+    /// Returns the URL of the run.
     fn run_url(&self) -> String;
 
-    /// The URL of this attempt of the run.
+    /// Returns the URL of this attempt of the run.
     fn attempt_url(&self) -> String;
 
-    /// Where the forge lists the artifacts of this run. The comment links there until the page is linked.
+    /// Returns the URL of the list of the run's artifacts. The comment links there until the page is linked.
     fn artifacts_url(&self) -> String;
 
-    /// The run of a URL of this repository, and the attempt if the URL names one.
+    /// Returns the run of a URL of this repository, and the attempt if the URL names one.
     fn run_of_page(&self, page: &str) -> Option<(u64, Option<u32>)>;
 
     /// Sets outputs of the step. Does nothing if there is no place for them.
@@ -71,26 +71,26 @@ pub trait CiJob: Debug + Send + Sync {
     /// They cannot be written.
     fn set_outputs(&self, outputs: &[(&str, String)]) -> Result<(), ForgeError>;
 
-    /// Appends to the job summary. What would exceed the runner's limit is left out with a note. Does nothing if there is no
+    /// Appends to the job summary. A text that would exceed the runner's limit is left out with a note. Does nothing if there is no
     /// summary.
     ///
     /// # Errors
     /// It cannot be written.
     fn add_summary(&self, markdown: &str) -> Result<(), ForgeError>;
 
-    /// The length of the job summary in bytes.
+    /// Returns the length of the job summary in bytes.
     fn summary_length(&self) -> u64;
 
-    /// The lines to print that make the runner show annotations, as many as it keeps.
+    /// Returns the lines to print that make the runner show annotations, as many as it keeps.
     fn annotations(&self, notes: &[Annotation]) -> Vec<String>;
 
-    /// The folder of the workflow files that start its jobs, in the repository.
+    /// Returns the folder of the workflow files that start the forge's jobs, in the repository.
     ///
     /// # Errors
     /// The forge has no such files.
     fn workflow_folder(&self) -> Result<&'static str, Unsupported>;
 
-    /// The issuer of the identity tokens of the forge's jobs.
+    /// Returns the issuer of the identity tokens of the forge's jobs.
     ///
     /// # Errors
     /// Its jobs have no identity.

@@ -40,7 +40,7 @@ pub enum ForgeError {
     Forbidden {
         forge: ForgeKind,
         operation: String,
-        /// What the token lacks: a line for `permissions:` in GitHub's workflow, a scope at Gitea.
+        /// The missing permission: a line for `permissions:` in GitHub's workflow, a scope at Gitea and GitLab.
         permission: String,
     },
     /// The conversation of an issue or pull request is locked: only people with write access may take part.
@@ -87,7 +87,7 @@ pub enum ForgeError {
     /// The runner's environment or the payload of the event lacks something.
     #[error("{message}")]
     Runner { message: String, hint: String },
-    /// A question whose answer is needed, to a forge that cannot give it.
+    /// A decision needs a fact that the forge cannot give.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     /// The environment is that of two forges.
@@ -96,7 +96,7 @@ pub enum ForgeError {
 }
 
 impl ForgeError {
-    /// An answer that has an unexpected form.
+    /// Creates the error of an answer that has an unexpected form.
     pub fn malformed(forge: ForgeKind, operation: impl Into<String>, cause: impl ToString) -> Self {
         Self::Malformed {
             forge,
@@ -105,7 +105,7 @@ impl ForgeError {
         }
     }
 
-    /// The forge that it came from.
+    /// Returns the forge that the error came from.
     pub fn forge(&self) -> Option<ForgeKind> {
         match self {
             Self::Unreachable { forge, .. }
@@ -201,7 +201,7 @@ impl From<ForgeError> for UserError {
     }
 }
 
-/// The next step at Gitea, where it is another than at GitHub.
+/// Returns the hint for Gitea, where it differs from that for GitHub.
 fn gitea_hint(error: &ForgeError) -> Option<String> {
     const LOST: &str = "nothing is lost: run the job again";
     Some(match error {
@@ -232,7 +232,7 @@ fn gitea_hint(error: &ForgeError) -> Option<String> {
     })
 }
 
-/// The next step at GitLab, where it is another than at GitHub.
+/// Returns the hint for GitLab, where it differs from that for GitHub.
 fn gitlab_hint(error: &ForgeError) -> Option<String> {
     const LOST: &str = "nothing is lost: run the job again";
     Some(match error {

@@ -99,12 +99,12 @@ impl PullRequestEvent {
         self.from_fork || self.dependabot
     }
 
-    /// The target branch, unless it is the default branch.
+    /// Returns the target branch, unless it is the default branch.
     pub fn elsewhere(&self) -> Option<&str> {
         other_branch(&self.base_branch, &self.default_branch)
     }
 
-    /// Why there is nothing to preview; `None` if there is something.
+    /// Returns the reason why there is nothing to preview; `None` if there is something.
     pub fn nothing_to_preview(&self) -> Option<&'static str> {
         match self.action.as_str() {
             "closed" => Some("the pull request is closed: nothing to preview"),
@@ -171,10 +171,10 @@ impl WorkflowRunEvent {
 
     /// Refuses a checkout of a fork's code in this privileged job: everything that the job runs from its
     /// working tree would be the fork's. Konverge itself reads a fork's commits from git and compiles them in
-    /// the sandbox. `common` is the best common ancestor of what is checked out and the run's head.
+    /// the sandbox. `common` is the best common ancestor of the checked-out commit and the run's head.
     ///
     /// # Errors
-    /// What is checked out contains the run's head: `common` is that head itself.
+    /// The checked-out commit contains the run's head: `common` is that head itself.
     pub fn refuse_checkout_on(&self, common: &CommitId) -> Result<(), ForgeError> {
         if !self.from_outside() || self.head != *common {
             return Ok(());

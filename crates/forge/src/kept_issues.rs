@@ -34,8 +34,8 @@ pub trait KeptIssues: Publishing {
         only_own(self, self.marked_issues(label).await?).await
     }
 
-    /// Returns the open issue of `marker`; of several the oldest. The token of a job may have opened it and not we: a step
-    /// with another token comments on it.
+    /// Returns the open issue of `marker`; of several the oldest. Issues that the token of a job opened count, too: a step
+    /// with another token comments on them.
     async fn job_issue(&self, label: &str, marker: &CommentMarker) -> Result<Option<Issue>, ForgeError> {
         let mut found = self.marked_issues(label).await?;
         found.retain(|issue| issue.open && issue.marker.same_place(marker));
@@ -56,6 +56,7 @@ pub trait KeptIssues: Publishing {
     ) -> Result<IssueChange, ForgeError> {
         let same_place = known.iter().filter(|issue| issue.marker.same_place(marker));
         let oldest = same_place.min_by_key(|issue| (!issue.open, issue.number));
+        // The digest of the marker stands for the content: equal digests need no write.
         if let Some(issue) = oldest {
             let same = issue.open && issue.marker.digest == marker.digest;
             if same || issue.marker.is_newer_than(marker) {
@@ -69,7 +70,7 @@ pub trait KeptIssues: Publishing {
                 });
             }
         }
-        // There is none, or it was deleted after the listing.
+        // There is no such issue, or somebody deleted it after the listing.
         self.open_issue(label, marker, title, body).await?;
         Ok(IssueChange::Opened)
     }
@@ -86,7 +87,7 @@ pub trait KeptIssues: Publishing {
 
 impl<P: Publishing + ?Sized> KeptIssues for P {}
 
-/// Returns the open issues of a kind that have an older open one of the same scope: two runs opened one at the same time.
+/// Returns the open issues of a kind that have an older open issue of the same scope: two runs opened one at the same time.
 pub fn duplicates(known: &[Issue], kind: MarkerKind) -> Vec<&Issue> {
     let of_kind = |issue: &&Issue| issue.open && issue.marker.kind == kind;
     let mut open: Vec<_> = known.iter().filter(of_kind).collect();

@@ -1,4 +1,4 @@
-//! Which forge a job belongs to, and what a forge lacks.
+//! The kinds of forges, the detection of a job's forge, and the features that a forge lacks.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -26,7 +26,7 @@ impl fmt::Display for ForgeKind {
 }
 
 impl ForgeKind {
-    /// What a person does whose job has no token, as a hint.
+    /// Returns the hint for a job without a token.
     pub fn token_hint(self) -> &'static str {
         match self {
             Self::Github => "set the input `github-token`",
@@ -36,14 +36,14 @@ impl ForgeKind {
     }
 }
 
-/// What a forge cannot do. A value, not an error: who asks decides what follows from it. A decision that cannot do without
-/// the answer turns it into a [`ForgeError`](crate::ForgeError), and so fails closed.
+/// A feature that a forge lacks. It is a value, not an error: the caller decides what follows. A decision that needs the
+/// feature turns it into a [`ForgeError`](crate::ForgeError), and so fails closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{forge} has no {what}")]
 pub struct Unsupported {
     /// The forge.
     pub forge: ForgeKind,
-    /// What it does not have, as a noun: `deployments`.
+    /// The missing feature, as a noun: `deployments`.
     pub what: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub struct TwoForges {
     pub second: DetectedForge,
 }
 
-/// A forge whose job this is, and the variable that says so.
+/// The forge of a job, and the variable that tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DetectedForge {
     /// The forge.
@@ -97,6 +97,7 @@ impl DetectedForge {
         if found.iter().any(|mark| mark.kind == ForgeKind::Gitea) {
             found.retain(|mark| mark.kind != ForgeKind::Github);
         }
+        // Two forges are an error, because a token of one must not be sent to the other.
         match found[..] {
             [] => Ok(None),
             [only] => Ok(Some(only)),

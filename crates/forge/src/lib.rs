@@ -45,34 +45,34 @@ pub use sticky_comments::{BUDGETS, FittedComment, OwnComments, PreviewComment, S
 /// The API of a repository at a forge, with a token. What only some forges have is behind a method of its own, so that a
 /// caller cannot use it without having asked whether it is there.
 pub trait Forge: Changes + People + Publishing + Runs + Proposals + Debug {
-    /// Which forge it is.
+    /// Returns the kind of forge.
     fn kind(&self) -> ForgeKind;
 
-    /// Reports at a commit, with annotations at lines of files.
+    /// Returns the reports at a commit, with annotations at lines of files.
     ///
     /// # Errors
     /// The forge has none.
     fn checks(&self) -> Result<&dyn Checks, Unsupported>;
 
-    /// The history of applies by environment.
+    /// Returns the history of applies by environment.
     ///
     /// # Errors
     /// The forge has none.
     fn deployments(&self) -> Result<&dyn Deployments, Unsupported>;
 
-    /// Environments whose reviewers approve a run.
+    /// Returns the environments whose reviewers approve a run.
     ///
     /// # Errors
     /// The forge has none.
     fn environments(&self) -> Result<&dyn Environments, Unsupported>;
 
-    /// Who edited the text of a review.
+    /// Returns the edits of reviews.
     ///
     /// # Errors
     /// The forge does not say.
     fn review_edits(&self) -> Result<&dyn ReviewEdits, Unsupported>;
 
-    /// Who moved a branch, and how.
+    /// Returns the updates of branches: who pushed, and how.
     ///
     /// # Errors
     /// The forge does not say.

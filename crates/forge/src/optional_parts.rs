@@ -1,4 +1,4 @@
-//! What a forge may lack. Each part is a trait of its own, which [`Forge`](crate::Forge) gives or says to be
+//! The parts that a forge may lack. Each is a trait of its own, which [`Forge`](crate::Forge) gives or reports as
 //! [`Unsupported`](crate::Unsupported).
 
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use konverge_base::model::{CommitId, check_run::CheckRun};
 /// Reports at a commit. Errors are those of the forge.
 #[async_trait]
 pub trait Checks: Send + Sync {
-    /// The maximum number of reports of a run; one more summarizes the rest.
+    /// Returns the maximum number of reports of a run; one more summarizes the rest.
     fn most_checks(&self) -> usize;
 
     /// Creates a completed report and returns its URL. `external_id` distinguishes this run's reports from others of the same
@@ -30,7 +30,7 @@ pub trait Checks: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeploymentState {
-    /// The apply is not its turn yet.
+    /// The apply waits for its turn.
     Queued,
     /// The apply runs.
     InProgress,
@@ -57,7 +57,7 @@ pub struct Deployment {
     /// When it was created, by the forge's clock.
     #[serde(default)]
     pub created_at: Option<Timestamp>,
-    /// What its creator stored with it.
+    /// The data that its creator stored with it.
     #[serde(default)]
     pub payload: Value,
 }
@@ -96,7 +96,7 @@ pub trait Deployments: Send + Sync {
     ) -> Result<(), ForgeError>;
 }
 
-/// Who approved a run in an environment.
+/// The approval of a run in an environment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunApproval {
     /// The account that approved the run.
@@ -133,7 +133,7 @@ pub struct BranchUpdate {
     pub is_merge: bool,
 }
 
-/// How branches moved. Author and committer are claims of a commit itself; only the forge knows who pushed it.
+/// The updates of branches. Author and committer are claims of a commit itself; only the forge knows who pushed it.
 #[async_trait]
 pub trait BranchActivity: Send + Sync {
     /// Returns the latest updates of a branch, the newest first, until `until` says that they are enough.

@@ -34,7 +34,7 @@ pub enum Permission {
     Admin,
 }
 
-/// What the forge knows of people. Errors are those of the forge; a decision that rests on an answer fails with it.
+/// Reads facts about people. Errors are those of the forge; a decision that needs a fact fails with the error.
 #[async_trait]
 pub trait People: Send + Sync {
     /// Returns the current approvals of a pull request: each reviewer's latest review, without dismissed and withdrawn ones.
@@ -43,7 +43,8 @@ pub trait People: Send + Sync {
     /// Returns the permission of a user; [`Permission::None`] for one whom the forge does not know.
     async fn permission(&self, user: &str) -> Result<Permission, ForgeError>;
 
-    /// Returns an error if a file CODEOWNERS is not what GitHub means by it: patterns of paths, the last of which counts.
+    /// Returns an error if the forge reads CODEOWNERS in another way than GitHub: as patterns of paths, of which the last match
+    /// counts.
     fn code_owners(&self) -> Result<(), Unsupported>;
 
     /// Returns true if a user is an active member of the team `org/slug`. A job's own token may not be allowed to ask. A team

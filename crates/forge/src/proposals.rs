@@ -16,27 +16,27 @@ pub struct FilesCommit<'a> {
     pub files: &'a [(RepoPath, String)],
     /// The first line of the message.
     pub title: &'a str,
-    /// What all commits of the branch have in common.
+    /// The digest of the proposal, which stands in every commit of the branch.
     pub digest: &'a str,
 }
 
 impl FilesCommit<'_> {
-    /// The message of the commit with this tree.
+    /// Returns the message of the commit with this tree.
     pub fn message(&self, tree: &str) -> String {
         format!("{}\n\n{}", self.title, self.trailers(tree))
     }
 
-    /// Returns true if a commit of the branch is ours: nobody amends one and keeps its tree.
+    /// Returns true if a commit of the branch is ours: its message names its tree, so an amended commit does not match.
     pub fn is_own(&self, message: &str, tree: &str) -> bool {
         message.trim_end().ends_with(&self.trailers(tree))
     }
 
-    /// The message where the forge does not say which tree a commit has.
+    /// Returns the message without the tree, for a forge that does not say which tree a commit has.
     pub fn plain_message(&self) -> String {
         format!("{}\n\n{}", self.title, self.trailer())
     }
 
-    /// Returns true if a message is that of a commit of the branch. Who amends one may keep it.
+    /// Returns true if a message is that of a commit of the branch. An amended commit may keep it, so this is no proof.
     pub fn has_message(&self, message: &str) -> bool {
         message.trim_end().ends_with(&self.trailer())
     }
@@ -50,7 +50,7 @@ impl FilesCommit<'_> {
     }
 }
 
-/// What became of files that were to be committed.
+/// The result of committing files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommittedFiles {
     /// They are in this new commit, the tip of the branch.
@@ -82,7 +82,7 @@ pub struct ProposedPullRequest {
     pub node: String,
 }
 
-/// What Konverge proposes. Errors are those of the forge.
+/// Writes proposals. Errors are those of the forge.
 #[async_trait]
 pub trait Proposals: Send + Sync {
     /// Commits files to a branch, which is created or moves forward. It is never forced: commits of others stay.

@@ -30,7 +30,7 @@ impl Comment {
     }
 }
 
-/// What comments are listed for: the permission that the error of a refused list names.
+/// The purpose of a list of comments. The error of a refused list names the permission for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommentAccess {
     /// They are read.
@@ -85,7 +85,7 @@ pub struct Issue {
     pub marker: CommentMarker,
 }
 
-/// What a job writes for people. Errors are those of the forge.
+/// Writes for people: comments, statuses and issues. Errors are those of the forge.
 #[async_trait]
 pub trait Publishing: Send + Sync {
     /// Returns the login that the token writes as. Asked once.
@@ -94,7 +94,8 @@ pub trait Publishing: Send + Sync {
     /// Returns the login that the token of every job writes as, if jobs have one of their own.
     fn job_login(&self) -> Option<&'static str>;
 
-    /// Returns what comments on issues, where a number is that of an issue. A forge may number pull requests and issues apart.
+    /// Returns the same interface for issues, where a number is that of an issue. A forge may number pull requests and issues
+    /// apart.
     fn on_issues(&self) -> Box<dyn Publishing + '_>;
 
     /// Returns the comments on a pull request or issue, with `since` those that were written at or after it.
@@ -117,7 +118,7 @@ pub trait Publishing: Send + Sync {
     /// Replaces the text of a comment and returns the comment.
     async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError>;
 
-    /// Deletes a comment. One that is gone is deleted: an earlier attempt whose answer was lost has done it.
+    /// Deletes a comment. Succeeds if it is gone: an earlier attempt whose answer was lost has deleted it.
     async fn delete_comment(&self, id: u64) -> Result<(), ForgeError>;
 
     /// Returns the statuses of a commit, the newest first; one context may occur several times.
@@ -152,7 +153,7 @@ pub trait Publishing: Send + Sync {
     /// Writes the title and the text of an issue, and reopens a closed one. Returns false if it is gone.
     async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError>;
 
-    /// Closes an issue. One that is gone is closed.
+    /// Closes an issue. Succeeds if it is gone.
     async fn end_issue(&self, number: u64) -> Result<(), ForgeError>;
 }
 
@@ -180,7 +181,7 @@ impl Authored for Issue {
     }
 }
 
-/// Returns the texts that we wrote. Who we are is asked only if there is something to filter.
+/// Returns the texts that our login wrote. The login is asked for only if there is something to filter.
 pub(crate) async fn only_own<P, T>(publishing: &P, mut texts: Vec<T>) -> Result<Vec<T>, ForgeError>
 where
     P: Publishing + ?Sized,
@@ -194,7 +195,7 @@ where
     Ok(texts)
 }
 
-/// The same with those that the token of a job wrote.
+/// Returns the texts that our login or the token of a job wrote.
 pub(crate) async fn only_own_and_of_jobs<P, T>(
     publishing: &P,
     mut texts: Vec<T>,

@@ -1,12 +1,12 @@
 //! The names of our statuses: `konverge/preview` is the one to require; `konverge/apply` never blocks itself. A preview
-//! with shards also has one status per shard. What stands beside them is one short line.
+//! with shards also has one status per shard. Their description is one short line.
 
 use konverge_base::model::Shard;
 
 /// The status of an apply.
 pub const APPLY: &str = "konverge/apply";
 
-/// The name of the status of an apply, of one environment or of all stacks.
+/// Returns the name of the status of an apply, of one environment or of all stacks.
 pub fn apply_of(environment: Option<&str>) -> String {
     match environment {
         Some(name) => format!("{APPLY} ({name})"),
@@ -14,9 +14,9 @@ pub fn apply_of(environment: Option<&str>) -> String {
     }
 }
 
-/// The name of the status of a preview or of one shard; `konverge/preview` is the one to require. `into` is
-/// the target branch if it is not the default branch. One commit may be the head for both, and a comparison
-/// without a cluster says nothing about the other.
+/// Returns the name of the status of a preview or of one shard; `konverge/preview` is the one to require. `into` is
+/// the target branch if it is not the default branch: one commit may be the head of pull requests into both, and a
+/// comparison without a cluster must not satisfy the required status.
 pub fn preview_of(share: Option<Shard>, into: Option<&str>) -> String {
     let share = share.map(|share| format!(" {share}")).unwrap_or_default();
     let into = into.map(|branch| format!(" into {branch}")).unwrap_or_default();
@@ -26,7 +26,7 @@ pub fn preview_of(share: Option<Shard>, into: Option<&str>) -> String {
 /// The most characters of a description. GitHub refuses more (422).
 const DESCRIPTION: usize = 140;
 
-/// A description of a status: one line of at most 140 UTF-16 units.
+/// Shortens a description of a status to one line of at most 140 UTF-16 units.
 pub fn one_line(text: &str) -> String {
     let line: String = text
         .chars()

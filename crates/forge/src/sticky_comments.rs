@@ -14,8 +14,8 @@ use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 /// may accept more or less.
 pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
 
-/// How long before our comment was there another run may have created one without our seeing it. A run retries a
-/// request for two minutes.
+/// The time before our comment in which another run may have created one that our first list did not show. A run retries
+/// a request for two minutes.
 const LOOK_BACK: SignedDuration = SignedDuration::from_mins(10);
 
 /// The result for a comment. `written` is the forge's time of its last change.
@@ -63,7 +63,7 @@ impl Upsert {
 pub struct FittedComment {
     /// The text that fits.
     pub text: String,
-    /// What became of the comment.
+    /// The result for the comment.
     pub result: Upsert,
 }
 
@@ -79,9 +79,9 @@ pub struct PreviewComment {
 /// Our comments of one marker, the oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnComments {
-    /// Those at the marker's place.
+    /// Comments of the same kind and scope as the marker.
     pub current: Vec<Comment>,
-    /// Those that the marker makes obsolete.
+    /// Comments that the marker makes obsolete.
     pub obsolete: Vec<Comment>,
 }
 
@@ -100,6 +100,7 @@ pub trait StickyComments: Publishing {
         marker: &CommentMarker,
         body: &str,
     ) -> Result<Upsert, ForgeError> {
+        // An earlier preview with another number of shards left comments that no later run would replace.
         let OwnComments { current, obsolete } = self.own_comments(pr, marker, None).await?;
         for comment in obsolete {
             self.delete_comment(comment.id).await?;
@@ -111,7 +112,7 @@ pub trait StickyComments: Publishing {
         if written_by_newer(&current, marker) {
             return Ok(Upsert::NewerRunWrote { url });
         }
-        // A run that ended early may have left a second one; the older stays.
+        // A run that ended early may have left a second comment. The older one stays, as in a race between two runs.
         for double in &current[1..] {
             self.delete_comment(double.id).await?;
         }
@@ -122,26 +123,27 @@ pub trait StickyComments: Publishing {
         }
         match self.write_comment(first.id, body).await {
             Ok(edited) => Ok(Upsert::updated(edited)),
-            // It was deleted after the listing.
+            // Somebody deleted the comment after the listing.
             Err(ForgeError::NotFound { .. }) => self.create_sticky(pr, marker, body).await,
             Err(error) => Err(error),
         }
     }
 
-    /// Creates the comment of `marker`, and gives it up if another run created one after we had looked for it and before ours
-    /// was there: the older comment stays. It takes our content unless a newer run has written it.
+    /// Creates the comment of `marker`, and survives a race: another run may have created one after our list and before our
+    /// comment. Then the older comment stays, and takes our content unless a newer run has written it.
     async fn create_sticky(&self, pr: u64, marker: &CommentMarker, body: &str) -> Result<Upsert, ForgeError> {
+        // The forge has no "create if absent": create first, then list again. Both runs see both comments and keep the older.
         let created = self.create_comment(pr, marker, body).await?;
         let kept = Upsert::Created {
             url: created.url,
             written: created.written,
         };
-        // What was there before our first look is not looked through again.
+        // Older comments were in our first list, so only the newest are listed again.
         let since = created.written.and_then(|at| at.checked_sub(LOOK_BACK).ok());
         let ours = match self.own_comments(pr, marker, since).await {
             Ok(own) => own.current,
             Err(error) => {
-                // What had to be written is written; the next run removes a second comment.
+                // The comment is written, which matters most. The next run removes a second one.
                 tracing::warn!(%error, "not checked whether another run has created the comment as well");
                 return Ok(kept);
             }
@@ -156,11 +158,12 @@ pub trait StickyComments: Publishing {
         } else {
             match self.write_comment(older.id, body).await {
                 Ok(edited) => Upsert::updated(edited),
-                // It was deleted after the listing.
+                // Somebody deleted the older one after the listing, so ours stays.
                 Err(ForgeError::NotFound { .. }) => return Ok(kept),
                 Err(error) => return Err(error),
             }
         };
+        // Ours goes last: until then the pull request has a comment with this content.
         self.delete_comment(created.id).await?;
         Ok(result)
     }
@@ -169,7 +172,7 @@ pub trait StickyComments: Publishing {
     /// forge says that the text is too long.
     ///
     /// # Errors
-    /// As [`StickyComments::upsert_comment`].
+    /// [`ForgeError::TooLong`] if no budget fits; other errors of the forge.
     fn upsert_packed(
         &self,
         pr: u64,

@@ -7,10 +7,10 @@ use konverge_rest::{Answer, TokenPermission};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The wait if a proxy before Gitea limits requests and gives no time. Gitea itself has no limit.
+/// The wait if a proxy in front of Gitea limits requests without a time. Gitea itself has no limit.
 const UNSAID: Duration = Duration::from_secs(60);
 
-/// The error of an answer, if it is one. `need` is the scope of the token for the call.
+/// Returns the error of a response, if it is one. `need` is the scope of the token for the call.
 pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
     let status = answer.status;
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
@@ -51,7 +51,7 @@ pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) 
     })
 }
 
-/// The scope that the token lacks: `… required=[write:issue], token scope=read:issue`.
+/// Returns the scope that the token lacks: `… required=[write:issue], token scope=read:issue`.
 fn scope(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("required=[")?;
     let (required, _) = rest.split_once(']')?;

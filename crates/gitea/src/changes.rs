@@ -32,7 +32,7 @@ struct PullRequestBody {
 
 #[derive(Deserialize)]
 struct HeadBody {
-    /// The name of the branch, also after it was deleted. Empty where the head was pushed to `refs/for/main`.
+    /// The name of the branch, also after it was deleted. Empty if the head was pushed to `refs/for/main`.
     #[serde(default)]
     label: String,
     #[serde(default)]
@@ -72,7 +72,7 @@ impl Changes for Client {
     }
 
     async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
-        // Gitea knows one: that whose merge ended with this commit.
+        // Gitea knows one pull request of a commit: the one whose merge ended with it.
         match self
             .one_pull_request(&self.path(&format!("/commits/{sha}/pull")))
             .await
@@ -108,7 +108,7 @@ impl Changes for Client {
         pages: usize,
     ) -> Result<Vec<PullRequest>, ForgeError> {
         let path = self.path("/pulls?state=all&sort=recentupdate");
-        // Pages of a hundred were asked for. A pull request that is updated between two pages is on both.
+        // The caller counts in pages of 100. A pull request that is updated between two requests is on both pages.
         let most = (pages * 100).div_ceil(self.page_size().await?);
         let (mut found, mut before) = (BTreeMap::new(), 0);
         for page in 1..=most {
@@ -162,7 +162,7 @@ impl Changes for Client {
         struct Sha {
             sha: String,
         }
-        // A comparison does not say whether one contains the other.
+        // Gitea's comparison does not say whether one commit contains the other, so the commits that are missing are listed.
         let path = |of: &CommitId, without: &CommitId| self.commits_path(of, without);
         let missing = self.page::<Sha>(&path(commit, tip), READ, 1, 0).await?;
         if !missing.items.is_empty() {
@@ -190,12 +190,12 @@ impl Changes for Client {
         head: &CommitId,
         folder: &str,
     ) -> Result<Vec<Contribution>, ForgeError> {
-        // Of a head that it does not have it would say that it is broken.
+        // For a head that it does not have, the list of Gitea fails as if Gitea were broken. This request says "not found".
         let path = self.path(&format!("/git/commits/{head}?{LEAN}"));
         let _: serde_json::Value = self.rest.get(&path, READ).await?;
         let path = self.path(&format!("/commits?sha={head}&path={}&{LEAN}", encoded(folder)));
         match self.contributions(&path).await {
-            // So it says that no commit changed the folder.
+            // Gitea answers 404 if no commit changed the folder.
             Err(ForgeError::NotFound { .. }) => Ok(Vec::new()),
             answer => answer,
         }
@@ -207,7 +207,7 @@ impl Changes for Client {
     }
 }
 
-/// How Gitea names people. A merge is committed by who pressed the button; an address of who keeps theirs private is
+/// How Gitea names people. The committer of a merge is the person who pressed the button; a private address is
 /// `LOGIN@noreply.HOST`.
 const NAMES: CommitNames = CommitNames {
     forge: ForgeKind::Gitea,
@@ -215,11 +215,11 @@ const NAMES: CommitNames = CommitNames {
     private_address: login_of_address,
 };
 
-/// What a commit is asked for without: Gitea would compute each of them.
+/// The parts of a commit that are not requested, because Gitea would have to compute each of them.
 const LEAN: &str = "stat=false&files=false&verification=false";
 
 impl Client {
-    /// The list of the commits in one that are not in another.
+    /// Returns the path of the list of commits in `of` that are not in `without`.
     fn commits_path(&self, of: &CommitId, without: &CommitId) -> String {
         self.path(&format!("/commits?sha={of}&not={without}&{LEAN}"))
     }
@@ -240,12 +240,12 @@ impl Client {
         NAMES.read(path, all)
     }
 
-    /// One pull request. Its own answer has the tip of the branch as its head, which may have moved after the merge: the head
-    /// is what Gitea keeps for the pull request itself, as its lists say it.
+    /// Reads one pull request. Gitea's answer names the tip of the branch as the head, which may have moved after the merge. The
+    /// real head is the ref that Gitea keeps for the pull request.
     async fn one_pull_request(&self, path: &str) -> Result<PullRequest, ForgeError> {
         let mut raw: PullRequestBody = self.rest.get(path, READ).await?;
         let of_head = self.path(&format!("/git/refs/pull/{}/head", raw.number));
-        // The pull request is there: without its head nothing is known of it, which is not the same as none.
+        // The pull request exists, so a missing head is an error and must not look like a missing pull request.
         let references: Vec<Reference> = match self.rest.get(&of_head, READ).await {
             Err(ForgeError::NotFound { .. }) => Vec::new(),
             answer => answer?,
@@ -259,13 +259,13 @@ impl Client {
 }
 
 fn convert(path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
-    // Not the name that we know: the repository may have got another one.
+    // Compared with the base, and not with the name that we know: the repository may have been renamed.
     let is_home = raw.head.repo.is_some() && raw.head.repo == raw.base.repo;
     Ok(PullRequest {
         number: raw.number,
         author: raw.user.map_or_else(String::new, |user| user.login),
         head: commit_id(path, &raw.head.sha)?,
-        // A head whose repository is deleted was in a fork. One without a branch was pushed by who may only read.
+        // A head whose repository is deleted was in a fork. A head without a branch was pushed by somebody who may only read.
         from_fork: !is_home || raw.head.label.is_empty(),
         head_branch: raw.head.label,
         base_branch: raw.base.name,

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{answers, version::Version};
 
-/// Where the address and the token come from.
+/// The hint for an unusable address or token: where they come from.
 const HINT: &str = "GITHUB_API_URL is set by the runner; GITEA_TOKEN by the step's `env:`";
 
 /// The API of a repository at Gitea, with a token. Cheap to clone; clones share what they learned.
@@ -37,12 +37,12 @@ pub struct Client {
     pub(super) learned: Arc<Learned>,
 }
 
-/// What is asked once.
+/// Facts that are requested once.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     /// The login that the token writes as.
     pub(super) login: OnceCell<String>,
-    /// How many items a page holds.
+    /// The number of items on a page.
     pub(super) page: OnceCell<usize>,
     /// The version of the server.
     pub(super) version: OnceCell<Version>,
@@ -54,7 +54,7 @@ pub(super) struct Learned {
 struct GiteaApi(HttpApi);
 
 impl Client {
-    /// A client for `owner/name` at the base address of an API (`https://HOST/api/v1`). `secrets` learns the token, so that it
+    /// Creates a client for `owner/name` at the base address of an API (`https://HOST/api/v1`). `secrets` learns the token, so that it
     /// is masked everywhere.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Client {
         self
     }
 
-    /// Sets the token of the stop request: afterwards only seconds are left, and no call takes longer than that.
+    /// Sets the token by which the run is asked to stop. After that request only seconds are left, and no call takes longer.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.rest = self.rest.with_stop(asked);
@@ -106,17 +106,17 @@ impl Client {
         self
     }
 
-    /// The token, to log in to git.
+    /// Returns the token, to log in to git.
     pub fn token(&self) -> &SecretString {
         &self.token
     }
 
-    /// The web address of the server.
+    /// Returns the web address of the server.
     pub(super) fn server_url(&self) -> &str {
         &self.server_url
     }
 
-    /// `/repos/owner/name` and a rest.
+    /// Returns the path `/repos/owner/name`, followed by `rest`.
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/repos/{}{rest}", self.repository)
     }
@@ -148,12 +148,12 @@ pub(super) struct User {
     pub(super) login: String,
 }
 
-/// An answer that has an unexpected form.
+/// Creates the error of a response in an unexpected form.
 pub(super) fn malformed(operation: impl Into<String>, cause: impl ToString) -> ForgeError {
     ForgeError::malformed(ForgeKind::Gitea, operation, cause)
 }
 
-/// The id of a commit in the answer to a GET of `path`.
+/// Parses the id of a commit in the response to a GET of `path`.
 pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
     sha.parse()
         .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))

@@ -1,5 +1,5 @@
-//! What the environment says besides the event: where the API is, the token, the page of the run. Gitea's runner sets GitHub's
-//! variables; this is what differs.
+//! The facts in the environment besides the event: the address of the API, the token, the page of the run. Gitea's runner sets
+//! GitHub's variables; this file has the differences.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub const GIT_USER: &str = "x-access-token";
 pub struct Environment<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Environment<'a> {
-    /// Of these variables.
+    /// Creates the environment of these variables.
     pub fn new(variables: &'a BTreeMap<String, String>) -> Self {
         Self(variables)
     }
@@ -23,7 +23,7 @@ impl<'a> Environment<'a> {
         value.filter(|value| !value.is_empty())
     }
 
-    /// The token: a person's or a bot's, or else that of the job. The workflow of a fork gets an empty text for the first.
+    /// Returns the token of a person or a bot, or else that of the job. The workflow of a fork gets an empty text for the first.
     pub fn token(self) -> Option<&'a str> {
         [
             variables::GITEA_TOKEN,
@@ -34,25 +34,25 @@ impl<'a> Environment<'a> {
         .find_map(|name| self.var(name))
     }
 
-    /// The token of a variable, without that of an input.
+    /// Returns the token of a variable, not that of an input.
     pub fn variable_token(self) -> Option<&'a str> {
         self.var(variables::GITEA_TOKEN)
             .or_else(|| self.var(variables::GITHUB_TOKEN))
     }
 
-    /// The web address of the server, without a `/` at its end.
+    /// Returns the web address of the server, without a `/` at its end.
     pub fn server_url(self) -> Option<&'a str> {
         self.var(variables::GITHUB_SERVER_URL)
             .map(|url| url.trim_end_matches('/'))
     }
 
-    /// The address of the API.
+    /// Returns the address of the API.
     pub fn api_url(self) -> Option<String> {
         let named = self.var(variables::GITHUB_API_URL).map(str::to_owned);
         named.or_else(|| Some(format!("{}/api/v1", self.server_url()?)))
     }
 
-    /// The URL of the run. Its attempts have none of their own.
+    /// Returns the URL of the run. Its attempts have no URLs of their own.
     pub fn run_url(self) -> Option<String> {
         let (server, repository) = (self.server_url()?, self.var(variables::GITHUB_REPOSITORY)?);
         let run: u64 = self.var(variables::GITHUB_RUN_ID)?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Pages. Not every list of Gitea has links to its pages, a server may hold fewer items on a page than it is asked for, and
-//! what the token may not see is left out of a page, but counted.
+//! Pages. Not every list of Gitea has links to its pages, a server may put fewer items on a page than requested, and items that
+//! the token may not see are left out of a page, but counted.
 
 use http::{HeaderMap, Method};
 use konverge_forge::ForgeError;
@@ -8,14 +8,14 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::client::{Client, malformed};
 
-/// The number of items on a page to ask for: what a server holds if nobody configured it.
+/// The number of items to request for a page: the default maximum of a server.
 const PAGE: usize = 50;
 
 /// The maximum number of pages.
 const MOST_PAGES: usize = 200;
 
 impl Client {
-    /// The number of items on a page of this server.
+    /// Returns the number of items on a page of this server. Requested once.
     pub(super) async fn page_size(&self) -> Result<usize, ForgeError> {
         #[derive(Deserialize)]
         struct Settings {
@@ -31,7 +31,7 @@ impl Client {
         self.learned.page.get_or_try_init(asked).await.copied()
     }
 
-    /// All items of all pages.
+    /// Lists all items of all pages.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -51,7 +51,7 @@ impl Client {
         ))
     }
 
-    /// The items of one page, from 1; `before` is the number of items on those before it.
+    /// Reads one page, from 1; `before` is the number of items on the pages before it.
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -65,7 +65,7 @@ impl Client {
         let answer = self.rest.repeatable(Method::GET, &path, None, need).await?;
         let items: Vec<T> = self.rest.read(&format!("GET {path}"), &answer)?;
         let is_last = match total(&answer.headers) {
-            // Behind the last full page an empty one may be asked for: some of the items were left out.
+            // The total also counts hidden items. So the sum may never reach it, and an empty page ends the list, too.
             Some(total) => page * size >= total && (items.is_empty() || before + items.len() >= total),
             None => items.is_empty(),
         };
@@ -75,7 +75,7 @@ impl Client {
 
 /// One page of a list.
 pub(super) struct Page<T> {
-    /// What is on it.
+    /// The items.
     pub(super) items: Vec<T>,
     /// True if nothing comes after it.
     pub(super) is_last: bool,

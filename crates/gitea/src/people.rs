@@ -44,7 +44,7 @@ struct Review {
 struct Team {
     id: u64,
     name: String,
-    /// What it may do in the parts of a repository.
+    /// The team's permission for each part of a repository.
     #[serde(default)]
     units_map: Option<BTreeMap<String, String>>,
 }
@@ -61,7 +61,7 @@ impl Team {
 impl People for Client {
     async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
         let path = self.path(&format!("/pulls/{pr}/reviews"));
-        // The oldest first.
+        // Gitea lists the oldest first, so a later review replaces an earlier one.
         Ok(current(self.list(&path, READ).await?))
     }
 
@@ -81,7 +81,7 @@ impl People for Client {
             Err(ForgeError::NotFound { .. }) => return Ok(Permission::None),
             Err(error) => return Err(error),
         };
-        // It leaves out what a team may that does not administer.
+        // This answer leaves out the permissions of teams that do not administer the repository.
         if own < Permission::Write && self.writes_by_team(user).await? {
             return Ok(Permission::Write);
         }
@@ -89,12 +89,12 @@ impl People for Client {
     }
 
     fn code_owners(&self) -> Result<(), Unsupported> {
-        // Its lines are regular expressions, and they only ask for reviews.
+        // The lines of Gitea's file are regular expressions, and they only request reviews.
         Err(without("CODEOWNERS with patterns of paths"))
     }
 
     async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError> {
-        // Its search finds only the teams of who asks.
+        // Gitea's search finds only the teams of the account that asks, so all teams are listed.
         let path = format!("/orgs/{}/teams", encoded(org));
         let teams: Vec<Team> = self.list(&path, ORGANISATION).await?;
         let Some(found) = teams.iter().find(|one| one.name.eq_ignore_ascii_case(team)) else {
@@ -104,7 +104,8 @@ impl People for Client {
                 permission: ORGANISATION.0.to_owned(),
             });
         };
-        // Who may list the teams is a member of the organisation: no member of this team is told apart by 403.
+        // The account that may list the teams is a member of the organisation. If it may not see this team, Gitea answers 403 and
+        // not 404, so "not a member" is certain.
         self.is_in_team(found, user).await
     }
 }
@@ -114,7 +115,7 @@ impl Client {
     async fn writes_by_team(&self, user: &str) -> Result<bool, ForgeError> {
         let teams: Vec<Team> = match self.rest.get(&self.path("/teams"), READ).await {
             Ok(teams) => teams,
-            // The repository is that of a person.
+            // The repository of a person has no teams.
             Err(ForgeError::Refused { status: 405, .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -141,8 +142,8 @@ impl Client {
     }
 }
 
-/// Each reviewer's latest review, if it approves. A comment does not withdraw an approval, nor does a request for another
-/// review. What the branch's rule does not count as official is no approval.
+/// Returns each reviewer's latest review, if it approves. A comment does not withdraw an approval, nor does a request for another
+/// review. An approval that the branch's rule does not count as official is none.
 fn current(reviews: Vec<Review>) -> Vec<ReviewApproval> {
     let mut approvals: Vec<ReviewApproval> = Vec::new();
     for review in reviews {

@@ -27,14 +27,14 @@ use crate::{
 const READ: TokenPermission = TokenPermission("read:repository");
 const WRITE: TokenPermission = TokenPermission("write:repository");
 
-/// The number of pages in which the pull requests of a branch are looked for, the last updated first: there is no filter for
-/// the head.
+/// The number of pages in which the pull requests of a branch are searched, the last updated first: Gitea has no filter for the
+/// head.
 const PAGES: usize = 10;
 
-/// How many commits of ours a branch may have: one for each time that the files were others.
+/// The maximum number of our commits on a branch: one for each change of the proposed files.
 const MOST_COMMITS: usize = 20;
 
-/// How often a merge is asked for while Gitea looks for conflicts.
+/// The retries of a merge request while Gitea checks for conflicts.
 const CONFLICT_LOOKS: RetryPolicy = RetryPolicy {
     attempts: 60,
     first: Duration::from_secs(1),
@@ -42,10 +42,10 @@ const CONFLICT_LOOKS: RetryPolicy = RetryPolicy {
     total: Duration::from_secs(30),
 };
 
-/// What it says meanwhile.
+/// Gitea's message during that check.
 const LATER: &str = "Please try again later";
 
-/// The address of the account of jobs, which is no account that a commit names.
+/// The mail address of the account of jobs. Commits name no account for it.
 const ACTIONS_ADDRESS: &str = "teabot@gitea.io";
 
 #[derive(Deserialize)]
@@ -105,7 +105,7 @@ struct CommitBody {
     committer: Option<User>,
     #[serde(default)]
     parents: Vec<Parent>,
-    /// What it changes. Gitea writes `null` where it is nothing.
+    /// The changed files. Gitea writes `null` if there are none.
     #[serde(default)]
     files: Option<Vec<ChangedFile>>,
 }
@@ -151,7 +151,8 @@ impl Proposals for Client {
             }
         };
         let is_own = self.is_own(&commit, &tip).await?;
-        // A run that ended early may have left a branch without a commit.
+        // A run that ended early may have left a branch without a commit. Its tip is a commit of the base, so nobody's work is
+        // there.
         let is_fresh =
             || async { Ok::<_, ForgeError>(self.commits_after(&tip, commit.base).await?.is_some()) };
         if !is_own && tip != *commit.base && !is_fresh().await? {
@@ -165,7 +166,7 @@ impl Proposals for Client {
             // Somebody may have pushed between the look at the branch and the write.
             Ok(made) if self.is_own(&commit, &made).await? => Ok(CommittedFiles::Committed(made)),
             Ok(_) => Ok(CommittedFiles::Conflict),
-            // Somebody else was faster; or it was done, and the answer was lost.
+            // Somebody else wrote first; or our request was executed, and its answer was lost. The tip tells which.
             Err(error)
                 if error.is_uncertain() || matches!(error, ForgeError::Refused { status: 422, .. }) =>
             {
@@ -208,7 +209,7 @@ impl Proposals for Client {
             }
         }
         found.sort_by_key(|pull| std::cmp::Reverse(pull.number));
-        // One that is updated between two pages is on both.
+        // A pull request that is updated between two requests is on both pages.
         found.dedup_by_key(|pull| pull.number);
         Ok(found)
     }
@@ -262,7 +263,7 @@ impl Proposals for Client {
         let branch = self.path(&format!("/branches/{}", encoded(&settings.default_branch)));
         let rules: Rules = self.rest.get(&branch, READ).await?;
         let path = self.path(&format!("/pulls/{}/merge", pull.number));
-        // Gitea would merge at once.
+        // Without a rule Gitea would merge at once.
         if rules.required_approvals == 0 && !rules.enable_status_check {
             return Err(ForgeError::Refused {
                 forge: ForgeKind::Gitea,
@@ -283,7 +284,7 @@ impl Proposals for Client {
     }
 
     async fn starts_workflows(&self) -> Result<bool, ForgeError> {
-        // What the token of a job does starts none.
+        // Nothing that the token of a job writes starts a workflow.
         Ok(!self.login().await?.eq_ignore_ascii_case(ACTIONS))
     }
 }
@@ -304,13 +305,13 @@ impl Client {
 
     async fn ask_once(&self, path: &str, body: &Value) -> Result<(), ForgeError> {
         match self.rest.repeatable(Method::POST, path, Some(body), WRITE).await {
-            // It is asked for already.
+            // 409: the merge is scheduled already.
             Ok(_) | Err(ForgeError::Refused { status: 409, .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The newest commit of a branch; `None` if there is no branch.
+    /// Returns the newest commit of a branch; `None` if there is no branch.
     async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
         match self.branch(name).await {
             Ok(branch) => Ok(Some(branch.tip)),
@@ -319,7 +320,7 @@ impl Client {
         }
     }
 
-    /// Makes a branch at a commit; `None` if somebody else has made it meanwhile, elsewhere.
+    /// Creates a branch at a commit; `None` if somebody else has created it at another commit meanwhile.
     async fn make_branch(&self, name: &str, at: &CommitId) -> Result<Option<()>, ForgeError> {
         let branch = json!({"new_branch_name": name, "old_ref_name": at});
         let path = self.path("/branches");
@@ -327,14 +328,14 @@ impl Client {
             Ok(_) => Ok(Some(())),
             Err(error @ ForgeError::Refused { status: 409, .. }) => match self.branch_tip(name).await? {
                 Some(tip) => Ok((tip == *at).then_some(())),
-                // It is part of another branch's name, as `a` is of `a/b`.
+                // The name is a part of another branch's name, as `a` is of `a/b`.
                 None => Err(error),
             },
             Err(error) => Err(error),
         }
     }
 
-    /// Returns true if a branch has, after a commit of the base, commits of ours alone.
+    /// Returns true if a branch has only our commits after a commit of the base.
     async fn is_own(&self, commit: &FilesCommit<'_>, tip: &CommitId) -> Result<bool, ForgeError> {
         let mut at = tip.clone();
         for _ in 0..MOST_COMMITS {
@@ -349,8 +350,8 @@ impl Client {
         Ok(false)
     }
 
-    /// The parent of a commit of ours; `None` of another. Anybody can write our message and committer, so ours changes nothing
-    /// but the files.
+    /// Returns the parent of one of our commits; `None` for a commit of others. Anybody can write our message and committer, so
+    /// one of ours must also change nothing but the files.
     async fn parent_of_own(
         &self,
         commit: &FilesCommit<'_>,
@@ -380,7 +381,7 @@ impl Client {
         }
     }
 
-    /// The files of a commit, as far as there are any.
+    /// Reads the files at a commit; `None` for a file that does not exist.
     async fn files(
         &self,
         commit: &CommitId,
@@ -410,7 +411,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Commits files to the tip of the branch. A file that is no longer what it was is refused.
+    /// Commits files to the tip of the branch. Gitea refuses a file whose content has changed since it was read.
     async fn write_files(
         &self,
         commit: &FilesCommit<'_>,

@@ -72,7 +72,7 @@ impl From<StatusBody> for CommitStatus {
                 "success" => StatusState::Success,
                 // Gitea counts a warning as a failure.
                 "failure" | "warning" => StatusState::Failure,
-                // Gitea counts what was skipped as a success. None of ours says so, and it is no result.
+                // Gitea counts a skipped status as a success. We set none, and it is no result.
                 _ => StatusState::Error,
             },
             description: raw.description.filter(|text| !text.is_empty()),
@@ -113,7 +113,7 @@ impl Publishing for Client {
     }
 
     fn on_issues(&self) -> Box<dyn Publishing + '_> {
-        // Pull requests and issues have numbers of one sequence.
+        // Pull requests and issues share one sequence of numbers.
         Box::new(self.clone())
     }
 
@@ -130,7 +130,7 @@ impl Publishing for Client {
             CommentAccess::Read => COMMENTS_READ,
             CommentAccess::Write => ISSUES,
         };
-        // They come without pages.
+        // Gitea lists all comments in one answer, without pages.
         let path = self.path(&format!("/issues/{number}/comments{since}"));
         let raw: Vec<CommentBody> = self.rest.get(&path, need).await?;
         Ok(raw.into_iter().map(Comment::from).collect())
@@ -154,8 +154,9 @@ impl Publishing for Client {
             .rest
             .create(&path, &json!({"body": body}), ISSUES, convert, find)
             .await?;
+        // The author of our own comment is our login, which saves the request for it.
         if let Some(author) = &created.author {
-            // Set before: it is the same.
+            // An error means that the login is known already.
             let _ = self.learned.login.set(author.clone());
         }
         Ok(created)
@@ -210,7 +211,7 @@ impl Publishing for Client {
     }
 
     async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
-        // A label that nobody has made is no filter to Gitea: it would list every issue.
+        // Gitea ignores the filter of a label that does not exist, and would list every issue.
         if self.label_id(label).await?.is_none() {
             return Ok(Vec::new());
         }
@@ -250,7 +251,8 @@ impl Publishing for Client {
             )
             .await?;
         match made {
-            // Who may not label is not told so. The issue would never be found again.
+            // Gitea drops the label without an error if the token may not set one. Without it the issue would never be found
+            // again.
             Some(made) if made.labels.iter().all(|one| one.name != label) => Err(ForgeError::Forbidden {
                 forge: ForgeKind::Gitea,
                 operation: format!("label issue #{}", made.number),
@@ -273,7 +275,7 @@ impl Publishing for Client {
 }
 
 impl Client {
-    /// The login that the token writes as. Asked once.
+    /// Returns the login that the token writes as. Requested once.
     pub(super) async fn login(&self) -> Result<&str, ForgeError> {
         let asked = || async {
             let user: User = self.rest.get("/user", TokenPermission("read:user")).await?;
@@ -286,12 +288,12 @@ impl Client {
         Ok(login)
     }
 
-    /// The statuses of a commit, the newest first. By their times several of one second would be in any order.
+    /// Returns the path of the statuses of a commit, the newest first. They are sorted by index, because times have whole seconds.
     fn statuses_path(&self, sha: &CommitId) -> String {
         self.path(&format!("/statuses/{sha}?sort=leastindex"))
     }
 
-    /// The id of a label, which is made if there is none.
+    /// Returns the id of a label, which is created if there is none.
     async fn label(&self, name: &str) -> Result<u64, ForgeError> {
         let path = self.path("/labels");
         let find = || self.label_id(name);
@@ -304,7 +306,7 @@ impl Client {
             .await
     }
 
-    /// The id of a label; `None` if nobody has made it. One that was found is not asked for again.
+    /// Returns the id of a label; `None` if it does not exist. An id that was found is not requested again.
     async fn label_id(&self, name: &str) -> Result<Option<u64>, ForgeError> {
         let known = || self.learned.labels.lock().expect("no panic while locked");
         if let Some(id) = known().get(name) {
@@ -330,7 +332,7 @@ impl Client {
     }
 }
 
-/// An issue with a marker, whose author is known.
+/// Converts an issue; `None` without a marker or an author.
 fn into_issue(raw: IssueBody) -> Option<Issue> {
     Some(Issue {
         number: raw.number,

@@ -13,7 +13,7 @@ use crate::{client::Client, version::Version};
 const READ: TokenPermission = TokenPermission("read:repository");
 const WRITE: TokenPermission = TokenPermission("write:repository");
 
-/// The maximum number of pages in which runs of one workflow are looked for: the list has those of all.
+/// The maximum number of pages in which runs of one workflow are searched: the list has the runs of all workflows.
 const MOST_PAGES: usize = 10;
 
 /// A run as Gitea lists it.
@@ -99,7 +99,7 @@ impl Runs for Client {
     }
 
     fn starters_may_push(&self) -> bool {
-        // A team may start workflows that has no right to write code.
+        // A team without write access to code may start workflows.
         false
     }
 
@@ -109,7 +109,7 @@ impl Runs for Client {
 }
 
 impl Client {
-    /// Returns an error if the server is older than `needed`. Asked once.
+    /// Returns an error if the server is older than `needed`. The version is requested once.
     async fn require(&self, operation: &str, needed: Version) -> Result<(), ForgeError> {
         #[derive(Deserialize)]
         struct Answer {
@@ -132,8 +132,8 @@ impl Client {
     }
 }
 
-/// The path of the API for the page of a run, `https://HOST/OWNER/NAME/actions/runs/ID`; `None` if it is not that of a run on
-/// this server.
+/// Returns the path of the API for the page of a run, `https://HOST/OWNER/NAME/actions/runs/ID`; `None` if the URL is not that of
+/// a run on this server.
 fn path_of_page(url: &str, server_url: &str) -> Option<String> {
     let path = url.strip_prefix(server_url)?.strip_prefix('/')?;
     let [owner, name, "actions", "runs", run] = path.split('/').collect::<Vec<_>>()[..] else {

@@ -1,5 +1,5 @@
-//! Titles of issues and pull requests. Gitea reads them as text, in which it links numbers and commits; a number is also noted
-//! at the issue that it means, in any repository of the instance. The name of a stack stands there, and is anybody's.
+//! Titles of issues and pull requests. Gitea links numbers and commits in a title. It also adds a note to the issue that a number
+//! means, in any repository of the instance. A title contains the name of a stack, which anybody may choose.
 
 /// Replaces the characters that begin a reference by their wide forms, which look the same to a reader.
 pub(super) fn without_references(title: &str) -> String {

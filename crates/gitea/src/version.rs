@@ -1,4 +1,4 @@
-//! The version of the server: what it must be for a verb.
+//! The version of the server, and the versions that calls need.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Newer than all others: one that is built from sources says `development`.
+    /// The version of a build from sources, which says `development`: newer than all others.
     pub(super) const NEWEST: Self = Self {
         major: u32::MAX,
         minor: 0,
     };
 
-    /// The first whose pages of runs have the number that a job knows, and whose dispatch answers with the run.
+    /// The first version with the run id of a job in the URLs of runs, and with the started run in the answer to a dispatch.
     pub(super) const RUNS: Self = Self { major: 1, minor: 26 };
 
     /// Parses `1.26.0`, `1.26.0+dev-12-gabcdef`, or Forgejo's `11.0.1+gitea-1.22.0`.

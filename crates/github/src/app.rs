@@ -49,10 +49,10 @@ struct Installation {
 }
 
 impl App {
-    /// An App by its number and its private key (PEM).
+    /// Creates an App by its number and its private key (PEM).
     ///
     /// # Errors
-    /// The key is none.
+    /// The key is not a private key.
     pub(super) fn new(
         (id, key): (u64, &str),
         repository: &str,
@@ -61,7 +61,7 @@ impl App {
         secrets: Secrets,
     ) -> Result<Self, ForgeError> {
         secrets.learn(key);
-        // A key in one line, as some stores of secrets keep it.
+        // Some stores of secrets keep a key in one line, with `\n` in place of line breaks.
         let pem = key.replace("\\n", "\n");
         let key = jsonwebtoken::EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| ForgeError::Runner {
             message: format!("{APP_KEY} is not a private key"),
@@ -84,7 +84,8 @@ impl App {
         })
     }
 
-    /// What logs in as the installation, with a token that is valid now. Each token is masked from then on.
+    /// Returns the client that is logged in as the installation, with a token that is valid now. Each token is masked from then
+    /// on.
     pub(super) async fn installed(&self) -> Result<&Octocrab, ForgeError> {
         let installation = self.installation.get_or_try_init(|| self.find()).await?;
         self.secrets
@@ -92,7 +93,7 @@ impl App {
         Ok(installation)
     }
 
-    /// A token that is valid now, to log in to git.
+    /// Returns a token that is valid now, to log in to git.
     pub(super) async fn token(&self) -> Result<SecretString, ForgeError> {
         self.token_of(self.installed().await?).await
     }
@@ -106,7 +107,7 @@ impl App {
     async fn find(&self) -> Result<Octocrab, ForgeError> {
         let api: Arc<dyn RestApi> = self.api.clone();
         let path = format!("/repos/{}/installation", self.repository);
-        // Whoever logs in tries again.
+        // The caller of the login retries, so this call does not.
         let once = RetryPolicy {
             attempts: 1,
             ..RetryPolicy::default()
@@ -128,7 +129,8 @@ impl App {
             .map_err(|error| unanswered(format!("GET {path}"), error))
     }
 
-    /// Why there is no token: what GitHub answers anything else with, or a refusal of the App.
+    /// Returns the error of a refused token. A server error or a rate limit stays what it is; anything else is a refusal of the
+    /// App.
     fn no_token(&self, error: octocrab::Error) -> ForgeError {
         let operation = "POST /app/installations/…/access_tokens";
         let octocrab::Error::GitHub { source, .. } = error else {

@@ -135,6 +135,7 @@ impl Changes for Client {
         for page in 1.. {
             let path = self.path(&format!("/compare/{commit}...{tip}?per_page={PAGE}&page={page}"));
             let comparison: Comparison = self.rest.get(&path, CONTENTS).await?;
+            // `behind` and `diverged` mean that the tip does not contain the commit.
             if !matches!(comparison.status.as_str(), "ahead" | "identical") {
                 return Ok(None);
             }
@@ -196,7 +197,7 @@ impl Changes for Client {
     }
 
     async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError> {
-        // GitHub lists no more of them.
+        // GitHub lists at most this many commits of a pull request.
         const LISTED: usize = 250;
         let path = self.path(&format!("/pulls/{number}/commits?per_page={PAGE}"));
         let commits: Vec<ListedCommit> = self.rest.list(&path, READ).await?;
@@ -208,7 +209,7 @@ impl Changes for Client {
 }
 
 impl Client {
-    /// The pull requests of all pages.
+    /// Lists the pull requests of all pages.
     async fn pull_requests(&self, path: &str) -> Result<Vec<PullRequest>, ForgeError> {
         let raw: Vec<PullRequestBody> = self.rest.list(path, READ).await?;
         raw.into_iter().map(|raw| pull_request(path, raw)).collect()

@@ -110,7 +110,8 @@ fn output(check: &CheckRun, annotations: &[Value]) -> Value {
     })
 }
 
-/// GitHub accepts annotations only at lines.
+/// Converts an annotation; `None` without a file or a message. GitHub accepts annotations only at lines, so one without a line is
+/// shown at the first.
 fn annotation(note: &Annotation) -> Option<Value> {
     let line = note.line.unwrap_or(1);
     let mut value = json!({
@@ -132,7 +133,7 @@ fn annotation(note: &Annotation) -> Option<Value> {
     (!note.file.is_empty() && !note.message.is_empty()).then_some(value)
 }
 
-/// At most this many bytes, ending at a character boundary.
+/// Truncates a text to this many bytes at most, at a character boundary.
 fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

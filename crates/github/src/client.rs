@@ -28,7 +28,7 @@ pub(super) const PAGE: usize = 100;
 /// The version of the API whose answers we read. GitHub Enterprise Servers know no later one.
 const API_VERSION: &str = "2022-11-28";
 
-/// Where the address and the token come from.
+/// The hint for an unusable address or token: where they come from.
 const HINT: &str = "GITHUB_API_URL is set by the runner; GITHUB_TOKEN by the step's `env:`";
 
 /// The API of a GitHub repository with a token. Cheap to clone; clones share the request count and the cached
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// GitHub's REST API, and what logs in to it.
+/// GitHub's REST API, with the login.
 struct GithubApi {
     address: ApiAddress,
     login: ApiLogin,
@@ -64,8 +64,8 @@ enum ApiLogin {
 }
 
 impl Client {
-    /// A client for `owner/name` at the base address of an API (`https://api.github.com`,
-    /// `https://HOST/api/v3`). `secrets` learns what logs in, so that it is masked everywhere. Within a Tokio runtime.
+    /// Creates a client for `owner/name` at the base address of an API (`https://api.github.com`,
+    /// `https://HOST/api/v3`). `secrets` learns the token or the key, so that it is masked everywhere. Needs a Tokio runtime.
     ///
     /// # Errors
     /// An unusable address, token or key.
@@ -127,8 +127,7 @@ impl Client {
         self
     }
 
-    /// Sets the token of the stop request: afterwards only seconds are left, and no call takes longer than
-    /// that.
+    /// Sets the token by which the run is asked to stop. After that request only seconds are left, and no call takes longer.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.rest = self.rest.with_stop(asked);
@@ -142,20 +141,20 @@ impl Client {
         self
     }
 
-    /// The web address of the server.
+    /// Returns the web address of the server.
     pub(super) fn server_url(&self) -> &str {
         &self.server_url
     }
 
-    /// The number of requests so far, including retries.
+    /// Returns the number of requests so far, including retries.
     pub fn requests(&self) -> usize {
         self.rest.requests()
     }
 
-    /// A token that is valid now, to log in to git.
+    /// Returns a token that is valid now, to log in to git.
     ///
     /// # Errors
-    /// GitHub gives the App none.
+    /// GitHub gives the App no token.
     pub async fn token(&self) -> Result<SecretString, ForgeError> {
         match &self.api.login {
             ApiLogin::Token(_, token) => Ok(token.clone()),
@@ -163,12 +162,12 @@ impl Client {
         }
     }
 
-    /// `/repos/owner/name` and a rest.
+    /// Returns the path `/repos/owner/name`, followed by `rest`.
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/repos/{}{rest}", self.repository)
     }
 
-    /// The owner of the repository.
+    /// Returns the owner of the repository.
     pub(super) fn owner(&self) -> &str {
         self.repository.split('/').next().unwrap_or_default()
     }

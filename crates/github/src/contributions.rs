@@ -13,8 +13,8 @@ const CONTENTS: TokenPermission = TokenPermission("contents: read");
 /// The maximum number of pages, of a hundred commits each. With more commits the contributors are unknown.
 pub(super) const MOST_PAGES: usize = 10;
 
-/// How GitHub names people. The committer of its merges is `web-flow`; an address of who keeps theirs private is
-/// `ID+LOGIN@users.noreply…`, also with the host of a GitHub Enterprise Server.
+/// How GitHub names people. The committer of its merges is `web-flow`; a private address is `ID+LOGIN@users.noreply…`, also with
+/// the host of a GitHub Enterprise Server.
 pub(super) const NAMES: CommitNames = CommitNames {
     forge: ForgeKind::Github,
     itself: Some("web-flow"),

@@ -1,5 +1,5 @@
-//! What the environment says besides the event: where the API is, the token, the run. Also outside a job: a person may set the
-//! same variables.
+//! The facts in the environment besides the event: the address of the API, the token, the run. They may be there outside a job,
+//! too: a person may set the same variables.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) const SERVER_URL: &str = "https://github.com";
 /// The user for whom a token logs in to git.
 pub const GIT_USER: &str = "x-access-token";
 
-/// What logs in to GitHub.
+/// The credential for GitHub.
 #[derive(Clone, Copy)]
 pub enum Login<'a> {
     /// A token: that of the job, of a person, of an App.
@@ -34,7 +34,7 @@ pub enum Login<'a> {
 pub struct Environment<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Environment<'a> {
-    /// Of these variables.
+    /// Creates the environment of these variables.
     pub fn new(variables: &'a BTreeMap<String, String>) -> Self {
         Self(variables)
     }
@@ -44,17 +44,17 @@ impl<'a> Environment<'a> {
         value.filter(|value| !value.is_empty())
     }
 
-    /// The token: the input of the action, or else a variable.
+    /// Returns the token: the input of the action, or else a variable.
     pub fn token(self) -> Option<&'a str> {
         ["INPUT_GITHUB-TOKEN", variables::GITHUB_TOKEN, variables::GH_TOKEN]
             .iter()
             .find_map(|name| self.var(name))
     }
 
-    /// What logs in: an App, or else a token.
+    /// Returns the credential: an App, or else a token.
     ///
     /// # Errors
-    /// Only half of an App, or a number that is none.
+    /// Only one of the two variables of an App is set, or its id is not a number.
     pub fn login(self) -> Result<Option<Login<'a>>, ForgeError> {
         let unusable = |message: String| ForgeError::Runner {
             message,
@@ -69,45 +69,45 @@ impl<'a> Environment<'a> {
                 Ok(Some(Login::App { id, key }))
             }
             (None, None) => Ok(self.token().map(Login::Token)),
-            // The workflow of a pull request from a fork gets an empty text for each secret.
+            // The workflow of a fork's pull request gets an empty text for each secret: the key is set, and empty.
             (Some(_), None) if self.0.contains_key(APP_KEY) => Ok(self.token().map(Login::Token)),
             (Some(_), None) => Err(unusable(format!("{APP_ID} is set without {APP_KEY}"))),
             (None, Some(_)) => Err(unusable(format!("{APP_KEY} is set without {APP_ID}"))),
         }
     }
 
-    /// The token of the variable that the runner and `gh` know.
+    /// Returns the token of the variable that the runner and `gh` know.
     pub fn variable_token(self) -> Option<&'a str> {
         self.var(variables::GITHUB_TOKEN)
     }
 
-    /// `owner/name`.
+    /// Returns the repository, as `owner/name`.
     pub fn repository(self) -> Option<&'a str> {
         self.var(variables::GITHUB_REPOSITORY)
     }
 
-    /// The address of the API, `https://HOST/api/v3` for a GitHub Enterprise Server.
+    /// Returns the address of the API, `https://HOST/api/v3` for a GitHub Enterprise Server.
     pub fn api_url(self) -> &'a str {
         self.var(variables::GITHUB_API_URL).unwrap_or(API_URL)
     }
 
-    /// The web address of the server, if it is named.
+    /// Returns the web address of the server, if it is named.
     pub fn server_url(self) -> Option<&'a str> {
         self.var(variables::GITHUB_SERVER_URL)
             .map(|url| url.trim_end_matches('/'))
     }
 
-    /// The id of the run.
+    /// Returns the id of the run.
     pub fn run_id(self) -> Option<u64> {
         self.var(variables::GITHUB_RUN_ID)?.parse().ok()
     }
 
-    /// The attempt of the run, from 1.
+    /// Returns the attempt of the run, from 1.
     pub fn run_attempt(self) -> Option<u32> {
         self.var(variables::GITHUB_RUN_ATTEMPT)?.parse().ok()
     }
 
-    /// The URL of this attempt of the run.
+    /// Returns the URL of this attempt of the run.
     pub fn attempt_url(self) -> Option<String> {
         let (server, repository) = (self.server_url()?, self.repository()?);
         let page = format!(
@@ -120,7 +120,7 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// Who started the run, or re-ran it.
+    /// Returns who started the run, or re-ran it.
     pub fn actor(self) -> Option<&'a str> {
         self.var(variables::GITHUB_TRIGGERING_ACTOR)
             .or_else(|| self.var(variables::GITHUB_ACTOR))

@@ -25,7 +25,7 @@ struct Data {
 }
 
 impl Client {
-    /// The login that the token writes as. Asked once.
+    /// Returns the login that the token writes as. Requested once.
     pub(super) async fn login(&self) -> Result<&str, ForgeError> {
         self.login
             .get_or_try_init(|| self.viewer())
@@ -33,7 +33,7 @@ impl Client {
             .map(String::as_str)
     }
 
-    /// REST returns the login only for a person (`GET /user`); GraphQL also for an App installation, which
+    /// Requests the login by GraphQL. REST returns it only for a person (`GET /user`), GraphQL also for an App installation, which
     /// GITHUB_TOKEN is. If the query is not allowed, the token is assumed to be GITHUB_TOKEN.
     async fn viewer(&self) -> Result<String, ForgeError> {
         let query = json!({"query": "query { viewer { login } }"});

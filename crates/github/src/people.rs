@@ -123,7 +123,8 @@ impl People for Client {
             .await
         {
             Ok(membership) => Ok(membership.state == "active"),
-            // A team that the token does not see has no members for it.
+            // 404 also means that the token does not see the team. Its list of members tells the two apart: an error must not
+            // pass as "no member".
             Err(ForgeError::NotFound { .. }) => {
                 let path = format!(
                     "/orgs/{}/teams/{}/members?per_page=1",

@@ -24,9 +24,9 @@ const PULLS: TokenPermission = TokenPermission("pull-requests: write");
 
 /// The result of moving a branch.
 enum BranchMove {
-    /// It stands at the commit.
+    /// The branch has the commit as its tip.
     Moved,
-    /// Somebody else created or moved it meanwhile.
+    /// Somebody else created or moved the branch meanwhile.
     Conflict,
 }
 
@@ -75,6 +75,7 @@ impl From<ProposalBody> for ProposedPullRequest {
 #[async_trait]
 impl Proposals for Client {
     async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
+        // Trees and commits are on no branch until the last request, so a run that ends early leaves nothing visible.
         let base = self.git_commit(commit.base).await?;
         let tree = self.make_tree(&base.tree.sha, commit.files).await?;
         let tip = self.branch_tip(commit.branch).await?;
@@ -87,6 +88,7 @@ impl Proposals for Client {
             if found.tree.sha == tree {
                 return Ok(CommittedFiles::Present(tip.clone()));
             }
+            // A base that the branch does not contain is merged: the branch only moves forward, and is never forced.
             parents = match self.commits_after(commit.base, tip).await? {
                 Some(_) => vec![tip],
                 None => vec![tip, commit.base],
@@ -165,13 +167,13 @@ impl Proposals for Client {
     }
 
     async fn starts_workflows(&self) -> Result<bool, ForgeError> {
-        // GITHUB_TOKEN starts none.
+        // Nothing that GITHUB_TOKEN writes starts a workflow.
         Ok(!self.login().await?.eq_ignore_ascii_case(ACTIONS))
     }
 }
 
 impl Client {
-    /// The newest commit of a branch; `None` if there is no branch.
+    /// Returns the newest commit of a branch; `None` if there is no branch.
     async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
         match self.branch(name).await {
             Ok(branch) => Ok(Some(branch.tip)),
@@ -180,14 +182,15 @@ impl Client {
         }
     }
 
-    /// A commit. [`ForgeError::NotFound`] also means that GitHub does not have it.
+    /// Reads a commit. [`ForgeError::NotFound`] also means that GitHub does not have it.
     async fn git_commit(&self, commit: &CommitId) -> Result<GitCommit, ForgeError> {
         self.rest
             .get(&self.path(&format!("/git/commits/{commit}")), READ)
             .await
     }
 
-    /// The id of the tree `base` with other contents of some plain files. The same files give the same id.
+    /// Creates the tree `base` with other contents of some plain files, and returns its id. The same files give the same id, so
+    /// the request may be repeated.
     async fn make_tree(&self, base: &str, files: &[(RepoPath, String)]) -> Result<String, ForgeError> {
         let entry = |(path, content): &(RepoPath, String)| json!({"path": path, "mode": "100644", "type": "blob", "content": content});
         let entries: Vec<_> = files.iter().map(entry).collect();
@@ -197,7 +200,7 @@ impl Client {
         Ok(made.sha)
     }
 
-    /// A commit of a tree, on no branch yet. A second one after a lost answer is on no branch either.
+    /// Creates a commit of a tree, on no branch yet. A second commit after a lost answer is on no branch either.
     async fn make_commit(
         &self,
         message: &str,
@@ -233,8 +236,8 @@ impl Client {
         };
         match moved {
             Ok(_) => Ok(BranchMove::Moved),
-            // It exists, or is not an ancestor; or the request was carried out and its answer was lost; or a rule of the
-            // repository forbids it.
+            // 422 means one of four: the branch exists already; it is not an ancestor; an earlier attempt moved it and its answer
+            // was lost; or a rule of the repository forbids the change. The tip tells which.
             Err(ForgeError::Refused {
                 status: 422,
                 operation,
@@ -255,7 +258,7 @@ impl Client {
     }
 }
 
-/// GitHub's words for a branch that somebody else created or moved.
+/// Returns true if GitHub's message says that somebody else created or moved the branch.
 fn says_moved(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("fast forward") || message.contains("already exists")

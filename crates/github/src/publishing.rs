@@ -71,7 +71,7 @@ impl Publishing for Client {
     }
 
     fn on_issues(&self) -> Box<dyn Publishing + '_> {
-        // Pull requests and issues have numbers of one sequence.
+        // Pull requests and issues share one sequence of numbers.
         Box::new(self.clone())
     }
 
@@ -116,6 +116,7 @@ impl Publishing for Client {
                 find,
             )
             .await?;
+        // The author of our own comment is our login, which saves the request for it. An error means that it is known.
         if let Some(author) = &created.author {
             let _ = self.login.set(author.clone());
         }
@@ -222,7 +223,7 @@ impl Client {
     }
 }
 
-/// An issue with a marker, whose author is known.
+/// Converts an issue; `None` without a marker or an author.
 fn into_issue(raw: IssueBody) -> Option<Issue> {
     // The list of issues contains pull requests too.
     if raw.pull_request.is_some() {

@@ -12,10 +12,10 @@ use konverge_base::{
 use konverge_forge::{ForgeError, ForgeKind};
 use konverge_rest::{Answer, TokenPermission};
 
-/// The wait if GitHub gives no time: at least a minute, as its documentation says.
+/// The wait after a rate limit without a time: a minute, the least that GitHub's documentation asks for.
 const UNSAID: Duration = Duration::from_secs(60);
 
-/// The error of an answer, if it is one. `need` is the permission for the call.
+/// Returns the error of a response, if it is one. `need` is the permission for the call.
 pub(super) fn error_of(
     operation: &str,
     answer: &Answer,
@@ -71,7 +71,7 @@ fn is_limit(headers: &HeaderMap, message: &str) -> bool {
         || message.to_ascii_lowercase().contains("rate limit")
 }
 
-/// `retry-after`, or else the time until the reset of the limit, or else a minute.
+/// Returns how long to wait: `retry-after`, or else the time until the reset of the limit, or else a minute.
 fn wait(headers: &HeaderMap, now: SystemTime) -> Duration {
     if let Some(wait) = retry::retry_after(headers) {
         return wait;
@@ -89,7 +89,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// The permission that GitHub names (`issues=write; pull_requests=write`), or else the one that the call is
+/// Returns the permission that GitHub names (`issues=write; pull_requests=write`), or else the one that the call is
 /// known to need; as a line for `permissions:`.
 fn permission(headers: &HeaderMap, need: &str) -> String {
     let named = headers
@@ -118,7 +118,7 @@ fn permission(headers: &HeaderMap, need: &str) -> String {
     named.unwrap_or_else(|| need.to_owned())
 }
 
-/// `Unable to create comment because issue is locked.`
+/// Returns true for a message such as `Unable to create comment because issue is locked.`
 fn says_locked(message: &str) -> bool {
     message.to_ascii_lowercase().contains("is locked")
 }
@@ -149,12 +149,12 @@ fn error_text(json: &Value, message: &str) -> String {
     text.chars().take(500).collect()
 }
 
-/// An answer of GitHub's that has an unexpected form.
+/// Creates the error of a response in an unexpected form.
 pub(super) fn malformed(operation: impl Into<String>, cause: impl ToString) -> ForgeError {
     ForgeError::malformed(ForgeKind::Github, operation, cause)
 }
 
-/// The id of a commit in the answer to a GET of `path`.
+/// Parses the id of a commit in the response to a GET of `path`.
 pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
     sha.parse()
         .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))

@@ -1,4 +1,4 @@
-//! How octocrab reaches GitHub: over our HTTP client (proxy, certificates, no redirects), with bodies of a limited size.
+//! The transport of octocrab: our HTTP client (proxy, certificates, no redirects), with bodies of a limited size.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ use crate::response::malformed;
 /// The path of GraphQL, which is beside the REST API of a GitHub Enterprise Server.
 pub(super) const GRAPHQL: &str = "/graphql";
 
-/// The address of a path: GraphQL is beside the REST API of a GitHub Enterprise Server, everything else in it.
+/// Returns the address of a path: GraphQL is beside the REST API of a GitHub Enterprise Server, everything else below it.
 fn address_of(api: &ApiAddress, path: &str) -> String {
     let base = match path {
         GRAPHQL => api.base_path.trim_end_matches("/v3"),
@@ -24,7 +24,7 @@ fn address_of(api: &ApiAddress, path: &str) -> String {
     format!("{}{base}{path}", api.origin)
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 enum TransportError {
     #[error("the request has no valid address")]
@@ -35,7 +35,7 @@ enum TransportError {
     Body(#[from] BodyError),
 }
 
-/// The client of octocrab for requests below an API.
+/// Creates octocrab's client for requests below an API.
 pub(super) fn octocrab(http: reqwest::Client, address: ApiAddress, auth: AuthState) -> Octocrab {
     let service = tower::service_fn(move |request: Request<OctoBody>| {
         let http = http.clone();
@@ -75,7 +75,7 @@ pub(super) async fn send(octocrab: &Octocrab, exchange: Exchange<'_>) -> Result<
     })
 }
 
-/// The error of a request without an answer. octocrab's own texts repeat their sources, and an address may hold what is
+/// Creates the error of a request without a response. octocrab's own texts repeat their sources, and an address may hold a
 /// secret: both are left out.
 pub(super) fn unanswered(operation: String, error: octocrab::Error) -> ForgeError {
     let cause = match error {

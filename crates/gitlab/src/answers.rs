@@ -15,7 +15,7 @@ const UNSAID: Duration = Duration::from_secs(60);
 /// The longest wait that is read from an answer.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The error of an answer, if it is one. `need` is the scope and the role of the token for the call.
+/// Returns the error of a response, if it is one. `need` is the scope and the role of the token for the call.
 pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
     let status = answer.status;
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
@@ -58,7 +58,7 @@ pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) 
     })
 }
 
-/// What an error says: a text, a list of texts, or texts by field.
+/// Returns the message of an error: a text, or the JSON of a list of texts or of texts by field.
 fn message(json: &Value) -> String {
     match &json["message"] {
         Value::Null => json["error"].as_str().unwrap_or_default().to_owned(),
@@ -67,7 +67,7 @@ fn message(json: &Value) -> String {
     }
 }
 
-/// The scope that the token lacks: `{"error": "insufficient_scope", "scope": "api"}`.
+/// Returns the scope that the token lacks: `{"error": "insufficient_scope", "scope": "api"}`.
 fn scope(json: &Value) -> Option<String> {
     if json["error"] != "insufficient_scope" {
         return None;
@@ -77,7 +77,7 @@ fn scope(json: &Value) -> Option<String> {
     (!scope.is_empty() && scope.chars().all(is_scope)).then(|| format!("the scope `{scope}`"))
 }
 
-/// How long GitLab asks to wait: `Retry-After`, or the time in `RateLimit-Reset`.
+/// Returns how long GitLab asks to wait: `Retry-After`, or the time in `RateLimit-Reset`.
 fn wait(headers: &HeaderMap, now: Timestamp) -> Duration {
     let until = || {
         let reset = headers.get("ratelimit-reset")?.to_str().ok()?.parse().ok()?;

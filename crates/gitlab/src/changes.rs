@@ -104,7 +104,7 @@ impl Changes for Client {
         numbers: &BTreeSet<u64>,
         _: usize,
     ) -> Result<Vec<PullRequest>, ForgeError> {
-        // They are asked for by number, so none is too old.
+        // They are requested by number, so no merge request is too old.
         let numbers: Vec<String> = numbers.iter().map(|number| format!("&iids[]={number}")).collect();
         let mut found = Vec::new();
         for some in numbers.chunks(PAGE) {
@@ -154,7 +154,7 @@ impl Changes for Client {
         let listed: Vec<CommitBody> = self.list(&path, READ).await?;
         let after = listed.iter().map(|one| commit_id(&path, &one.id));
         let after: BTreeSet<CommitId> = after.collect::<Result<_, _>>()?;
-        // A range that GitLab does not know is an empty list.
+        // GitLab answers with an empty list for a range that it does not know.
         if commit != tip && !after.contains(tip) {
             return Err(malformed(format!("GET {path}"), "the list lacks its own head"));
         }
@@ -167,7 +167,7 @@ impl Changes for Client {
         head: &CommitId,
     ) -> Result<Vec<Contribution>, ForgeError> {
         let found = self.contributions(&self.range_path(base, head)).await?;
-        // The base may contain the head; else a list without it is not of this range.
+        // The list lacks the head only if the base contains it. Otherwise GitLab did not know the range.
         if found.iter().all(|one| one.commit != *head)
             && self.merge_base(base, head).await?.as_ref() != Some(head)
         {
@@ -182,7 +182,7 @@ impl Changes for Client {
         head: &CommitId,
         folder: &str,
     ) -> Result<Vec<Contribution>, ForgeError> {
-        // Of a head that it does not have it would say that no commit changed the folder.
+        // For an unknown head the list would be empty, as if no commit had changed the folder. This request fails instead.
         let path = self.path(&format!("/repository/commits/{head}?stats=false"));
         let _: CommitBody = self.rest.get(&path, READ).await?;
         let path = self.path(&format!(
@@ -199,13 +199,13 @@ impl Changes for Client {
 }
 
 impl Client {
-    /// The best common ancestor of two commits, if they have one.
+    /// Returns the best common ancestor of two commits, if they have one.
     async fn merge_base(&self, one: &CommitId, other: &CommitId) -> Result<Option<CommitId>, ForgeError> {
         let path = self.path(&format!("/repository/merge_base?refs[]={one}&refs[]={other}"));
         match self.rest.get::<CommitBody>(&path, READ).await {
             Ok(base) => commit_id(&path, &base.id).map(Some),
             Err(ForgeError::NotFound { .. }) => Ok(None),
-            // So it says that it does not have one of them.
+            // GitLab answers 400 if it does not have one of the commits.
             Err(ForgeError::Refused {
                 status: 400,
                 operation,
@@ -219,7 +219,7 @@ impl Client {
         }
     }
 
-    /// The list of the commits in one that are not in another.
+    /// Returns the path of the list of commits in `of` that are not in `without`.
     fn range_path(&self, without: &CommitId, of: &CommitId) -> String {
         self.path(&format!("/repository/commits?ref_name={without}..{of}"))
     }
@@ -238,7 +238,7 @@ impl Client {
         all.into_iter().map(|raw| contribution(path, &raw)).collect()
     }
 
-    /// The merge requests of a list that have a head.
+    /// Lists merge requests, without those that have no head yet.
     async fn merge_requests(&self, rest: &str) -> Result<Vec<PullRequest>, ForgeError> {
         let path = self.path(rest);
         let raw: Vec<MergeRequestBody> = self.list(&path, READ).await?;
@@ -284,7 +284,7 @@ impl Client {
         }
     }
 
-    /// The newest commit of a branch; `None` if there is no branch.
+    /// Returns the newest commit of a branch; `None` if there is no branch.
     pub(super) async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
         match self.branch(name).await {
             Ok(branch) => Ok(Some(branch.tip)),
@@ -294,8 +294,8 @@ impl Client {
     }
 }
 
-/// A merge request; `None` for one that has no head yet. The time of a merge is not asked for: GitLab notes it a moment later, and
-/// for an imported one never.
+/// Converts a merge request; `None` if it has no head yet. The state says whether it was merged, and not the time of the merge:
+/// GitLab writes that a moment later, and never for an imported merge request.
 fn convert(path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, ForgeError> {
     let is_merged = raw.state == "merged";
     let unreadable = |cause: &str| malformed(format!("GET {path}"), format!("!{}: {cause}", raw.iid));
@@ -323,7 +323,7 @@ fn convert(path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, For
     }))
 }
 
-/// A commit, with those of its people whose address names their account. GitLab says nothing of the others.
+/// Converts a commit, with those of its people whose address names their account. GitLab names no account of the others.
 fn contribution(path: &str, raw: &CommitBody) -> Result<Contribution, ForgeError> {
     let named = [
         raw.author_email.to_lowercase(),
@@ -341,7 +341,7 @@ fn contribution(path: &str, raw: &CommitBody) -> Result<Contribution, ForgeError
     })
 }
 
-/// The account in an address that GitLab gives to those who keep theirs private: `ID-LOGIN@users.noreply.HOST`.
+/// Returns the account in an address that GitLab gives to people who keep theirs private: `ID-LOGIN@users.noreply.HOST`.
 fn login_of_address(address: &str) -> Option<String> {
     let (local, host) = address.split_once('@')?;
     let (id, login) = local.split_once('-')?;

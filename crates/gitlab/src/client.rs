@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{answers, environment::OwnJob, note_target::NoteTarget};
 
-/// Where the address and the token come from.
+/// The hint for an unusable address or token: where they come from.
 const HINT: &str = "CI_API_V4_URL is set by the runner; KONVERGE_GITLAB_TOKEN and GITLAB_TOKEN are CI/CD variables of the project";
 
 /// The header of an access token of a project, a group or a person.
@@ -39,19 +39,19 @@ pub struct Client {
     /// The web address of the server, to which the pages of pipelines belong.
     server_url: String,
     token: SecretString,
-    /// The job that asks, in one.
+    /// The job that the client runs in, if it runs in one.
     pub(super) job: Option<OwnJob>,
-    /// What the numbers of comments are those of.
+    /// The kind of thing that the numbers in calls about comments belong to.
     pub(super) notes_of: NoteTarget,
     pub(super) learned: Arc<Learned>,
 }
 
-/// What is asked once.
+/// Facts that are requested once.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     /// The account that the token writes as.
     pub(super) account: OnceCell<Account>,
-    /// Below what the notes are that were listed or written: GitLab finds a note only there.
+    /// The merge request or issue of each note that was listed or written: GitLab finds a note only below it.
     pub(super) notes: Mutex<BTreeMap<u64, (NoteTarget, u64)>>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Account {
 struct GitlabApi(HttpApi);
 
 impl Client {
-    /// A client for a project, `group/name`, at the base address of an API (`https://HOST/api/v4`). `secrets` learns the token,
+    /// Creates a client for a project, `group/name`, at the base address of an API (`https://HOST/api/v4`). `secrets` learns the token,
     /// so that it is masked everywhere.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Client {
         self
     }
 
-    /// Sets the token of the stop request: afterwards only seconds are left, and no call takes longer than that.
+    /// Sets the token by which the run is asked to stop. After that request only seconds are left, and no call takes longer.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.rest = self.rest.with_stop(asked);
@@ -118,34 +118,34 @@ impl Client {
         self
     }
 
-    /// Sets the job that asks, if it is one.
+    /// Sets the job that the client runs in.
     #[must_use]
     pub fn with_job(mut self, job: Option<OwnJob>) -> Self {
         self.job = job;
         self
     }
 
-    /// The token, to log in to git.
+    /// Returns the token, to log in to git.
     pub fn token(&self) -> &SecretString {
         &self.token
     }
 
-    /// The web address of the server.
+    /// Returns the web address of the server.
     pub(super) fn server_url(&self) -> &str {
         &self.server_url
     }
 
-    /// The page of something of the project.
+    /// Returns the URL of a page of the project.
     pub(super) fn page_url(&self, rest: &str) -> String {
         format!("{}/{}/-{rest}", self.server_url, self.project)
     }
 
-    /// `/projects/ID` and a rest.
+    /// Returns the path `/projects/ID`, followed by `rest`.
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/projects/{}{rest}", encoded(&self.project))
     }
 
-    /// The account that the token writes as. Asked once.
+    /// Returns the account that the token writes as. Requested once.
     pub(super) async fn account(&self) -> Result<&Account, ForgeError> {
         let asked = || async {
             let account: Account = self.rest.get("/user", TokenPermission("the scope `api`")).await?;
@@ -184,12 +184,12 @@ pub(super) struct User {
     pub(super) username: String,
 }
 
-/// An answer that has an unexpected form.
+/// Creates the error of a response in an unexpected form.
 pub(super) fn malformed(operation: impl Into<String>, cause: impl ToString) -> ForgeError {
     ForgeError::malformed(ForgeKind::Gitlab, operation, cause)
 }
 
-/// The id of a commit in the answer to a GET of `path`.
+/// Parses the id of a commit in the response to a GET of `path`.
 pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
     sha.parse()
         .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))

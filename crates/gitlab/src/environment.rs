@@ -1,4 +1,4 @@
-//! What the environment says besides the event: where the API is, the token, the page of the job.
+//! The facts in the environment besides the event: the address of the API, the token, the page of the job.
 
 use std::collections::BTreeMap;
 
@@ -22,54 +22,54 @@ pub struct OwnJob {
 pub struct Environment<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Environment<'a> {
-    /// Of these variables.
+    /// Creates the environment of these variables.
     pub fn new(variables: &'a BTreeMap<String, String>) -> Self {
         Self(variables)
     }
 
-    /// A variable that is set and not empty.
+    /// Returns a variable that is set and not empty.
     pub(super) fn var(self, name: &str) -> Option<&'a str> {
         let value = self.0.get(name).map(String::as_str);
         value.filter(|value| !value.is_empty())
     }
 
-    /// The token of a bot: the one for protected branches, where a job has it. That of the job, CI_JOB_TOKEN, may neither write
-    /// notes nor ask about people.
+    /// Returns the token of a bot: the one for protected branches, if the job has it. The token of the job, CI_JOB_TOKEN, may
+    /// neither write notes nor ask about people.
     pub fn token(self) -> Option<&'a str> {
         let protected = self.var(variables::KONVERGE_GITLAB_TOKEN);
         protected.or_else(|| self.var(variables::GITLAB_TOKEN))
     }
 
-    /// The web address of the server, without a `/` at its end.
+    /// Returns the web address of the server, without a `/` at its end.
     pub fn server_url(self) -> Option<&'a str> {
         self.var(variables::CI_SERVER_URL)
             .map(|url| url.trim_end_matches('/'))
     }
 
-    /// The address of the API.
+    /// Returns the address of the API.
     pub fn api_url(self) -> Option<String> {
         let named = self.var(variables::CI_API_V4_URL).map(str::to_owned);
         named.or_else(|| Some(format!("{}/api/v4", self.server_url()?)))
     }
 
-    /// The path of the project: `group/name`, with any number of subgroups between.
+    /// Returns the path of the project: `group/name`, with any number of subgroups between.
     pub fn project(self) -> Option<&'a str> {
         self.var(variables::CI_PROJECT_PATH)
     }
 
-    /// The id of the pipeline.
+    /// Returns the id of the pipeline.
     pub fn pipeline(self) -> Option<u64> {
         self.var(variables::CI_PIPELINE_ID)?.parse().ok()
     }
 
-    /// The page of the job. Each retry of a job has its own.
+    /// Returns the page of the job. Each retry of a job has its own page.
     pub fn job_url(self) -> Option<String> {
         let (server, project) = (self.server_url()?, self.project()?);
         let job: u64 = self.var(variables::CI_JOB_ID)?.parse().ok()?;
         Some(format!("{server}/{project}/-/jobs/{job}"))
     }
 
-    /// The job, among those of its pipeline; `None` if a variable of it is missing.
+    /// Returns the job within its pipeline; `None` if one of its variables is missing.
     pub fn own_job(self) -> Option<OwnJob> {
         Some(OwnJob {
             pipeline: self.pipeline()?,
@@ -79,7 +79,7 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// Who started the job, or retried it.
+    /// Returns who started the job, or retried it.
     pub fn actor(self) -> Option<&'a str> {
         self.var(variables::GITLAB_USER_LOGIN)
     }

@@ -32,7 +32,7 @@ impl<'a> Variables<'a> {
         text.parse().map_err(|_| unusable(name, text))
     }
 
-    /// The full ref for which the pipeline runs.
+    /// Returns the full ref for which the pipeline runs.
     pub(super) fn full_ref(self) -> Result<String, ForgeError> {
         if self.0.var(variables::CI_MERGE_REQUEST_IID).is_some() {
             let number = self.number(variables::CI_MERGE_REQUEST_IID)?;
@@ -45,7 +45,7 @@ impl<'a> Variables<'a> {
     }
 }
 
-/// A variable that is not what GitLab sets.
+/// Creates the error of a variable with a value that GitLab would not set.
 pub(super) fn unusable(name: &str, value: &str) -> ForgeError {
     ForgeError::Runner {
         message: format!("{name} has the invalid value `{}`", value.escape_debug()),
@@ -68,7 +68,7 @@ pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent, Forge
                 Some(_) => Some(vars.commit(variables::CI_COMMIT_BEFORE_SHA)?),
             },
             after: Some(job.sha.clone()),
-            // GitLab does not tell a job.
+            // GitLab does not tell a job whether a push was forced.
             forced: false,
             default_branch,
         })),
@@ -87,7 +87,7 @@ pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent, Forge
     }
 }
 
-/// What somebody typed who started the pipeline: the variables that the job's file makes of the pipeline's inputs.
+/// Returns the inputs of a person who started the pipeline, from the variables that the job's file sets to them.
 fn inputs(vars: Variables<'_>) -> BTreeMap<String, String> {
     let input = |key: &str, variable: &str| Some((key.to_owned(), vars.0.var(variable)?.to_owned()));
     [
@@ -115,7 +115,7 @@ fn merge_request(vars: Variables<'_>, job: &JobInfo, default_branch: String) -> 
             job.sha.clone(),
             None,
         ),
-        // It is the merge of the head into the target.
+        // The commit of the pipeline is the merge of the head into the target.
         "merged_result" => (
             vars.commit(variables::CI_MERGE_REQUEST_TARGET_BRANCH_SHA)?,
             vars.commit(variables::CI_MERGE_REQUEST_SOURCE_BRANCH_SHA)?,

@@ -1,5 +1,5 @@
-//! The job of a pipeline: what its runner says, and what it takes. It takes little: GitLab has no summary of a job, no annotations
-//! at lines, and no masks while a job runs.
+//! The job of a pipeline: the facts that its runner gives, and the results that it takes. It takes few: GitLab has no summary of a
+//! job, no annotations at lines, and no masks while a job runs.
 
 use std::{collections::BTreeMap, fs, io::Write as _, path::PathBuf, sync::Arc};
 
@@ -16,10 +16,10 @@ use crate::{
     without,
 };
 
-/// What stands before the attempt in the address of a retried job's pipeline.
+/// The separator before the attempt in the URL of a retried job's pipeline.
 const ATTEMPT: &str = "#attempt-";
 
-/// The pipeline at the end of the address of its page, and the attempt if one is named: `42` or `42#attempt-2`.
+/// Parses the end of the URL of a pipeline's page: `42`, or `42#attempt-2` with an attempt.
 pub(super) fn pipeline_of_page(end: &str) -> Option<(u64, Option<u32>)> {
     Some(match end.split_once(ATTEMPT) {
         Some((pipeline, attempt)) => (pipeline.parse().ok()?, Some(attempt.parse().ok()?)),
@@ -63,7 +63,7 @@ impl PipelineJob {
             sha: vars.commit(variables::CI_COMMIT_SHA)?,
             ref_name: vars.full_ref()?,
             actor: actor.to_owned(),
-            // After a retry it is who retried. Who started the pipeline is asked of GitLab.
+            // After a retry the variable names who retried the job, so GitLab is asked who started the pipeline.
             starter: actor.to_owned(),
             server_url: server_url.to_owned(),
             run_id: pipeline,

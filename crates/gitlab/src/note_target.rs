@@ -1,6 +1,6 @@
-//! What a note is on: a merge request or an issue, which have numbers of their own.
+//! The target of a note: a merge request or an issue, which have numbers of their own.
 
-/// What a note is on.
+/// The target of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoteTarget {
     /// A merge request.
@@ -10,7 +10,7 @@ pub(super) enum NoteTarget {
 }
 
 impl NoteTarget {
-    /// The part of a path and of a page's address.
+    /// Returns the segment for the target in paths of the API and of pages.
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::MergeRequest => "merge_requests",

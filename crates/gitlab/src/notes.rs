@@ -1,4 +1,5 @@
-//! Notes: comments on a merge request or an issue. The two have numbers of their own, and a note is found only below its own.
+//! Notes: comments on a merge request or an issue. The two have numbers of their own, and GitLab finds a note only below its
+//! target.
 
 use jiff::Timestamp;
 use konverge_forge::{Comment, ForgeError, ForgeKind};
@@ -20,7 +21,7 @@ pub(super) struct NoteBody {
 }
 
 impl NoteBody {
-    /// Without the address, which needs to be known on what it is.
+    /// Converts the note. The URL is filled in by [`Client::placed`], which knows the target.
     pub(super) fn into_comment(self) -> Comment {
         Comment {
             id: self.id,
@@ -33,12 +34,12 @@ impl NoteBody {
 }
 
 impl Client {
-    /// The path of the notes of a number.
+    /// Returns the path of the notes of a merge request or an issue.
     pub(super) fn notes_path(&self, number: u64) -> String {
         self.path(&format!("/{}/{number}/notes", self.notes_of.folder()))
     }
 
-    /// Completes a comment on a number, and remembers where it is.
+    /// Fills in the URL of a comment on a merge request or an issue, and remembers the target.
     pub(super) fn placed(&self, number: u64, mut comment: Comment) -> Comment {
         let (target, id) = (self.notes_of, comment.id);
         let page = format!("/{}/{number}#note_{id}", target.folder());
@@ -48,10 +49,10 @@ impl Client {
         comment
     }
 
-    /// The number of a comment that was listed or written, and its path.
+    /// Returns the number of the target of a comment that was listed or written, and the path of the comment.
     ///
     /// # Errors
-    /// It was neither.
+    /// The comment was neither listed nor written by this client.
     pub(super) fn place_of(&self, id: u64) -> Result<(u64, String), ForgeError> {
         let notes = self.learned.notes.lock().expect("no panic while locked");
         let (target, number) = *notes.get(&id).ok_or_else(|| ForgeError::NotFound {

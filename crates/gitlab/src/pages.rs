@@ -14,7 +14,7 @@ pub(super) const PAGE: usize = 100;
 const MOST_PAGES: usize = 200;
 
 impl Client {
-    /// All items of all pages.
+    /// Lists all items of all pages.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -35,7 +35,7 @@ impl Client {
         Ok(all)
     }
 
-    /// The items of one page, from 1.
+    /// Reads one page, from 1.
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -54,13 +54,14 @@ impl Client {
 
 /// One page of a list.
 pub(super) struct Page<T> {
-    /// What is on it.
+    /// The items.
     pub(super) items: Vec<T>,
-    /// The number of the next one, if there is one.
+    /// The number of the next page, if there is one.
     pub(super) next: Option<usize>,
 }
 
-/// The number of the page after `page`, which has `count` items. A proxy may have left the header out.
+/// Returns the number of the page after `page`, which has `count` items. A proxy may have removed the header; then a full page has
+/// a next one.
 fn next_page(headers: &HeaderMap, page: usize, count: usize) -> Result<Option<usize>, &'static str> {
     let Some(said) = headers.get("x-next-page") else {
         return Ok((count >= PAGE).then_some(page + 1));

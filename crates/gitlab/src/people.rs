@@ -23,7 +23,7 @@ const APPROVAL_TIMES: &str = "18.5";
 const DEVELOPER: u32 = 30;
 const MAINTAINER: u32 = 40;
 
-/// That of a guest, who may read. The one below it may see the project's group alone.
+/// The access level of a guest, who may read. A member below it sees only the project's group.
 const GUEST: u32 = 10;
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ struct Approval {
     approved_at: Option<Timestamp>,
 }
 
-/// A version of a merge request: what a push made of it.
+/// A version of a merge request, one for each push.
 #[derive(Deserialize)]
 struct Version {
     head_commit_sha: Option<String>,
@@ -48,16 +48,16 @@ struct Version {
 #[derive(Deserialize)]
 struct Member {
     username: String,
-    /// Of the account: `active`, `blocked`, …
+    /// The state of the account: `active`, `blocked`, …
     state: String,
     access_level: u32,
-    /// Of the membership: `active`, or `awaiting` a seat. Only shown to some.
+    /// The state of the membership: `active`, or `awaiting` a seat. Only shown to some accounts.
     #[serde(default)]
     membership_state: Option<String>,
 }
 
 impl Member {
-    /// Returns true if it is a membership of `user` that holds.
+    /// Returns true if it is an active membership of `user`.
     fn is_active(&self, user: &str) -> bool {
         let holds = self
             .membership_state
@@ -101,7 +101,7 @@ impl People for Client {
         let Some(id) = self.user_id(user).await? else {
             return Ok(Permission::None);
         };
-        // With those who are members by a group, or by a group that was invited.
+        // `all` includes members by a group, and by a group that was invited.
         let path = self.path(&format!("/members/all/{id}"));
         let member: Member = match self.rest.get(&path, READ).await {
             Err(ForgeError::NotFound { .. }) => return Ok(Permission::None),
@@ -117,7 +117,7 @@ impl People for Client {
     }
 
     fn code_owners(&self) -> Result<(), Unsupported> {
-        // Its file has sections with approvals and defaults of their own.
+        // GitLab's file has sections with approvals and defaults of their own.
         Err(without("CODEOWNERS as GitHub reads it"))
     }
 
@@ -128,7 +128,7 @@ impl People for Client {
         }
         let name = format!("{org}/{team}");
         let group = format!("/groups/{}", encoded(&name));
-        // Without it, nobody is known to be no member.
+        // Without access to the group nobody is known not to be a member, so this request comes first.
         let found: Group = self
             .rest
             .get(&format!("{group}?with_projects=false"), GROUP)
@@ -143,7 +143,7 @@ impl People for Client {
         let Some(id) = self.user_id(user).await? else {
             return Ok(false);
         };
-        // Without those of the groups above, of whom the owners would be in every team.
+        // Without inherited members: the owners of the groups above would be in every team.
         match self
             .rest
             .get::<Member>(&format!("{group}/members/{id}"), GROUP)
@@ -157,7 +157,7 @@ impl People for Client {
 }
 
 impl Client {
-    /// The id of an account; `None` if there is none of this name that is in use.
+    /// Returns the id of an account; `None` if no active account has this name.
     async fn user_id(&self, name: &str) -> Result<Option<u64>, ForgeError> {
         #[derive(Deserialize)]
         struct Found {
@@ -173,7 +173,7 @@ impl Client {
         Ok(found.map(|user| user.id))
     }
 
-    /// The error of a server that is too old for a call.
+    /// Returns the error of a server that is too old for a call.
     pub(super) async fn outdated(&self, operation: String, needed: &str) -> Result<ForgeError, ForgeError> {
         #[derive(Deserialize)]
         struct Answer {
@@ -190,15 +190,15 @@ impl Client {
     }
 }
 
-/// The heads of a merge request, by the time when GitLab had them, the oldest first. An approval does not name what it is of: it
-/// is of the head that there was.
+/// The heads of a merge request, with the time when GitLab got each, the oldest first. An approval does not name its commit, so it
+/// belongs to the head at its time.
 struct Heads(Vec<(Timestamp, CommitId)>);
 
 impl Heads {
     fn read(path: &str, versions: &[Version]) -> Result<Self, ForgeError> {
         let mut heads = Vec::new();
         for version in versions {
-            // One without a head is of a branch without a commit of its own.
+            // A version without a head is of a branch that has no commit of its own.
             if let Some(sha) = &version.head_commit_sha {
                 heads.push((version.created_at, commit_id(path, sha)?));
             }
@@ -207,7 +207,7 @@ impl Heads {
         Ok(Self(heads))
     }
 
-    /// The head at a time. What is of the same instant may have been seen after it: then the head is the one before.
+    /// Returns the head at a time. A head of the same instant may have come after the approval, so the head before it counts.
     fn at(&self, time: Timestamp) -> Option<&CommitId> {
         let mut before = self.0.iter().rev().filter(|(since, _)| *since < time);
         before.next().map(|(_, head)| head)

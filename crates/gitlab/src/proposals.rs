@@ -20,7 +20,7 @@ use crate::{
 
 const WRITE: TokenPermission = TokenPermission("the scope `api` and the role Developer");
 
-/// How many commits of ours a branch may have: one for each time that the files were others.
+/// The maximum number of our commits on a branch: one for each change of the proposed files.
 const MOST_COMMITS: usize = 20;
 
 #[derive(Deserialize)]
@@ -85,7 +85,8 @@ impl Proposals for Client {
             Some(tip) => self.is_own(&commit, tip).await?,
             None => false,
         };
-        // A run that ended early may have left a branch without a commit.
+        // A run that ended early may have left a branch without a commit. Its tip is a commit of the base, so nobody's work is
+        // there.
         let is_fresh =
             || async { Ok::<_, ForgeError>(self.commits_after(start, commit.base).await?.is_some()) };
         if !is_own && start != commit.base && !is_fresh().await? {
@@ -99,7 +100,7 @@ impl Proposals for Client {
             // Somebody may have pushed between the look at the branch and the write.
             Ok(made) if self.is_own(&commit, &made).await? => Ok(CommittedFiles::Committed(made)),
             Ok(_) => Ok(CommittedFiles::Conflict),
-            // Somebody else was faster; or it was done, and the answer was lost.
+            // Somebody else wrote first; or our request was executed, and its answer was lost. The tip tells which.
             Err(error)
                 if error.is_uncertain() || matches!(error, ForgeError::Refused { status: 400, .. }) =>
             {
@@ -179,7 +180,7 @@ impl Proposals for Client {
         let settings: Settings = self.rest.get(&self.path(""), READ).await?;
         let rules: Approvals = self.rest.get(&of_pull("/approvals"), READ).await?;
         let path = of_pull("/merge");
-        // GitLab would merge at once.
+        // Without a rule GitLab would merge at once.
         if !settings.only_allow_merge_if_pipeline_succeeds && rules.approvals_required == 0 {
             return Err(ForgeError::Refused {
                 forge: ForgeKind::Gitlab,
@@ -189,20 +190,20 @@ impl Proposals for Client {
                     .to_owned(),
             });
         }
-        // What was pushed after the look at it is not merged.
+        // The head that was looked at: GitLab refuses to merge another one, which somebody pushed since.
         let body = json!({"auto_merge": true, "sha": pull.head});
         self.rest.set::<Value>(Method::PUT, &path, &body, WRITE).await?;
         Ok(())
     }
 
     async fn starts_workflows(&self) -> Result<bool, ForgeError> {
-        // What a bot pushes starts pipelines as what anybody pushes.
+        // A push of a bot starts pipelines, as any push does.
         Ok(true)
     }
 }
 
 impl Client {
-    /// Returns true if a branch has, after a commit of the base, commits of ours alone.
+    /// Returns true if a branch has only our commits after a commit of the base.
     async fn is_own(&self, commit: &FilesCommit<'_>, tip: &CommitId) -> Result<bool, ForgeError> {
         let mut at = tip.clone();
         for _ in 0..MOST_COMMITS {
@@ -217,8 +218,8 @@ impl Client {
         Ok(false)
     }
 
-    /// The parent of a commit of ours; `None` of another. Anybody can write our message and address, so ours changes nothing but
-    /// the files.
+    /// Returns the parent of one of our commits; `None` for a commit of others. Anybody can write our message and address, so one
+    /// of ours must also change nothing but the files.
     async fn parent_of_own(
         &self,
         commit: &FilesCommit<'_>,
@@ -227,7 +228,7 @@ impl Client {
         let path = self.path(&format!("/repository/commits/{at}?stats=false"));
         let found: CommitBody = self.rest.get(&path, READ).await?;
         let us = self.account().await?.commit_email.as_deref();
-        // Where GitLab signs what it commits, the committer is GitLab.
+        // The author is compared: if GitLab signs its commits, the committer is GitLab.
         let is_by_us = us.is_some_and(|us| us.eq_ignore_ascii_case(&found.author_email));
         let (true, [parent]) = (
             is_by_us && commit.has_message(&found.message),
@@ -248,7 +249,7 @@ impl Client {
         }
     }
 
-    /// The files of a commit, as far as there are any.
+    /// Reads the files at a commit; `None` for a file that does not exist.
     async fn files(
         &self,
         commit: &CommitId,
@@ -282,7 +283,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Commits files to the tip of the branch, or to a new one. A file that is no longer what it was is refused.
+    /// Commits files to the tip of the branch, or to a new branch. GitLab refuses a file that has changed since it was read.
     async fn write_files(
         &self,
         commit: &FilesCommit<'_>,
@@ -310,7 +311,7 @@ impl Client {
             "branch": commit.branch, "commit_message": commit.plain_message(), "actions": actions,
         });
         if is_new {
-            // With this GitLab makes the branch, and refuses if somebody else has.
+            // With a start GitLab creates the branch, and refuses if somebody else has created it.
             body["start_sha"] = json!(commit.base);
         }
         let path = self.path("/repository/commits");

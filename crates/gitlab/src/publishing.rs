@@ -44,7 +44,7 @@ impl From<StatusBody> for CommitStatus {
             state: match raw.status.as_str() {
                 "success" => StatusState::Success,
                 "failed" => StatusState::Failure,
-                // None of ours says so, and they are no result.
+                // We set neither, and they are no result.
                 "canceled" | "skipped" => StatusState::Error,
                 _ => StatusState::Pending,
             },
@@ -98,7 +98,7 @@ impl Publishing for Client {
         };
         let path = format!("{}?order_by=created_at&sort=asc", self.notes_path(number));
         let notes: Vec<NoteBody> = self.list(&path, need).await?;
-        // There is no filter for the time.
+        // GitLab has no filter for the time, so it is filtered here.
         let is_meant = |note: &NoteBody| {
             let is_new = since.is_none_or(|since| note.updated_at.is_none_or(|at| at >= since));
             !note.system && is_new
@@ -171,14 +171,15 @@ impl Publishing for Client {
         if let Some(url) = url {
             body["target_url"] = json!(url);
         }
-        // Else it is that of the newest pipeline of the commit, which may be another: there it would never end.
+        // Without an id GitLab adds the status to the newest pipeline of the commit. That may be another one, which would then
+        // never end.
         if let Some(own) = self.job.as_ref().filter(|own| own.commit == *sha) {
             body["pipeline_id"] = json!(own.pipeline);
         }
         let path = self.path(&format!("/statuses/{sha}"));
         match self.rest.set::<Value>(Method::POST, &path, &body, STATUSES).await {
             Ok(_) => Ok(()),
-            // It has this state: an earlier run has set it, or an earlier attempt whose answer was lost.
+            // The status has this state already: by an earlier run, or by an attempt whose answer was lost.
             Err(ForgeError::Refused {
                 status: 400, message, ..
             }) if message.contains("Cannot transition status")
@@ -220,7 +221,8 @@ impl Publishing for Client {
             .create(&self.path("/issues"), &issue, ISSUES, Some::<IssueBody>, find)
             .await?;
         match made {
-            // Who may not label is not told so. The issue would never be found again.
+            // GitLab drops the label without an error if the token may not set one. Without it the issue would never be found
+            // again.
             Some(made) if made.labels.iter().all(|one| one != label) => Err(ForgeError::Forbidden {
                 forge: ForgeKind::Gitlab,
                 operation: format!("label issue #{}", made.iid),
@@ -243,15 +245,15 @@ impl Publishing for Client {
 }
 
 impl Client {
-    /// All statuses of a commit, with those that newer ones of their name replaced.
+    /// Returns the path of all statuses of a commit, also of those that newer ones of the same name replaced.
     fn statuses_path(&self, sha: &CommitId) -> String {
         self.path(&format!(
             "/repository/commits/{sha}/statuses?all=true&order_by=id&sort=desc"
         ))
     }
 
-    /// Those that the token's account set, the newest first. The jobs of every pipeline are in the list, under names that a merge
-    /// request chooses.
+    /// Filters the statuses that the token's account set, the newest first. GitLab also lists the jobs of every pipeline, under names
+    /// that a merge request chooses.
     async fn own_statuses(&self, raw: Vec<StatusBody>) -> Result<Vec<CommitStatus>, ForgeError> {
         if raw.is_empty() {
             return Ok(Vec::new());
@@ -277,7 +279,7 @@ impl Client {
     }
 }
 
-/// An issue with a marker, whose author is known.
+/// Converts an issue; `None` without a marker or an author.
 fn into_issue(raw: IssueBody) -> Option<Issue> {
     Some(Issue {
         number: raw.iid,

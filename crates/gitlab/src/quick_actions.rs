@@ -1,7 +1,7 @@
-//! Lines that GitLab would obey. A line of a description or a note that begins with `/merge` or `/approve` is a command, given
-//! by the account of the token.
+//! Quick actions: GitLab executes a line of a description or a note that begins with `/merge` or `/approve`, in the name of the
+//! account of the token.
 
-/// Returns a text for a description or a note with no command in it: a line with a `/` at its start gets a space before it, which
+/// Returns a text for a description or a note without quick actions: a line with a `/` at its start gets a space before it, which
 /// Markdown does not show. GitLab ignores carriage returns when it looks for the start of a line.
 pub(super) fn disarmed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

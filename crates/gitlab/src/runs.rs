@@ -1,4 +1,4 @@
-//! Pipelines and jobs: whether one is over, pipelines that are started, who started one.
+//! Pipelines and jobs: whether one is over, pipelines that are started, and who started one.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +20,10 @@ use crate::{
 const START: TokenPermission =
     TokenPermission("the scope `api`, the role Developer, and at a protected branch the right to merge");
 
-/// Who asks for the settings of a project.
+/// The permission to read the settings of a project.
 const SETTINGS: TokenPermission = TokenPermission("the scope `api` and the role Maintainer");
 
-/// The one file of a project whose jobs a pipeline has.
+/// The file with the jobs of every pipeline of a project.
 const PIPELINE_FILE: &str = ".gitlab-ci.yml";
 
 /// The maximum number of pipelines whose name is asked for one by one.
@@ -38,7 +38,7 @@ struct PipelineBody {
     status: String,
     #[serde(default)]
     web_url: String,
-    /// What `workflow: name:` evaluated to.
+    /// The evaluated `workflow: name:`.
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -56,7 +56,7 @@ impl From<PipelineBody> for DispatchedRun {
     }
 }
 
-/// Returns true for the status of a pipeline or a job that has ended. One that waits for somebody has not.
+/// Returns true for the status of a pipeline or a job that has ended. A manual one that waits for somebody has not.
 fn is_final(status: &str) -> bool {
     matches!(status, "success" | "failed" | "canceled" | "skipped")
 }
@@ -96,7 +96,8 @@ impl Runs for Client {
         ));
         let page = self.page::<PipelineBody>(&path, READ, 1).await?;
         let mut newest: Vec<_> = page.items.into_iter().take(limit).collect();
-        // A list may lack the names, by which one is found whose start was not answered. It is among the newest.
+        // A pipeline whose start was not answered is found by its name, and is among the newest. The list may lack the names, so
+        // they are requested one by one.
         if limit > 1 {
             for listed in newest.iter_mut().take(MOST_NAMED) {
                 if listed.name.is_none() {
@@ -116,7 +117,7 @@ impl Runs for Client {
     }
 
     fn starters_may_push(&self) -> bool {
-        // A schedule goes on after its owner may not push any more.
+        // A schedule continues after its owner has lost the right to push.
         false
     }
 
@@ -139,13 +140,12 @@ impl Runs for Client {
         }
         let own = self.job.as_ref().filter(|own| own.pipeline == job.run_id);
         let own = own.ok_or_else(|| ForgeError::Runner {
-            message: "which attempt of its job this is cannot be asked: CI_JOB_ID or CI_JOB_NAME is missing"
-                .to_owned(),
+            message: "failed to find the attempt of this job: CI_JOB_ID or CI_JOB_NAME is missing".to_owned(),
             hint: "GitLab sets them; in a container of its own pass the CI_ variables on".to_owned(),
         })?;
         let path = self.path(&format!("/pipelines/{}/jobs?include_retried=true", own.pipeline));
         let jobs: Vec<Job> = self.list(&path, READ).await?;
-        // A retry is another job of the same name. Pages may overlap while jobs are added.
+        // A retry is another job of the same name. A set, because pages may overlap while jobs are added.
         let of_name = jobs.iter().filter(|one| one.name == own.name);
         let until: BTreeSet<u64> = of_name.map(|one| one.id).filter(|id| *id <= own.id).collect();
         if !until.contains(&own.id) {
@@ -163,8 +163,8 @@ impl Runs for Client {
 }
 
 impl Client {
-    /// Refuses a project where whoever starts a pipeline may give it variables. They come before those that GitLab sets, so all
-    /// that a job knows of its pipeline may be made up.
+    /// Refuses a project in which the person who starts a pipeline may set its variables. They override the variables that GitLab
+    /// sets, so every fact that a job knows of its pipeline could be false.
     async fn refuse_given_variables(&self) -> Result<(), ForgeError> {
         #[derive(Deserialize)]
         struct Project {
@@ -181,7 +181,7 @@ impl Client {
         match (role.as_deref(), project.restrict_user_defined_variables) {
             (Some("no_one_allowed" | "owner"), None | Some(true)) => Ok(()),
             (Some(_), _) => Err(ForgeError::Runner {
-                message: "whoever may start a pipeline here may overwrite what GitLab tells its jobs: the commit, who started it"
+                message: "the project lets people who start a pipeline override the variables that GitLab sets, such as the commit and who started it"
                     .to_owned(),
                 hint: "set \"Minimum role to use pipeline variables\" to \"No one allowed\" in Settings, CI/CD, Variables, and `restrict_user_defined_variables` to true if a request of the API has set it; inputs of pipelines stay possible"
                     .to_owned(),
@@ -199,7 +199,7 @@ impl Client {
         }
         #[derive(Deserialize)]
         struct Schedule {
-            /// Missing for who may not see them.
+            /// Missing if the token may not see them.
             #[serde(default)]
             variables: Option<Vec<IgnoredAny>>,
         }
@@ -215,7 +215,7 @@ impl Client {
         for Listed { id } in schedules {
             let path = self.path(&format!("/pipeline_schedules/{id}"));
             let schedule: Schedule = match self.rest.get(&path, SETTINGS).await {
-                // Deleted meanwhile.
+                // Somebody deleted the schedule after the listing.
                 Err(ForgeError::NotFound { .. }) => continue,
                 answer => answer?,
             };
@@ -241,7 +241,7 @@ impl Client {
     }
 }
 
-/// An answer that leaves out what a token of a lower role may not see.
+/// Creates the error of an answer that leaves out a field, because the role of the token is too low.
 fn unseen(path: &str, what: &str) -> ForgeError {
     ForgeError::Forbidden {
         forge: ForgeKind::Gitlab,
@@ -250,7 +250,7 @@ fn unseen(path: &str, what: &str) -> ForgeError {
     }
 }
 
-/// The path of the API for the page of a job or a pipeline, `https://HOST/GROUP/NAME/-/jobs/ID`; `None` if it is not one of this
+/// Returns the path of the API for the page of a job or a pipeline, `https://HOST/GROUP/NAME/-/jobs/ID`; `None` if it is not on this
 /// server.
 fn path_of_page(url: &str, server_url: &str) -> Option<String> {
     let path = url.strip_prefix(server_url)?.strip_prefix('/')?;

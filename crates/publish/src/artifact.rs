@@ -23,7 +23,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// The artifact of files, by their path. Files, folders and times are those of nobody.
+    /// Creates the artifact of files, by their path. Owners and times are 0, so that equal files have equal bytes.
     pub fn new(files: &BTreeMap<String, Vec<u8>>, annotations: &BTreeMap<String, String>) -> Self {
         let config = b"{}".to_vec();
         let layer = compress(&archive(files));
@@ -42,13 +42,13 @@ impl Artifact {
         }
     }
 
-    /// The digest of the manifest, by which the artifact is known.
+    /// Returns the digest of the manifest, which identifies the artifact.
     pub fn digest(&self) -> String {
         digest(&self.manifest)
     }
 }
 
-/// `sha256:` and 64 digits.
+/// Returns the digest of bytes: `sha256:` and 64 digits.
 pub(crate) fn digest(content: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(content)))
 }
@@ -65,7 +65,7 @@ fn archive(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     archive.into_inner().expect("memory takes every write")
 }
 
-/// `a/`, `a/b/` of `a/b/c`.
+/// Returns the folders of a path: `a/` and `a/b/` of `a/b/c`.
 fn folders_of(path: &str) -> impl Iterator<Item = String> + '_ {
     path.match_indices('/').map(|(at, _)| path[..=at].to_owned())
 }

@@ -1,4 +1,4 @@
-//! Why an artifact is not published.
+//! The errors of a push.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub enum PublishError {
     Stopped {
         /// The registry.
         host: String,
-        /// What the run was asked.
+        /// The stop request.
         #[source]
         stopped: Stopped,
     },
@@ -53,7 +53,7 @@ pub enum PublishError {
     Registry {
         /// The registry.
         host: String,
-        /// What the client says.
+        /// The error of the client.
         source: Box<OciDistributionError>,
     },
     /// The tag has other content.
@@ -61,19 +61,19 @@ pub enum PublishError {
     OtherContent {
         /// The artifact.
         reference: String,
-        /// The digest of what is there.
+        /// The digest that the tag has.
         found: String,
-        /// The digest of what was to be pushed.
+        /// The digest of our artifact.
         ours: String,
     },
-    /// The registry gives something else than it took.
-    #[error("the registry `{host}` gives another manifest than it took: `{found}` instead of `{ours}`")]
+    /// The registry returns another manifest than was pushed.
+    #[error("the registry `{host}` returned another manifest than was pushed: `{found}` instead of `{ours}`")]
     Lies {
         /// The registry.
         host: String,
-        /// The digest of what it gives.
+        /// The digest that the registry returns.
         found: String,
-        /// The digest of what was pushed.
+        /// The digest of the pushed manifest.
         ours: String,
     },
 }
@@ -105,7 +105,7 @@ impl From<PublishError> for UserError {
 
 const RESUMES: &str = "what the registry has already is not pushed twice";
 
-/// What to do about an answer, or about none.
+/// Returns the hint for an error of the client.
 fn remedy(error: &OciDistributionError) -> &'static str {
     match error {
         OciDistributionError::RequestError(error) if error.is_redirect() => {

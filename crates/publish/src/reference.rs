@@ -15,7 +15,7 @@ pub struct ArtifactReference {
     pub tag: String,
 }
 
-/// What every reference begins with.
+/// The scheme at the start of every reference.
 const SCHEME: &str = "oci://";
 
 impl FromStr for ArtifactReference {
@@ -28,9 +28,9 @@ impl FromStr for ArtifactReference {
         };
         let rest = text
             .strip_prefix(SCHEME)
-            .ok_or(refuse("it begins with `oci://`"))?;
+            .ok_or(refuse("it must begin with `oci://`"))?;
         if rest.contains('@') {
-            return Err(refuse("it holds no credentials and no digest"));
+            return Err(refuse("it must hold neither credentials nor a digest"));
         }
         let (host, path) = rest
             .split_once('/')
@@ -48,12 +48,12 @@ impl FromStr for ArtifactReference {
         }
         if !name.split('/').all(is_part) {
             return Err(refuse(
-                "its name is made of lower-case letters, digits and `. _ - /`",
+                "its name may only have lower-case letters, digits and `. _ - /`",
             ));
         }
         if tag.is_empty() || tag.len() > 128 || tag.starts_with(['.', '-']) || !tag.chars().all(is_tag) {
             return Err(refuse(
-                "its tag is made of at most 128 letters, digits and `. _ -`",
+                "its tag may only have letters, digits and `. _ -`, at most 128 characters",
             ));
         }
         Ok(Self {

@@ -1,4 +1,4 @@
-//! The push: nothing if the tag has the same content, an error if it has another.
+//! The push of an artifact. It does nothing if the tag has the same content, and is an error if the tag has other content.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     artifact::{MANIFEST_TYPE, digest},
 };
 
-/// How long a registry may take.
+/// The time limits of a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegistryLimits {
     /// For a connection.
@@ -39,7 +39,7 @@ impl Default for RegistryLimits {
     }
 }
 
-/// What a push did.
+/// The result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
     /// The registry has the artifact now.
@@ -57,7 +57,7 @@ pub struct RegistryClient {
 }
 
 impl RegistryClient {
-    /// With the login of one registry. When the run is asked to stop, a push ends soon.
+    /// Creates a client with the login of one registry. When the run is asked to stop, a push ends soon.
     pub fn new(login: Option<RegistryLogin>, interrupt: Interrupt) -> Self {
         Self {
             login,
@@ -66,7 +66,7 @@ impl RegistryClient {
         }
     }
 
-    /// With other limits.
+    /// Sets other limits.
     #[must_use]
     pub fn within(self, limits: RegistryLimits) -> Self {
         Self { limits, ..self }
@@ -75,8 +75,8 @@ impl RegistryClient {
     /// Pushes an artifact. A run that was interrupted is continued by the next one.
     ///
     /// # Errors
-    /// The tag has other content, the run was asked to stop, or the registry refuses, is slow, or gives something else
-    /// than it took.
+    /// The tag has other content, the run was asked to stop, or the registry refuses, is slow, or returns another manifest than
+    /// was pushed.
     pub async fn publish(
         &self,
         reference: &ArtifactReference,
@@ -85,11 +85,10 @@ impl RegistryClient {
         self.publish_in_place_of(reference, artifact, &[]).await
     }
 
-    /// As [`RegistryClient::publish`], and the tag may move from one of these digests: those that the caller has pushed
-    /// itself.
+    /// Pushes an artifact, and may move the tag from one of the digests in `ours`, which the caller has pushed itself.
     ///
     /// # Errors
-    /// As [`RegistryClient::publish`].
+    /// Those of [`RegistryClient::publish`].
     pub async fn publish_in_place_of(
         &self,
         reference: &ArtifactReference,
@@ -110,7 +109,7 @@ impl RegistryClient {
     /// Checks that [`RegistryClient::publish_in_place_of`] may move the tag. Nothing is pushed.
     ///
     /// # Errors
-    /// As [`RegistryClient::publish`].
+    /// Those of [`RegistryClient::publish`].
     pub async fn check_tag(
         &self,
         reference: &ArtifactReference,
@@ -160,6 +159,7 @@ impl RegistryClient {
             RegistryAuth::Basic(login.user.clone(), login.password.clone())
         });
         let image = Reference::with_tag(host.clone(), reference.name.clone(), reference.tag.clone());
+        // One login serves all requests of the push, and a refused one ends the push before anything is sent.
         let login = client.auth(&image, &auth, RegistryOperation::Push).await;
         login.map_err(|error| self.refused(host, error))?;
         Ok(Tag {
@@ -175,7 +175,7 @@ impl RegistryClient {
         if let OciDistributionError::RequestError(error) = &source
             && error.is_timeout()
         {
-            // The server of the tokens, or of the layers, may be another one.
+            // A registry may send us to other servers for tokens and layers. The error names the one that did not answer.
             let asked = error.url().and_then(|url| {
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
                 Some(format!("{}{port}", url.host_str()?))
@@ -197,7 +197,7 @@ impl RegistryClient {
     }
 }
 
-/// A tag in a registry that let us in.
+/// A tag in a registry, after the login.
 struct Tag<'a> {
     registry: &'a RegistryClient,
     reference: &'a ArtifactReference,
@@ -211,7 +211,7 @@ impl Tag<'_> {
         self.registry.refused(&self.reference.host, error)
     }
 
-    /// The manifest at which it stands; `None` if it is missing.
+    /// Reads the manifest of the tag; `None` if the tag does not exist.
     async fn manifest(&self) -> Result<Option<Vec<u8>>, PublishError> {
         let pulled = self
             .client
@@ -224,7 +224,7 @@ impl Tag<'_> {
         }
     }
 
-    /// Returns true if it stands at the artifact already. Other content that must not be replaced is an error.
+    /// Returns true if the tag has the artifact already. Other content that must not be replaced is an error.
     async fn has(&self, artifact: &Artifact, replaceable: &[String]) -> Result<bool, PublishError> {
         let Some(found) = self.manifest().await? else {
             return Ok(false);
@@ -246,6 +246,7 @@ impl Tag<'_> {
 
     async fn push(&self, artifact: &Artifact) -> Result<(), PublishError> {
         let ours = artifact.digest();
+        // The manifest goes last: a registry refuses one whose parts it does not have.
         for part in [&artifact.config, &artifact.layer] {
             let pushed = self
                 .client
@@ -258,7 +259,7 @@ impl Tag<'_> {
             .client
             .push_manifest_raw(&self.image, artifact.manifest.clone(), kind);
         pushed.await.map_err(|error| self.refused(error))?;
-        // What a controller will pull is what counts.
+        // Read the tag back as a controller will: a registry that changed the manifest would deliver something unreviewed.
         let found = self
             .manifest()
             .await?

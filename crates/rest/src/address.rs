@@ -1,4 +1,4 @@
-//! Where an API is, and what a token may look like. Both come from the environment.
+//! The address of an API, and the check of a token. Both come from the environment.
 
 use http::{HeaderValue, Uri};
 use konverge_base::secrets::{AddressParts, credential_in, without_credentials};
@@ -17,7 +17,7 @@ impl ApiAddress {
     /// Reads an absolute URL. `hint` says which variable it comes from.
     ///
     /// # Errors
-    /// It is none, or holds a credential.
+    /// The text is no URL, or holds a credential.
     pub fn parse(url: &str, hint: &str) -> Result<Self, ForgeError> {
         let shown = without_credentials(url).escape_debug().to_string();
         let unusable = |message: String| ForgeError::Runner {
@@ -44,7 +44,7 @@ impl ApiAddress {
 /// Checks that a token can stand in a header. `hint` says which variable it comes from.
 ///
 /// # Errors
-/// It cannot.
+/// The token is empty, or has characters that no header may have.
 pub fn check_token(token: &str, hint: &str) -> Result<(), ForgeError> {
     if token.is_empty() || token.contains(char::is_whitespace) || HeaderValue::from_str(token).is_err() {
         return Err(ForgeError::Runner {

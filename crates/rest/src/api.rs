@@ -1,11 +1,11 @@
-//! What differs between the APIs of forges.
+//! The differences between the APIs of forges.
 
 use async_trait::async_trait;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use konverge_forge::{ForgeError, ForgeKind};
 use serde_json::Value;
 
-/// One request of an API, without what is the same for all of them: address, login, headers.
+/// One request of an API, without the parts that all requests share: address, login, headers.
 #[derive(Debug, Clone, Copy)]
 pub struct Exchange<'a> {
     /// The method.
@@ -19,16 +19,16 @@ pub struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The name of the call in errors: its method, and its path without the query.
+    /// Returns the name of the call in errors: its method, and its path without the query.
     pub fn operation(&self) -> String {
         let path = self.path.split('?').next().unwrap_or_default();
         format!("{} {path}", self.method)
     }
 
-    /// The request to a URI, or to a path that is completed later.
+    /// Builds the request to a URI, or to a path that is completed later.
     ///
     /// # Errors
-    /// It is no URI.
+    /// The text is no URI.
     pub fn request(&self, uri: &str) -> Result<Request<Vec<u8>>, http::Error> {
         let mut request = Request::builder().method(self.method).uri(uri);
         if let Some(etag) = self.etag {
@@ -46,7 +46,7 @@ impl Exchange<'_> {
 /// The maximum size of an answer, in bytes. The largest ones, pages of 100 pull requests, have a few MiB.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// An answer, of whatever status.
+/// A response, with any status.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// Its status.
@@ -64,13 +64,13 @@ pub struct TokenPermission(pub &'static str);
 /// The API of one forge.
 #[async_trait]
 pub trait RestApi: Send + Sync {
-    /// Whose API it is, for errors.
+    /// Returns the forge whose API it is, for errors.
     fn kind(&self) -> ForgeKind;
 
-    /// The path of the API on its server, without a `/` at its end: `/api/v3`, or nothing.
+    /// Returns the path of the API on its server, without a `/` at its end: `/api/v3`, or nothing.
     fn base_path(&self) -> &str;
 
-    /// Gets what logs in, if it has to be asked for. It comes before each request, so that a failure says that nothing was sent.
+    /// Gets a token, if the login must be renewed. Called before each request, so that a failure says that nothing was sent.
     ///
     /// # Errors
     /// There is no login.
@@ -84,6 +84,6 @@ pub trait RestApi: Send + Sync {
     /// There is no answer, or no login.
     async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError>;
 
-    /// The error of an answer, if it is one. `need` is the permission for the call.
+    /// Returns the error of a response, if it is one. `need` is the permission for the call.
     fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError>;
 }

@@ -51,7 +51,7 @@ pub struct RestClient {
 }
 
 impl RestClient {
-    /// A client of an API. What it says in errors is masked with `secrets`.
+    /// Creates a client of an API. `secrets` mask its errors.
     pub fn new(api: Arc<dyn RestApi>, secrets: Secrets) -> Self {
         Self {
             api,
@@ -82,20 +82,19 @@ impl RestClient {
         self
     }
 
-    /// Sets the token of the stop request: afterwards only seconds are left, and no call takes longer than
-    /// that.
+    /// Sets the token by which the run is asked to stop. After that request only seconds are left, and no call takes longer.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.interrupt = Interrupt::with(asked, StopTimeouts::FORGE);
         self
     }
 
-    /// The number of requests so far, including retries.
+    /// Returns the number of requests so far, including retries.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// The time now by the server's clock.
+    /// Returns the time now by the server's clock; `None` before the first response with a date.
     pub fn time_now(&self) -> Option<Timestamp> {
         let (said, came) = (*self.server_time.lock().expect("no panic while locked"))?;
         said.checked_add(came.elapsed()).ok()
@@ -110,19 +109,19 @@ impl RestClient {
         }
     }
 
-    /// The answer to a GET.
+    /// Sends a GET, and reads the response.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn get<T: DeserializeOwned>(&self, path: &str, need: TokenPermission) -> Result<T, ForgeError> {
         let answer = self.repeatable(Method::GET, path, None, need).await?;
         self.read(&format!("GET {path}"), &answer)
     }
 
-    /// One page, and the path of the next one.
+    /// Reads one page, and returns the path of the next one, too.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -133,10 +132,10 @@ impl RestClient {
         Ok((self.read(&format!("GET {path}"), &answer)?, next))
     }
 
-    /// All items of all pages.
+    /// Reads all items of all pages.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -145,10 +144,10 @@ impl RestClient {
         self.list_in(path, need, |value| value).await
     }
 
-    /// All items of all pages, where each page is an object that contains the items.
+    /// Reads all items of all pages, where each page is an object that contains the items.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn list_in<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -157,6 +156,7 @@ impl RestClient {
     ) -> Result<Vec<T>, ForgeError> {
         let mut all = Vec::new();
         let mut next = Some(path.to_owned());
+        // Without a bound, a server whose last page links to itself would never end.
         for _ in 0..MOST_PAGES {
             let Some(path) = next.take() else { return Ok(all) };
             let answer = self.repeatable(Method::GET, &path, None, need).await?;
@@ -169,10 +169,10 @@ impl RestClient {
         Err(self.malformed(format!("GET {path}"), format!("more than {MOST_PAGES} pages")))
     }
 
-    /// A request that may be repeated: reading, setting.
+    /// Sends a request that may be repeated: one that reads, or sets a value.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn repeatable(
         &self,
         method: Method,
@@ -196,6 +196,7 @@ impl RestClient {
     ) -> BoxFuture<'a, Result<Answer, ForgeError>> {
         Box::pin(async move {
             let tries = async {
+                // The login is retried apart: if it fails, the request was certainly not sent.
                 self.patience.run(ForgeError::retry, || self.log_in()).await?;
                 let send = || self.send_once(method.clone(), path, body, need);
                 self.patience.run(classify, send).await
@@ -211,10 +212,10 @@ impl RestClient {
         })
     }
 
-    /// A PATCH, PUT or POST that sets something to a value, so that repeating it has no further effect.
+    /// Sends a PATCH, PUT or POST that sets a value, so that repeating it has no further effect.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn set<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -228,11 +229,10 @@ impl RestClient {
         self.read(&operation, &answer)
     }
 
-    /// A request that must not be repeated and is optional: given up if it is unknown whether it was
-    /// executed.
+    /// Sends an optional request that must not be repeated. Gives up without an error if it is unknown whether it was executed.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn at_most_once(
         &self,
         method: Method,
@@ -252,10 +252,10 @@ impl RestClient {
         }
     }
 
-    /// A POST that must not be repeated, and whose answer is needed.
+    /// Sends a POST that must not be repeated, and whose response is needed.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn post_once<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -266,11 +266,11 @@ impl RestClient {
         self.read(&operation(&Method::POST, path), &tried.await?)
     }
 
-    /// A POST that creates something, which `convert` makes of the answer: if it is unknown whether the request was executed,
-    /// `find` looks before the next attempt.
+    /// Sends a POST that creates something, which `convert` makes of the response. If it is unknown whether the request was
+    /// executed, `find` looks for the created thing before the next attempt.
     ///
     /// # Errors
-    /// Of the forge, or the answer cannot be read.
+    /// Errors of the forge, or the response cannot be read.
     pub async fn create<R, T, F, Fut>(
         &self,
         path: &str,
@@ -294,6 +294,8 @@ impl RestClient {
                 .and_then(|answer| self.read(&operation, &answer));
             match tried {
                 Err(error) if error.is_uncertain() => {
+                    // The object may exist without our having seen the response. A second one would be a duplicate, so look
+                    // before the next attempt, and once more after the last.
                     tracing::debug!(%error, "checking whether the request took effect");
                     tokio::time::sleep(wait)
                         .instrument(spans::wait("another try"))
@@ -316,7 +318,7 @@ impl RestClient {
         self.in_time("log in", self.api.log_in()).await
     }
 
-    /// Waits for the API until the deadline of a call. Masks its error.
+    /// Waits for the API until the deadline of a call, and masks its error.
     async fn in_time<T>(
         &self,
         operation: &str,
@@ -334,8 +336,8 @@ impl RestClient {
             .map_err(|error| self.mask_error(error))
     }
 
-    /// One attempt. Follows the redirect of a renamed repository with the same method and only on the same
-    /// API: the token goes nowhere else.
+    /// Makes one attempt. Follows the redirect of a renamed repository, with the same method and only on the same API: the token
+    /// goes nowhere else.
     async fn send_once(
         &self,
         method: Method,
@@ -404,10 +406,10 @@ impl RestClient {
         error
     }
 
-    /// What an answer holds.
+    /// Parses the body of a response.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The body is HTML, or is not the JSON that is expected.
     pub fn read<T: DeserializeOwned>(&self, operation: &str, answer: &Answer) -> Result<T, ForgeError> {
         let text = match answer.body.trim_start() {
             "" => "null",
@@ -433,7 +435,7 @@ impl std::fmt::Debug for RestClient {
     }
 }
 
-/// The name of a call in errors.
+/// Returns the name of a call in errors.
 fn operation(method: &Method, path: &str) -> String {
     let (etag, body) = (None, None);
     Exchange {

@@ -54,7 +54,7 @@ impl CommitNames {
     /// Reads commits, and the logins of those they name.
     ///
     /// # Errors
-    /// An id is none.
+    /// A commit has an invalid id.
     pub fn read(self, path: &str, raw: Vec<ListedCommit>) -> Result<Vec<Contribution>, ForgeError> {
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         for commit in &raw {
@@ -94,7 +94,7 @@ impl CommitNames {
             .collect()
     }
 
-    /// More commits than are read.
+    /// Returns the error of a list with more commits than are read.
     pub fn too_many(self, path: &str) -> ForgeError {
         ForgeError::malformed(
             self.forge,
@@ -107,7 +107,7 @@ impl CommitNames {
         self.itself == Some(login)
     }
 
-    /// The login of an address: what the forge reports in these commits, or its own form.
+    /// Returns the login of an address: the one that the forge reports in these commits, or the one in a private address.
     fn login(self, email: &str, known: &BTreeMap<String, String>) -> Option<String> {
         if let Some(login) = known.get(email) {
             return Some(login.clone()).filter(|login| !self.is_itself(login));

@@ -1,4 +1,4 @@
-//! How requests reach an API: over our HTTP client (proxy, certificates, no redirects), with answers of a limited size.
+//! The transport to an API: our HTTP client (proxy, certificates, no redirects), with responses of a limited size.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use konverge_base::error::chain;
@@ -7,10 +7,10 @@ use konverge_http::BodyError;
 
 use crate::{Answer, ApiAddress, Exchange, MOST_BYTES};
 
-/// What names us in the logs of a server. GitHub answers no request without it.
+/// The user agent, which names Konverge in the logs of a server. GitHub answers no request without one.
 const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
 
-/// The HTTP client for an API whose requests all have these headers.
+/// Creates the HTTP client for an API whose requests all have these headers.
 ///
 /// # Errors
 /// The system has no certificates, or the proxy of the environment is no address.
@@ -25,7 +25,7 @@ pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
         })
 }
 
-/// An API to which a header with a token logs in.
+/// An API with a login by a header with a token.
 pub struct HttpApi {
     kind: ForgeKind,
     http: reqwest::Client,
@@ -33,10 +33,10 @@ pub struct HttpApi {
 }
 
 impl HttpApi {
-    /// The API of a forge at an address. The value of the `login` header is that of a checked token.
+    /// Creates the API of a forge at an address. The value of the `login` header has a checked token.
     ///
     /// # Errors
-    /// As [`http_client`].
+    /// The system has no certificates, or the proxy of the environment is no address.
     pub fn new(
         kind: ForgeKind,
         address: ApiAddress,
@@ -52,12 +52,12 @@ impl HttpApi {
         Ok(Self { kind, http, address })
     }
 
-    /// The path of the API on its server.
+    /// Returns the path of the API on its server.
     pub fn base_path(&self) -> &str {
         &self.address.base_path
     }
 
-    /// The web address of the server, whose API is at the path `api` below it.
+    /// Returns the web address of the server, whose API is at the path `api` below it.
     pub fn server_url(&self, api: &str) -> String {
         let ApiAddress { origin, base_path } = &self.address;
         format!("{origin}{}", base_path.trim_end_matches(api))
@@ -79,7 +79,7 @@ impl HttpApi {
             request.map_err(|error| ForgeError::malformed(self.kind, exchange.operation(), error))?;
         let answer = konverge_http::exchange(&self.http, request, MOST_BYTES).await;
         let answer = answer.map_err(|error| match error {
-            // The address may hold what is secret.
+            // The address may hold a secret, so the error is shown without it.
             BodyError::Transport(error) => unreachable(chain(&error.without_url())),
             error => unreachable(chain(&error)),
         })?;

@@ -16,7 +16,7 @@ pub use http_api::{HttpApi, http_client};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What RFC 3986 calls unreserved stays as it is.
+/// The characters to encode: all but those that RFC 3986 calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

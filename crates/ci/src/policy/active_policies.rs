@@ -28,7 +28,7 @@ pub(crate) struct CommitPolicy {
 }
 
 impl CommitPolicy {
-    /// A configuration with the CODEOWNERS file and the policy sets of a revision.
+    /// Joins a configuration with the CODEOWNERS file and the policy sets of a revision.
     pub(crate) fn from_config(config: &Config, source: Option<&dyn Source>) -> Self {
         Self {
             config: config.clone(),
@@ -39,8 +39,8 @@ impl CommitPolicy {
         }
     }
 
-    /// The rules for a stack's plan, by its names only: a removed stack, which only the state knows, keeps its rules. Each
-    /// of them must be satisfied.
+    /// Returns the rules for a stack's plan, by its names only: a removed stack, which only the state knows, keeps its rules.
+    /// Each of them must be satisfied.
     ///
     /// # Errors
     /// An invalid time in `policy.freeze`.
@@ -48,8 +48,8 @@ impl CommitPolicy {
         policy_config::effective_policies(&self.config, &plan.id, &plan.stack, &plan.known_as)
     }
 
-    /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts. A
-    /// freeze that the proposal itself removed still applies to it.
+    /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts, where they may
+    /// have been lifted since. A freeze that the proposal itself removed still applies to it.
     #[must_use]
     pub(crate) fn without_freezes_of(&self, proposal: &CommitPolicy) -> Self {
         let mut policy = self.clone();
@@ -77,7 +77,7 @@ impl CommitPolicy {
         !self.config.policy.freeze.is_empty() || own.into_iter().any(|policy| !policy.freeze.is_empty())
     }
 
-    /// Returns true if drift stops a stack.
+    /// Returns true if `policy.drift` is `stop`.
     pub(crate) fn stops_at_drift(&self) -> bool {
         self.config.policy.drift == DriftPolicy::Stop
     }
@@ -103,7 +103,7 @@ impl ReviewedPolicies {
         self.0.entry(pull_request).or_default().push((shown, policy));
     }
 
-    /// The policies under which a stack of a pull request was reviewed.
+    /// Returns the policies under which a stack of a pull request was reviewed.
     pub(crate) fn reviewed_for(
         &self,
         pull_request: u64,
@@ -120,7 +120,7 @@ impl ReviewedPolicies {
     }
 }
 
-/// Where earlier policies are read from.
+/// Reads the policies of earlier commits from the repository.
 #[derive(Clone)]
 pub(crate) struct Archive {
     repository: Repository,
@@ -143,11 +143,11 @@ impl Archive {
         }
     }
 
-    /// The policy of a commit.
+    /// Reads the policy of a commit.
     ///
     /// # Errors
     /// The commit cannot be fetched or its configuration cannot be read, so its policy is unknown.
-    pub(crate) async fn at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
+    pub(crate) async fn policy_at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
         let config = Config::load(source.as_ref())?;
@@ -158,13 +158,13 @@ impl Archive {
     }
 }
 
-/// The CODEOWNERS file of a revision, at the places where GitHub looks.
+/// Reads the CODEOWNERS file of a revision, at the first path where GitHub finds one.
 pub(crate) fn codeowners(source: &dyn Source) -> Option<String> {
-    let places = CodeOwners::PLACES
+    let paths = CodeOwners::PLACES
         .iter()
-        .filter_map(|place| RepoPath::normalize(place));
-    let bytes = places
-        .filter_map(|place| source.read_path(&place).ok().flatten())
+        .filter_map(|path| RepoPath::normalize(path));
+    let bytes = paths
+        .filter_map(|path| source.read_path(&path).ok().flatten())
         .next()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -263,11 +263,11 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            let policy = archive.at(&commits[at]).await.unwrap();
+            let policy = archive.policy_at(&commits[at]).await.unwrap();
             assert_eq!(policy.config.policy.approvals, Some(at as u32 + 1));
             assert_eq!(policy.codeowners.as_deref(), owners);
         }
-        assert!(archive.at(&"9".repeat(40).parse().unwrap()).await.is_err());
+        assert!(archive.policy_at(&"9".repeat(40).parse().unwrap()).await.is_err());
     }
 
     #[test]

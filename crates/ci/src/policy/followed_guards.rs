@@ -1,5 +1,5 @@
-//! What a preview says of guards that follow a stack: those that a rename would lose if they did not, and those that a new
-//! stack lacks while a guarded one is removed.
+//! Findings about guards that follow a stack. A renamed stack keeps the guards of its earlier names. A new stack may lack guards
+//! of one that is removed in the same change.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use konverge_config::WorkflowTime;
 use konverge_report::plural;
 use konverge_run::Target;
 
-/// How many removed stacks a finding names.
+/// The number of removed stacks that a finding names.
 const NAMED: usize = 3;
 
-/// The findings for the stacks of a preview.
+/// Returns the findings for the stacks of a preview.
 pub(crate) fn findings(policy: &CommitPolicy, plan: &Plan, targets: &[Target]) -> Vec<PolicyFinding> {
-    let side = |is_meant: fn(&Target) -> bool| {
+    let select = |is_meant: fn(&Target) -> bool| {
         let ids: BTreeSet<_> = targets
             .iter()
             .filter(|target| is_meant(target))
@@ -25,14 +25,14 @@ pub(crate) fn findings(policy: &CommitPolicy, plan: &Plan, targets: &[Target]) -
             .collect();
         plan.stacks.iter().filter(move |stack| ids.contains(&stack.id))
     };
-    let removed: Vec<_> = side(|target| target.head.is_none()).collect();
-    let added = side(|target| target.head.is_some() && target.base.is_none());
+    let removed: Vec<_> = select(|target| target.head.is_none()).collect();
+    let added = select(|target| target.head.is_some() && target.base.is_none());
     let unfollowed = added.filter_map(|stack| unfollowed(policy, stack, &removed));
     let followed = plan.stacks.iter().flat_map(|stack| followed(policy, stack));
     followed.chain(unfollowed).collect()
 }
 
-/// A finding for each other name of a stack with guards that its present names lack.
+/// Returns a finding for each other name of a stack with guards that its present names lack.
 fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
     let names = policy.config.policy.standing_names(&stack.stack, &stack.known_as);
     if names.is_empty() {
@@ -59,7 +59,7 @@ fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
     names.iter().filter_map(of_name).collect()
 }
 
-/// The finding for a new stack without guards that removed ones have, if it continues none of them.
+/// Returns the finding for a new stack that lacks guards of removed stacks and continues none of these stacks.
 fn unfollowed(policy: &CommitPolicy, added: &StackPlan, removed: &[&StackPlan]) -> Option<PolicyFinding> {
     let names = present_names(added).into_iter().chain(added.known_as.iter());
     let own = Guards::of_names(policy, names);
@@ -157,7 +157,7 @@ impl Guards {
         guards
     }
 
-    /// In words, what these guards ask for beyond others.
+    /// Describes the guards that others do not have.
     fn beyond(&self, others: &Self) -> Vec<String> {
         let mut said: Vec<String> = self.sets.difference(&others.sets).cloned().collect();
         if self.approvals > others.approvals {

@@ -1,4 +1,4 @@
-//! Which plan may be applied: reviews, policies, and who overrides them.
+//! Decides which plan may be applied: by reviews, policies, and overrides.
 
 pub(crate) mod active_policies;
 pub(crate) mod followed_guards;

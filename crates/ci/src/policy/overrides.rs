@@ -9,7 +9,7 @@ use konverge_base::model::{
 };
 use konverge_policy::{Teams, sets::PolicySets};
 
-/// The people who gave an override, with what each said about it.
+/// The logins of people who gave an override, each with the reason.
 pub(crate) type OverrideReasons = BTreeMap<String, String>;
 
 /// The maximum length of a reason, in characters.
@@ -22,12 +22,12 @@ pub(crate) struct Overrides {
     pub given: BTreeMap<Digest, OverrideReasons>,
     /// The teams that sets name.
     pub teams: Teams,
-    /// Why something that looks like an override is none.
+    /// Reasons why something that looks like an override is none.
     pub remarks: BTreeSet<String>,
 }
 
 impl Overrides {
-    /// Takes out of the findings of some sets what is overridden, and returns the overrides.
+    /// Turns the overridden denials among the findings of some sets into passes, and returns the overrides.
     pub(crate) fn apply_overrides(
         &self,
         sets: &PolicySets,
@@ -72,9 +72,9 @@ impl Overrides {
     }
 }
 
-/// Takes out of the findings of some sets what was overridden in an earlier apply of the same resources, and
-/// returns those overrides.
-pub(crate) fn keep(
+/// Turns the denials that were overridden in an earlier apply of the same resources into passes, and returns these
+/// overrides.
+pub(crate) fn reapply(
     earlier: &[PolicyOverride],
     sets: &PolicySets,
     findings: &mut [PolicyFinding],
@@ -92,7 +92,7 @@ pub(crate) fn keep(
     kept
 }
 
-/// What these people said, on one line. Somebody else's text: it is escaped where it is shown.
+/// Returns the reasons of these people on one line. They are text of others, which is escaped where it is shown.
 pub(crate) fn reason(people: &OverrideReasons, by: &[String]) -> Option<String> {
     let said = by.iter().filter_map(|login| {
         let words: Vec<_> = people.get(login)?.split_whitespace().collect();
@@ -284,17 +284,17 @@ mod tests {
             why: None,
         }];
         let mut findings = [denial()];
-        assert_eq!(keep(&earlier, &open_set(), &mut findings), earlier);
+        assert_eq!(reapply(&earlier, &open_set(), &mut findings), earlier);
         assert_eq!(findings[0].verdict, Enforcement::Pass);
         // It is passed already: it is not given twice.
-        assert!(keep(&earlier, &open_set(), &mut findings).is_empty());
+        assert!(reapply(&earlier, &open_set(), &mut findings).is_empty());
 
         let mut findings = [denial()];
-        assert!(keep(&earlier, &sets("enforce: always"), &mut findings).is_empty());
-        assert!(keep(&[], &open_set(), &mut findings).is_empty());
+        assert!(reapply(&earlier, &sets("enforce: always"), &mut findings).is_empty());
+        assert!(reapply(&[], &open_set(), &mut findings).is_empty());
         let mut other = denial();
         other.place.as_mut().unwrap().digest = Digest::of_bytes(b"another finding");
-        assert!(keep(&earlier, &open_set(), std::slice::from_mut(&mut other)).is_empty());
+        assert!(reapply(&earlier, &open_set(), std::slice::from_mut(&mut other)).is_empty());
         assert_eq!(
             (findings[0].verdict, other.verdict),
             (Enforcement::Deny, Enforcement::Deny)

@@ -1,8 +1,7 @@
 //! Previews the effect of a pull request that edits policy sets: compares its version with the default branch's on
 //! every stack. Until the merge the default branch's version decides, so this is advice.
 //!
-//! Stacks that the pull request does not change are looked at by their Specs alone, as resources without
-//! changes.
+//! Stacks that the pull request does not change are judged by their Specs alone, as resources without changes.
 
 use std::{
     collections::BTreeSet,
@@ -28,8 +27,8 @@ use konverge_run::{Planner, SpecSource, Target, plan_documents, rule_evaluator::
 const AT_ONCE: usize = 8;
 /// The number of stacks that the finding names.
 const NAMED: usize = 5;
-/// The time for the stacks that the pull request does not change. Compiled Specs are cached, so a second run sees
-/// more.
+/// The time limit for the stacks that the pull request does not change. Compiled Specs are cached, so a second run gets
+/// further.
 const TIME: Duration = Duration::from_secs(60);
 
 /// The stacks that only one of two versions denies.
@@ -50,7 +49,7 @@ struct Compared {
 }
 
 impl Compared {
-    /// Adds a stack: whether it is denied by the version in force, and by the new one.
+    /// Adds a stack, which is denied by the version in force if `before`, and by the new one if `after`.
     fn add(&mut self, stack: &StackId, before: bool, after: bool) {
         match (before, after) {
             (false, true) => drop(self.more.insert(stack.clone())),
@@ -62,7 +61,7 @@ impl Compared {
 }
 
 impl PolicyOutlook {
-    /// Compares two versions; `None` if they are the same.
+    /// Creates the comparison of two versions; `None` if they are equal.
     pub(crate) fn new(now: &PolicySets, then: &PolicySets) -> Option<Self> {
         (now != then).then(|| Self {
             now: now.clone(),
@@ -71,7 +70,7 @@ impl PolicyOutlook {
         })
     }
 
-    /// Looks at the plan document of a stack.
+    /// Judges the plan document of a stack by both versions.
     pub(crate) async fn compare(&self, evaluator: &RuleEvaluator, document: &Arc<StackDocument>) {
         let denies = async |sets: &PolicySets| {
             let findings = evaluator.judge(std::slice::from_ref(sets), document).await;
@@ -84,7 +83,7 @@ impl PolicyOutlook {
         compared.add(&document.stack.id, before, after);
     }
 
-    /// Looks at the stacks of the head that were not planned, for as long as there is time.
+    /// Judges the stacks of the head that were not planned, until the time limit.
     ///
     /// # Errors
     /// The run was interrupted.
@@ -131,7 +130,7 @@ impl PolicyOutlook {
         Ok(())
     }
 
-    /// The finding that says what the merge changes.
+    /// Returns the finding with the numbers of stacks that the merge would deny, or no longer deny.
     pub(crate) fn finding(&self) -> PolicyFinding {
         let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
         let stacks = |number: usize| match number {
@@ -171,7 +170,7 @@ impl PolicyOutlook {
     }
 }
 
-/// The document of a stack that does not change.
+/// Returns the document of a stack that does not change; `None` if it does not compile.
 async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> {
     let spec = planning.spec(target).await.ok()?;
     let secrets = planning.secrets();

@@ -43,32 +43,32 @@ use konverge_run::{
     stack_policy_sets::ActiveSets,
 };
 
-/// A plan whose digest was given to the run, by the commits that the digest covers.
+/// The commits that an approved digest of a plan covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreed<'a> {
-    /// The commit before them, if it is recorded: for a plan the last one that was applied to the stack.
+    /// The commit before the first one, if it is recorded: for a plan the last one that was applied to the stack.
     pub since: Option<&'a CommitId>,
-    /// The last one of them: for a difference that is restored the applied commit, `None` for a plan of the head.
+    /// The last commit: for drift that is restored the applied commit, `None` for a plan of the head.
     pub until: Option<&'a CommitId>,
 }
 
-/// What the policies of the default branch let pass of a plan that restores what was applied.
+/// The approval of a plan that restores what was applied, by the policies of the default branch.
 pub(crate) struct RestoringApproval {
     pub authorization: Authorization,
     pub decisions: Decisions,
-    /// For values that become known later.
+    /// The sets that judge values which become known during the apply.
     pub sets: ActiveSets,
 }
 
-/// The digests that were given to a run, and what reviewers saw.
+/// The digests that were given to a run, and the reviews beside them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GivenDigests<'a> {
     pub digests: &'a BTreeSet<Digest>,
-    /// What was shown to the reviewers of the pull requests.
+    /// The records of the previews that reviewers saw.
     pub records: &'a [&'a ReviewRecord],
     /// The commits that a digest of the plan covers.
     pub covered: Agreed<'a>,
-    /// What was overridden when the same was applied before.
+    /// The overrides of an earlier apply of the same resources.
     pub earlier: &'a [PolicyOverride],
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct GivenDigests<'a> {
 pub(crate) struct PolicyCheck {
     pub(super) stage: Stage,
     pub(crate) actor: String,
-    /// True if the actor pushed what is applied, in this attempt: then GitHub allowed them.
+    /// True if the actor pushed the applied commit, in this attempt: then GitHub has checked the permission.
     pub(super) pushed: bool,
     pub(crate) run: RunContext,
     pub(crate) run_id: u64,
@@ -98,7 +98,7 @@ pub(crate) struct PolicyCheck {
 }
 
 impl PolicyCheck {
-    /// The rules of the default branch. What they say is masked by `secrets`.
+    /// Creates the check with the rules of the default branch. `secrets` mask the findings.
     pub(crate) fn new(job: &Job, own: CommitPolicy, stage: Stage, secrets: &Secrets) -> Self {
         let authority = &job.authority;
         Self {
@@ -125,12 +125,12 @@ impl PolicyCheck {
         }
     }
 
-    /// Returns true if a version of a secret that moved since the review is written as well.
+    /// Returns true if an apply also writes a version of a secret that is newer than the reviewed one.
     pub(crate) fn follows_rotation(&self) -> bool {
         self.own.config.secrets.rotation != Rotation::Stop
     }
 
-    /// Sets the authors of pull requests: their approval of their own does not count.
+    /// Sets the authors of pull requests. An author's approval of the own pull request does not count.
     #[must_use]
     pub(crate) fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
         Self { authors, ..self }
@@ -148,8 +148,8 @@ impl PolicyCheck {
         Self { agreeing, ..self }
     }
 
-    /// For restoring what was applied before: its pull request was approved then, so only freezes and the
-    /// size are checked.
+    /// Limits the check to freezes and the size of the plan, to restore what was applied before: its pull request was
+    /// approved then.
     #[must_use]
     pub(crate) fn for_restoring(self) -> Self {
         Self {
@@ -158,8 +158,9 @@ impl PolicyCheck {
         }
     }
 
-    /// The policies for a plan: the default branch's, those under which its pull requests were reviewed, and
-    /// for a digest the one before the commits that it covers. What is restored was applied under that one.
+    /// Returns the policies for a plan, each once: the default branch's, those under which its pull requests were reviewed, and
+    /// for the digest of a plan of the head the policy before the commits that it covers. Drift that is restored was applied
+    /// under that policy already.
     async fn policies(
         &self,
         plan: &StackPlan,
@@ -179,9 +180,10 @@ impl PolicyCheck {
                 .before(agreed.since, head, plan.stack.as_str())
                 .await?;
             if let Some(before) = before.commit {
-                policies.push(self.archive.at(&before).await?);
+                policies.push(self.archive.policy_at(&before).await?);
             }
         }
+        // Mostly they are equal: each is evaluated once, and its findings are not repeated.
         let mut different: Vec<Arc<CommitPolicy>> = Vec::new();
         for policy in policies {
             if !different.contains(&policy) {
@@ -191,18 +193,18 @@ impl PolicyCheck {
         Ok(different)
     }
 
-    /// The policy of the default branch.
+    /// Returns the policy of the default branch.
     pub(crate) fn own_policy(&self) -> &CommitPolicy {
         &self.own
     }
 
-    /// The policy sets of the default branch.
+    /// Returns the policy sets of the default branch.
     pub(crate) fn own_sets(&self) -> &PolicySets {
         &self.own.sets
     }
 
-    /// The findings of the policy sets for a preview: of the default branch's sets, and of those that the merge
-    /// creates. An unchanged stack has none.
+    /// Returns the findings of the policy sets for a preview: of the default branch's sets, and of the sets that the merge
+    /// would bring. An unchanged stack has none.
     pub(crate) async fn preview_sets(
         &self,
         document: &Arc<StackDocument>,
@@ -215,10 +217,10 @@ impl PolicyCheck {
         self.evaluator.findings(&versions, document).await
     }
 
-    /// What an apply does about drift: it stops the stack if one of the policies says so.
+    /// Returns the rule for drift in an apply: `stop` if one of the policies says so.
     ///
     /// # Errors
-    /// As [`PolicyCheck::findings`].
+    /// GitHub cannot be asked for a needed fact, or an earlier policy cannot be read.
     pub(crate) async fn drift(
         &self,
         plan: &StackPlan,
@@ -233,9 +235,10 @@ impl PolicyCheck {
         })
     }
 
-    /// The rules that a plan must satisfy; at least one.
+    /// Returns the rules that a plan must satisfy; at least one.
     fn rules(&self, policy: &CommitPolicy, plan: &StackPlan) -> Result<Vec<EffectivePolicy>, UserError> {
         let mut rules = policy.rules(plan)?;
+        // The first policy has the freezes and the strictest numbers of all names of the stack. The others only ask for people.
         if self.restoring {
             rules.truncate(1);
             for rules in &mut rules {
@@ -249,8 +252,8 @@ impl PolicyCheck {
         Ok(rules)
     }
 
-    /// The findings of the rules for a stack's plan. `pulls` are the pull requests with their last heads
-    /// whose changes it contains; each must satisfy the rules.
+    /// Returns the findings of the rules for a stack's plan. `pulls` are the pull requests whose changes it contains, with their
+    /// last heads; each must satisfy the rules.
     ///
     /// # Errors
     /// An invalid time in `policy.freeze`; GitHub cannot be asked for a needed fact.
@@ -272,11 +275,11 @@ impl PolicyCheck {
         Ok(findings.into_iter().collect())
     }
 
-    /// As [`PolicyCheck::findings`], with those of the policy sets. What they read later comes back: the same
-    /// sets evaluate values that become known during the apply.
+    /// Returns the findings of the rules and of the policy sets, and the sets themselves: they evaluate values that become
+    /// known during the apply.
     ///
     /// # Errors
-    /// As [`PolicyCheck::findings`].
+    /// Those of [`PolicyCheck::findings`], or GitHub does not say who gave an override.
     pub(crate) async fn findings_with_sets(
         &self,
         proposed: &ProposedPlan<'_>,
@@ -291,7 +294,7 @@ impl PolicyCheck {
         let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
         let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
             let mut excused = overrides.apply_overrides(sets, findings);
-            excused.extend(overrides::keep(given.earlier, sets, findings));
+            excused.extend(overrides::reapply(given.earlier, sets, findings));
             excused
         };
         let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, excuse).await;
@@ -301,8 +304,8 @@ impl PolicyCheck {
         Ok((findings, sets))
     }
 
-    /// Asks the policies and the policy sets of the default branch about a plan that restores what was applied. What was
-    /// overridden then stays so, if the set can still be overridden.
+    /// Approves a plan that restores what was applied, by the policies and the policy sets of the default branch. A finding
+    /// that was overridden then stays overridden, if its set still allows overrides.
     ///
     /// # Errors
     /// They deny it, or a fact that they need cannot be read.
@@ -319,7 +322,7 @@ impl PolicyCheck {
         }
         let versions = vec![self.own.sets.clone()];
         let keep = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
-            overrides::keep(&past.overridden, sets, findings)
+            overrides::reapply(&past.overridden, sets, findings)
         };
         let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, keep).await;
         decisions.extend(Decisions::of_findings(sets.findings().iter().cloned()));
@@ -338,12 +341,12 @@ impl PolicyCheck {
         })
     }
 
-    /// What evaluates the rules.
+    /// Returns the evaluator of the rules.
     pub(crate) fn evaluator(&self) -> &RuleEvaluator {
         &self.evaluator
     }
 
-    /// The findings of one of a policy's rules.
+    /// Returns the findings of one rule of a policy.
     async fn judge(
         &self,
         policy: &CommitPolicy,
@@ -352,6 +355,7 @@ impl PolicyCheck {
         pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
+        // What the forge cannot say is refused first: a rule must never be decided by a missing answer.
         if rules.reviewers.iter().any(|name| name == CodeOwners::NAME) {
             self.people.code_owners().map_err(|unsupported| {
                 UserError::from(unsupported)
@@ -366,6 +370,7 @@ impl PolicyCheck {
                 )
             })?;
         }
+        // Gather the facts that these rules need, and no others: each is a request to the forge.
         let codeowners = policy.codeowners.as_deref().map(CodeOwners::read);
         let codeowners = codeowners.as_ref();
         let given = match agreed {
@@ -386,11 +391,12 @@ impl PolicyCheck {
             consented: false,
         };
         if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
-            // GitHub has no permission for an App: what it merges is applied nevertheless.
+            // A push proves the permission. GitHub knows none of an App, which may merge, too.
             if !self.pushed {
                 facts.role = self.role(self.actor.as_str()).await?;
             }
         }
+        // A digest consents to the plan only by people whom the rule names as reviewers, and not by contributors alone.
         if agreed.is_some() {
             let may_approve = EffectivePolicy {
                 reviewers: rules.reviewers.clone(),
@@ -404,6 +410,7 @@ impl PolicyCheck {
         if pulls.is_empty() || !needs_approval {
             return Ok(policy::evaluate(rules, plan, &facts));
         }
+        // Each pull request is judged by its own approvals: those of one must not count for another.
         let mut findings = BTreeSet::new();
         for pull in pulls {
             let mut approvals = self.approvals(pull).await?;
@@ -417,9 +424,9 @@ impl PolicyCheck {
         Ok(findings.into_iter().collect())
     }
 
-    /// Who authorized a plan that may be applied. What cannot be looked up is left out with a warning: the
-    /// apply continues.
-    pub(crate) async fn grounds(
+    /// Returns who authorized a plan that may be applied, for the apply record. A fact that cannot be looked up is left out with
+    /// a warning: the apply continues.
+    pub(crate) async fn authorization(
         &self,
         plan: &StackPlan,
         pulls: &[PullHead],
@@ -428,7 +435,7 @@ impl PolicyCheck {
         if plan.summary.changed() == 0 {
             return Authorization::default();
         }
-        // The findings used them before.
+        // The rules were read for the findings before, so an error cannot be new.
         let rules = self.rules(&self.own, plan).unwrap_or_default();
         let rules = rules.into_iter().find(needs_approval).unwrap_or_default();
         let mut reviewed = Vec::new();

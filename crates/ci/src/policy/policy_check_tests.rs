@@ -105,21 +105,32 @@ async fn the_record_names_the_reviewers_of_the_last_head_and_who_gave_the_digest
     };
     let pulls = [pull_head()];
     let update = plan(&[Action::Update]);
-    let grounds = check("", known()).grounds(&update, &pulls, Some(agreed)).await;
-    let [pull] = &grounds.pull_requests[..] else {
-        panic!("{grounds:?}")
+    let authorization = check("", known())
+        .authorization(&update, &pulls, Some(agreed))
+        .await;
+    let [pull] = &authorization.pull_requests[..] else {
+        panic!("{authorization:?}")
     };
     assert_eq!((pull.number, &pull.head), (7, &commit('a')));
     assert_eq!(pull.reviewers, Some(vec!["bob".to_owned()]));
-    assert_eq!(grounds.agreed_by, ["carol", "dora"]);
+    assert_eq!(authorization.agreed_by, ["carol", "dora"]);
     // Where approvals are required, who wrote it approved nothing.
     let strict = check("policy: {approvals: 1}\n", known());
     assert_eq!(
-        strict.grounds(&update, &pulls, Some(agreed)).await.agreed_by,
+        strict
+            .authorization(&update, &pulls, Some(agreed))
+            .await
+            .agreed_by,
         ["carol"]
     );
-    assert!(strict.grounds(&update, &pulls, None).await.agreed_by.is_empty());
-    let unchanged = strict.grounds(&plan(&[]), &pulls, Some(agreed)).await;
+    assert!(
+        strict
+            .authorization(&update, &pulls, None)
+            .await
+            .agreed_by
+            .is_empty()
+    );
+    let unchanged = strict.authorization(&plan(&[]), &pulls, Some(agreed)).await;
     assert_eq!(unchanged, Authorization::default());
 }
 

@@ -9,7 +9,7 @@ use konverge_base::{
 use konverge_config::{self as config, Config, PolicyConfig, StackPolicy};
 use konverge_policy::{CodeOwners, EffectivePolicy, Freeze};
 
-/// The rules of the repository, narrowed by those of the stack: more approvals, its own people, additional freezes. A
+/// Returns the rules of the repository, narrowed by those of the stack: more approvals, its own people, additional freezes. A
 /// removed stack keeps its rules: they decide whether it may be deleted.
 ///
 /// Each of the policies must be satisfied. The first one has the strictest numbers of all names of the stack. The others
@@ -52,7 +52,7 @@ pub fn effective_policies(
     Ok(policies)
 }
 
-/// Adds what another name of the stack asks for.
+/// Adds the rules of another name of the stack: its numbers to the first policy, its people as a policy of their own.
 fn add_name(policies: &mut Vec<EffectivePolicy>, other: EffectivePolicy) {
     let first = &mut policies[0];
     first.approvals = first.approvals.max(other.approvals);
@@ -87,7 +87,7 @@ fn add_name(policies: &mut Vec<EffectivePolicy>, other: EffectivePolicy) {
     }
 }
 
-/// The rules of the repository, narrowed by those of a rule for stacks.
+/// Narrows the rules of the repository by those of a rule for stacks.
 fn narrowed(common: &PolicyConfig, own: StackPolicy) -> Result<EffectivePolicy, UserError> {
     let people = |own: Vec<String>, common: &[String]| if own.is_empty() { common.to_vec() } else { own };
     let (approvals, reviewers) = common.required_approvals(&own);

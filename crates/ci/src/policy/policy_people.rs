@@ -24,7 +24,7 @@ use konverge_forge::Permission;
 use konverge_policy::{self as policy, Approval, CodeOwners, EffectivePolicy, Role, Teams};
 
 impl PolicyCheck {
-    /// The overrides that the given digests and the reviews may be.
+    /// Returns the overrides of findings, by given digests and by reviews, of people who took no part in the change.
     pub(super) async fn overrides(
         &self,
         plan: &StackPlan,
@@ -41,6 +41,7 @@ impl PolicyCheck {
         if names.is_empty() {
             return Ok(Overrides::default());
         }
+        // Collect: each given digest may be one of a finding, and so may those that reviews name.
         let mut by_digest: BTreeMap<Digest, OverrideReasons> = BTreeMap::new();
         if !given.digests.is_empty() {
             let logins = self.digest_givers(pulls, true).await.into_iter();
@@ -52,7 +53,7 @@ impl PolicyCheck {
             let givers: OverrideReasons = givers.collect();
             by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
         }
-        let of_plan = |record: &&&ReviewRecord| pulls.contains(&PullHead::of_record(record));
+        let of_plan = |record: &&&ReviewRecord| pulls.contains(&PullHead::from_record(record));
         let mut remarks = BTreeSet::new();
         for record in given.records.iter().filter(of_plan) {
             let found = review_overrides::in_reviews(&self.people, record).await?;
@@ -64,6 +65,7 @@ impl PolicyCheck {
         for remark in &remarks {
             self.run.notes.note(remark);
         }
+        // Filter: first by the names in the sets, so that the forge is asked only about people who could override.
         let mut people: BTreeSet<String> = by_digest.values().flat_map(BTreeMap::keys).cloned().collect();
         let teams = self.people.teams(teams, &people).await;
         people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
@@ -80,8 +82,8 @@ impl PolicyCheck {
         })
     }
 
-    /// Those who may push, and took no part in what is applied: in none of its pull requests, and in no commit
-    /// since the last apply. Nobody, if a pull request came from a fork: who pushed there is unknown.
+    /// Removes the people who may not push, or who took part in what is applied: in one of its pull requests, or in a commit
+    /// since the last apply. Nobody is left if a pull request came from a fork: who pushed there is unknown.
     pub(crate) async fn without_contributors(
         &self,
         mut people: BTreeSet<String>,
@@ -110,6 +112,7 @@ impl PolicyCheck {
                     .note(&format!("no override counts for #{pull}: {why}"));
             }
         }
+        // Asked last, about the few people who are left.
         let mut allowed = BTreeSet::new();
         for login in people {
             if self.role(&login).await? >= Role::Write {
@@ -119,19 +122,19 @@ impl PolicyCheck {
         Ok(allowed)
     }
 
-    /// The users who gave digests to the run, without the authors of the pull requests.
+    /// Returns the users who gave digests to the run, without the authors of the pull requests.
     pub(crate) async fn digest_givers(&self, pulls: &[PullHead], ask_environment: bool) -> Vec<String> {
         let (mut logins, asked) = match &self.agreeing {
             DispatchApprovers::Starter { login, .. } => (vec![login.clone()], ask_environment),
             DispatchApprovers::Environment => (Vec::new(), true),
         };
-        // Without its name they cannot be distinguished from users who approved another job of the run.
+        // Without the name of the environment, its approvers cannot be told from those of another job of the run.
         if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
             match self.people.run_approvals(self.run_id, environment).await {
                 Ok(approvals) => logins.extend(approvals.into_iter().map(|approval| approval.reviewer)),
                 Err(error) => self
                     .run
-                    .warn("who approved this run in its environment does not count", error),
+                    .warn("failed to read who approved this run in its environment, so these approvals do not count", error),
             }
         }
         let authors: Vec<_> = pulls
@@ -144,11 +147,11 @@ impl PolicyCheck {
         logins
     }
 
-    /// What the users who gave digests to the run said about them, by login.
+    /// Returns the reasons of the users who gave digests to the run, by login.
     pub(crate) async fn digest_reasons(&self) -> BTreeMap<String, String> {
         let mut reasons = BTreeMap::new();
         if let Some(environment) = &self.environment {
-            // It was looked up before, so it is cached.
+            // The approvals were looked up before, so this sends no request.
             let approvals = self.people.run_approvals(self.run_id, environment).await;
             let approvals = approvals.unwrap_or_default().into_iter();
             reasons.extend(approvals.map(|approval| (approval.reviewer, approval.said)));
@@ -159,11 +162,11 @@ impl PolicyCheck {
         reasons
     }
 
-    /// The users who approve a plan by its digest. Nobody approves their own pull request. If approvals are
-    /// required, contributors of the covered commits do not count.
+    /// Returns the users who approve a plan by its digest. Nobody approves their own pull request. If approvals are required,
+    /// the approvals of contributors of the covered commits are marked as `own`, which do not count.
     ///
     /// # Errors
-    /// GitHub does not know who they are.
+    /// The forge does not say who contributed.
     pub(crate) async fn digest_approvals(
         &self,
         rules: &EffectivePolicy,
@@ -203,7 +206,7 @@ impl PolicyCheck {
         Ok(approvals)
     }
 
-    /// The contributors of the commits that the digest of a stack's plan covers.
+    /// Returns the contributors of the commits that the digest of a stack's plan covers.
     pub(crate) async fn contributors(
         &self,
         folder: &RepoPath,
@@ -212,6 +215,7 @@ impl PolicyCheck {
         let Some((branch, head)) = &self.applied else {
             return Ok(Contributors::default());
         };
+        // A digest of drift covers commits up to the applied one, which may be older than the head.
         let head = agreed.until.unwrap_or(head);
         let behind = self
             .people
@@ -244,7 +248,7 @@ impl PolicyCheck {
         let mut approvals = Vec::new();
         for given in self.people.approvals(pull.number).await? {
             let on_last_head = given.commit == pull.head;
-            // An approval of an older head never counts.
+            // An approval of an older head never counts, so nobody is asked about its reviewer.
             let (role, own) = if on_last_head {
                 (
                     self.role(&given.reviewer).await?,
@@ -266,7 +270,8 @@ impl PolicyCheck {
         Ok(approvals)
     }
 
-    /// The members of the teams in the rules, among the people concerned. A rule reports a team that cannot be read.
+    /// Returns the members of the teams in the rules, among the actor and the approvers. A rule reports a team that cannot be
+    /// read.
     pub(crate) async fn teams(
         &self,
         rules: &EffectivePolicy,

@@ -2,7 +2,7 @@
 
 use konverge_base::model::{CommitId, review::ReviewRecord};
 
-/// A pull request at a commit: what its preview showed, and what was reviewed.
+/// A pull request at the commit that its preview showed and that was reviewed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PullHead {
     /// The number of the pull request.
@@ -12,8 +12,8 @@ pub(crate) struct PullHead {
 }
 
 impl PullHead {
-    /// The revision of which a preview wrote a record.
-    pub(crate) fn of_record(record: &ReviewRecord) -> Self {
+    /// Returns the revision that a review record is about.
+    pub(crate) fn from_record(record: &ReviewRecord) -> Self {
         Self {
             number: record.pull_request,
             head: record.head.clone(),

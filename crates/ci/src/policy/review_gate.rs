@@ -1,4 +1,4 @@
-//! The review gate: whether a plan may be applied, or drift restored, by reviews, approvals by digest, and policies.
+//! The review gate decides whether a plan may be applied, or drift restored: by reviews, approvals by digest, and policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,22 +39,22 @@ pub(crate) struct ReviewGate {
     restores: Option<ApprovedDrift>,
 }
 
-/// What the approved digests of drift are compared with.
+/// The drift that approved digests are compared with.
 pub(crate) struct ApprovedDrift {
     /// The differences as a drift check finds them now. A digest is never computed from the plan of the apply: that one
     /// has the values of secrets, which no check has.
     pub found: BTreeMap<StackId, StackPlan>,
-    /// For each stack the commit before the applied one, if it is recorded: who brought the applied one does not approve
-    /// its restoration.
+    /// For each stack the commit before the applied one, if it is recorded. The contributors of the applied commit do not
+    /// approve its restoration.
     pub before: BTreeMap<StackId, Option<CommitId>>,
 }
 
 impl ApprovedDrift {
-    /// The difference of a stack.
+    /// Returns the drift of a stack.
     ///
     /// # Errors
-    /// It is not known.
-    fn of(&self, stack: &StackId) -> Result<&StackPlan, UserError> {
+    /// The stack could not be compared.
+    fn difference_of(&self, stack: &StackId) -> Result<&StackPlan, UserError> {
         let what = || format!("{stack} was not restored: it could not be compared with what was applied");
         match self.found.get(stack).map(|found| (found, &found.error)) {
             Some((found, None)) => Ok(found),
@@ -71,7 +71,7 @@ impl ApprovedDrift {
 }
 
 impl ReviewGate {
-    /// Approves by these review records of merged pull requests, or by the given digests.
+    /// Creates a gate that approves by these review records of merged pull requests, or by the given digests.
     pub(crate) fn new(
         policy_check: PolicyCheck,
         records: Vec<ReviewRecord>,
@@ -85,7 +85,7 @@ impl ReviewGate {
         }
     }
 
-    /// To restore what was applied last: a digest stands for a difference, and nothing else is restored.
+    /// Makes the gate restore what was applied last: a digest stands for drift, and nothing else is restored.
     #[must_use]
     pub(crate) fn for_restoring(self, drift: ApprovedDrift) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl ReviewGate {
         }
     }
 
-    /// The given ones of these digests.
+    /// Filters the digests that somebody gave.
     fn given(&self, digests: impl IntoIterator<Item = Digest>) -> impl Iterator<Item = Digest> {
         let digests = digests.into_iter();
         digests.filter(|digest| self.approvals.contains(digest))
@@ -105,24 +105,24 @@ impl ReviewGate {
         self.approvals.contains(digest)
     }
 
-    /// The pull requests whose records count.
+    /// Returns the pull requests whose records count.
     pub(crate) fn pull_requests(&self) -> BTreeSet<u64> {
         self.records.iter().map(|record| record.pull_request).collect()
     }
 }
 
-/// An approved stack: what holds for its resources while it is applied.
+/// An approved stack, while it is applied: judges resources whose values become known, or that disappear.
 struct ApprovedStack {
     stack: StackId,
     reviewed: ReviewedUnits,
     drift: DriftPolicy,
     restores: bool,
-    /// As they were when the plan was approved.
+    /// The policy sets as they were when the plan was approved.
     sets: ActiveSets,
 }
 
 impl ApprovedStack {
-    /// Refuses what is objected to. `why` says why it was not part of the approved plan.
+    /// Returns an error for the objections, if there are any. `why` says why they were not part of the approved plan.
     fn check(&self, why: &str, objections: &[Unreviewed]) -> Result<(), UserError> {
         if objections.is_empty() {
             return Ok(());
@@ -169,12 +169,12 @@ impl Approver for ReviewGate {
         if proposed.plan.summary.changed() == 0 {
             return Ok(ApprovedPlan::by(NothingToRestore));
         }
-        let found = drift.of(&proposed.plan.id)?;
+        let found = drift.difference_of(&proposed.plan.id)?;
         let digest = drift::digest(found, past.commit.as_ref());
         if !self.approvals.contains(&digest) {
             return Err(another_difference(found, digest).into());
         }
-        // From here on the digest of the difference is the one of the plan, in hints too.
+        // From here on the plan has the digest of the drift, which people know from the issue: hints must name that one.
         let plan = StackPlan {
             digest,
             ..proposed.plan.clone()
@@ -194,8 +194,8 @@ impl Approver for ReviewGate {
 }
 
 impl ReviewGate {
-    /// Checks a plan against the reviews, the given digests and the policies. `shown` is what its digest stands for, and
-    /// `covered` are the commits that the digest covers.
+    /// Checks a plan against the reviews, the given digests and the policies. `shown` is the plan that its digest stands for,
+    /// and `covered` are the commits that the digest covers.
     async fn authorize(
         &self,
         proposed: &ProposedPlan<'_>,
@@ -203,6 +203,7 @@ impl ReviewGate {
         past: &PriorState,
         covered: Agreed<'_>,
     ) -> Result<ApprovedPlan, Refusal> {
+        // Collect the reviews. A record that an earlier apply of the stack used up does not count again.
         let plan = proposed.plan;
         let records: Vec<_> = self
             .records
@@ -217,7 +218,7 @@ impl ReviewGate {
                     .iter()
                     .any(|s| s.id == plan.id && !s.units.is_empty())
             })
-            .map(|record| PullHead::of_record(record))
+            .map(|record| PullHead::from_record(record))
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
@@ -231,6 +232,7 @@ impl ReviewGate {
         if self.policy_check.follows_rotation() {
             reviewed = reviewed.following_rotation();
         }
+        // A given digest covers the whole plan, as a review of all its units would.
         let mut decisions = Decisions::default();
         let agreed = self.approvals.contains(&plan.digest).then_some(covered);
         if agreed.is_some() {
@@ -242,12 +244,14 @@ impl ReviewGate {
                 Ok(drift) => drift,
                 Err(error) => return Err(decisions.refuse(error)),
             },
-            // Nothing else is restored than the approved difference.
+            // Nothing is restored besides the approved drift, so anything else that differs stops the stack.
             Some(_) => DriftPolicy::Stop,
         };
+        // Find what nobody reviewed. An unreviewed plan is refused whatever the policies say, so people are not looked up
+        // for it.
         let objections = match &self.restores {
             None => reviewed.objections(plan, drift_policy),
-            // Values that the server fills in are no difference.
+            // The plan also has values that the server fills in. A drift check leaves them out, and so does its digest.
             Some(_) => {
                 let now = drift::difference(plan);
                 let mut objections = reviewed.objections(&now, drift_policy);
@@ -263,6 +267,7 @@ impl ReviewGate {
             });
             return Err(decisions.refuse(error));
         }
+        // Ask the policies. Overrides of an earlier apply hold on only where that apply is restored.
         let given = GivenDigests {
             digests: &self.approvals,
             records: &records,
@@ -280,10 +285,11 @@ impl ReviewGate {
             Ok(found) => found,
             Err(error) => return Err(decisions.refuse(error)),
         };
-        let places = findings.iter().filter_map(|finding| finding.place.as_ref());
+        // A digest may also be one of a finding: then it was not given in vain.
+        let found = findings.iter().filter_map(|finding| finding.place.as_ref());
         decisions
             .matched
-            .extend(self.given(places.map(|place| place.digest)));
+            .extend(self.given(found.map(|of_set| of_set.digest)));
         let refusal = policy_refusal::refusal(plan, &findings);
         decisions.findings.extend(findings);
         if let Some(refusal) = refusal {
@@ -293,7 +299,7 @@ impl ReviewGate {
             authorization: Authorization {
                 overrides: sets.overridden().to_vec(),
                 findings: sets.recorded(),
-                ..self.policy_check.grounds(plan, &pulls, agreed).await
+                ..self.policy_check.authorization(plan, &pulls, agreed).await
             },
             decisions,
             late: Box::new(ApprovedStack {
@@ -306,7 +312,7 @@ impl ReviewGate {
         })
     }
 
-    /// The error for a plan with unreviewed parts.
+    /// Returns the error for a plan with unreviewed parts.
     fn unreviewed(&self, plan: &StackPlan, objections: &[Unreviewed]) -> UserError {
         let what = format!("{} was stopped before anything was changed", plan.id);
         let refused = refusal(&what, &describe_all(objections, self.restores.is_some()));
@@ -324,13 +330,13 @@ impl ReviewGate {
     }
 }
 
-/// The parts of a difference with another live value than the approved one has: somebody wrote it after the check, perhaps
-/// while the apply waited for the lease.
+/// Returns the parts of the drift whose live value is another one than in the approved drift: somebody wrote it after the
+/// check, perhaps while the apply waited for the lease.
 fn changed_since(approved: &StackPlan, now: &StackPlan) -> Vec<Unreviewed> {
-    let place = |unit: &ReviewUnit| (unit.resource.clone(), unit.path.clone());
+    let key = |unit: &ReviewUnit| (unit.resource.clone(), unit.path.clone());
     let approved = stack_units(approved).into_iter();
-    let found: BTreeMap<_, _> = approved.map(|unit| (place(&unit), unit.from)).collect();
-    let is_other = |unit: &ReviewUnit| found.get(&place(unit)).is_some_and(|from| *from != unit.from);
+    let found: BTreeMap<_, _> = approved.map(|unit| (key(&unit), unit.from)).collect();
+    let is_other = |unit: &ReviewUnit| found.get(&key(unit)).is_some_and(|from| *from != unit.from);
     let others = stack_units(now).into_iter().filter(is_other);
     let objected = others.map(|unit| Unreviewed {
         unit,

@@ -13,16 +13,16 @@ use konverge_base::model::{
 };
 use konverge_forge::{ForgeError, PreviewComment, ReviewApproval};
 
-/// What the reviews of a pull request override.
+/// The overrides in the reviews of a pull request.
 #[derive(Debug, Default)]
 pub(crate) struct ReviewOverrides {
-    /// The reviewers behind each finding. Whether they may override it is not decided here.
+    /// The reviewers who override each finding. Whether they may is not decided here.
     pub given: BTreeMap<Digest, OverrideReasons>,
-    /// Why something that looks like an override is none.
+    /// Reasons why something that looks like an override is none.
     pub remarks: BTreeSet<String>,
 }
 
-/// The overrides of the findings that a preview recorded.
+/// Finds the overrides of the findings that a preview recorded.
 pub(crate) async fn in_reviews(
     people: &Reviewers,
     record: &ReviewRecord,
@@ -38,6 +38,7 @@ pub(crate) async fn in_reviews(
         ));
         return Ok(found);
     };
+    // A review that means "all that the comment shows" is only as good as the comment.
     let comments = people.preview_comments(number).await?;
     let is_unedited = is_shown_unedited(&comments, record, shown);
     if !is_unedited {
@@ -47,6 +48,7 @@ pub(crate) async fn in_reviews(
         ));
     }
     for review in people.approvals(number).await? {
+        // A review of an older head did not see these findings.
         if review.commit != record.head {
             continue;
         }
@@ -72,7 +74,7 @@ pub(crate) async fn in_reviews(
     Ok(found)
 }
 
-/// Why a review that names findings overrides none.
+/// Returns the reason why a review that names findings overrides none; `None` if it does override.
 async fn why_none(
     people: &Reviewers,
     review: &ReviewApproval,
@@ -91,7 +93,7 @@ async fn why_none(
         .map(|editor| format!("the review of {reviewer} was edited by {editor}")))
 }
 
-/// Returns true if the comment that the record knows is there as it was written.
+/// Returns true if the recorded comment is still there, with the text that Konverge wrote.
 fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: &RecordedComment) -> bool {
     let of_head = comments
         .iter()
@@ -101,7 +103,7 @@ fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: 
         .any(|digest| digest == shown.digest)
 }
 
-/// The digest of a comment's text. A later step of the run links the page in it, which is not another text.
+/// Computes the digest of a comment's text. A later step of the run links the page in it; the digest stays the same.
 pub(crate) fn comment_digest(body: &str, run: &str) -> Digest {
     let prefix = format!("{run}/artifacts/");
     let mut parts = body.split(prefix.as_str());
@@ -111,16 +113,16 @@ pub(crate) fn comment_digest(body: &str, run: &str) -> Digest {
         text.push_str("#artifacts");
         text.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
     }
-    // GitHub may store other ends of lines.
+    // GitHub may store other line endings.
     let lines: Vec<_> = text.lines().map(str::trim_end).collect();
     Digest::of_bytes(lines.join("\n").trim_end().as_bytes())
 }
 
-/// What a review says of findings in its own words: without what it quotes, shows as code or hides.
+/// The findings that a review names in its author's own words. Quotes, code and hidden text do not count.
 #[derive(Debug, PartialEq, Eq)]
 struct Words {
     digests: BTreeSet<Digest>,
-    /// It means every denial of the comment.
+    /// True if the review means every denial of the comment.
     all_shown: bool,
 }
 
@@ -137,8 +139,10 @@ impl Words {
     }
 }
 
-/// The lines of a Markdown text that a reader sees as the words of its author. What is unclear is left out: a quote goes on
-/// until an empty line, and HTML, which may hide or quote, as well; a comment, code or `<pre>` that does not end, to the end.
+/// Returns the lines of a Markdown text that a reader sees as the words of its author.
+///
+/// In doubt a line is left out: a quote goes on until an empty line, and so does HTML, which may hide or quote. A comment,
+/// code or `<pre>` without an end goes on to the end of the text.
 fn own_lines(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut left_out = LeftOut::Nothing;
@@ -166,7 +170,7 @@ fn own_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Why the next lines of a Markdown text are not its author's words.
+/// The reason why the next lines of a Markdown text are not its author's words.
 #[derive(Clone, Copy)]
 enum LeftOut<'a> {
     Nothing,

@@ -17,7 +17,7 @@ use konverge_base::{
 use konverge_run::{StateBackend, Target, apply};
 use konverge_state::ReviewKey;
 
-/// The number of pages of pull requests that are searched (100 each), the last updated first.
+/// The maximum number of pages of pull requests that are searched (100 each), the last updated first.
 const PAGES: usize = 10;
 
 /// The reviews, and the authors of the pull requests.
@@ -29,32 +29,32 @@ pub(crate) struct MergedReviews {
     pub authors: BTreeMap<u64, String>,
     /// The policy under which each was reviewed.
     pub policies: ReviewedPolicies,
-    /// Pull requests whose records serve nothing once every stack of this head ended well.
+    /// Pull requests whose records are of no use once every stack of this head ended well.
     done: BTreeSet<u64>,
     /// Merged pull requests in the head that no run has used.
     arrived: BTreeSet<u64>,
-    places: Vec<ReviewKey>,
+    keys: Vec<ReviewKey>,
 }
 
-/// The policy at the time when a head was reviewed.
+/// Returns the policy under which a head was reviewed: that of the trusted commit of its preview.
 async fn reviewed_under(
     archive: &Archive,
-    power: &CommitId,
+    trusted: &CommitId,
     head: &CommitId,
 ) -> Result<Arc<CommitPolicy>, UserError> {
-    let policy = archive.at(power).await?;
+    let policy = archive.policy_at(trusted).await?;
     if !policy.has_freezes() {
         return Ok(policy);
     }
-    Ok(match archive.at(head).await {
+    Ok(match archive.policy_at(head).await {
         Ok(proposal) => Arc::new(policy.without_freezes_of(&proposal)),
-        // Its proposal is unknown: every freeze applies.
+        // Without the proposal it is unknown which freezes it had: every one applies.
         Err(_) => policy,
     })
 }
 
 impl MergedReviews {
-    /// The last preview of each pull request that was merged into the branch up to this head.
+    /// Loads the last preview of each pull request that was merged into the branch up to this head.
     ///
     /// # Errors
     /// Errors of the store or of GitHub.
@@ -64,13 +64,14 @@ impl MergedReviews {
         head: &CommitId,
         branch: &str,
     ) -> Result<Self, UserError> {
-        let places = backend.states.reviews().list().await?;
-        let mut recorded: BTreeSet<u64> = places.iter().map(|place| place.pull_request).collect();
+        let keys = backend.states.reviews().list().await?;
+        let mut recorded: BTreeSet<u64> = keys.iter().map(|key| key.pull_request).collect();
         let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
             return Ok(Self::default());
         };
         let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
-        // Queried after the pull requests, so that it includes everything merged after this head.
+        // Asked after the pull requests: a merge between the two requests must be among the later commits. In the other
+        // order its review could be used before its commit is applied.
         let later = if pulls.iter().any(|pull| pull.merged) {
             let tip = client.branch(branch).await?.tip;
             client.commits_after(head, &tip).await?.ok_or_else(|| {
@@ -88,7 +89,7 @@ impl MergedReviews {
             BTreeSet::new()
         };
         let mut reviews = Self {
-            places,
+            keys,
             ..Self::default()
         };
         for pull in pulls {
@@ -100,7 +101,8 @@ impl MergedReviews {
                 }
                 continue;
             }
-            // What came after this head belongs to the next run and must not be used by this one.
+            // A pull request that was merged after this head belongs to the next run: its review must not approve a plan of
+            // this one. Without a merge commit its order is unknown.
             if pull.merge_commit.is_none_or(|commit| later.contains(&commit)) {
                 continue;
             }
@@ -113,8 +115,8 @@ impl MergedReviews {
                     .note(&format!("the last head of #{} was never previewed", pull.number));
             }
             for record in records {
-                let power = record.power.as_ref().unwrap_or(&record.base);
-                match reviewed_under(&Archive::new(job), power, &record.head).await {
+                let trusted = record.power.as_ref().unwrap_or(&record.base);
+                match reviewed_under(&Archive::new(job), trusted, &record.head).await {
                     Ok(policy) => {
                         let stacks = record.stacks.iter().map(|stack| stack.id.clone()).collect();
                         reviews.policies.add(pull.number, ReviewScope::These(stacks), policy);
@@ -125,7 +127,7 @@ impl MergedReviews {
                         &format!(
                             "the review of #{} does not count, since the policy that it was made under ({}) is not known",
                             pull.number,
-                            power.short()
+                            trusted.short()
                         ),
                         error,
                     ),
@@ -143,8 +145,8 @@ impl MergedReviews {
         Ok(reviews)
     }
 
-    /// The merged pull requests that a run applied: those that showed one of its stacks, and those whose last
-    /// head was never previewed.
+    /// Returns the merged pull requests that a run applied: those that showed one of its stacks, and those whose last head was
+    /// never previewed.
     pub(crate) fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
         let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
         let shown: BTreeSet<u64> = self.records.iter().map(|record| record.pull_request).collect();
@@ -157,7 +159,7 @@ impl MergedReviews {
         self.arrived.difference(&shown).copied().chain(applied).collect()
     }
 
-    /// The merged pull requests whose review has something of a stack.
+    /// Returns the merged pull requests whose review has a unit of a stack.
     pub(crate) fn pull_requests_with(&self, stack: &StackId) -> impl Iterator<Item = u64> {
         let has_it = |record: &&ReviewRecord| {
             let mut stacks = record.stacks.iter();
@@ -178,9 +180,9 @@ impl MergedReviews {
         behind: &[Target],
         report: &ApplyReport,
     ) {
-        for place in self.used_up(behind, report) {
-            if let Err(error) = backend.states.reviews().forget(place).await {
-                // They only cost a listing; the next run retries.
+        for key in self.used_up(behind, report) {
+            if let Err(error) = backend.states.reviews().forget(key).await {
+                // A record that stays only costs a listing, and the next run tries again.
                 job.run.notes.warning(&format!(
                     "a review record that is no longer needed could not be deleted: {error}"
                 ));
@@ -189,7 +191,7 @@ impl MergedReviews {
         }
     }
 
-    /// The records that no stack needs any more. `behind` are the stacks that were pending.
+    /// Returns the records that no stack needs any more. `behind` are the stacks that were pending.
     fn used_up<'r>(&'r self, behind: &[Target], report: &ApplyReport) -> Vec<&'r ReviewKey> {
         let well = |id: &StackId| {
             let mut outcomes = report.stacks.iter();
@@ -204,9 +206,8 @@ impl MergedReviews {
             let mut records = self.records.iter().filter(|record| record.pull_request == number);
             records.any(|record| record.stacks.iter().any(|stack| unsettled.contains(&stack.id)))
         };
-        let used =
-            |place: &&ReviewKey| self.done.contains(&place.pull_request) && !needed(place.pull_request);
-        self.places.iter().filter(used).collect()
+        let used = |key: &&ReviewKey| self.done.contains(&key.pull_request) && !needed(key.pull_request);
+        self.keys.iter().filter(used).collect()
     }
 }
 
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_record_is_kept_until_every_stack_of_it_ended_well() {
-        let place = |pull_request| ReviewKey {
+        let key = |pull_request| ReviewKey {
             pull_request,
             head: "a".repeat(40).parse().unwrap(),
             run: 1,
@@ -249,7 +250,7 @@ mod tests {
             records: vec![record(1, &["a/dev"]), record(2, &["a/dev", "b/dev"])],
             // The third was closed without a merge, the fourth is still open.
             done: BTreeSet::from([1, 2, 3]),
-            places: [1, 2, 3, 4].map(place).into(),
+            keys: [1, 2, 3, 4].map(key).into(),
             ..MergedReviews::default()
         };
         let target = |id: &str| Target {
@@ -266,9 +267,7 @@ mod tests {
                 stacks: ended.iter().map(|(id, result)| outcome(id, *result)).collect(),
             };
             let used = reviews.used_up(&behind, &report);
-            used.into_iter()
-                .map(|place| place.pull_request)
-                .collect::<Vec<_>>()
+            used.into_iter().map(|key| key.pull_request).collect::<Vec<_>>()
         };
         assert_eq!(used(&["a/dev", "b/dev"], &[]), [3]);
         assert_eq!(
@@ -296,7 +295,7 @@ mod tests {
         let of = |text: &str| vec![("konverge.yaml", format!("version: 1\n{text}"))];
         let (_folder, archive, commits) = archive(&[of(freeze), of(""), of(strict)]);
         let (frozen, free, small) = (&commits[0], &commits[1], &commits[2]);
-        let under = async |power, head| reviewed_under(&archive, power, head).await;
+        let under = async |trusted, head| reviewed_under(&archive, trusted, head).await;
         // The proposal keeps the freeze: the present version of it counts. One that it removes holds for it.
         assert!(!under(frozen, frozen).await.unwrap().has_freezes());
         assert!(under(frozen, free).await.unwrap().has_freezes());

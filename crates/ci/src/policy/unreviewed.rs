@@ -1,4 +1,4 @@
-//! The errors for what was not reviewed, or not as it is now.
+//! The errors for changes that were not reviewed, or not as they are now.
 
 use crate::policy::pull_head::PullHead;
 use konverge_base::{
@@ -11,7 +11,7 @@ use konverge_base::{
 };
 use konverge_policy::{Objection, Unreviewed};
 
-/// The error for what was not reviewed: the first lines of it.
+/// Returns the error for unreviewed changes, with the first lines about them.
 pub(crate) fn refusal(what: &str, lines: &[String]) -> UserError {
     const SHOWN: usize = 5;
     let more = lines.len().saturating_sub(SHOWN);
@@ -27,7 +27,7 @@ pub(crate) fn refusal(what: &str, lines: &[String]) -> UserError {
     )
 }
 
-/// The error for drift that is not the approved one: `found`, with its digest.
+/// Returns the error for drift (`found`, with its digest) that is not the approved one.
 pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError {
     let stack = &found.id;
     if found.summary.changed() == 0 {
@@ -45,7 +45,7 @@ pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError
         ))
 }
 
-/// Adds the pull requests whose changes a rule stops to its error.
+/// Adds to the error of a rule the pull requests whose changes it stops.
 pub(crate) fn naming(mut refusal: UserError, pulls: &[PullHead]) -> UserError {
     let numbers: Vec<_> = pulls.iter().map(|pull| format!("#{}", pull.number)).collect();
     if !numbers.is_empty() {
@@ -74,14 +74,14 @@ fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
     format!("{}: {why}", describe_unit(unit))
 }
 
-/// What nobody reviewed, a line each.
+/// Describes unreviewed changes, a line each.
 pub(crate) fn describe_all(objections: &[Unreviewed], restores: bool) -> Vec<String> {
     objections.iter().map(|one| describe(one, restores)).collect()
 }
 
-/// `update v1:ConfigMap:shop:web at /data/value`.
+/// Describes a unit as `update v1:ConfigMap:shop:web at /data/value`.
 fn describe_unit(unit: &ReviewUnit) -> String {
-    let place = if unit.path.is_empty() {
+    let path = if unit.path.is_empty() {
         String::new()
     } else {
         format!(" at {}", unit.path)
@@ -92,5 +92,5 @@ fn describe_unit(unit: &ReviewUnit) -> String {
         .and_then(|action| action.as_str())
         .unwrap_or_default()
         .to_owned();
-    format!("{action} {}{place}", unit.resource)
+    format!("{action} {}{path}", unit.resource)
 }

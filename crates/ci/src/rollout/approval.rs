@@ -1,4 +1,4 @@
-//! The approval of the next wave: it is bound to the plans of its stacks as they are now. A job plans the stacks of its own
+//! The approval of the next wave, bound to the plans of its stacks as they are now. A job plans the stacks of its own
 //! environment; the record has the plans of the others.
 
 use std::{
@@ -6,9 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use super::lane::HeadLane;
+use super::carried_commit::CarriedCommit;
 use crate::{
-    apply_lane::ApplyTarget,
+    apply_input::ApplyTarget,
     environments::EnvironmentScope,
     job::Job,
     policy::policy_check::{Agreed, PolicyCheck},
@@ -27,19 +27,19 @@ use konverge_config::GateApproval;
 use konverge_policy::rollout::{GateReading, NextPlans};
 use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, redact};
 
-/// The plans of the next wave that this run made at a gate. They are made once: an apply makes them again.
+/// The plans of the next wave that this run made at a gate. Each is made once in a run; the apply plans again.
 pub(super) struct OwnPlans {
     wave: usize,
     since: ClockReading,
     pub digests: BTreeMap<StackId, Digest>,
-    /// Why a plan could not be made.
+    /// The reason why a plan could not be made.
     failure: Option<String>,
 }
 
 impl OwnPlans {
     /// Plans the stacks of the next wave that this job applies.
     pub(super) async fn make(
-        lane: HeadLane<'_>,
+        carried: CarriedCommit<'_>,
         scope: &EnvironmentScope<'_>,
         record: &RolloutRecord,
     ) -> Self {
@@ -50,24 +50,24 @@ impl OwnPlans {
             failure: None,
         };
         for (id, stack) in record.waves.get(record.wave + 1).into_iter().flatten() {
-            let target = lane.target(id, &stack.folder);
+            let target = carried.target(id, &stack.folder);
             if !scope.covers(&target) {
                 continue;
             }
-            match plan_digest(lane.planning, &target).await {
+            match plan_digest(carried.planning, &target).await {
                 Ok(digest) => {
                     own.digests.insert(id.clone(), digest);
                 }
                 Err(failure) => {
-                    own.failure = Some(format!("{id}: {}", masked(&failure, lane.planning.secrets())));
+                    own.failure = Some(format!("{id}: {}", masked(&failure, carried.planning.secrets())));
                 }
             }
         }
         own
     }
 
-    /// Returns true if they were made at the gate of this record.
-    pub(super) fn is_of(&self, record: &RolloutRecord) -> bool {
+    /// Returns true if the plans were made at the gate of this record.
+    pub(super) fn belongs_to(&self, record: &RolloutRecord) -> bool {
         (self.wave, self.since) == (record.wave, record.since)
     }
 }
@@ -76,22 +76,22 @@ impl OwnPlans {
 pub(super) struct ApprovalGate<'a> {
     pub job: &'a Job,
     pub tip: &'a ApplyTarget<'a>,
-    pub lane: HeadLane<'a>,
+    pub carried: CarriedCommit<'a>,
     pub scope: &'a EnvironmentScope<'a>,
     pub record: &'a RolloutRecord,
     pub name: &'a str,
     pub approval: &'a GateApproval,
-    /// What this run planned.
+    /// The plans that this run made.
     pub own: &'a OwnPlans,
 }
 
 impl ApprovalGate<'_> {
-    /// What the gate says, and the digest that was given for it.
+    /// Returns the reading of the gate, and the digest that was given for it.
     pub(super) async fn reading(&self) -> (GateReading, Option<Digest>) {
         match self.decide().await {
             Ok(reading) => reading,
             Err(failure) => {
-                let why = masked(&failure, self.lane.planning.secrets());
+                let why = masked(&failure, self.carried.planning.secrets());
                 (GateReading::Unapproved(why), None)
             }
         }
@@ -101,6 +101,7 @@ impl ApprovalGate<'_> {
         if let Some(failure) = &self.own.failure {
             return Ok((GateReading::Unapproved(failure.clone()), None));
         }
+        // The question is complete only when every stack of the wave has a plan, by this job or by others.
         let plans = NextPlans::new(self.record, Some(&self.own.digests));
         let Some(digest) = plans.approval(self.record, self.name) else {
             return Ok((GateReading::Unclear(self.not_planned(&plans.missing)), None));
@@ -110,7 +111,8 @@ impl ApprovalGate<'_> {
             let what = format!("{by} must agree; start the workflow with `approve: {digest}`");
             return Ok((GateReading::Unapproved(what), None));
         }
-        let check = self.lane.policy_check(self.job, self.tip)?;
+        // The digest was given. It counts if somebody whom the gate names gave it, and took no part in the change.
+        let check = self.carried.policy_check(self.job, self.tip)?;
         let mut people = self.givers(&check).await?;
         let teams = self.approval.by.iter().map(|name| name.trim_start_matches('@'));
         let teams = teams.filter(|name| name.contains('/'));
@@ -134,13 +136,13 @@ impl ApprovalGate<'_> {
         Ok((reading, Some(digest)))
     }
 
-    /// The stacks of the next wave.
+    /// Returns the stacks of the next wave.
     fn targets(&self) -> impl Iterator<Item = Target> {
         let next = self.record.waves.get(self.record.wave + 1).into_iter().flatten();
-        next.map(|(id, stack)| self.lane.target(id, &stack.folder))
+        next.map(|(id, stack)| self.carried.target(id, &stack.folder))
     }
 
-    /// Says which jobs must run before anybody can approve.
+    /// Describes which jobs must plan their stacks before anybody can approve.
     fn not_planned(&self, missing: &BTreeSet<StackId>) -> String {
         let mut stacks: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
         for target in self.targets().filter(|target| missing.contains(&target.id)) {
@@ -161,19 +163,19 @@ impl ApprovalGate<'_> {
         format!("{jobs} before wave {} can be approved", self.record.wave + 2)
     }
 
-    /// Who gave the digest, without those who took part in the change.
+    /// Returns the people who gave the digest and took no part in the change.
     async fn givers(&self, check: &PolicyCheck) -> Result<BTreeSet<String>, UserError> {
         let targets: Vec<_> = self.targets().collect();
-        let records = self.lane.reviews.records.iter();
+        let records = self.carried.reviews.records.iter();
         let records = records.filter(|record| {
             let shows = |target: &Target| record.stacks.iter().any(|stack| stack.id == target.id);
             targets.iter().any(shows)
         });
-        let pulls: BTreeSet<_> = records.map(PullHead::of_record).collect();
+        let pulls: BTreeSet<_> = records.map(PullHead::from_record).collect();
         let pulls: Vec<_> = pulls.into_iter().collect();
         let mut people: BTreeSet<String> = check.digest_givers(&pulls, true).await.into_iter().collect();
         for target in &targets {
-            let since = match &self.lane.planning.backend {
+            let since = match &self.carried.planning.backend {
                 Some(backend) => backend.states.load(&target.id).await?,
                 None => None,
             };
@@ -190,13 +192,14 @@ impl ApprovalGate<'_> {
     }
 }
 
-/// What an error says. The record keeps it in the store, and everybody sees it.
+/// Returns the message of an error without secrets: the record keeps it in the store, where everybody sees it.
 fn masked(failure: &UserError, secrets: &Secrets) -> String {
     redact::failure(failure, secrets).message
 }
 
-/// The digest of the plan of a stack, as an apply would make it: with the values of its secrets, or an apply that finds one
-/// changed would never make the approved plan. What an apply refuses cannot be approved.
+/// Returns the digest of the plan of a stack, as an apply would make it. The plan has the values of secrets: without them an
+/// apply that finds one changed would never make the approved plan. A plan that an apply would refuse is an error, so it cannot
+/// be approved.
 async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, UserError> {
     let prior = match &planning.backend {
         Some(backend) => backend.states.load(&target.id).await?,

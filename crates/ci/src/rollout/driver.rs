@@ -1,4 +1,4 @@
-//! Moves the rollouts of a job on: reads a record, does what follows, writes the next record, until there is nothing to do now.
+//! Drives the rollouts of a job: reads a record, does the next step, writes the next record, until there is nothing to do now.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,12 +11,12 @@ use tracing::Instrument as _;
 
 use super::{
     approval::{ApprovalGate, OwnPlans},
+    carried_commit::{CarriedCommit, OlderCommit},
     gates::{self, PrometheusNumbers},
-    lane::{HeadLane, OlderLane},
     outcomes::{RolloutEvent, RolloutWait, carries, held_outcome, waiting_outcome},
     rollback::WaveRollback,
 };
-use crate::{apply_lane::ApplyTarget, environments::EnvironmentScope, job::Job};
+use crate::{apply_input::ApplyTarget, environments::EnvironmentScope, job::Job};
 use konverge_base::{
     error::UserError,
     interrupt::Interrupt,
@@ -39,38 +39,38 @@ use konverge_run::{
 };
 use konverge_state::StoredRollout;
 
-/// How long a job waits for bakes, in all.
+/// The time that a job waits for bakes, in all.
 const IN_JOB: Duration = Duration::from_secs(15 * 60);
-/// The most steps of one rollout in a job.
+/// The maximum number of steps of one rollout in a job.
 const MOST_STEPS: usize = 10_000;
 
-/// What the rollouts of a job did.
+/// The result of the rollouts of a job.
 #[derive(Default)]
 pub(crate) struct EndedRollouts {
     /// One outcome for each stack that was applied, or is pending and may not go yet.
     pub outcomes: Vec<StackOutcome>,
-    /// The stacks among them that have an older commit than the head: to the head they are still pending.
+    /// The stacks among the outcomes that have an older commit than the head: they are still pending for the head.
     pub of_older_commits: BTreeSet<StackId>,
-    /// Those whose deployment is of an older commit.
+    /// The stacks among the outcomes whose deployment belongs to an older commit.
     pub deployed_before: BTreeSet<StackId>,
     /// The commits that rollouts carry.
     pub carried: BTreeSet<CommitId>,
-    /// What was decided about the plans.
+    /// The decisions about the plans.
     pub decisions: Decisions,
     /// The rollouts that stopped.
     pub events: Vec<RolloutEvent>,
-    /// The stacks among the outcomes of which this run tried nothing, and has nothing new to tell.
+    /// The stacks among the outcomes that this run did not try, and about which it has no news.
     pub kept_back: BTreeSet<StackId>,
-    /// What rollouts wait for, in words.
+    /// The reason why each waiting rollout waits, in words.
     pub waits: Vec<String>,
 }
 
-/// The records of rollouts. They are read before the pending stacks of a run are listed: what another run applied since is
-/// then seen by the number of a record.
+/// The records of rollouts. They are read before the pending stacks of a run are listed: a record with a higher number later
+/// shows that another run may have applied some of these stacks.
 pub(crate) struct RolloutRecords(Result<BTreeMap<String, StoredRollout>, UserError>);
 
 impl RolloutRecords {
-    /// Reads them, if there are rollouts.
+    /// Reads the records, if rollouts are configured.
     pub(crate) async fn load(backend: &StateBackend, config: &Config) -> Self {
         Self(if config.rollouts.is_empty() {
             Ok(BTreeMap::new())
@@ -79,7 +79,8 @@ impl RolloutRecords {
         })
     }
 
-    /// Those of earlier rollouts, if the configuration has none any more and stacks are pending.
+    /// Adds the records of earlier rollouts, if the configuration has none any more and stacks are pending: a rollout under way
+    /// still holds its stacks.
     pub(crate) async fn with_earlier(
         self,
         backend: &StateBackend,
@@ -92,8 +93,8 @@ impl RolloutRecords {
         self
     }
 
-    /// The rollout under way that has a stack, by its identity, in one of its waves, unless it is `rollout`. Nothing is
-    /// known of records that cannot be read: then the rollouts themselves say so.
+    /// Returns the rollout under way, other than `rollout`, that has a stack in one of its waves, by the identity of the stack.
+    /// `None` if the records cannot be read: that error is in the outcomes of the rollouts.
     pub(super) fn under_way(&self, stack: &StackId, rollout: Option<&str>) -> Option<&RolloutRecord> {
         let records = self.0.iter().flat_map(BTreeMap::values);
         let mut running = records
@@ -102,18 +103,18 @@ impl RolloutRecords {
         running.find(|record| record.stacks().any(|(_, id, _)| id == stack))
     }
 
-    /// The error of records that cannot be read.
+    /// Returns the error of records that cannot be read.
     pub(super) fn failure(&self) -> Option<&UserError> {
         self.0.as_ref().err()
     }
 
-    /// One line for each rollout that is overdue.
+    /// Returns one line for each rollout that is overdue.
     pub(crate) fn overdue(&self, config: &Config) -> Vec<String> {
         overdue_records(config, &self.0)
     }
 }
 
-/// What a run has to move on.
+/// The rollouts that a run drives.
 pub(crate) struct PendingRollouts<'a> {
     /// The records.
     pub records: RolloutRecords,
@@ -121,12 +122,12 @@ pub(crate) struct PendingRollouts<'a> {
     pub guarded: &'a BTreeMap<String, Vec<(usize, Target)>>,
 }
 
-/// Moves every rollout on. `succeeded` are the free stacks that this run applied. An error of a rollout is in the outcomes of
-/// its stacks.
+/// Drives every rollout as far as it goes now. `succeeded` are the free stacks that this run applied. An error of a rollout is in
+/// the outcomes of its stacks.
 pub(crate) async fn run(
     job: &Job,
     tip: &ApplyTarget<'_>,
-    head: HeadLane<'_>,
+    head: CarriedCommit<'_>,
     scope: &EnvironmentScope<'_>,
     PendingRollouts { records, guarded }: PendingRollouts<'_>,
     succeeded: BTreeSet<StackId>,
@@ -143,6 +144,7 @@ pub(crate) async fn run(
     let mut ended = EndedRollouts::default();
     let mut stored = match records.0 {
         Ok(stored) => stored,
+        // An error of rollouts fails their stacks, and not the whole apply: the free stacks are applied already.
         Err(failure) => {
             let targets = guarded.values().flatten().map(|(_, target)| target);
             let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, &failure));
@@ -150,6 +152,7 @@ pub(crate) async fn run(
             return ended;
         }
     };
+    // All rollouts share the time for bakes, so that a job ends in time whatever their number is.
     let mut budget = IN_JOB;
     for rollout in &config.rollouts {
         let pending = guarded.get(&rollout.name).map_or(&[][..], Vec::as_slice);
@@ -186,7 +189,8 @@ pub(crate) async fn run(
     ended
 }
 
-/// What a gate asks people now: the plans of the next wave, in this phase. `None` if it does not, or not yet.
+/// Returns the question that a gate asks people now: the plans of the next wave, in this phase. `None` if the rollout is not at a
+/// gate or is paused, or if not every stack of the wave is planned.
 fn question(record: &RolloutRecord) -> Option<(&CommitId, usize, ClockReading, &BTreeMap<StackId, Digest>)> {
     let asks = record.phase == RolloutPhase::Gate && !record.paused;
     let is_whole = asks && NextPlans::new(record, None).missing.is_empty();
@@ -197,7 +201,7 @@ fn question(record: &RolloutRecord) -> Option<(&CommitId, usize, ClockReading, &
 pub(super) struct RolloutDriver<'a> {
     pub(super) job: &'a Job,
     pub(super) tip: &'a ApplyTarget<'a>,
-    pub(super) head: HeadLane<'a>,
+    pub(super) head: CarriedCommit<'a>,
     pub(super) scope: &'a EnvironmentScope<'a>,
     pub(super) config: &'a Config,
     pub(super) backend: &'a StateBackend,
@@ -209,12 +213,12 @@ pub(super) struct RolloutDriver<'a> {
     pub(super) stored: Option<StoredRollout>,
     /// The number of the record before the run listed its pending stacks.
     pub(super) first: u64,
-    /// The number of the record for which the pending stacks were looked up again.
+    /// The number of the record for which the pending stacks were last compared with the states.
     pub(super) looked_up: u64,
-    pub(super) older: Option<OlderLane>,
-    /// When this run wrote the newest record, by number.
+    pub(super) older: Option<OlderCommit>,
+    /// The number of the last record that this run wrote, and when.
     pub(super) wrote: Option<(u64, Instant)>,
-    /// Whether this run made the rollout ask people what it did not ask before.
+    /// True if this run made the rollout ask people a new question.
     pub(super) asks: bool,
     pub(super) budget: &'a mut Duration,
     /// The stacks that this run brought to a commit.
@@ -231,6 +235,7 @@ pub(super) struct RolloutDriver<'a> {
 
 impl RolloutDriver<'_> {
     async fn drive(&mut self) -> Result<(), UserError> {
+        // One step a turn. A new record is read back before the next step: another run may have written it.
         for _ in 0..MOST_STEPS {
             if self.job.run.cancel.is_cancelled() {
                 return Ok(());
@@ -259,13 +264,14 @@ impl RolloutDriver<'_> {
         Ok(())
     }
 
-    /// Takes over what the newest record says of this run's digests and plans.
+    /// Adapts this run's digests and plans to the newest record.
     fn follow(&mut self) {
         let Some(StoredRollout { record, .. }) = &self.stored else {
             return;
         };
-        self.own_plans.take_if(|own| !own.is_of(record));
-        // Another job of the workflow may have gone on with a digest that was given to this one too.
+        self.own_plans.take_if(|own| !own.belongs_to(record));
+        // Another job of the workflow may have continued with a digest that was given to this job, too. Then the digest was
+        // not given in vain.
         let given = record.approvals.intersection(&self.tip.approved.digests);
         self.decisions.matched.extend(given);
     }
@@ -277,7 +283,7 @@ impl RolloutDriver<'_> {
         }
     }
 
-    /// Writes the next record. If another run has written it, that one is read.
+    /// Writes the next record, and reads the newest one. It is the record of another run if that run was first.
     pub(super) async fn write(&mut self, record: RolloutRecord) -> Result<(), UserError> {
         let before = self.stored.take();
         let number = before.as_ref().map_or(1, |stored| stored.number + 1);
@@ -302,16 +308,18 @@ impl RolloutDriver<'_> {
                 .notes
                 .note(&format!("rollout {}: {what}", record.rollout));
             let before = before.as_ref().map(|before| &before.record);
+            // Only a new question is news. A run that finds the same question again notifies nobody.
             self.asks |= question(&record).is_some_and(|asked| before.and_then(question) != Some(asked));
             self.events
-                .extend(before.and_then(|before| RolloutEvent::of(before, &record, &self.failed)));
+                .extend(before.and_then(|before| RolloutEvent::from_records(before, &record, &self.failed)));
             self.failed.clear();
         }
         self.read_newest(before.as_ref().map(|before| &before.record))
             .await
     }
 
-    /// Reads the newest record. What failed in another phase than this one does not fail it.
+    /// Reads the newest record. A failure of the phase before does not count in a new phase: it would fail the next rollout, or
+    /// the rollback.
     pub(super) async fn read_newest(&mut self, before: Option<&RolloutRecord>) -> Result<(), UserError> {
         self.changed.clear();
         self.stored = self.backend.states.rollout(&self.rollout.name).await?;
@@ -325,19 +333,20 @@ impl RolloutDriver<'_> {
         Ok(())
     }
 
-    /// The lane of a commit; an older one is opened once.
-    async fn open_lane(&mut self, commit: &CommitId) -> Result<(), UserError> {
+    /// Opens a commit, if it is not open: neither the head nor the older commit that was opened last.
+    async fn open_commit(&mut self, commit: &CommitId) -> Result<(), UserError> {
         let is_open =
-            commit == self.head.head || self.older.as_ref().is_some_and(|older| older.commit == *commit);
+            commit == self.head.commit || self.older.as_ref().is_some_and(|older| older.commit == *commit);
         if !is_open {
-            self.older = Some(OlderLane::open(self.job, self.tip, self.config, self.backend, commit).await?);
+            self.older =
+                Some(OlderCommit::open(self.job, self.tip, self.config, self.backend, commit).await?);
         }
         Ok(())
     }
 
-    pub(super) fn lane(&self, commit: &CommitId) -> HeadLane<'_> {
+    pub(super) fn carried(&self, commit: &CommitId) -> CarriedCommit<'_> {
         match &self.older {
-            Some(older) if older.commit == *commit => older.lane(),
+            Some(older) if older.commit == *commit => older.as_carried(),
             _ => self.head,
         }
     }
@@ -346,11 +355,12 @@ impl RolloutDriver<'_> {
         if record.phase.is_over() || record.phase == RolloutPhase::Stopped {
             return Ok(RolloutStep::Hold);
         }
-        self.open_lane(&record.commit).await?;
+        self.open_commit(&record.commit).await?;
         let pending = match record.phase {
             RolloutPhase::RollingBack => WaveRollback::pending(self.backend, record, &self.failed).await?,
             _ => self.pending_of(record).await?,
         };
+        // First without health and gates: only a step that waits for them needs their requests.
         let no_gates = BTreeMap::new();
         let next = step(record, &self.facts(&pending, None, &no_gates));
         let RolloutStep::Wait {
@@ -374,6 +384,7 @@ impl RolloutDriver<'_> {
         health: Option<&'f BTreeMap<StackId, StackReadiness>>,
         gates: &'f BTreeMap<String, GateReading>,
     ) -> RolloutFacts<'f> {
+        // A process has watched a phase only if it wrote the newest record itself.
         let number = self.stored.as_ref().map(|stored| stored.number);
         let wrote = self.wrote.filter(|(wrote, _)| Some(*wrote) == number);
         RolloutFacts {
@@ -389,14 +400,17 @@ impl RolloutDriver<'_> {
         }
     }
 
-    /// Whether the stacks of the wave are ready, of those whose environment is this job's.
+    /// Returns the readiness of the stacks of the wave, as far as they are in the environment of this job.
     async fn health(&self, record: &RolloutRecord) -> BTreeMap<StackId, StackReadiness> {
-        let lane = self.lane(&record.commit);
+        let carried = self.carried(&record.commit);
         let mut health = BTreeMap::new();
         for (id, stack) in record.waves.get(record.wave).into_iter().flatten() {
-            let target = lane.target(id, &stack.folder);
+            let target = carried.target(id, &stack.folder);
             if self.scope.covers(&target) {
-                health.insert(id.clone(), stack_health::readiness(lane.planning, &target).await);
+                health.insert(
+                    id.clone(),
+                    stack_health::readiness(carried.planning, &target).await,
+                );
             }
         }
         health
@@ -416,8 +430,9 @@ impl RolloutDriver<'_> {
             let Some(gate) = self.config.gates.get(name) else {
                 continue;
             };
+            // Only a gate that asks people needs the plans of the next wave.
             if gate.approve.is_some() && self.own_plans.is_none() {
-                self.own_plans = Some(OwnPlans::make(self.lane(&record.commit), self.scope, record).await);
+                self.own_plans = Some(OwnPlans::make(self.carried(&record.commit), self.scope, record).await);
             }
             let reading = match (
                 gates::reading(&PrometheusNumbers(self.job), gate).await,
@@ -428,7 +443,7 @@ impl RolloutDriver<'_> {
                     let gate = ApprovalGate {
                         job: self.job,
                         tip: self.tip,
-                        lane: self.lane(&record.commit),
+                        carried: self.carried(&record.commit),
                         scope: self.scope,
                         record,
                         name,
@@ -446,11 +461,12 @@ impl RolloutDriver<'_> {
         Ok(readings)
     }
 
-    /// Waits for a bake that is short enough. Returns true if it is over.
+    /// Waits for a bake, if the job has the time. Returns true if the bake is over.
     async fn sleep(&mut self, wait: RolloutWait) -> bool {
         let until = wait.until.filter(|_| wait.reason == WaitReason::Time);
         let left = until.and_then(|until| Duration::try_from(until.duration_since(Timestamp::now())).ok());
         let left = left.unwrap_or(Duration::ZERO).max(Duration::from_secs(1));
+        // A wait without an end, or a longer one, is left to a later run.
         if until.is_none() || left > *self.budget {
             self.wait = Some(wait);
             return false;
@@ -466,6 +482,7 @@ impl RolloutDriver<'_> {
 
     /// Adds the outcomes, events and waits of this rollout to those of the run.
     async fn end(self, failure: Option<&UserError>, ended: &mut EndedRollouts) {
+        // Say what the rollout waits for, or why it does not continue.
         let record = self.stored.as_ref().map(|stored| &stored.record);
         if let (Some(record), Some(wait)) = (record, &self.wait) {
             ended
@@ -481,12 +498,13 @@ impl RolloutDriver<'_> {
             let what = format!("the rollout {} does not continue", self.rollout.name);
             self.job.run.warn(&what, failure);
         }
+        // Add an outcome for each pending stack that this run did not apply.
         let mut outcomes = self.outcomes;
-        // What waits for a later rollout is of the head.
+        // Stacks that wait for the rollout after this one. Their deployment belongs to the head, not to the older commit.
         let mut queued = BTreeSet::new();
         let mut inputs = BTreeMap::new();
         for (_, target) in self.pending {
-            if self.had.get(&target.id) != Some(self.head.head)
+            if self.had.get(&target.id) != Some(self.head.commit)
                 && let Ok(input) = self.head.planning.input_digest(target)
             {
                 inputs.insert(target.id.clone(), input);
@@ -494,7 +512,7 @@ impl RolloutDriver<'_> {
         }
         let held = held_stacks(record, &inputs);
         for (_, target) in self.pending {
-            let has_head = self.had.get(&target.id) == Some(self.head.head);
+            let has_head = self.had.get(&target.id) == Some(self.head.commit);
             if has_head || outcomes.contains_key(&target.id) {
                 continue;
             }
@@ -505,11 +523,13 @@ impl RolloutDriver<'_> {
                     if !is_carried {
                         queued.insert(target.id.clone());
                     }
+                    // Held content is named as that, unless the rollout under way carries it: then its own state says more.
                     let outcome = if held.contains(&target.id) && (!is_carried || record.phase.is_over()) {
                         held_outcome(target, record)
                     } else {
                         waiting_outcome(target, input, record, self.wait.as_ref())
                     };
+                    // A gate that asks a new question is news, also about stacks that this run did not try.
                     if !(self.asks && outcome.result == StackResult::Waiting) {
                         ended.kept_back.insert(target.id.clone());
                     }
@@ -520,10 +540,12 @@ impl RolloutDriver<'_> {
             };
             outcomes.insert(target.id.clone(), outcome);
         }
+        // Tell the apply which outcomes belong to the head, and which to an older commit.
         let older = outcomes
             .keys()
-            .filter(|id| self.had.get(*id) != Some(self.head.head));
+            .filter(|id| self.had.get(*id) != Some(self.head.commit));
         ended.of_older_commits.extend(older.cloned());
+        // The queued deployment of a commit that is still carried must not be retired.
         ended.carried.extend(
             record
                 .filter(|record| !record.phase.is_over())

@@ -1,4 +1,4 @@
-//! Asks the gates of a wave for their numbers.
+//! Reads the numbers of the gates of a wave.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl PrometheusNumbers<'_> {
         Prometheus::new(&url, token.as_deref()).map_err(|error| error.to_string())
     }
 
-    /// The numbers of a gate by name.
+    /// Returns the numbers of a gate by name. One that cannot be read is there with the reason.
     async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, GateNumber> {
         let server = self.open(asked);
         let mut numbers = BTreeMap::new();
@@ -61,7 +61,7 @@ fn number(measured: Result<Measurement, MetricsError>) -> GateNumber {
     })
 }
 
-/// What a gate says, if it reads numbers.
+/// Returns the reading of a gate; `None` if the gate has no numbers.
 pub(super) async fn reading(source: &PrometheusNumbers<'_>, gate: &GateConfig) -> Option<GateReading> {
     let asked = gate.prometheus.as_ref()?;
     Some(read_gate(gate, &source.numbers(gate, asked).await))

@@ -17,11 +17,12 @@ use super::{driver::RolloutRecords, outcomes::left_rollout_outcome};
 /// The pending stacks, by rollout.
 #[derive(Default)]
 pub(crate) struct GuardedTargets {
-    /// Those in no rollout.
+    /// Stacks in no rollout.
     pub free: Vec<Target>,
-    /// Those of each rollout, with their wave from 0.
+    /// Stacks of each rollout, with their wave from 0.
     pub by_rollout: BTreeMap<String, Vec<(usize, Target)>>,
-    /// Those whose rollout makes no sense. They are not applied.
+    /// Stacks that are not applied: they are in several rollouts, in one with an empty wave or a cycle, or have left one that is
+    /// under way.
     pub refused: Vec<StackOutcome>,
 }
 
@@ -33,7 +34,7 @@ impl GuardedTargets {
     /// The `after` rules form a cycle. Without rollouts, the records cannot be read.
     pub(crate) fn split(
         config: &Config,
-        side: &OpenRevision,
+        revision: &OpenRevision,
         pending: Vec<Target>,
         records: &RolloutRecords,
     ) -> Result<Self, UserError> {
@@ -51,19 +52,19 @@ impl GuardedTargets {
             }
             return Ok(split);
         }
-        let empty = empty_waves(config, side);
+        let empty = empty_waves(config, revision);
         let leaving = pending.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
         let order = StackOrder::build(config, &pending)?.taking_down(&leaving);
         let mut split = Self::default();
         for target in pending {
-            let place = matcher.wave_of(target.folder());
-            let rollout = place.as_ref().ok().and_then(|place| Some(place.as_ref()?.0));
+            let membership = matcher.wave_of(target.folder());
+            let rollout = membership.as_ref().ok().and_then(|wave| Some(wave.as_ref()?.0));
             if let Some(record) = records.under_way(&target.id, rollout) {
                 split.refused.push(left_rollout_outcome(&target, record));
                 continue;
             }
-            match place {
+            match membership {
                 Ok(None) => split.free.push(target),
                 Ok(Some((rollout, wave))) => {
                     let of_rollout = split.by_rollout.entry(rollout.to_owned()).or_default();
@@ -82,6 +83,7 @@ impl GuardedTargets {
                 }
             }
         }
+        // Each turn refuses the rollouts of one cycle, so the loop ends. The others still go.
         split.refuse(&empty);
         while let Some(cycle) = WaveOrder::new(&split.by_rollout, &order).cycle() {
             split.refuse(&cycle);
@@ -89,7 +91,7 @@ impl GuardedTargets {
         Ok(split)
     }
 
-    /// All stacks of rollouts.
+    /// Returns the stacks of all rollouts.
     pub(crate) fn guarded(&self) -> impl Iterator<Item = &Target> {
         self.by_rollout.values().flatten().map(|(_, target)| target)
     }
@@ -104,10 +106,10 @@ impl GuardedTargets {
     }
 }
 
-/// The rollouts with a wave that no stack of the commit belongs to.
-fn empty_waves(config: &Config, side: &OpenRevision) -> BTreeMap<String, UserError> {
+/// Returns the rollouts with a wave that no stack of the commit belongs to, with their error.
+fn empty_waves(config: &Config, revision: &OpenRevision) -> BTreeMap<String, UserError> {
     let matcher = config.rollout_matcher();
-    let stacks = side.layout.stacks.iter();
+    let stacks = revision.layout.stacks.iter();
     let matched: BTreeSet<(String, usize)> = stacks
         .filter_map(|stack| matcher.wave_of(&stack.folder).ok().flatten())
         .map(|(rollout, wave)| (rollout.to_owned(), wave))
@@ -133,9 +135,9 @@ fn empty_waves(config: &Config, side: &OpenRevision) -> BTreeMap<String, UserErr
     empty
 }
 
-/// What must end before what, by the waves of all rollouts and by `after`.
+/// The order of stacks and of ends of waves, by the waves of all rollouts and by `after`.
 struct WaveOrder<'a> {
-    places: BTreeMap<&'a StackId, (&'a str, usize)>,
+    waves: BTreeMap<&'a StackId, (&'a str, usize)>,
     before: BTreeMap<WaveStep<'a>, Vec<WaveStep<'a>>>,
 }
 
@@ -149,7 +151,7 @@ enum WaveStep<'a> {
 impl<'a> WaveOrder<'a> {
     fn new(by_rollout: &'a BTreeMap<String, Vec<(usize, Target)>>, order: &'a StackOrder) -> Self {
         let mut wave_order = Self {
-            places: BTreeMap::new(),
+            waves: BTreeMap::new(),
             before: BTreeMap::new(),
         };
         let before = &mut wave_order.before;
@@ -161,7 +163,7 @@ impl<'a> WaveOrder<'a> {
                 end.push(WaveStep::End(rollout, wave - 1));
             }
             for (wave, target) in targets {
-                wave_order.places.insert(&target.id, (rollout, *wave));
+                wave_order.waves.insert(&target.id, (rollout, *wave));
                 let end = before.entry(WaveStep::End(rollout, *wave)).or_default();
                 end.push(WaveStep::Stack(&target.id));
                 if let Some(earlier) = wave.checked_sub(1) {
@@ -170,6 +172,7 @@ impl<'a> WaveOrder<'a> {
                 }
             }
         }
+        // `after` is in the same graph, so that a cycle over waves and rules is found.
         for id in order.stacks() {
             let stack = before.entry(WaveStep::Stack(id)).or_default();
             stack.extend(order.before(id).map(WaveStep::Stack));
@@ -177,12 +180,12 @@ impl<'a> WaveOrder<'a> {
         wave_order
     }
 
-    /// The rollouts of a cycle, with their error: each of them would wait for ever.
+    /// Returns the rollouts of a cycle, with their error: each of them would wait for ever.
     fn cycle(&self) -> Option<BTreeMap<String, UserError>> {
         let cycle = self.find()?;
-        // Where a stack of a rollout comes after another stack by the rules alone.
+        // Only stacks of rollouts are named: the ends of waves between them follow from the waves.
         let stacks = cycle.iter().filter_map(|step| match step {
-            WaveStep::Stack(id) => Some((*id, *self.places.get(id)?)),
+            WaveStep::Stack(id) => Some((*id, *self.waves.get(id)?)),
             WaveStep::End(..) => None,
         });
         let stacks: Vec<_> = stacks.collect();
@@ -205,7 +208,7 @@ impl<'a> WaveOrder<'a> {
                 ));
             }
         }
-        // A cycle of `after` rules alone is refused with the order.
+        // A cycle of `after` rules alone is an error of `StackOrder`.
         if rollouts.is_empty() {
             return None;
         }
@@ -227,8 +230,9 @@ impl<'a> WaveOrder<'a> {
         )
     }
 
-    /// The steps of a cycle, each before the one that it waits for.
+    /// Finds the steps of a cycle, each before the one that it waits for.
     fn find(&self) -> Option<Vec<WaveStep<'a>>> {
+        // Remove each step that waits for nothing, as a topological sort does.
         let mut left: BTreeMap<_, usize> = self.before.iter().map(|(step, all)| (*step, all.len())).collect();
         let mut after: BTreeMap<WaveStep<'_>, Vec<WaveStep<'_>>> = BTreeMap::new();
         for (step, before) in &self.before {
@@ -253,7 +257,7 @@ impl<'a> WaveOrder<'a> {
                 }
             }
         }
-        // Each step that is left waits for another one that is left.
+        // Each step that is left waits for another one that is left, so a walk must meet a step again.
         let mut path = vec![*left.keys().next()?];
         loop {
             let last = path.last()?;

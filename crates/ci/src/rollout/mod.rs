@@ -1,20 +1,20 @@
-//! Rollouts in a job: which pending stacks may go now. A filter over what the apply finds, no orchestrator: the record in the
-//! store says how far each rollout is, [`konverge_policy::rollout`] what follows, and any run continues there.
+//! Rollouts in a job: which pending stacks may go now. A rollout is a filter over the stacks that an apply finds, no orchestrator:
+//! the record in the store says how far it is, [`konverge_policy::rollout`] decides the next step, and any run continues there.
 
 mod approval;
+mod carried_commit;
 mod driver;
-mod fence;
 mod gates;
 mod guarded;
-mod lane;
 mod outcomes;
 mod pending;
 mod preview;
 mod rollback;
 mod wave_apply;
+mod wave_approver;
 
+pub(crate) use carried_commit::CarriedCommit;
 pub(crate) use driver::{PendingRollouts, RolloutRecords, run};
 pub(crate) use guarded::GuardedTargets;
-pub(crate) use lane::HeadLane;
 pub(crate) use outcomes::RolloutEvent;
 pub use preview::sentences;

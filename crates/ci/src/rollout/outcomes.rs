@@ -1,4 +1,4 @@
-//! What a run says of stacks that may not go yet, and of rollouts that moved.
+//! The outcomes of stacks that may not go yet, and the events of rollouts.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use konverge_base::{
 };
 use konverge_run::{Target, apply};
 
-/// What a rollout waits for.
+/// The reason why a rollout waits.
 #[derive(Debug, Clone)]
 pub(super) struct RolloutWait {
     pub reason: WaitReason,
@@ -24,15 +24,15 @@ pub(super) struct RolloutWait {
 
 /// A rollout that stopped in this run.
 pub(crate) struct RolloutEvent {
-    /// What happened.
+    /// The kind of event.
     pub topic: NotifyEvent,
-    /// The stacks that get what they had before, or would.
+    /// The stacks that are rolled back, or would be.
     pub stacks: Vec<(StackId, RepoPath)>,
 }
 
 impl RolloutEvent {
-    /// The event of a new record, if there is a notification for it. `failed` are the stacks that failed before it.
-    pub(super) fn of(
+    /// Returns the event of a new record, if there is a notification for it. `failed` are the stacks that failed before it.
+    pub(super) fn from_records(
         before: &RolloutRecord,
         after: &RolloutRecord,
         failed: &BTreeMap<StackId, String>,
@@ -54,13 +54,13 @@ impl RolloutEvent {
     }
 }
 
-/// Returns true if a rollout brings this content to a stack.
+/// Returns true if a rollout carries this content to a stack.
 pub(super) fn carries(record: &RolloutRecord, id: &StackId, input: Option<Digest>) -> bool {
     let mut stacks = record.stacks();
     stacks.any(|(_, other, stack)| other == id && stack.input == input)
 }
 
-/// The outcome of a pending stack with a content that an earlier rollout failed with, or was aborted with.
+/// Returns the outcome of a pending stack whose content an earlier rollout failed with, or was aborted with.
 pub(super) fn held_outcome(target: &Target, record: &RolloutRecord) -> StackOutcome {
     let name = &record.rollout;
     let ended = match record.phase {
@@ -81,7 +81,7 @@ pub(super) fn held_outcome(target: &Target, record: &RolloutRecord) -> StackOutc
     apply::stopped_outcome(target, StackResult::Stopped, &failure)
 }
 
-/// The outcome of a pending stack of a rollout that is under way, which the configuration no longer has in it.
+/// Returns the outcome of a pending stack that the configuration took out of a rollout under way.
 pub(super) fn left_rollout_outcome(target: &Target, record: &RolloutRecord) -> StackOutcome {
     let name = &record.rollout;
     let failure = UserError::new(
@@ -101,7 +101,7 @@ pub(super) fn left_rollout_outcome(target: &Target, record: &RolloutRecord) -> S
     apply::stopped_outcome(target, StackResult::Stopped, &failure)
 }
 
-/// The outcome of a pending stack that this run did not apply, because of its rollout.
+/// Returns the outcome of a pending stack that this run did not apply, because of its rollout.
 pub(super) fn waiting_outcome(
     target: &Target,
     input: Option<Digest>,
@@ -217,7 +217,7 @@ mod tests {
         use RolloutPhase::{Applying, RollingBack, Stopped};
         let event = |before, after, failed: &[&str]| {
             let failed = failed.iter().map(|id| (id.parse().unwrap(), "no".to_owned()));
-            let event = RolloutEvent::of(&record(before), &record(after), &failed.collect())?;
+            let event = RolloutEvent::from_records(&record(before), &record(after), &failed.collect())?;
             let stacks = event.stacks.iter().map(|(id, _)| id.to_string());
             Some((event.topic, stacks.collect::<Vec<_>>().join(" ")))
         };

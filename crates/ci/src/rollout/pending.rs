@@ -1,8 +1,8 @@
-//! The pending stacks of a rollout: with which it begins, and which of them another run has applied since.
+//! The pending stacks of a rollout: those with which it begins, and those that another run has applied since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{driver::RolloutDriver, lane::HeadLane};
+use super::{carried_commit::CarriedCommit, driver::RolloutDriver};
 use konverge_base::{
     error::UserError,
     model::{
@@ -20,17 +20,18 @@ impl RolloutDriver<'_> {
             return Ok(false);
         }
         let known = self.backend.states.known().await?;
-        // Since this run listed its pending stacks, another one may have applied some.
+        // A newer record than at the start: another run may have applied some of the listed stacks since. Without this look a
+        // second rollout would begin with them.
         let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
         let mut changed = BTreeMap::new();
         for (wave, target) in self.pending {
-            if self.had.get(&target.id) == Some(self.head.head) {
+            if self.had.get(&target.id) == Some(self.head.commit) {
                 continue;
             }
-            // What this run applied is not in the index that it read.
+            // The index was read at the start, so it lacks the serials of stacks that this run applied.
             let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
             if is_old && self.has_commit(self.head, target).await? {
-                self.had.insert(target.id.clone(), self.head.head.clone());
+                self.had.insert(target.id.clone(), self.head.commit.clone());
                 continue;
             }
             let serial = own.or_else(|| known.entries.get(&target.id).map(|entry| entry.serial));
@@ -48,7 +49,7 @@ impl RolloutDriver<'_> {
         };
         let start = RolloutStart {
             name: &self.rollout.name,
-            commit: self.head.head,
+            commit: self.head.commit,
             rules: &self.rules,
             changed: &changed,
             prior: self.stored.as_ref().map(|stored| &stored.record),
@@ -60,9 +61,9 @@ impl RolloutDriver<'_> {
         }
     }
 
-    /// Returns true if a stack has the contents of a commit by now.
-    async fn has_commit(&self, lane: HeadLane<'_>, target: &Target) -> Result<bool, UserError> {
-        let wanted = lane.planning.input_digest(target)?;
+    /// Returns true if a stack has the content of a commit by now.
+    async fn has_commit(&self, carried: CarriedCommit<'_>, target: &Target) -> Result<bool, UserError> {
+        let wanted = carried.planning.input_digest(target)?;
         let Some(now) = self.backend.states.load(&target.id).await? else {
             return Ok(false);
         };
@@ -72,33 +73,33 @@ impl RolloutDriver<'_> {
         })
     }
 
-    /// The stacks of a rollout that do not have its commit.
+    /// Returns the stacks of a rollout that do not have its commit.
     pub(super) async fn pending_of(
         &mut self,
         record: &RolloutRecord,
     ) -> Result<BTreeSet<StackId>, UserError> {
         self.look_up_applied(record).await?;
         let commit = &record.commit;
-        let pending = self.lane(commit).pending.iter().map(|target| &target.id);
+        let pending = self.carried(commit).pending.iter().map(|target| &target.id);
         let is_of_it = |id: &&StackId| record.waves.iter().any(|wave| wave.contains_key(*id));
         let pending = pending.filter(|id| is_of_it(id) && self.had.get(*id) != Some(commit));
         Ok(pending.cloned().collect())
     }
 
-    /// If another run wrote the record, it may have applied stacks that this run has listed as pending: of every wave that has
-    /// begun, because the rollout may go back to an earlier one.
+    /// Looks up in the states which pending stacks another run has applied, if another run wrote the record: of every wave that
+    /// has begun, because the rollout may go back to an earlier one.
     async fn look_up_applied(&mut self, record: &RolloutRecord) -> Result<(), UserError> {
         let number = self.stored.as_ref().map_or(0, |stored| stored.number);
         let is_own = self.wrote.is_some_and(|(wrote, _)| wrote == number);
         if is_own || std::mem::replace(&mut self.looked_up, number) == number {
             return Ok(());
         }
-        let lane = self.lane(&record.commit);
+        let carried = self.carried(&record.commit);
         let begun: BTreeSet<_> = record.begun_stacks().map(|(id, _)| id).collect();
         let mut applied = Vec::new();
-        for target in lane.pending.iter().filter(|target| begun.contains(&target.id)) {
+        for target in carried.pending.iter().filter(|target| begun.contains(&target.id)) {
             let is_known = self.had.get(&target.id) == Some(&record.commit);
-            if !is_known && self.has_commit(lane, target).await? {
+            if !is_known && self.has_commit(carried, target).await? {
                 applied.push(target.id.clone());
             }
         }

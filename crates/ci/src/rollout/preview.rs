@@ -1,4 +1,4 @@
-//! What a preview says of rollouts: in which waves its change would go.
+//! The sentences of a preview about rollouts: in which waves its change would go.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use konverge_base::model::{RepoPath, StackId};
 use konverge_config::{Config, RolloutConfig};
 use konverge_report::plural;
 
-/// One sentence for each rollout with a changed stack.
+/// Returns one sentence for each rollout with a changed stack.
 pub fn sentences<'a>(
     config: &Config,
     changed: impl IntoIterator<Item = (&'a StackId, &'a RepoPath)>,
@@ -17,7 +17,7 @@ pub fn sentences<'a>(
     let changed: Vec<_> = changed.into_iter().collect();
     for (id, folder) in &changed {
         match matcher.wave_of(folder) {
-            Ok(Some(place)) => *counts.entry(place).or_default() += 1,
+            Ok(Some(wave)) => *counts.entry(wave).or_default() += 1,
             Ok(None) => {}
             Err(several) => unclear.push(format!(
                 "{id} is in several rollouts ({}): it will not be applied",

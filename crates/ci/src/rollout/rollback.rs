@@ -1,5 +1,5 @@
-//! Gives the stacks of a failed wave what they had before the rollout: a new plan of the recorded commit, under freezes, policy
-//! sets and `max_destructive`. It deletes and replaces nothing: that needs a person.
+//! Rolls back the stacks of a failed wave to the commit before the rollout: by a new plan, under freezes, policy sets and
+//! `max_destructive`. It deletes and replaces nothing: that needs a person.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    apply_lane::{ApplyTarget, policy_check},
+    apply_input::{ApplyTarget, policy_check},
     environments::EnvironmentScope,
     job::Job,
     policy::{
@@ -49,7 +49,8 @@ pub(super) struct WaveRollback<'a> {
 }
 
 impl WaveRollback<'_> {
-    /// The stacks of the wave that do not have what they had before. One that is new cannot have it: it stays.
+    /// Returns the stacks of the wave that are not back at their state before the rollout. A new stack has no state before, so it
+    /// stays as it is.
     pub(super) async fn pending(
         backend: &StateBackend,
         record: &RolloutRecord,
@@ -73,7 +74,8 @@ impl WaveRollback<'_> {
         Ok(pending)
     }
 
-    /// Rolls these stacks back, of those whose environment is this job's. Returns what was done, and what failed.
+    /// Rolls these stacks back, as far as they are in the environment of this job. Returns the outcomes, the decisions, and the
+    /// stacks that failed with their reasons.
     pub(super) async fn run(
         &self,
         stacks: &BTreeSet<StackId>,
@@ -85,7 +87,7 @@ impl WaveRollback<'_> {
             if !stacks.contains(id) || !self.scope.covers(&target) {
                 continue;
             }
-            let (outcome, findings) = match self.one(id, stack).await {
+            let (outcome, findings) = match self.roll_back_stack(id, stack).await {
                 Ok(done) => done,
                 Err(failure) => {
                     let failure = konverge_run::redact::failure(&failure, &self.backend.secrets);
@@ -105,7 +107,11 @@ impl WaveRollback<'_> {
         Ok((outcomes, decisions, failed))
     }
 
-    async fn one(&self, id: &StackId, stack: &RolloutStack) -> Result<(StackOutcome, Decisions), UserError> {
+    async fn roll_back_stack(
+        &self,
+        id: &StackId,
+        stack: &RolloutStack,
+    ) -> Result<(StackOutcome, Decisions), UserError> {
         let before = stack.before.ok_or_else(|| {
             UserError::new(
                 ErrorKind::State,
@@ -144,7 +150,7 @@ impl WaveRollback<'_> {
     }
 }
 
-/// Approves what only changes objects back.
+/// Approves a rollback that neither deletes nor replaces anything.
 struct RollbackApprover {
     check: PolicyCheck,
     backend: StateBackend,
@@ -156,6 +162,7 @@ struct RollbackApprover {
 impl Approver for RollbackApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
+        // Asked under the lease of the stack, as before each apply of a wave.
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if number.map_err(UserError::from)? != self.number {
             let what = format!("the rollout `{}` was changed in the meantime", self.rollout);
@@ -197,7 +204,7 @@ impl Approver for RollbackApprover {
 /// A stack that is being rolled back.
 struct RolledBackStack {
     follows_rotation: bool,
-    /// For values that become known later.
+    /// The sets that judge values which become known during the apply.
     sets: ActiveSets,
 }
 

@@ -1,11 +1,13 @@
-//! Applies or rolls back stacks of the current wave, and takes over what came of it.
+//! Applies or rolls back stacks of the current wave, and records their outcomes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
-use super::{driver::RolloutDriver, fence::RolloutFence, outcomes::RolloutWait, rollback::WaveRollback};
+use super::{
+    driver::RolloutDriver, outcomes::RolloutWait, rollback::WaveRollback, wave_approver::WaveApprover,
+};
 use konverge_base::{
     error::UserError,
     model::{
@@ -22,7 +24,7 @@ use konverge_run::{
 use konverge_state::StoredRollout;
 
 impl RolloutDriver<'_> {
-    /// Applies stacks of the wave. Returns true if something came of it.
+    /// Applies stacks of the wave. Returns true if that may lead to a next step.
     pub(super) async fn apply(
         &mut self,
         stored: &StoredRollout,
@@ -39,9 +41,9 @@ impl RolloutDriver<'_> {
             });
             return Ok(false);
         }
-        let lane = self.lane(&record.commit);
-        let fence = Arc::new(RolloutFence {
-            inner: Arc::clone(&lane.options.approver),
+        let carried = self.carried(&record.commit);
+        let approver = Arc::new(WaveApprover {
+            inner: Arc::clone(&carried.options.approver),
             backend: self.backend.clone(),
             rollout: self.rollout.name.clone(),
             number: stored.number,
@@ -50,33 +52,36 @@ impl RolloutDriver<'_> {
             changed: Mutex::default(),
         });
         let options = ApplyOptions {
-            newer: lane.options.newer.clone(),
-            commit: lane.options.commit.clone(),
-            merged: lane.options.merged,
-            pull_requests: lane.options.pull_requests.clone(),
-            allow_empty: lane.options.allow_empty,
-            ..ApplyOptions::new(fence.clone())
+            newer: carried.options.newer.clone(),
+            commit: carried.options.commit.clone(),
+            merged: carried.options.merged,
+            pull_requests: carried.options.pull_requests.clone(),
+            allow_empty: carried.options.allow_empty,
+            ..ApplyOptions::new(approver.clone())
         };
-        let EndedRun { report, decisions } = apply::run(lane.planning, &targets, &options).await?;
+        let EndedRun { report, decisions } = apply::run(carried.planning, &targets, &options).await?;
         self.decisions.extend(decisions);
-        self.take(record, report, &fence).await
+        self.record_outcomes(record, report, &approver).await
     }
 
-    /// The stacks that this job may apply now, and why it may not apply the others. Every job chooses the same stacks, and
-    /// applies its own of them: so no more than `at_once` go, whatever jobs run.
+    /// Returns the stacks that this job may apply now, and why it may not apply the others. Every job chooses the same stacks and
+    /// applies its own part of them, so no more than `at_once` go, however many jobs run.
     fn applicable(
         &self,
         record: &RolloutRecord,
         stacks: &BTreeSet<StackId>,
         at_once: usize,
     ) -> Result<(Vec<Target>, String), UserError> {
-        let lane = self.lane(&record.commit);
-        let leaving = lane.pending.iter().filter(|target| target.head.is_none());
+        let carried = self.carried(&record.commit);
+        let leaving = carried.pending.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-        let order = StackOrder::build(self.config, lane.pending)?.taking_down(&leaving);
+        let order = StackOrder::build(self.config, carried.pending)?.taking_down(&leaving);
         let is_done = |id: &StackId| self.succeeded.contains(id) || self.had.get(id) == Some(&record.commit);
         let (chosen, blocked) = first_in_order(&order, stacks, is_done, at_once);
-        let targets = lane.pending.iter().filter(|target| chosen.contains(&target.id));
+        let targets = carried
+            .pending
+            .iter()
+            .filter(|target| chosen.contains(&target.id));
         let targets: Vec<_> = targets
             .filter(|target| self.scope.covers(target))
             .cloned()
@@ -88,12 +93,12 @@ impl RolloutDriver<'_> {
         ))
     }
 
-    /// Takes over what an apply did. Returns true if something came of it.
-    async fn take(
+    /// Records the outcomes of an apply. Returns true if they may lead to a next step.
+    async fn record_outcomes(
         &mut self,
         record: &RolloutRecord,
         mut report: ApplyReport,
-        fence: &RolloutFence,
+        approver: &WaveApprover,
     ) -> Result<bool, UserError> {
         let newer = match &self.older {
             Some(older) if older.commit == record.commit => older.pending.newer.take_out_of(&mut report),
@@ -102,9 +107,10 @@ impl RolloutDriver<'_> {
         let mut goes_on = !newer.is_empty();
         self.had
             .extend(newer.into_keys().map(|id| (id, record.commit.clone())));
-        let (moved, changed) = (fence.moved(), fence.changed());
+        let (moved, changed) = (approver.moved(), approver.changed());
         for outcome in report.stacks {
             let id = outcome.id.clone();
+            // Nothing of these was tried: the next record decides about them.
             if moved.contains(&id) || changed.contains(&id) {
                 continue;
             }
@@ -118,13 +124,15 @@ impl RolloutDriver<'_> {
                     self.failed.insert(id.clone(), message.unwrap_or_default());
                     goes_on = true;
                 }
-                // Nothing of it was changed, or it waits: the next run takes it up.
+                // The stack was not changed, or it waits: the next run continues with it.
                 _ => {}
             }
             self.outcomes.insert(id, outcome);
         }
+        // A plan that is not the approved one brings the rollout back to its gate.
         goes_on |= !changed.is_empty();
         self.changed.extend(changed);
+        // Another run has written a record: only the newest one says what may go now.
         if !moved.is_empty() {
             self.read_newest(Some(record)).await?;
             return Ok(true);
@@ -171,8 +179,8 @@ impl RolloutDriver<'_> {
     }
 }
 
-/// The first `at_once` stacks in the order of `after`, and why the first of the others must wait. A stack goes if all that come
-/// before it are done, or go with it.
+/// Returns the first `at_once` stacks in the order of `after`, and why the first of the others must wait. A stack goes if all
+/// stacks before it are done, or go with it.
 fn first_in_order(
     order: &StackOrder,
     stacks: &BTreeSet<StackId>,

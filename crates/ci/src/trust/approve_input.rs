@@ -17,7 +17,7 @@ pub(crate) struct Approved {
 }
 
 impl Approved {
-    /// Says that some digests stood for nothing, and what to do.
+    /// Explains that digests matched nothing, and what to do; `None` if there are none.
     pub(crate) fn explain_unmatched(digests: &BTreeSet<Digest>) -> Option<String> {
         let names: Vec<_> = digests.iter().map(Digest::to_string).collect();
         (!names.is_empty()).then(|| {

@@ -1,6 +1,6 @@
-//! The authority of a job: what it may do. This one value is computed only here, from the event, from who
-//! started the run, and from GitHub's answer about the default branch. This file sends no requests; the tests
-//! below are its table.
+//! The authority of a job: the task and the permissions that it has. This one value is computed only here, from the event, from
+//! who started the run, and from GitHub's answer about the default branch. This file sends no requests; the tests are its
+//! table.
 //!
 //! No ref of an event grants anything. Everything that grants permissions (store, clusters, sandbox, policy…)
 //! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
@@ -16,16 +16,16 @@ use konverge_forge::{
 };
 use konverge_report::Merging;
 
-/// Who started the run, and how.
+/// The start of a run: who started it, where, and with which inputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
     /// The forge whose job it is.
     pub forge: ForgeKind,
     /// The full ref of the run.
     pub ref_name: &'a str,
-    /// The actor: who started the run, or re-ran it.
+    /// The actor: the user who started the run, or re-ran it.
     pub actor: &'a str,
-    /// Who started its first attempt, and so gave its inputs.
+    /// The user who started the first attempt, and so gave its inputs.
     pub starter: &'a str,
     /// The number of the attempt, from 1.
     pub attempt: u32,
@@ -35,12 +35,12 @@ pub(crate) struct Caller<'a> {
     pub environment: Option<&'a str>,
     /// The environment that the job is limited to.
     pub for_environment: Option<&'a str>,
-    /// What the job does on a schedule.
+    /// The task of the job on a schedule.
     pub on_schedule: ScheduledTask,
 }
 
 impl<'a> Caller<'a> {
-    /// The caller of a run.
+    /// Creates the caller of a run.
     pub(crate) fn new(runner: &'a dyn CiJob, approve: &'a str, environment: Option<&'a str>) -> Self {
         let job = runner.info();
         Self {
@@ -57,14 +57,14 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// GitHub's answer about the default branch.
+/// The lookup of the default branch at the forge.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum DefaultBranchAnswer<'a> {
+pub(crate) enum DefaultBranchLookup<'a> {
     /// Not asked yet.
     NotYet,
     /// Cannot be asked: there is no token, or the job needs no permissions.
     Never,
-    /// The branch, and whether it contains the commit of the event.
+    /// The branch; true if it contains the commit of the event.
     Is(&'a DefaultBranch, bool),
 }
 
@@ -72,28 +72,27 @@ pub(crate) enum DefaultBranchAnswer<'a> {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a job makes one of them")]
 pub(crate) enum Decision {
-    /// Nothing to do, and why.
+    /// There is nothing to do, for this reason.
     Nothing(String),
-    /// It depends on the default branch: ask GitHub, then decide again.
+    /// The decision depends on the default branch: ask GitHub, then decide again.
     Ask,
     /// The job has this authority.
     Granted(Authority),
 }
 
-/// What a job may do.
+/// The task of a job, with its permissions.
 #[derive(Debug, Clone)]
 pub(crate) struct Authority {
     pub task: Task,
-    /// How much it trusts the code that it processes; [`Trust::grants`] gives the consequences.
+    /// The trust in the code that the job processes. [`Trust::grants`] gives the consequences.
     pub trust: Trust,
     /// The default branch, whose tip grants permissions; `None` grants none.
     pub branch: Option<DefaultBranch>,
     /// The actor, for `policy.actors`.
     pub actor: String,
-    /// True if the actor pushed or merged what is applied, in this attempt: then GitHub allowed them to
-    /// write.
+    /// True if the actor pushed or merged the applied commit, in this attempt: then GitHub has checked the permission.
     pub pushed: bool,
-    /// The job opens and applies the stacks of this environment alone; `None`: all.
+    /// The environment whose stacks alone the job applies; `None`: all stacks.
     pub environment: Option<String>,
 }
 
@@ -131,14 +130,14 @@ pub(crate) enum Task {
     },
 }
 
-/// Who approves the digests of a run.
+/// The people who approve the digests of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DispatchApprovers {
     /// The user who started its first attempt with them, and if rules require more, the users who approved
     /// the job in its environment.
     Starter {
         login: String,
-        /// What the user said about it.
+        /// The reason that the user gave.
         reason: String,
     },
     /// Only the users who approved the job: the digests were found by the run itself, after its start.
@@ -154,7 +153,7 @@ impl Authority {
     pub(crate) fn decide(
         event: &JobEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         match Self::decide_event(event, caller, answer)? {
             Decision::Granted(authority) => authority.limited(caller).map(Decision::Granted),
@@ -165,7 +164,7 @@ impl Authority {
     fn decide_event(
         event: &JobEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         match event {
             JobEvent::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
@@ -188,12 +187,12 @@ impl Authority {
             JobEvent::Push(event) => Self::push(event, caller, answer),
             JobEvent::Schedule { .. } => match caller.on_schedule {
                 ScheduledTask::Drift => Self::drift(caller, answer),
-                // As `konverge-continue`: it approves nothing.
+                // A schedule carries no digests, so it approves nothing.
                 ScheduledTask::Apply => Self::decide_dispatch("", "", caller, answer),
             },
             JobEvent::WorkflowDispatch { inputs, ref_name, .. } => {
                 let digests = inputs.get("approve").map_or("", |text| text.trim());
-                if let DefaultBranchAnswer::Is(branch, _) = answer {
+                if let DefaultBranchLookup::Is(branch, _) = answer {
                     only_on(branch, ref_name)?;
                 }
                 if digests.is_empty() {
@@ -209,7 +208,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                     let text = |key: &str| payload[key].as_str().unwrap_or_default();
                     Self::decide_dispatch(text("approve"), text("reason"), caller, answer)
                 }
-                // It approves nothing: it only moves rollouts on, and applies what is pending.
+                // The event takes no digests: it only continues rollouts, and applies what is pending and reviewed.
                 "konverge-continue" => Self::decide_dispatch("", "", caller, answer),
                 other => Err(UserError::new(
                     ErrorKind::Github,
@@ -222,13 +221,13 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    fn grant(task: Task, trust: Trust, caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Self {
+    fn grant(task: Task, trust: Trust, caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Self {
         Self {
             task,
             trust,
             branch: match answer {
-                DefaultBranchAnswer::Is(branch, _) => Some(branch.clone()),
-                DefaultBranchAnswer::NotYet | DefaultBranchAnswer::Never => None,
+                DefaultBranchLookup::Is(branch, _) => Some(branch.clone()),
+                DefaultBranchLookup::NotYet | DefaultBranchLookup::Never => None,
             },
             actor: caller.actor.to_owned(),
             pushed: false,
@@ -236,7 +235,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    /// The authority over the stacks of one environment.
+    /// Limits an apply to the stacks of one environment, if the job names one.
     fn limited(self, caller: Caller<'_>) -> Result<Self, UserError> {
         let Some(name) = caller.for_environment else {
             return Ok(self);
@@ -268,28 +267,28 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     fn pull_request(
         event: &PullRequestEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Decision {
         if let Some(why) = event.nothing_to_preview() {
             return Decision::Nothing(why.to_owned());
         }
-        // A job of code from outside needs no permissions, so it asks for none.
+        // A job for code from outside gets no permissions, so the default branch is not asked for.
         let trust = match (event.is_from_outside(), answer) {
             (true, _) => Trust::Untrusted,
-            (false, DefaultBranchAnswer::NotYet) => return Decision::Ask,
-            (false, DefaultBranchAnswer::Is(branch, _)) if event.base_branch == branch.name => {
+            (false, DefaultBranchLookup::NotYet) => return Decision::Ask,
+            (false, DefaultBranchLookup::Is(branch, _)) if event.base_branch == branch.name => {
                 Trust::Proposed
             }
-            (false, DefaultBranchAnswer::Is(..) | DefaultBranchAnswer::Never) => Trust::Own,
+            (false, DefaultBranchLookup::Is(..) | DefaultBranchLookup::Never) => Trust::Own,
         };
         let task = Task::PullRequest(Box::new(event.clone()));
         Decision::Granted(Self::grant(task, trust, caller, answer))
     }
 
-    fn merge_group(task: Task, caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Decision {
+    fn merge_group(task: Task, caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Decision {
         match answer {
-            DefaultBranchAnswer::NotYet => Decision::Ask,
-            DefaultBranchAnswer::Is(..) | DefaultBranchAnswer::Never => {
+            DefaultBranchLookup::NotYet => Decision::Ask,
+            DefaultBranchLookup::Is(..) | DefaultBranchLookup::Never => {
                 Decision::Granted(Self::grant(task, Trust::Own, caller, answer))
             }
         }
@@ -298,7 +297,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     fn decide_outside(
         event: &WorkflowRunEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         if event.event != "pull_request" || !event.from_outside() {
             return Ok(Decision::Nothing(
@@ -307,12 +306,12 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             ));
         }
         match answer {
-            DefaultBranchAnswer::NotYet => Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => Err(no_token(
+            DefaultBranchLookup::NotYet => Ok(Decision::Ask),
+            DefaultBranchLookup::Never => Err(no_token(
                 "a token is needed to post the preview of a pull request from outside",
                 caller,
             )),
-            DefaultBranchAnswer::Is(branch, _) => {
+            DefaultBranchLookup::Is(branch, _) => {
                 only_on(branch, caller.ref_name)?;
                 let task = Task::Outside(Box::new(event.clone()));
                 Ok(Decision::Granted(Self::grant(
@@ -328,7 +327,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     fn push(
         event: &PushEvent,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         if !event.is_default_branch() {
             return Ok(Decision::Nothing(format!(
@@ -337,6 +336,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                 event.default_branch
             )));
         }
+        // What can be refused without a request is refused first.
         let Some(after) = &event.after else {
             return Err(UserError::new(
                 ErrorKind::Github,
@@ -349,15 +349,16 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             only_in_an_environment(caller)?;
         }
         let (branch, holds) = match answer {
-            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => {
+            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
+            DefaultBranchLookup::Never => {
                 return Err(no_token(
-                    "GitHub must confirm which commits may be applied",
+                    "a token is needed to ask GitHub which commits may be applied",
                     caller,
                 ));
             }
-            DefaultBranchAnswer::Is(branch, holds) => (branch, holds),
+            DefaultBranchLookup::Is(branch, holds) => (branch, holds),
         };
+        // The event names its default branch itself. Only the forge's answer counts, also in a re-run.
         only_on(branch, &event.ref_name)?;
         if !holds {
             return Err(UserError::new(
@@ -376,34 +377,35 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             agreeing: DispatchApprovers::Environment,
         };
         Ok(Decision::Granted(Self {
+            // The actor of a later attempt is the user who re-ran it, perhaps not the one who pushed.
             pushed: caller.attempt == 1,
             ..Self::grant(task, Trust::Merged, caller, answer)
         }))
     }
 
-    /// A person or another system requests an apply of the default branch.
+    /// Decides about an apply of the default branch that a person or another system requests.
     fn decide_dispatch(
         text: &str,
         reason: &str,
         caller: Caller<'_>,
-        answer: DefaultBranchAnswer<'_>,
+        answer: DefaultBranchLookup<'_>,
     ) -> Result<Decision, UserError> {
         let approved = text.parse()?;
         let branch = match answer {
-            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => {
+            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
+            DefaultBranchLookup::Never => {
                 return Err(no_token(
-                    "GitHub must confirm which commits may be applied",
+                    "a token is needed to ask GitHub which commits may be applied",
                     caller,
                 ));
             }
-            DefaultBranchAnswer::Is(branch, _) => branch,
+            DefaultBranchLookup::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
         let task = Task::Apply {
             head: branch.tip.clone(),
             approved,
-            // A user who only re-runs the run did not enter the digests.
+            // Not the actor: a user who only re-runs the run did not enter the digests.
             agreeing: DispatchApprovers::Starter {
                 login: caller.starter.to_owned(),
                 reason: reason.to_owned(),
@@ -417,18 +419,21 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         )))
     }
 
-    /// A drift check; or a later job of it with digests that the check found.
-    fn drift(caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Result<Decision, UserError> {
+    /// Decides about a drift check, or about a later job of the same run that restores digests which the check found.
+    fn drift(caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Result<Decision, UserError> {
         let approved: Approved = caller.approve.parse()?;
         if !approved.is_empty() {
             only_in_an_environment(caller)?;
         }
         let branch = match answer {
-            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => {
-                return Err(no_token("GitHub must confirm which commit is applied", caller));
+            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
+            DefaultBranchLookup::Never => {
+                return Err(no_token(
+                    "a token is needed to ask GitHub which commit is applied",
+                    caller,
+                ));
             }
-            DefaultBranchAnswer::Is(branch, _) => branch,
+            DefaultBranchLookup::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
         let task = if approved.is_empty() {
@@ -446,7 +451,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         )))
     }
 
-    /// The target branch of a previewed pull request or group, if it is not the default branch.
+    /// Returns the target branch of a previewed pull request or group, if it is not the default branch.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         let (base, named) = match &self.task {
             Task::PullRequest(event) => (&event.base_branch, &event.default_branch),
@@ -463,7 +468,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         other_branch(base, default)
     }
 
-    /// What merging a pull request does, for its preview.
+    /// Returns the effect of merging a pull request, for its preview.
     pub(crate) fn merging(&self) -> Merging {
         match (self.trust, self.elsewhere()) {
             (Trust::Recorded | Trust::Untrusted, _) => Merging::Outside,
@@ -473,7 +478,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    /// The commit of an event that the default branch must contain, if it is not to be its tip.
+    /// Returns the commit that an event applies, which the default branch must contain; `None` if its tip is used.
     pub(crate) fn commit_of(event: &JobEvent) -> Option<&CommitId> {
         match event {
             JobEvent::Push(event) => event.after.as_ref(),
@@ -482,7 +487,8 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     }
 }
 
-/// A person may start a workflow on any branch or tag. State is changed only from the default branch.
+/// Refuses a run on another ref. A person may start a workflow on any branch or tag, and state is changed only from the default
+/// branch.
 fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     if branch.is(full_ref) {
         return Ok(());
@@ -529,13 +535,13 @@ fn no_token(what: &str, caller: Caller<'_>) -> UserError {
     UserError::new(ErrorKind::Github, format!("{what}, and there is none")).hint(caller.forge.token_hint())
 }
 
-/// What a job does on a schedule.
+/// The task of a job on a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ScheduledTask {
-    /// It checks for drift.
+    /// Check for drift.
     #[default]
     Drift,
-    /// It applies what is pending and reviewed, and moves rollouts on. It approves nothing.
+    /// Apply pending stacks that are reviewed, and continue rollouts. Nothing is approved.
     Apply,
 }
 

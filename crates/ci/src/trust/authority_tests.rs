@@ -179,7 +179,7 @@ fn the_table() {
     };
     let refused = |full_ref: &str| format!("refused: the workflow was started on `{full_ref}`");
     let no_token = |what: &str| format!("refused: {what}, and there is none");
-    let asked = "GitHub must confirm which commits may be applied";
+    let asked = "a token is needed to ask GitHub which commits may be applied";
     let late = "aaaaaaa is no longer on `main`: its history was rewritten since the push";
     let wrong = "refs/heads/refs/heads/main";
     // event, caller, before GitHub is asked, its answer (whether it contains the event's commit), without a
@@ -209,17 +209,17 @@ fn the_table() {
         (pushed(tag), on(tag), "nothing: a push to `refs/tags/main`: only `main` is applied", true, String::new(), String::new()),
         (pushed(wrong), on(wrong), "nothing: a push to `refs/heads/refs/heads/main`: only `main` is applied", true, String::new(), String::new()),
         (gone, on(main), "refused: the default branch was deleted: nothing is applied", true, String::new(), String::new()),
-        (clock.clone(), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
+        (clock.clone(), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), topic), "ask", true, refused(topic), no_token("a token is needed to ask GitHub which commit is applied")),
         (clock.clone(), caller("bob", 1, DIGEST, None, main), "refused: the environment of this job is unknown, so these digests are not approved", true, String::new(), String::new()),
         (clock.clone(), caller("bob", 2, DIGEST, Some("gate"), main), "refused: the run was restarted: the reviewers of its environment may have approved other digests", true, String::new(), String::new()),
         (clock.clone(), scheduled(on(main)), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (clock.clone(), scheduled(caller("bob", 2, DIGEST, None, main)), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (clock.clone(), scheduled(on(topic)), "ask", true, refused(topic), no_token(asked)),
-        (dispatch(main, ""), scheduled(on(main)), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (clock, on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
-        (dispatch(main, ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (dispatch(main, ""), scheduled(on(main)), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (clock, on(topic), "ask", true, refused(topic), no_token("a token is needed to ask GitHub which commit is applied")),
+        (dispatch(main, ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
         (dispatch(main, DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (dispatch(main, DIGEST), caller("eve", 2, "", None, main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (dispatch(topic, DIGEST), on(topic), "ask", true, refused(topic), no_token(asked)),
@@ -227,28 +227,28 @@ fn the_table() {
         (dispatch("main", DIGEST), on(tag), "ask", true, refused("main"), no_token(asked)),
         (dispatch(main, DIGEST), on(tag), "ask", true, refused(tag), no_token(asked)),
         (dispatch(wrong, DIGEST), on(wrong), "ask", true, refused(wrong), no_token(asked)),
-        (dispatch(topic, ""), on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
+        (dispatch(topic, ""), on(topic), "ask", true, refused(topic), no_token("a token is needed to ask GitHub which commit is applied")),
         (call("konverge-apply", DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (call("konverge-continue", DIGEST), on(main), "ask", true, "apply f (0 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (call("konverge-apply", ""), on(topic), "ask", true, refused(topic), no_token(asked)),
-        (dispatch(main, ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (call("konverge-drift", ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
-        (call("konverge-drift", ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (dispatch(main, ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (call("konverge-drift", ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
+        (call("konverge-drift", ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
         (call("on-demand", ""), on(main), "refused: unknown repository_dispatch event `on-demand`", true, String::new(), String::new()),
     ];
     let branch = main_branch();
     for (at, (event, caller, first, holds, answered, never)) in rows.iter().enumerate() {
         let row = format!("row {at}: {event:?}");
         assert_eq!(
-            said(Authority::decide(event, *caller, DefaultBranchAnswer::NotYet)),
+            said(Authority::decide(event, *caller, DefaultBranchLookup::NotYet)),
             *first,
             "{row}"
         );
         if *first == "ask" {
-            let told = Authority::decide(event, *caller, DefaultBranchAnswer::Is(&branch, *holds));
+            let told = Authority::decide(event, *caller, DefaultBranchLookup::Is(&branch, *holds));
             assert_eq!(said(told), *answered, "{row}");
             assert_eq!(
-                said(Authority::decide(event, *caller, DefaultBranchAnswer::Never)),
+                said(Authority::decide(event, *caller, DefaultBranchLookup::Never)),
                 *never,
                 "{row}"
             );
@@ -264,7 +264,7 @@ fn an_event_s_word_for_the_default_branch_grants_nothing() {
         ..main_branch()
     };
     let on_main = caller("bob", 1, "", None, "refs/heads/main");
-    let answer = DefaultBranchAnswer::Is(&now, true);
+    let answer = DefaultBranchLookup::Is(&now, true);
     for event in [
         JobEvent::Push(push("refs/heads/main")),
         dispatch("refs/heads/main", DIGEST),
@@ -298,12 +298,12 @@ fn who_is_trusted_less_may_not_more() {
             store,
             packages,
             caches,
-            tells,
+            publishes,
             people,
         } = trust.grants();
         (
             trust,
-            [clusters, store, packages, caches, tells, people].map(u8::from),
+            [clusters, store, packages, caches, publishes, people].map(u8::from),
         )
     })
     .collect();
@@ -318,7 +318,7 @@ fn who_is_trusted_less_may_not_more() {
         ]
     );
     for (trust, _) in rows {
-        let less = trust.without_power().grants();
+        let less = trust.without_trusted_config().grants();
         assert!(!less.clusters && !less.store && !less.caches, "{trust:?}");
     }
 }
@@ -333,7 +333,7 @@ fn an_environment_limits_applies_and_restores_alone() {
             for_environment: Some("dev"),
             ..caller("bob", 1, approve, environment, main)
         };
-        let decision = Authority::decide(event, caller, DefaultBranchAnswer::Is(&branch, true));
+        let decision = Authority::decide(event, caller, DefaultBranchLookup::Is(&branch, true));
         match decision {
             Ok(Decision::Granted(authority)) => authority.environment.unwrap_or_default(),
             other => said(other),
@@ -367,8 +367,8 @@ fn an_environment_limits_applies_and_restores_alone() {
 #[test]
 fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
     let branch = main_branch();
-    let is = DefaultBranchAnswer::Is(&branch, true);
-    let (unasked, never) = (DefaultBranchAnswer::NotYet, DefaultBranchAnswer::Never);
+    let is = DefaultBranchLookup::Is(&branch, true);
+    let (unasked, never) = (DefaultBranchLookup::NotYet, DefaultBranchLookup::Never);
     let pull = |base, outside| JobEvent::PullRequest(pull_request(base, outside));
     for (event, answer, merging) in [
         (pull("main", false), is, Merging::Applies),

@@ -10,7 +10,7 @@ use konverge_forge::{BranchUpdate, Contribution, Forge, ForgeError, PullRequest}
 pub(crate) struct Contributors {
     /// The logins of everyone who wrote, committed or pushed one of them, or is named as a co-author.
     pub people: BTreeSet<String>,
-    /// A commit of which GitHub does not know who pushed it, if there is one.
+    /// A commit whose pusher the forge does not name, if there is one.
     pub unknown: Option<CommitId>,
 }
 
@@ -20,7 +20,7 @@ impl Contributors {
         self.people.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
-    /// The contributors of commits that end in `head`, with the updates of the branch that contains them.
+    /// Finds the contributors of commits that end in `head`. `movements` are the updates of the branch that contains them.
     pub(crate) fn from_commits(
         head: &CommitId,
         commits: &[Contribution],
@@ -37,7 +37,8 @@ impl Contributors {
         };
         let mut people = BTreeSet::new();
         for commit in commits {
-            // GitHub created it when somebody pressed the merge button, who contributed no code.
+            // GitHub created this merge when somebody pressed the button, and names that person as its author. The merge
+            // contributes no code.
             if !(commit.parents.len() > 1 && by_button(&commit.commit)) {
                 people.extend(commit.people.iter().cloned());
             }
@@ -51,8 +52,8 @@ impl Contributors {
         }
     }
 
-    /// The contributors of a pull request. Without `movements` nobody is known to have pushed it. It is not an error if a
-    /// deleted branch has none any more.
+    /// Finds the contributors of a pull request. Without `movements` it is unknown who pushed it. A deleted branch may have
+    /// no movements any more, which is no error.
     fn from_pull_request(
         pull: &PullRequest,
         commits: &[Contribution],
@@ -65,7 +66,7 @@ impl Contributors {
     }
 }
 
-/// Walks back from the head: each tip among the commits must come from a known update.
+/// Returns the first tip among the commits that no known update brought. Walks back from the head, from update to update.
 fn first_unknown(
     head: &CommitId,
     range: &BTreeSet<&CommitId>,
@@ -85,11 +86,12 @@ fn first_unknown(
     None
 }
 
-/// The contributors of a pull request: its author, and those of its commits.
+/// Finds the contributors of a pull request: its author, and those of its commits.
 pub(crate) async fn of_pull_request(client: &dyn Forge, number: u64) -> Result<Contributors, ForgeError> {
     let pull = client.pull_request(number).await?;
     let commits = client.contributions_to_pull_request(number).await?;
-    // Who pushed to the branch of a fork is unknown: a maintainer may, too, and with the names of others in the commits.
+    // Nobody knows who pushed to the branch of a fork. A maintainer may push there, too, with the names of others in the
+    // commits.
     let movements = if pull.from_fork {
         None
     } else {
@@ -102,7 +104,7 @@ pub(crate) async fn of_pull_request(client: &dyn Forge, number: u64) -> Result<C
     ))
 }
 
-/// The updates of a branch that brought these commits; `None` if the forge does not say who moves a branch.
+/// Returns the updates of a branch that brought these commits; `None` if the forge does not say who updates a branch.
 async fn movements(
     client: &dyn Forge,
     branch: &str,
@@ -125,11 +127,11 @@ async fn movements(
 pub(crate) struct RangeStart {
     /// The commit before them; `None` if they start with the first commit of all.
     pub commit: Option<CommitId>,
-    /// That first commit.
+    /// The first commit of all, if the range starts with it: it has no parent to compare with.
     pub root: Option<Contribution>,
 }
 
-/// The last applied commit; if none is recorded, the one before the first that changed the stack's folder.
+/// Returns the last applied commit; if none is recorded, the commit before the first one that changed the stack's folder.
 pub(crate) async fn before(
     client: &dyn Forge,
     since: Option<&CommitId>,
@@ -152,7 +154,7 @@ pub(crate) async fn before(
     })
 }
 
-/// The contributors of the commits up to `head`.
+/// Finds the contributors of the commits up to `head`.
 pub(crate) async fn of_commits(
     client: &dyn Forge,
     branch: &str,
@@ -167,7 +169,7 @@ pub(crate) async fn of_commits(
         commits.extend(client.contributions_between(&since, head).await?);
     }
     let movements = movements(client, branch, head, &commits).await?;
-    // Without them the head itself is of nobody who is known.
+    // Without updates the head itself counts as a commit of an unknown pusher.
     Ok(Contributors::from_commits(
         head,
         &commits,

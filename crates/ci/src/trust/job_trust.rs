@@ -1,6 +1,6 @@
-//! [`Trust`]: how much a job trusts the code that it processes, and what that grants.
+//! [`Trust`]: the trust of a job in the code that it processes, and the permissions that follow from it.
 
-/// How much a job trusts the code that it processes.
+/// The trust of a job in the code that it processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// Code of the default branch: merged, or checked for drift.
@@ -15,7 +15,7 @@ pub(crate) enum Trust {
     Untrusted,
 }
 
-/// What a job may open, store and write.
+/// The permissions of a job: what it may open, store and write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // a row of the table
 pub(crate) struct Grants {
@@ -28,20 +28,20 @@ pub(crate) struct Grants {
     /// Store compiled values for later runs.
     pub caches: bool,
     /// Publish on GitHub: comment, status, issues.
-    pub tells: bool,
+    pub publishes: bool,
     /// Show the findings of the policies, which asks GitHub about people.
     pub people: bool,
 }
 
 impl Trust {
-    /// The grants of each level.
+    /// Returns the permissions of a level.
     pub(crate) const fn grants(self) -> Grants {
         const NOTHING: Grants = Grants {
             clusters: false,
             store: false,
             packages: false,
             caches: false,
-            tells: false,
+            publishes: false,
             people: false,
         };
         match self {
@@ -50,7 +50,7 @@ impl Trust {
                 store: true,
                 packages: true,
                 caches: true,
-                tells: true,
+                publishes: true,
                 people: true,
             },
             Self::Proposed => Grants {
@@ -58,22 +58,22 @@ impl Trust {
             },
             Self::Own => Grants {
                 packages: true,
-                tells: true,
+                publishes: true,
                 people: true,
                 ..NOTHING
             },
             Self::Recorded => Grants {
                 store: true,
-                tells: true,
+                publishes: true,
                 ..NOTHING
             },
             Self::Untrusted => NOTHING,
         }
     }
 
-    /// The trust without the default branch's configuration, if that is unusable or unknown.
+    /// Lowers the trust to the level without the default branch's configuration, if that is unusable or unknown.
     #[must_use]
-    pub(crate) const fn without_power(self) -> Self {
+    pub(crate) const fn without_trusted_config(self) -> Self {
         match self {
             Self::Merged | Self::Proposed | Self::Own => Self::Own,
             Self::Recorded | Self::Untrusted => Self::Untrusted,
@@ -92,10 +92,10 @@ mod tests {
             store,
             packages,
             caches,
-            tells,
+            publishes,
             people,
         } = trust.grants();
-        [clusters, store, packages, caches, tells, people]
+        [clusters, store, packages, caches, publishes, people]
     }
 
     #[test]
@@ -121,13 +121,13 @@ mod tests {
             Trust::Recorded,
             Trust::Untrusted,
         ] {
-            let (before, after) = (granted(trust), granted(trust.without_power()));
+            let (before, after) = (granted(trust), granted(trust.without_trusted_config()));
             assert!(!after[0] && !after[1], "{trust:?}");
             let added = before.iter().zip(after).any(|(before, after)| after && !before);
             assert!(!added, "{trust:?}");
         }
         // It still says what it may say.
-        assert_eq!(Trust::Proposed.without_power(), Trust::Own);
-        assert_eq!(Trust::Recorded.without_power(), Trust::Untrusted);
+        assert_eq!(Trust::Proposed.without_trusted_config(), Trust::Own);
+        assert_eq!(Trust::Recorded.without_trusted_config(), Trust::Untrusted);
     }
 }

@@ -1,4 +1,4 @@
-//! Facts from the forge about people, each queried once per run: permissions, approvals, team members.
+//! Facts from the forge about people, each requested once per run: permissions, approvals, team members.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ use konverge_policy::Teams;
 
 /// Returns an error unless the reviewers of the job's environment are known.
 pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
-    // Without its name nothing is granted to them.
+    // Without the name of the environment its reviewers approve nothing, so they need not be known.
     let Some(environment) = &job.options.environment else {
         return Ok(());
     };
@@ -47,12 +47,13 @@ pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
     }
 }
 
-/// Returns an error unless the person whose start of the run approves its digests may push. The forge may let others start it.
+/// Returns an error unless the person who started the run, and so approves its digests, may push. Some forges let others start a
+/// run.
 pub(crate) async fn require_push_permission(job: &Job, login: &str) -> Result<(), UserError> {
     match &job.client {
         Some(client) if client.starters_may_push() => return Ok(()),
         Some(client) if client.permission(login).await? >= Permission::Write => return Ok(()),
-        // Whoever starts a run there may push.
+        // At GitHub only people who may push can start a run.
         None if job.runner.kind() == ForgeKind::Github => return Ok(()),
         Some(_) | None => {}
     }
@@ -77,10 +78,10 @@ fn nobody_approved(environment: &str) -> UserError {
     .hint(BY_HAND)
 }
 
-/// Answers by question. Questions of one kind are sent one after another, as GitHub asks of its clients.
-struct AnswerCache<K, V>(Mutex<BTreeMap<K, V>>);
+/// A cache of facts. Requests of one kind are sent one after another, as GitHub asks of its clients.
+struct LookupCache<K, V>(Mutex<BTreeMap<K, V>>);
 
-impl<K: Ord, V: Clone> AnswerCache<K, V> {
+impl<K: Ord, V: Clone> LookupCache<K, V> {
     fn new() -> Self {
         Self(Mutex::new(BTreeMap::new()))
     }
@@ -90,6 +91,7 @@ impl<K: Ord, V: Clone> AnswerCache<K, V> {
         question: K,
         answer: impl Future<Output = Result<V, ForgeError>>,
     ) -> Result<V, ForgeError> {
+        // The lock is held during the request, so that two stacks never ask the same.
         let mut known = self.0.lock().await;
         if let Some(answer) = known.get(&question) {
             return Ok(answer.clone());
@@ -103,30 +105,30 @@ impl<K: Ord, V: Clone> AnswerCache<K, V> {
 /// The people of a run's repository. Without a client nobody is known.
 pub(crate) struct Reviewers {
     client: Option<Arc<dyn Forge>>,
-    permissions: AnswerCache<String, Permission>,
-    approvals: AnswerCache<u64, Vec<ReviewApproval>>,
-    comments: AnswerCache<u64, Vec<PreviewComment>>,
-    members: AnswerCache<(String, String), Result<bool, String>>,
-    edited: AnswerCache<String, Option<String>>,
-    runs: AnswerCache<(u64, String), Vec<RunApproval>>,
-    behind_pulls: AnswerCache<u64, Contributors>,
-    before: AnswerCache<(Option<CommitId>, String), RangeStart>,
-    behind_commits: AnswerCache<(Option<CommitId>, CommitId), Contributors>,
+    permissions: LookupCache<String, Permission>,
+    approvals: LookupCache<u64, Vec<ReviewApproval>>,
+    comments: LookupCache<u64, Vec<PreviewComment>>,
+    members: LookupCache<(String, String), Result<bool, String>>,
+    edited: LookupCache<String, Option<String>>,
+    runs: LookupCache<(u64, String), Vec<RunApproval>>,
+    behind_pulls: LookupCache<u64, Contributors>,
+    before: LookupCache<(Option<CommitId>, String), RangeStart>,
+    behind_commits: LookupCache<(Option<CommitId>, CommitId), Contributors>,
 }
 
 impl Reviewers {
     pub(crate) fn new(client: Option<Arc<dyn Forge>>) -> Self {
         Self {
             client,
-            permissions: AnswerCache::new(),
-            approvals: AnswerCache::new(),
-            comments: AnswerCache::new(),
-            members: AnswerCache::new(),
-            edited: AnswerCache::new(),
-            runs: AnswerCache::new(),
-            behind_pulls: AnswerCache::new(),
-            before: AnswerCache::new(),
-            behind_commits: AnswerCache::new(),
+            permissions: LookupCache::new(),
+            approvals: LookupCache::new(),
+            comments: LookupCache::new(),
+            members: LookupCache::new(),
+            edited: LookupCache::new(),
+            runs: LookupCache::new(),
+            behind_pulls: LookupCache::new(),
+            before: LookupCache::new(),
+            behind_commits: LookupCache::new(),
         }
     }
 
@@ -137,12 +139,12 @@ impl Reviewers {
             .is_none_or(|client| client.starters_may_push())
     }
 
-    /// Returns an error if the repository's CODEOWNERS is not what GitHub means by it.
+    /// Returns an error if the forge reads CODEOWNERS in another way than GitHub.
     pub(crate) fn code_owners(&self) -> Result<(), Unsupported> {
         self.client.as_ref().map_or(Ok(()), |client| client.code_owners())
     }
 
-    /// The forge, for messages.
+    /// Returns the forge, for messages.
     pub(crate) fn forge(&self) -> ForgeKind {
         self.client
             .as_ref()
@@ -156,7 +158,7 @@ impl Reviewers {
             .map_or(Ok(()), |client| client.branch_activity().map(drop))
     }
 
-    /// The permission of a user in the repository.
+    /// Returns the permission of a user in the repository.
     pub(crate) async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
         let answer = async {
             match &self.client {
@@ -167,7 +169,7 @@ impl Reviewers {
         self.permissions.ask(user.to_owned(), answer).await
     }
 
-    /// The approvals of a pull request, with the approved heads.
+    /// Returns the approvals of a pull request, with the approved heads.
     pub(crate) async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
         let answer = async {
             match &self.client {
@@ -178,7 +180,7 @@ impl Reviewers {
         self.approvals.ask(pull, answer).await
     }
 
-    /// The comments that show the previews of a pull request.
+    /// Returns the comments that show the previews of a pull request.
     pub(crate) async fn preview_comments(&self, pull: u64) -> Result<Vec<PreviewComment>, ForgeError> {
         let answer = async {
             match &self.client {
@@ -189,7 +191,7 @@ impl Reviewers {
         self.comments.ask(pull, answer).await
     }
 
-    /// Who approved a run in an environment.
+    /// Returns the people who approved a run in an environment.
     pub(crate) async fn run_approvals(
         &self,
         run: u64,
@@ -204,7 +206,7 @@ impl Reviewers {
         self.runs.ask((run, environment.to_owned()), answer).await
     }
 
-    /// The contributors of a pull request.
+    /// Returns the contributors of a pull request.
     pub(crate) async fn pull_contributors(&self, pull: u64) -> Result<Contributors, ForgeError> {
         let answer = async {
             match &self.client {
@@ -215,7 +217,7 @@ impl Reviewers {
         self.behind_pulls.ask(pull, answer).await
     }
 
-    /// The start of the commits that a stack's digest covers.
+    /// Returns the start of the commits that a stack's digest covers.
     pub(crate) async fn before(
         &self,
         since: Option<&CommitId>,
@@ -232,7 +234,7 @@ impl Reviewers {
         self.before.ask(question, answer).await
     }
 
-    /// The contributors of a stack's commits up to `head` since the last applied commit.
+    /// Returns the contributors of a stack's commits up to `head` since the last applied commit.
     pub(crate) async fn commit_contributors(
         &self,
         branch: &str,
@@ -255,7 +257,7 @@ impl Reviewers {
         self.behind_commits.ask(question, answer).await
     }
 
-    /// Who edited the text of a review last.
+    /// Returns the last editor of a review's text.
     pub(crate) async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, ForgeError> {
         let answer = async {
             match &self.client {
@@ -266,7 +268,7 @@ impl Reviewers {
         self.edited.ask(review.node.clone(), answer).await
     }
 
-    /// Which of these people are members of these teams (`org/team`), and which teams cannot be read.
+    /// Returns the members of these teams (`org/team`) among these people, and the teams that cannot be read.
     pub(crate) async fn teams<'a>(
         &self,
         teams: impl IntoIterator<Item = &'a str>,
@@ -331,8 +333,8 @@ pub(crate) struct KnownPeople {
 impl Reviewers {
     /// These people, without a client.
     pub(crate) fn knowing(known: KnownPeople, folder: &str) -> Self {
-        fn cache<K: Ord, V>(answers: impl IntoIterator<Item = (K, V)>) -> AnswerCache<K, V> {
-            AnswerCache(Mutex::new(answers.into_iter().collect()))
+        fn cache<K: Ord, V>(answers: impl IntoIterator<Item = (K, V)>) -> LookupCache<K, V> {
+            LookupCache(Mutex::new(answers.into_iter().collect()))
         }
         let people = |logins: Vec<&str>, unknown: Option<CommitId>| Contributors {
             people: logins.into_iter().map(str::to_owned).collect(),
@@ -413,7 +415,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_is_asked_once_and_an_error_is_no_answer() {
-        let cache: AnswerCache<u8, u8> = AnswerCache::new();
+        let cache: LookupCache<u8, u8> = LookupCache::new();
         let error = || ForgeError::Runner {
             message: "no".to_owned(),
             hint: String::new(),

@@ -1,5 +1,6 @@
-//! [`RolloutFence`]: asks once more under the lease of each stack whether its rollout is as it was, and whether the plan is
-//! the approved one. A run that moves a rollout writes its record before anything follows from it.
+//! [`WaveApprover`]: checks again under the lease of each stack whether its rollout is unchanged, and whether the plan is the
+//! approved one. A run that moves a rollout writes its record first, so no run writes to a stack after another run has stopped,
+//! paused or rolled back the rollout.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +19,14 @@ use konverge_run::{
 };
 use konverge_state::StateError;
 
-/// Approves what another approver approves, as long as the rollout is where this run found it.
-pub(super) struct RolloutFence {
+/// Approves a plan that another approver approves, as long as the rollout has the record that this run follows.
+pub(super) struct WaveApprover {
     pub inner: Arc<dyn Approver>,
     pub backend: StateBackend,
     pub rollout: String,
     /// The number of the record that this run follows.
     pub number: u64,
-    /// The plans of the wave that somebody approved; empty: nobody had to.
+    /// The plans of the wave that somebody approved; empty if no gate asked for an approval.
     pub approved: BTreeMap<StackId, Digest>,
     /// The stacks that were refused because the rollout has changed, or because nobody knows whether it has.
     pub moved: Mutex<BTreeSet<StackId>>,
@@ -33,13 +34,13 @@ pub(super) struct RolloutFence {
     pub changed: Mutex<BTreeSet<StackId>>,
 }
 
-impl RolloutFence {
-    /// The stacks that were refused because the rollout has changed.
+impl WaveApprover {
+    /// Returns the stacks that were refused because the rollout has changed, or could not be read.
     pub(super) fn moved(&self) -> BTreeSet<StackId> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The stacks whose plan is not the approved one.
+    /// Returns the stacks whose plan is not the approved one.
     pub(super) fn changed(&self) -> BTreeSet<StackId> {
         self.changed
             .lock()
@@ -48,7 +49,8 @@ impl RolloutFence {
     }
 }
 
-/// Why a rollout is not known to be where a run found it. Then the stack waits: nothing of it has failed.
+/// Returns the reason why the newest record may not be the one that a run follows; `None` if it is. The stack then waits: it has
+/// not failed.
 fn why_moved(number: Result<u64, StateError>, followed: u64) -> Option<String> {
     match number {
         Ok(number) if number == followed => None,
@@ -58,8 +60,9 @@ fn why_moved(number: Result<u64, StateError>, followed: u64) -> Option<String> {
 }
 
 #[async_trait]
-impl Approver for RolloutFence {
+impl Approver for WaveApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
+        // Before the review: a record that has changed decides about the stack, whatever its plan is.
         let id = &proposed.plan.id;
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if let Some(why) = why_moved(number, self.number) {

@@ -1,4 +1,4 @@
-//! What the apply of one commit stands on: the pending stacks, the reviews that count, and who approves the plans.
+//! The input of the apply of one commit: the pending stacks, the reviews that count, and who approves the plans.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -47,20 +47,20 @@ pub(super) struct StacksToApply {
 }
 
 impl StacksToApply {
-    /// Finds the pending ones of a commit.
+    /// Finds the pending stacks of a commit.
     ///
     /// # Errors
     /// Errors of the store and of GitHub.
     pub(super) async fn find(
         job: &Job,
         tip: &ApplyTarget<'_>,
-        side: &OpenRevision,
+        revision: &OpenRevision,
         backend: &StateBackend,
     ) -> Result<Self, UserError> {
         let history = Box::new(ForgeHistory::new(job, tip.head, tip.branch));
         let PendingStacks { mut targets, newer } =
-            PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
-        let skipped = SkippedRemovals::split_off(&side.layout, &mut targets);
+            PendingStacks::find(&job.run, revision, backend, history, |_| true).await?;
+        let skipped = SkippedRemovals::split_off(&revision.layout, &mut targets);
         Ok(Self {
             targets,
             skipped,
@@ -68,8 +68,8 @@ impl StacksToApply {
         })
     }
 
-    /// Takes the stacks that a newer run applied out of a report, and adds the skipped removals. Returns the
-    /// newer commits.
+    /// Removes the stacks that a newer run applied from a report, and adds the skipped removals. Returns the commit of each
+    /// removed stack.
     pub(super) fn complete(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
         let newer = self.newer.take_out_of(report);
         if let Some(skipped) = &self.skipped {
@@ -79,7 +79,7 @@ impl StacksToApply {
     }
 }
 
-/// The policies for the plans of a commit, with the facts that they need.
+/// Returns the policies for the plans of a commit, with the facts that they need.
 ///
 /// # Errors
 /// The tip of the default branch cannot be read.
@@ -90,10 +90,10 @@ pub(super) fn policy_check(
     secrets: &Secrets,
     reviews: &MergedReviews,
 ) -> Result<PolicyCheck, UserError> {
-    let power = job.repository.revision(&tip.branch.tip)?;
+    let trusted = job.repository.revision(&tip.branch.tip)?;
     let policy_check = PolicyCheck::new(
         job,
-        CommitPolicy::from_config(config, Some(power.as_ref())),
+        CommitPolicy::from_config(config, Some(trusted.as_ref())),
         Stage::Apply,
         secrets,
     );
@@ -103,10 +103,10 @@ pub(super) fn policy_check(
         .with_digest_approvers(tip.agreeing.clone()))
 }
 
-/// Approves plans by the reviews of the merged pull requests and by the manual approvals.
+/// Returns the gate that approves plans by the reviews of the merged pull requests and by the manual approvals.
 ///
 /// # Errors
-/// As [`policy_check`].
+/// The tip of the default branch cannot be read.
 pub(super) fn review_gate(
     job: &Job,
     tip: &ApplyTarget<'_>,
@@ -121,7 +121,7 @@ pub(super) fn review_gate(
     ))
 }
 
-/// The options of the apply of a commit.
+/// Returns the options for the apply of a commit.
 pub(super) fn apply_options(
     job: &Job,
     target: &ApplyTarget<'_>,

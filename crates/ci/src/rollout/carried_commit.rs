@@ -1,7 +1,7 @@
 //! The commit that a rollout carries, opened for applies: the head of the run, or the older commit that baked.
 
 use crate::{
-    apply_lane::{ApplyTarget, StacksToApply, apply_options, policy_check, review_gate},
+    apply_input::{ApplyTarget, StacksToApply, apply_options, policy_check, review_gate},
     deployments::Deployments,
     job::Job,
     policy::{policy_check::PolicyCheck, reviews::MergedReviews},
@@ -12,11 +12,11 @@ use konverge_run::{
     OpenRevision, Planner, RevisionSpec, SpecSource, StateBackend, Target, apply::ApplyOptions,
 };
 
-/// The head of the run.
+/// A commit that is opened for applies: the head of the run, or an older one by [`OlderCommit::as_carried`].
 #[derive(Clone, Copy)]
-pub(crate) struct HeadLane<'a> {
+pub(crate) struct CarriedCommit<'a> {
     /// The commit.
-    pub head: &'a CommitId,
+    pub commit: &'a CommitId,
     /// The input of its plans.
     pub planning: &'a Planner,
     /// Its pending stacks.
@@ -27,8 +27,8 @@ pub(crate) struct HeadLane<'a> {
     pub reviews: &'a MergedReviews,
 }
 
-/// An older commit.
-pub(super) struct OlderLane {
+/// An older commit that a rollout carries, opened for applies.
+pub(super) struct OlderCommit {
     pub commit: CommitId,
     pub planning: Planner,
     pub pending: StacksToApply,
@@ -37,7 +37,7 @@ pub(super) struct OlderLane {
     pub deployments: Option<std::sync::Arc<Deployments>>,
 }
 
-impl OlderLane {
+impl OlderCommit {
     /// Opens a commit of the default branch with the permissions of its tip.
     pub(super) async fn open(
         job: &Job,
@@ -48,21 +48,21 @@ impl OlderLane {
     ) -> Result<Self, UserError> {
         job.repository.ensure(commit, job.credentials.as_ref()).await?;
         let at = RevisionSpec::Commit(commit.clone());
-        let side = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at, config)?;
-        side.layout.require_module()?;
+        let revision = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at, config)?;
+        revision.layout.require_module()?;
         let target = ApplyTarget {
             head: commit,
             branch: tip.branch,
             approved: tip.approved.clone(),
             agreeing: tip.agreeing.clone(),
         };
-        let pending = StacksToApply::find(job, &target, &side, backend).await?;
+        let pending = StacksToApply::find(job, &target, &revision, backend).await?;
         let reviews = MergedReviews::load(job, backend, commit, &tip.branch.name).await?;
         let gate = review_gate(job, &target, config, &backend.secrets, &reviews)?;
         let deployments = Deployments::new(job, config, &pending.targets, commit)?;
         let options = apply_options(job, &target, &pending.newer, gate, deployments.as_ref());
         let planning = job
-            .protected_planning(config.clone(), &tip.branch.tip, side, backend.clone())
+            .protected_planning(config.clone(), &tip.branch.tip, revision, backend.clone())
             .await?;
         Ok(Self {
             commit: commit.clone(),
@@ -74,10 +74,10 @@ impl OlderLane {
         })
     }
 
-    /// As a lane.
-    pub(super) fn lane(&self) -> HeadLane<'_> {
-        HeadLane {
-            head: &self.commit,
+    /// Borrows the commit in the form that the head of the run has.
+    pub(super) fn as_carried(&self) -> CarriedCommit<'_> {
+        CarriedCommit {
+            commit: &self.commit,
             planning: &self.planning,
             pending: &self.pending.targets,
             options: &self.options,
@@ -86,8 +86,8 @@ impl OlderLane {
     }
 }
 
-impl HeadLane<'_> {
-    /// A stack of a rollout at this commit; one that the commit removes is forgotten.
+impl CarriedCommit<'_> {
+    /// Returns a stack of a rollout at this commit. A stack that the commit removes has no code, only its id and folder.
     pub(super) fn target(
         &self,
         id: &konverge_base::model::StackId,
@@ -106,10 +106,10 @@ impl HeadLane<'_> {
         )
     }
 
-    /// The policies for its plans.
+    /// Returns the policies for the plans of the commit.
     pub(super) fn policy_check(&self, job: &Job, tip: &ApplyTarget<'_>) -> Result<PolicyCheck, UserError> {
         let target = ApplyTarget {
-            head: self.head,
+            head: self.commit,
             branch: tip.branch,
             approved: tip.approved.clone(),
             agreeing: tip.agreeing.clone(),
