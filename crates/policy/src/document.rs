@@ -212,7 +212,8 @@ fn step<'v>(value: &'v mut Value, component: &str, create: bool) -> Option<&'v m
             }
         }
         Value::Array(items) => {
-            items.get_mut(item_index(items, component)?)
+            let index = item_index(items, component)?;
+            items.get_mut(index)
         }
         _ => None,
     }
