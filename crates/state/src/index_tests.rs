@@ -124,6 +124,36 @@ async fn a_run_announces_its_stacks_in_one_write_and_none_of_them_again() {
 }
 
 #[tokio::test]
+async fn a_stack_that_was_announced_and_found_unchanged_is_not_open_for_ever() {
+    let bench = Bench::new().await;
+    let stacks = ["a/dev", "b/dev", "c/dev"].map(fixture::stack);
+    for stack in &stacks {
+        bench.apply(stack).await;
+    }
+    bench.states.save_index().await.unwrap();
+    let [unchanged, changed, held_back] = &stacks;
+    for _ in 0..2 {
+        let run = fixture::states(&bench.store, &Arc::default());
+        let known = run.known().await.unwrap();
+        run.announce_run(known, &stacks).await.unwrap();
+        assert!(bench.read().await[unchanged].open, "another run is at work");
+        let lease = run.acquire(unchanged, LeaseOptions::default()).await.unwrap();
+        lease.mark_unchanged().await;
+        lease.release().await.unwrap();
+        let lease = run.acquire(changed, LeaseOptions::default()).await.unwrap();
+        lease.journal(fixture::created("b")).await.unwrap();
+        lease.mark_unchanged().await;
+        lease.release().await.unwrap();
+        run.save_index().await.unwrap();
+    }
+    let read = bench.read().await;
+    assert!(!read[unchanged].open, "{read:?}");
+    assert_eq!((read[unchanged].serial, read[unchanged].resources), (1, 1));
+    assert!(read[changed].open, "its journal is in no state");
+    assert!(read[held_back].open, "no lease of it ended");
+}
+
+#[tokio::test]
 async fn an_index_made_from_states_says_which_stacks_a_dead_run_left_open() {
     let bench = Bench::new().await;
     let [applied, interrupted, begun, damaged] = ["a/dev", "b/dev", "c/dev", "d/dev"].map(fixture::stack);

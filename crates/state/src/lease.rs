@@ -46,6 +46,9 @@ pub struct Lease {
     inner: Arc<Inner>,
     renewals: JoinHandle<()>,
     prior: Option<Versioned>,
+    /// What the index says of the stack again if nothing of it changes under this lease; `None` where an earlier holder
+    /// may have changed something that no state has.
+    settled: Option<IndexEntry>,
     rows: RowKeys,
 }
 
@@ -92,6 +95,7 @@ impl Lease {
         states: StateStore,
         grant: LeaseGrant,
         prior: Option<Versioned>,
+        settled: Option<IndexEntry>,
         rows: RowKeys,
     ) -> Self {
         let inner = Arc::new(Inner {
@@ -112,6 +116,7 @@ impl Lease {
             renewals: tokio::spawn(async move { renewing.keep_renewing().await }),
             inner,
             prior,
+            settled,
             rows,
         }
     }
@@ -343,6 +348,29 @@ impl Lease {
         };
         self.renewals.abort();
         drop(written);
+    }
+
+    /// Says in the index that the stack is as it is recorded, after an apply that found nothing to change or to record.
+    /// Without it, a stack that was announced would be pending at each run until something of it changes. Written with the
+    /// ends of the other applies, by [`StateStore::save_index`].
+    pub async fn mark_unchanged(&self) {
+        let inner = &*self.inner;
+        let Some(settled) = &self.settled else {
+            return;
+        };
+        let journal = inner.journal.lock().await;
+        if journal.next > 0 || !journal.waiting.is_empty() {
+            return;
+        }
+        let stack = &inner.grant.stack;
+        let index = inner.states.index.get();
+        let is_open = index
+            .and_then(|index| index.entries.get(stack))
+            .is_some_and(|entry| entry.open);
+        let mut finished = inner.states.finished();
+        if is_open || finished.announced.contains_key(stack) {
+            finished.entries.insert(stack.clone(), settled.clone());
+        }
     }
 
     /// Releases the lease without a new state. The journal stays for the next run.

@@ -69,6 +69,29 @@ fn status(stage: &Stage) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_stopped_and_taken_back_is_not_pending() {
+    let mut stage = Stage::small("").await;
+    let change = |value: &str, stage: &Stage| {
+        for id in ["back-a/dev", "back-b/dev"] {
+            stage.stack(id, &[(&id.replace('/', "-"), value)]);
+        }
+        stage.monorepo.commit(value)
+    };
+    change("one", &stage);
+    assert_eq!(applied(&stage, &[]), ["back-a/dev", "back-b/dev"]);
+    let before = stage.monorepo.rev("main");
+    let unreviewed = change("two", &stage);
+    stage.push(&before, &unreviewed).outcome.check(3);
+    assert_eq!(pending(&stage, &[]), ["back-a/dev", "back-b/dev"]);
+    let back = change("one", &stage);
+    stage.push(&unreviewed, &back).outcome.check(0);
+    assert_eq!(stage.value("back-a-dev").await.as_deref(), Some("one"));
+    let none: [&str; 0] = [];
+    assert_eq!(pending(&stage, &[]), none);
+    assert_eq!(status(&stage)["back-b/dev"], "applied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_apply_takes_the_stacks_that_no_run_has_applied() {
     let stage = Stage::small("").await;
     let none: [&str; 0] = [];

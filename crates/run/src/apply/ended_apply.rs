@@ -51,6 +51,9 @@ impl EndedApply<'_> {
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
+            if succeeded {
+                self.lease.mark_unchanged().await;
+            }
             return;
         }
         let used = self.used_pull_requests(succeeded);
