@@ -15,7 +15,7 @@ mod runtime;
 mod wait;
 
 pub use artifact::artifact;
-pub(crate) use choice::DeliveryChoice;
-pub(crate) use controller_status::{ControllerStatus, left_to_controller};
-pub(crate) use end::{ends, has_objects, named_cluster, take_back};
-pub(crate) use record::{ended, forget};
+pub use choice::{ChosenRuntimes, DeliveryChoice, DeliveryWarning};
+pub use controller_status::{ControllerStatus, left_to_controller};
+pub use end::{ends, has_objects, named_cluster, take_back};
+pub use record::{ended, forget};

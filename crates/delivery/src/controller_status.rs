@@ -13,12 +13,12 @@ use konverge_base::{
         state::StackState,
     },
 };
+use konverge_kubernetes::Kubernetes;
 
 use super::{progress::DeliveryProgress, record::DeliveryRecord};
-use crate::{Planner, Target};
 
 /// How the controller of a stack stands to its last delivery.
-pub(crate) struct ControllerStatus {
+pub struct ControllerStatus {
     /// The Application or the OCIRepository.
     id: ResourceId,
     cluster: Option<ClusterName>,
@@ -28,21 +28,20 @@ pub(crate) struct ControllerStatus {
 }
 
 impl ControllerStatus {
-    /// Asks the controller of a target; `None` if no controller delivers it, or the last delivery has not ended.
+    /// Asks the controller of a stack; `None` if no controller delivers it, or the last delivery has not ended. `clusters`
+    /// are asked for only if there was a delivery.
     ///
     /// # Errors
     /// The cluster of the controller cannot be asked, a cloud refuses the login, or the record cannot be read.
-    pub(crate) async fn read(
-        planning: &Planner,
-        target: &Target,
+    pub async fn read(
+        stack: &StackId,
         state: &StackState,
+        clusters: impl Future<Output = Result<Option<Kubernetes>, UserError>>,
     ) -> Result<Option<Self>, UserError> {
-        let record = DeliveryRecord::read(&state.runtime)?;
-        let Some(record) = record.filter(|_| planning.is_delivered(target)) else {
+        let Some(record) = DeliveryRecord::read(&state.runtime)? else {
             return Ok(None);
         };
-        let stack = &target.id;
-        let Some(kubernetes) = &planning.runtimes_to_read(target).await?.1 else {
+        let Some(kubernetes) = &clusters.await? else {
             return Ok(None);
         };
         let (target, Some(digest)) = (&record.target, record.settled_digest()) else {
@@ -69,7 +68,7 @@ impl ControllerStatus {
     }
 
     /// Its health, as of an object of the stack.
-    pub(crate) fn health(self) -> ObjectStatus {
+    pub fn health(self) -> ObjectStatus {
         let (health, message) = match self.progress {
             DeliveryProgress::Healthy => (Health::Ready, String::new()),
             DeliveryProgress::Waiting(why) => (Health::Progressing, why),
@@ -85,7 +84,7 @@ impl ControllerStatus {
     }
 
     /// What differs from a delivery that has ended well; `None` if nothing does.
-    pub(crate) fn difference(self, stack: &StackId) -> Option<ResourcePlan> {
+    pub fn difference(self, stack: &StackId) -> Option<ResourcePlan> {
         let (DeliveryProgress::Waiting(why) | DeliveryProgress::Failed(why)) = self.progress else {
             return None;
         };
@@ -104,7 +103,7 @@ impl ControllerStatus {
 }
 
 /// Why an apply does not restore a stack of which only the controller is not well.
-pub(crate) fn left_to_controller(stack: &StackId) -> UserError {
+pub fn left_to_controller(stack: &StackId) -> UserError {
     let what = format!("`{stack}` is as applied, and only its controller can become healthy again");
     UserError::new(ErrorKind::Kubernetes, what)
         .hint("see what the controller says: let it sync, or fix what it names")

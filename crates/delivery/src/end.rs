@@ -51,19 +51,19 @@ pub(crate) async fn check_released(
 ///
 /// # Errors
 /// The record of the delivery cannot be read.
-pub(crate) fn ends(has_rule: bool, wanted: &Spec, state: &StackState) -> Result<bool, UserError> {
+pub fn ends(has_rule: bool, wanted: &Spec, state: &StackState) -> Result<bool, UserError> {
     let has_ended = !(has_rule && has_objects(wanted));
     Ok(has_ended && DeliveryRecord::read(&state.runtime)?.is_some())
 }
 
 /// Returns true if a Spec has Kubernetes objects.
-pub(crate) fn has_objects(spec: &Spec) -> bool {
+pub fn has_objects(spec: &Spec) -> bool {
     let mut kinds = spec.resources.iter().map(|resource| resource.runtime);
     kinds.any(|kind| kind == RuntimeKind::Kubernetes)
 }
 
 /// The cluster that the objects of a Spec name, if they name one. An artifact is for one.
-pub(crate) fn named_cluster(spec: &Spec) -> Option<ClusterName> {
+pub fn named_cluster(spec: &Spec) -> Option<ClusterName> {
     let objects = spec
         .resources
         .iter()
@@ -76,7 +76,7 @@ pub(crate) fn named_cluster(spec: &Spec) -> Option<ClusterName> {
 ///
 /// # Errors
 /// A cluster cannot be reached, or refuses.
-pub(crate) async fn take_back(kubernetes: &Kubernetes, state: &StackState) -> Result<(), UserError> {
+pub async fn take_back(kubernetes: &Kubernetes, state: &StackState) -> Result<(), UserError> {
     let objects = state
         .resources
         .iter()
@@ -102,7 +102,7 @@ pub(crate) async fn take_back(kubernetes: &Kubernetes, state: &StackState) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::record::{ended, recorded};
+    use crate::record::{ended, recorded};
     use konverge_base::model::{RepoPath, state::JournalEntry};
     use serde_json::json;
 

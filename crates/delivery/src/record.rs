@@ -89,7 +89,7 @@ impl DeliveryRecord {
 
 /// The journal's word that Konverge manages the fields of the objects again. A kill before it is made good by the next
 /// run, which takes them back once more.
-pub(crate) fn ended() -> JournalEntry {
+pub fn ended() -> JournalEntry {
     JournalEntry::Runtime {
         key: KEY.to_owned(),
         value: Value::Null,
@@ -97,7 +97,7 @@ pub(crate) fn ended() -> JournalEntry {
 }
 
 /// Removes the record: Konverge applies the objects again, or there are none.
-pub(crate) fn forget(state: &mut StackState) {
+pub fn forget(state: &mut StackState) {
     state.runtime.remove(KEY);
 }
 
